@@ -1,0 +1,74 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .enableExperimentalFeature("Lifetimes"),
+    .treatAllWarnings(as: .error),
+]
+
+/// A room of the house: its name and the rooms below that it may see (the table in Sources/README.md).
+func room(_ name: String, _ mayImport: Target.Dependency...) -> Target {
+    .target(name: name, dependencies: mayImport, swiftSettings: strict + [.strictMemorySafety()])
+}
+
+/// The tests of one room, which may also see the rooms needed to set its stage.
+func tests(of name: String, _ mayImport: Target.Dependency...) -> Target {
+    .testTarget(name: name + "Tests", dependencies: mayImport + ["TestSupport"], swiftSettings: strict)
+}
+
+let cellar: [Target] = [
+    .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+    .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+    .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
+    .target(name: "CChecksum"),
+]
+
+let floor1: [Target] = [
+    room("Bytes", "CChecksum"),
+    room("System", "CLinux", "Bytes"),
+    room("Crypto", "COpenSSL", "Bytes"),
+    room("Diagnostics"),
+    room("Postgres", "CPostgres", "Bytes", "System", "Diagnostics"),
+]
+
+let floor2: [Target] = [
+    room("Change", "Bytes")
+]
+
+let floor3: [Target] = [
+    room("Replication", "Postgres", "Change", "Bytes", "System", "Diagnostics"),
+    room("EventLog", "Bytes", "System", "Diagnostics"),
+]
+
+let floor4: [Target] = [
+    room("History", "EventLog", "Change", "Bytes", "System"),
+    room("Embedded", "Postgres", "System", "Diagnostics"),
+    room(
+        "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"),
+    room(
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+    .executableTarget(
+        name: "tidewire",
+        dependencies: ["Server", "History", "Embedded", "Bench"],
+        swiftSettings: strict + [.strictMemorySafety()]),
+]
+
+let proofs: [Target] = [
+    .target(
+        name: "TestSupport",
+        dependencies: ["Embedded", "Postgres", "EventLog", "Change", "System", "Bytes"],
+        path: "Tests/TestSupport",
+        swiftSettings: strict),
+    tests(of: "Bytes", "Bytes"),
+]
+
+let package = Package(
+    name: "tidewire",
+    products: [.executable(name: "tidewire", targets: ["tidewire"])],
+    targets: cellar + floor1 + floor2 + floor3 + floor4 + proofs,
+    cLanguageStandard: .gnu2x
+)

@@ -1,0 +1,1 @@
+// Bench: see Sources/README.md.

@@ -1,0 +1,1 @@
+// Bytes: see Sources/README.md.

@@ -1,0 +1,1 @@
+// Change: see Sources/README.md.

@@ -1,0 +1,1 @@
+// Crypto: see Sources/README.md.

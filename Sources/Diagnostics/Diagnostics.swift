@@ -1,0 +1,1 @@
+// Diagnostics: see Sources/README.md.

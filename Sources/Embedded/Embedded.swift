@@ -1,0 +1,1 @@
+// Embedded: see Sources/README.md.

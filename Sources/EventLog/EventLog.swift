@@ -1,0 +1,1 @@
+// EventLog: see Sources/README.md.

@@ -1,0 +1,1 @@
+// Replication: see Sources/README.md.

@@ -1,0 +1,1 @@
+// Server: see Sources/README.md.

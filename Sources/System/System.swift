@@ -1,0 +1,1 @@
+// System: see Sources/README.md.

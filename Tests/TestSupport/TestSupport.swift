@@ -1,0 +1,1 @@
+// Stage for tests.
