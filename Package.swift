@@ -63,7 +63,7 @@ let proofs: [Target] = [
         dependencies: ["Embedded", "Postgres", "EventLog", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
-    tests(of: "Bytes", "Bytes"),
+    tests(of: "Bytes", "Bytes", "CChecksum"),
 ]
 
 let package = Package(

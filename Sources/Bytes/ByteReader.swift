@@ -1,0 +1,136 @@
+/// Why bytes were refused: what was expected, and where.
+public struct ByteError: Error, Sendable {
+    /// A fixed phrase, never data.
+    public let expected: StaticString
+    public let offset: Int
+
+    @inlinable
+    public init(expected: StaticString, offset: Int) {
+        self.expected = expected
+        self.offset = offset
+    }
+}
+
+extension ByteError: CustomStringConvertible {
+    public var description: String { "expected \(expected) at byte \(offset)" }
+}
+
+/// Reads numbers and spans in place from borrowed bytes. Every read is checked against the end, so bytes
+/// from a peer can be given to it as they came.
+///
+/// It does not own the bytes and cannot outlive them.
+public struct ByteReader: ~Escapable {
+    @usableFromInline let bytes: RawSpan
+    @usableFromInline var position: Int
+
+    @inlinable
+    @_lifetime(copy bytes)
+    public init(_ bytes: RawSpan) {
+        self.bytes = bytes
+        self.position = 0
+    }
+
+    @inlinable public var offset: Int { position }
+    @inlinable public var remaining: Int { bytes.byteCount &- position }
+    @inlinable public var isAtEnd: Bool { position == bytes.byteCount }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    mutating func take(_ count: Int, _ expected: StaticString) throws(ByteError) -> Int {
+        guard count >= 0, count <= bytes.byteCount &- position else {
+            throw ByteError(expected: expected, offset: position)
+        }
+        let start = position
+        position = start &+ count
+        return start
+    }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    mutating func load<T: FixedWidthInteger & BitwiseCopyable>(_ type: T.Type) throws(ByteError) -> T {
+        let start = try take(MemoryLayout<T>.size, "a number")
+        // SAFETY: every bit pattern is a valid integer, and the load itself checks its bounds.
+        return unsafe bytes.unsafeLoadUnaligned(fromByteOffset: start, as: T.self)
+    }
+
+    // Big-endian: PostgreSQL's and WebSocket's order.
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func uint8() throws(ByteError) -> UInt8 { try load(UInt8.self) }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func uint16() throws(ByteError) -> UInt16 { try load(UInt16.self).bigEndian }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func uint32() throws(ByteError) -> UInt32 { try load(UInt32.self).bigEndian }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func uint64() throws(ByteError) -> UInt64 { try load(UInt64.self).bigEndian }
+
+    // Little-endian: the order of our own files.
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func littleUInt16() throws(ByteError) -> UInt16 { try load(UInt16.self).littleEndian }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func littleUInt32() throws(ByteError) -> UInt32 { try load(UInt32.self).littleEndian }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func littleUInt64() throws(ByteError) -> UInt64 { try load(UInt64.self).littleEndian }
+
+    /// The next `count` bytes, borrowed.
+    @inlinable
+    @_lifetime(copy self)
+    public mutating func span(_ count: Int) throws(ByteError) -> RawSpan {
+        let start = try take(count, "more bytes")
+        return bytes.extracting(start ..< start &+ count)
+    }
+
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func skip(_ count: Int) throws(ByteError) {
+        _ = try take(count, "more bytes")
+    }
+
+    /// The bytes up to a terminating zero, which is passed over: a C string.
+    @inlinable
+    @_lifetime(copy self)
+    public mutating func cString() throws(ByteError) -> RawSpan {
+        var end = position
+        let limit = bytes.byteCount
+        while end < limit {
+            // SAFETY: `end` is below `byteCount`; any byte is a valid UInt8.
+            if unsafe bytes.unsafeLoad(fromByteOffset: end, as: UInt8.self) == 0 {
+                let text = bytes.extracting(position ..< end)
+                position = end &+ 1
+                return text
+            }
+            end &+= 1
+        }
+        throw ByteError(expected: "a string's terminating zero", offset: position)
+    }
+
+    /// Everything from `start` to where the reader stands now.
+    @inlinable
+    @_lifetime(copy self)
+    public func span(from start: Int) -> RawSpan { bytes.extracting(start ..< position) }
+
+    /// Everything not yet read.
+    @inlinable
+    @_lifetime(copy self)
+    public mutating func rest() -> RawSpan {
+        let start = position
+        position = bytes.byteCount
+        return bytes.extracting(start ..< position)
+    }
+
+    @inlinable
+    public func expectEnd() throws(ByteError) {
+        guard isAtEnd else { throw ByteError(expected: "the end of the message", offset: position) }
+    }
+}

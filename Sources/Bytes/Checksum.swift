@@ -1,0 +1,56 @@
+import CChecksum
+
+/// CRC-32C, the checksum of everything the event log stores.
+public enum CRC32C {
+    /// Continues from `crc`, or begins.
+    public static func of(_ bytes: RawSpan, continuing crc: UInt32 = 0) -> UInt32 {
+        // SAFETY: the C function reads exactly the span's bytes, inside the closure.
+        unsafe bytes.withUnsafeBytes { unsafe tw_crc32c(crc, $0.baseAddress, $0.count) }
+    }
+}
+
+/// A 64-bit hash for index keys and names of relations. Not for secrets: who chooses the input can make it collide.
+public struct KeyHash: Sendable {
+    @usableFromInline var state: UInt64
+
+    @inlinable
+    public init(seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 ^ 0xd6e8_feb8_6659_fd93 }
+
+    @inlinable
+    mutating func mix(_ word: UInt64) {
+        let wide = (state ^ word).multipliedFullWidth(by: 0xa076_1d64_78bd_642f)
+        state = wide.high ^ wide.low ^ word
+    }
+
+    @inlinable
+    public mutating func combine(_ number: UInt64) { mix(number) }
+
+    /// The bytes and their length, so that two fields never run into each other.
+    @inlinable
+    public mutating func combine(_ bytes: RawSpan) {
+        let length = bytes.byteCount
+        var at = 0
+        while at &+ 8 <= length {
+            // SAFETY: `at + 8` is within the span; any bit pattern is a valid integer.
+            mix(unsafe bytes.unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self).littleEndian)
+            at &+= 8
+        }
+        var tail: UInt64 = 0
+        while at < length {
+            // SAFETY: `at` is within the span.
+            tail = tail << 8 | UInt64(unsafe bytes.unsafeLoad(fromUncheckedByteOffset: at, as: UInt8.self))
+            at &+= 1
+        }
+        mix(tail)
+        mix(UInt64(truncatingIfNeeded: length) | 1 << 63)
+    }
+
+    @inlinable
+    public var value: UInt64 {
+        var result = state
+        result ^= result >> 32
+        result = result &* 0xd6e8_feb8_6659_fd93
+        result ^= result >> 32
+        return result
+    }
+}

@@ -1,0 +1,26 @@
+import Glibc
+
+/// The kernel's clocks, as plain numbers.
+public enum Clock {
+    /// Nanoseconds that only ever go forward; for measuring and waiting.
+    @inline(never)
+    public static func monotonicNanoseconds() -> UInt64 { read(CLOCK_MONOTONIC) }
+
+    /// Microseconds since 1970, UTC; for people and for comparing with commit times.
+    @inline(never)
+    public static func unixMicroseconds() -> Int64 { Int64(read(CLOCK_REALTIME) / 1000) }
+
+    /// Nanoseconds of processor time this process has used, all threads.
+    public static func processNanoseconds() -> UInt64 { read(CLOCK_PROCESS_CPUTIME_ID) }
+
+    /// Nanoseconds of processor time this thread has used.
+    public static func threadNanoseconds() -> UInt64 { read(CLOCK_THREAD_CPUTIME_ID) }
+
+    private static func read(_ clock: clockid_t) -> UInt64 {
+        var time = timespec()
+        // SAFETY: the kernel fills the local structure; these clocks always exist on Linux.
+        let answer = unsafe clock_gettime(clock, &time)
+        precondition(answer == 0, "the kernel has no such clock")
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    }
+}

@@ -1,1 +1,0 @@
-// System: see Sources/README.md.

@@ -1,0 +1,39 @@
+import Glibc
+
+/// A call to the kernel that failed: what was asked, on what, and the kernel's answer.
+public struct SystemError: Error, Sendable, Equatable {
+    public let operation: String
+    public let subject: String
+    public let code: Int32
+
+    public init(operation: String, subject: String, code: Int32) {
+        self.operation = operation
+        self.subject = subject
+        self.code = code
+    }
+
+    /// The kernel's words for the code.
+    public var reason: String {
+        // SAFETY: strerror returns a C string that lives at least until the next call on this thread.
+        unsafe String(cString: strerror(code))
+    }
+}
+
+extension SystemError: CustomStringConvertible {
+    public var description: String { "\(operation) \(subject): \(reason)" }
+}
+
+/// Runs a call that answers -1 and sets errno, again as long as a signal interrupts it.
+///
+/// errno is read here, right after the call, because ARC may run code of its own between two statements.
+@inline(never)
+public func systemCall<T: FixedWidthInteger>(
+    _ operation: @autoclosure () -> String, _ subject: @autoclosure () -> String, _ body: () -> T
+) throws(SystemError) -> T {
+    while true {
+        let result = body()
+        if result != -1 { return result }
+        let code = errno
+        if code != EINTR { throw SystemError(operation: operation(), subject: subject(), code: code) }
+    }
+}
