@@ -64,6 +64,7 @@ let proofs: [Target] = [
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Bytes", "Bytes", "CChecksum"),
+    tests(of: "Change", "Change", "Bytes"),
 ]
 
 let package = Package(

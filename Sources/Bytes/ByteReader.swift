@@ -88,7 +88,7 @@ public struct ByteReader: ~Escapable {
     @_lifetime(copy self)
     public mutating func span(_ count: Int) throws(ByteError) -> RawSpan {
         let start = try take(count, "more bytes")
-        return bytes.extracting(start ..< start &+ count)
+        return bytes.extracting(start..<start &+ count)
     }
 
     @inlinable
@@ -106,7 +106,7 @@ public struct ByteReader: ~Escapable {
         while end < limit {
             // SAFETY: `end` is below `byteCount`; any byte is a valid UInt8.
             if unsafe bytes.unsafeLoad(fromByteOffset: end, as: UInt8.self) == 0 {
-                let text = bytes.extracting(position ..< end)
+                let text = bytes.extracting(position..<end)
                 position = end &+ 1
                 return text
             }
@@ -118,7 +118,7 @@ public struct ByteReader: ~Escapable {
     /// Everything from `start` to where the reader stands now.
     @inlinable
     @_lifetime(copy self)
-    public func span(from start: Int) -> RawSpan { bytes.extracting(start ..< position) }
+    public func span(from start: Int) -> RawSpan { bytes.extracting(start..<position) }
 
     /// Everything not yet read.
     @inlinable
@@ -126,7 +126,7 @@ public struct ByteReader: ~Escapable {
     public mutating func rest() -> RawSpan {
         let start = position
         position = bytes.byteCount
-        return bytes.extracting(start ..< position)
+        return bytes.extracting(start..<position)
     }
 
     @inlinable

@@ -4,7 +4,7 @@ public enum Hex {
 
     public static func append(_ bytes: RawSpan, to writer: inout ByteWriter) {
         writer.reserve(bytes.byteCount * 2)
-        for offset in 0 ..< bytes.byteCount {
+        for offset in 0..<bytes.byteCount {
             let byte = bytes.byte(offset)
             writer.append(digit(byte >> 4))
             writer.append(digit(byte & 15))
@@ -22,9 +22,9 @@ public enum Hex {
     @inlinable
     public static func value(_ digit: UInt8) -> UInt8? {
         switch digit {
-        case 48 ... 57: digit &- 48
-        case 65 ... 70: digit &- 55
-        case 97 ... 102: digit &- 87
+        case 48...57: digit &- 48
+        case 65...70: digit &- 55
+        case 97...102: digit &- 87
         default: nil
         }
     }
@@ -72,9 +72,9 @@ public enum Base64URL {
 
     private static func value(of character: UInt8) -> UInt8? {
         switch character {
-        case 65 ... 90: character - 65
-        case 97 ... 122: character - 71
-        case 48 ... 57: character + 4
+        case 65...90: character - 65
+        case 97...122: character - 71
+        case 48...57: character + 4
         case 45: 62
         case 95: 63
         default: nil

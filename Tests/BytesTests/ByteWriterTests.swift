@@ -16,11 +16,11 @@ import Testing
 
     @Test func `keeps its bytes while it grows`() {
         var writer = ByteWriter(capacity: 16)
-        for number in 0 ..< 1000 { writer.append(big: UInt32(number)) }
+        for number in 0..<1000 { writer.append(big: UInt32(number)) }
         var reader = ByteReader(writer.bytes)
         var read: [UInt32] = []
         while let number = try? reader.uint32() { read.append(number) }
-        #expect(read == Array(0 ..< 1000))
+        #expect(read == Array(0..<1000))
         let ended = reader.isAtEnd
         #expect(ended)
     }
@@ -72,14 +72,14 @@ import Testing
     @Test func `matches the vectors of iSCSI`() {
         #expect(CRC32C.of([UInt8](repeating: 0, count: 32).span.bytes) == 0x8a91_36aa)
         #expect(CRC32C.of([UInt8](repeating: 0xff, count: 32).span.bytes) == 0x62a8_ab43)
-        #expect(CRC32C.of([UInt8](0 ..< 32).span.bytes) == 0x46dd_794e)
+        #expect(CRC32C.of([UInt8](0..<32).span.bytes) == 0x46dd_794e)
     }
 }
 
 @Suite struct Base64URLTests {
     @Test func `comes back from every length`() {
-        for length in 0 ..< 70 {
-            let bytes = (0 ..< length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 200) }
+        for length in 0..<70 {
+            let bytes = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 200) }
             #expect(Base64URL.decode(Base64URL.encode(bytes).utf8) == bytes)
         }
     }

@@ -1,0 +1,200 @@
+import Bytes
+
+/// How the text of a value, as PostgreSQL writes it with ISO dates, UTC and hex, becomes JSON.
+public indirect enum JSONRendering: Sendable {
+    case integer
+    /// numeric and float: digits as they are, an exponent written out, NaN and the infinities null.
+    case number
+    case boolean
+    case json
+    case timestamp
+    case timestampWithZone
+    case bytes
+    case text
+    case array(of: JSONRendering)
+
+    /// Appends the value. The text comes from PostgreSQL; what it should never write is given as a JSON string,
+    /// so that the output is well-formed whatever came in.
+    public func append(_ text: RawSpan, to writer: inout ByteWriter) {
+        switch self {
+        case .text: JSONText.appendString(text, to: &writer)
+        case .integer, .number: NumberText.append(text, to: &writer)
+        case .boolean: appendBoolean(text, to: &writer)
+        case .json: JSONText.appendOnOneLine(text, to: &writer)
+        case .timestamp: TimestampText.append(text, withZone: false, to: &writer)
+        case .timestampWithZone: TimestampText.append(text, withZone: true, to: &writer)
+        case .bytes: appendBytes(text, to: &writer)
+        case .array(let element): ArrayText.append(text, of: element, to: &writer)
+        }
+    }
+
+    private func appendBoolean(_ text: RawSpan, to writer: inout ByteWriter) {
+        if text.equals("t") {
+            writer.append("true")
+        } else if text.equals("f") {
+            writer.append("false")
+        } else {
+            JSONText.appendString(text, to: &writer)
+        }
+    }
+
+    private func appendBytes(_ text: RawSpan, to writer: inout ByteWriter) {
+        let hasPrefix = text.byteCount >= 2 && text.byte(0) == UInt8(ascii: "\\") && text.byte(1) == UInt8(ascii: "x")
+        JSONText.appendString(hasPrefix ? text.extracting(2..<text.byteCount) : text, to: &writer)
+    }
+}
+
+enum NumberText {
+    static func append(_ text: RawSpan, to writer: inout ByteWriter) {
+        guard text.byteCount > 0 else { return writer.append("null") }
+        let start = text.byte(0) == UInt8(ascii: "-") ? 1 : 0
+        guard start < text.byteCount, isDigit(text.byte(start)) else { return writer.append("null") }
+        var exponent = 0
+        while exponent < text.byteCount, text.byte(exponent) != UInt8(ascii: "e") { exponent += 1 }
+        if exponent == text.byteCount {
+            writer.append(text)
+        } else {
+            appendWrittenOut(text, exponentAt: exponent, to: &writer)
+        }
+    }
+
+    static func isDigit(_ byte: UInt8) -> Bool { byte &- 48 < 10 }
+
+    /// `1.5e+20` becomes `150000000000000000000`, `1e-07` becomes `0.0000001`.
+    private static func appendWrittenOut(_ text: RawSpan, exponentAt mark: Int, to writer: inout ByteWriter) {
+        var digits: [UInt8] = []
+        var point: Int?
+        for offset in 0..<mark {
+            let byte = text.byte(offset)
+            if isDigit(byte) { digits.append(byte) }
+            if byte == UInt8(ascii: ".") { point = digits.count }
+        }
+        // A double's exponent has three digits at most, so this cannot overflow.
+        var exponent = 0
+        for offset in mark + 1..<text.byteCount where isDigit(text.byte(offset)) {
+            exponent = min(exponent * 10 + Int(text.byte(offset) - 48), 400)
+        }
+        if mark + 1 < text.byteCount, text.byte(mark + 1) == UInt8(ascii: "-") { exponent = -exponent }
+        let place = (point ?? digits.count) + exponent
+        if text.byte(0) == UInt8(ascii: "-") { writer.append(UInt8(ascii: "-")) }
+        if place <= 0 {
+            writer.append("0.")
+            writer.append([UInt8](repeating: 48, count: -place))
+            writer.append(digits)
+        } else {
+            let padded = digits + [UInt8](repeating: 48, count: max(0, place - digits.count))
+            writer.append(Array(padded[..<place]))
+            if place < padded.count {
+                writer.append(UInt8(ascii: "."))
+                writer.append(Array(padded[place...]))
+            }
+        }
+    }
+}
+
+enum TimestampText {
+    /// `2026-03-01 10:20:30.5+00` becomes `2026-03-01T10:20:30.5+00:00`; `infinity` stays what it is.
+    static func append(_ text: RawSpan, withZone: Bool, to writer: inout ByteWriter) {
+        var space = 0
+        while space < text.byteCount, text.byte(space) != UInt8(ascii: " ") { space += 1 }
+        guard space + 1 < text.byteCount, NumberText.isDigit(text.byte(space + 1)) else {
+            return JSONText.appendString(text, to: &writer)
+        }
+        var end = text.byteCount
+        let isBeforeChrist = end >= 3 && text.extracting(end - 3..<end).equals(" BC")
+        if isBeforeChrist { end -= 3 }
+        writer.append(UInt8(ascii: "\""))
+        writer.append(text.extracting(0..<space))
+        writer.append(UInt8(ascii: "T"))
+        writer.append(text.extracting(space + 1..<end))
+        if withZone, end >= 3, text.byte(end - 3) == UInt8(ascii: "+") || text.byte(end - 3) == UInt8(ascii: "-") {
+            writer.append(":00")
+        }
+        if isBeforeChrist { writer.append(" BC") }
+        writer.append(UInt8(ascii: "\""))
+    }
+}
+
+/// PostgreSQL's array text, `{1,NULL,"a \"b\""}`, also nested and with bounds in front (`[0:1]={1,2}`).
+enum ArrayText {
+    static let maximumDimensions = 6
+
+    static func append(_ text: RawSpan, of element: JSONRendering, to writer: inout ByteWriter) {
+        let before = writer.count
+        var start = 0
+        while start < text.byteCount, text.byte(start) != UInt8(ascii: "{") { start += 1 }
+        if let end = appendArray(text, from: start, depth: 1, of: element, to: &writer), end == text.byteCount {
+            return
+        }
+        // Not an array after all: say it as it stands.
+        writer.truncate(to: before)
+        JSONText.appendString(text, to: &writer)
+    }
+
+    /// Appends the array that begins at `start`; the offset behind it, or nil when it is malformed.
+    private static func appendArray(
+        _ text: RawSpan, from start: Int, depth: Int, of element: JSONRendering, to writer: inout ByteWriter
+    ) -> Int? {
+        guard depth <= maximumDimensions, start < text.byteCount, text.byte(start) == UInt8(ascii: "{") else {
+            return nil
+        }
+        writer.append(UInt8(ascii: "["))
+        var at = start + 1
+        if at < text.byteCount, text.byte(at) == UInt8(ascii: "}") {
+            writer.append(UInt8(ascii: "]"))
+            return at + 1
+        }
+        while at < text.byteCount {
+            guard let end = appendElement(text, from: at, depth: depth, of: element, to: &writer), end < text.byteCount
+            else { return nil }
+            at = end + 1
+            switch text.byte(end) {
+            case UInt8(ascii: ","): writer.append(UInt8(ascii: ","))
+            case UInt8(ascii: "}"):
+                writer.append(UInt8(ascii: "]"))
+                return at
+            default: return nil
+            }
+        }
+        return nil
+    }
+
+    private static func appendElement(
+        _ text: RawSpan, from start: Int, depth: Int, of element: JSONRendering, to writer: inout ByteWriter
+    ) -> Int? {
+        switch text.byte(start) {
+        case UInt8(ascii: "{"): return appendArray(text, from: start, depth: depth + 1, of: element, to: &writer)
+        case UInt8(ascii: "\""): return appendQuoted(text, from: start, of: element, to: &writer)
+        default:
+            var end = start
+            while end < text.byteCount, text.byte(end) != UInt8(ascii: ","), text.byte(end) != UInt8(ascii: "}") {
+                end += 1
+            }
+            let value = text.extracting(start..<end)
+            if value.equals("NULL") { writer.append("null") } else { element.append(value, to: &writer) }
+            return end
+        }
+    }
+
+    private static func appendQuoted(
+        _ text: RawSpan, from start: Int, of element: JSONRendering, to writer: inout ByteWriter
+    ) -> Int? {
+        var unquoted = ByteWriter(capacity: 64)
+        var at = start + 1
+        while at < text.byteCount {
+            var byte = text.byte(at)
+            if byte == UInt8(ascii: "\"") {
+                element.append(unquoted.bytes, to: &writer)
+                return at + 1
+            }
+            if byte == UInt8(ascii: "\\") {
+                at += 1
+                guard at < text.byteCount else { return nil }
+                byte = text.byte(at)
+            }
+            unquoted.append(byte)
+            at += 1
+        }
+        return nil
+    }
+}

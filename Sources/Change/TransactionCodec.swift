@@ -1,0 +1,127 @@
+import Bytes
+
+/// What is known of a transaction besides its changes.
+public struct TransactionInfo: Sendable, Hashable {
+    public var xid: UInt32
+    /// Where its commit record begins.
+    public var commitLSN: LSN
+    /// Where its commit record ends: the position the log stands at once it holds the transaction.
+    public var endLSN: LSN
+    /// Microseconds since 1970, UTC.
+    public var commitTime: Int64
+    /// The node it was first committed on, when it came here by replication.
+    public var origin: String
+
+    public init(xid: UInt32, commitLSN: LSN, endLSN: LSN, commitTime: Int64, origin: String = "") {
+        self.xid = xid
+        self.commitLSN = commitLSN
+        self.endLSN = endLSN
+        self.commitTime = commitTime
+        self.origin = origin
+    }
+}
+
+/// The stored form of a transaction, or of a part of one that is too large for a single entry.
+///
+/// ```
+/// part   = version u8 · flags u8 · origin length u16 · xid u32 · commit LSN u64 · end LSN u64 · commit time i64
+///          · index of its first change in the transaction u32 · number of changes u32 · origin · change*
+/// change = length u32 (of all that follows) · operation u8 · old image u8 · options u8 · 0
+///          · relation u64 · length of old u32 · old · new
+/// ```
+/// Numbers are little-endian; row images are PostgreSQL's own bytes.
+public enum TransactionCodec {
+    static let version: UInt8 = 1
+
+    /// Begins a part: writes its header with the counts still open.
+    public static func begin(_ info: TransactionInfo, firstIndex: UInt32, to writer: inout ByteWriter) {
+        precondition(writer.isEmpty, "a part begins an empty buffer")
+        let origin = Array(info.origin.utf8.prefix(Int(UInt16.max)))
+        writer.append(version)
+        writer.append(UInt8(0))
+        writer.append(little: UInt16(origin.count))
+        writer.append(little: info.xid)
+        writer.append(little: info.commitLSN.rawValue)
+        writer.append(little: info.endLSN.rawValue)
+        writer.append(little: UInt64(bitPattern: info.commitTime))
+        writer.append(little: firstIndex)
+        writer.append(little: UInt32(0))
+        writer.append(origin)
+    }
+
+    /// Closes a part: fills in what was not known when it began.
+    public static func finish(endLSN: LSN, changeCount: UInt32, in writer: inout ByteWriter) {
+        writer.set(little: UInt32(truncatingIfNeeded: endLSN.rawValue), at: 16)
+        writer.set(little: UInt32(truncatingIfNeeded: endLSN.rawValue >> 32), at: 20)
+        writer.set(little: changeCount, at: 36)
+    }
+
+    /// One change of a row. `old` and `new` are TupleData, already checked.
+    @inlinable
+    public static func append(
+        _ operation: Operation, relation: UInt64, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0,
+        to writer: inout ByteWriter
+    ) {
+        let length = 16 &+ old.byteCount &+ new.byteCount
+        writer.reserve(length &+ 4)
+        writer.append(little: UInt32(truncatingIfNeeded: length))
+        writer.append(little: UInt32(operation.rawValue) | UInt32(oldImage.rawValue) << 8 | UInt32(options) << 16)
+        writer.append(little: relation)
+        writer.append(little: UInt32(truncatingIfNeeded: old.byteCount))
+        writer.append(old)
+        writer.append(new)
+    }
+}
+
+/// A stored part, read in place: its header at once, its changes one by one.
+public struct TransactionPart: ~Escapable {
+    public let info: TransactionInfo
+    /// The place of its first change in the whole transaction.
+    public let firstIndex: UInt32
+    public let changeCount: UInt32
+    var reader: ByteReader
+    var read: UInt32 = 0
+
+    @_lifetime(copy bytes)
+    public init(_ bytes: RawSpan) throws(ByteError) {
+        var reader = ByteReader(bytes)
+        guard try reader.uint8() == TransactionCodec.version else {
+            throw ByteError(expected: "a transaction of version 1", offset: 0)
+        }
+        try reader.skip(1)
+        let originLength = try reader.littleUInt16()
+        let xid = try reader.littleUInt32()
+        let commitLSN = LSN(try reader.littleUInt64())
+        let endLSN = LSN(try reader.littleUInt64())
+        let time = Int64(bitPattern: try reader.littleUInt64())
+        firstIndex = try reader.littleUInt32()
+        changeCount = try reader.littleUInt32()
+        let origin = try reader.span(Int(originLength)).text
+        info = TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: endLSN, commitTime: time, origin: origin)
+        self.reader = reader
+    }
+
+    /// The next change, or nil after the last one.
+    @_lifetime(copy self)
+    public mutating func next() throws(ByteError) -> Change? {
+        guard read < changeCount else {
+            try reader.expectEnd()
+            return nil
+        }
+        read &+= 1
+        let length = Int(try reader.littleUInt32())
+        guard length >= 16 else { throw ByteError(expected: "a change's header", offset: reader.offset) }
+        let head = try reader.littleUInt32()
+        let relation = try reader.littleUInt64()
+        let oldLength = Int(try reader.littleUInt32())
+        guard let operation = Operation(rawValue: UInt8(truncatingIfNeeded: head)),
+            let oldImage = OldImage(rawValue: UInt8(truncatingIfNeeded: head >> 8)),
+            oldLength <= length &- 16
+        else { throw ByteError(expected: "a change", offset: reader.offset) }
+        let old = try reader.span(oldLength)
+        let new = try reader.span(length &- 16 &- oldLength)
+        return Change(
+            operation: operation, oldImage: oldImage, options: UInt8(truncatingIfNeeded: head >> 16),
+            relation: relation, oldBytes: old, newBytes: new)
+    }
+}

@@ -1,0 +1,65 @@
+import Bytes
+import Change
+import Testing
+
+@Suite struct JSONRenderingTests {
+    func json(_ text: String, _ oid: UInt32) -> String {
+        var writer = ByteWriter()
+        BuiltInType.rendering(of: oid).append(Array(text.utf8).span.bytes, to: &writer)
+        return writer.bytes.text
+    }
+
+    @Test(
+        arguments: [
+            ("9223372036854775807", 20, "9223372036854775807"),
+            ("-1.50", 1700, "-1.50"),
+            ("12345678901234567890.123", 1700, "12345678901234567890.123"),
+            ("NaN", 1700, "null"), ("Infinity", 701, "null"), ("-Infinity", 701, "null"),
+            ("0.1", 701, "0.1"), ("1e-07", 701, "0.0000001"), ("-1.5e-07", 701, "-0.00000015"),
+            ("1.2345e+02", 701, "123.45"), ("1e+20", 701, "100000000000000000000"),
+            ("t", 16, "true"), ("f", 16, "false"),
+            ("2026-03-01 10:20:30.5", 1114, #""2026-03-01T10:20:30.5""#),
+            ("2026-03-01 10:20:30.5+00", 1184, #""2026-03-01T10:20:30.5+00:00""#),
+            ("0044-03-15 10:00:00+00 BC", 1184, #""0044-03-15T10:00:00+00:00 BC""#),
+            ("infinity", 1184, #""infinity""#), ("-infinity", 1114, #""-infinity""#),
+            ("2026-03-01", 1082, #""2026-03-01""#),
+            (#"\x010203ff"#, 17, #""010203ff""#), (#"\x"#, 17, #""""#),
+            (#"{"k": [1, null]}"#, 3802, #"{"k": [1, null]}"#),
+            ("{\n  \"k\" : 1\n}", 114, #"{  "k" : 1}"#),
+            ("a\"b\\c\nd\u{1}é🙂", 25, #""a\"b\\c\nd\u0001é🙂""#),
+            ("", 25, #""""#),
+            ("{1,NULL,3}", 1007, "[1,null,3]"),
+            (#"{a,"b c","q\"u\\o","NULL",NULL,""}"#, 1009, #"["a","b c","q\"u\\o","NULL",null,""]"#),
+            ("{{1,2},{3,4}}", 1007, "[[1,2],[3,4]]"),
+            ("[0:1]={7,8}", 1007, "[7,8]"),
+            ("{}", 1007, "[]"),
+            (#"{"\\x01"}"#, 1001, #"["\\x01"]"#),
+            (#"{"{\"a\": 1}"}"#, 3807, #"[{"a": 1}]"#),
+            (#"{"2026-03-01 10:20:30+00"}"#, 1185, #"["2026-03-01T10:20:30+00:00"]"#),
+            ("(1,1),(0,0)", 603, #""(1,1),(0,0)""#),
+            ("{broken", 1007, #""{broken""#),
+            ("1 day 02:00:00", 1186, #""1 day 02:00:00""#),
+            ("16384", 26, #""16384""#),
+        ] as [(String, UInt32, String)])
+    func `writes a value as clients expect it`(text: String, oid: UInt32, expected: String) {
+        #expect(json(text, oid) == expected)
+    }
+
+    @Test func `a double's largest and smallest values have every digit`() {
+        let large = json("1.7976931348623157e+308", 701)
+        #expect(large.count == 309 && large.hasPrefix("17976931348623157") && large.hasSuffix("000"))
+        let small = json("5e-324", 701)
+        #expect(small.hasPrefix("0.000") && small.hasSuffix("5") && small.count == 326)
+    }
+
+    @Test func `escapes wherever the special byte stands in a word`() {
+        for position in 0..<40 {
+            for special in ["\"", "\\", "\n", "\u{1f}"] {
+                var text = String(repeating: "x", count: position) + special
+                text += String(repeating: "é", count: 9)
+                let escaped = ["\"": "\\\"", "\\": "\\\\", "\n": "\\n", "\u{1f}": "\\u001f"][special] ?? ""
+                #expect(json(text, 25) == "\"" + text.replacing(special, with: escaped) + "\"")
+            }
+        }
+    }
+}
