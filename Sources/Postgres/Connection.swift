@@ -1,0 +1,248 @@
+import CPostgres
+import Glibc
+import System
+
+/// Where a database is and who connects: a URL or a `key=value` string, as libpq takes it.
+public struct ConnectionTarget: Sendable {
+    public let text: String
+
+    public init(_ text: String) { self.text = text }
+
+    public enum Purpose: Sendable {
+        case queries
+        /// A walsender of the database, which streams changes and answers replication commands.
+        case replication
+    }
+}
+
+/// One libpq connection. It belongs to one thread at a time and closes itself when it is let go.
+///
+/// In: SQL text and parameters. Out: rows as text, or an error that names what was asked.
+/// Calls wait for the server; run them on a thread of your own.
+@safe
+public final class Connection {
+    let handle: OpaquePointer
+    public let purpose: ConnectionTarget.Purpose
+
+    /// Output settings that make every value's text the same whatever the server's defaults are.
+    private static let outputSettings = [
+        "DateStyle=ISO", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
+        "lc_monetary=C", "statement_timeout=0", "idle_session_timeout=0",
+    ]
+
+    /// Connects, and gives up when `interrupt` says so or after `timeoutSeconds`.
+    public init(
+        _ target: ConnectionTarget, purpose: ConnectionTarget.Purpose = .queries, applicationName: String = "tidewire",
+        timeoutSeconds: Int = 5, settings: [String] = [], interrupt: Wake? = nil
+    ) throws(PostgresError) {
+        let options = try Connection.parsed(target, purpose, applicationName, timeoutSeconds, settings)
+        let names = CStringArray(options.map(\.0))
+        let values = CStringArray(options.map(\.1))
+        // SAFETY: both arrays end with nil and live through the call; libpq copies the strings.
+        let started = unsafe withExtendedLifetime((names, values)) {
+            unsafe PQconnectStartParams(names.constant, values.constant, 0)
+        }
+        guard let handle = unsafe started else {
+            throw PostgresError(operation: "connect", message: "out of memory", isConnectionLost: true)
+        }
+        unsafe self.handle = handle
+        self.purpose = purpose
+        try finishConnecting(timeoutSeconds: timeoutSeconds, interrupt: interrupt)
+    }
+
+    deinit {
+        // SAFETY: the handle is this object's own and is not used afterwards.
+        unsafe PQfinish(handle)
+    }
+}
+
+// MARK: Connecting
+
+extension Connection {
+    /// The target's own settings with ours behind them: where both speak, ours count.
+    private static func parsed(
+        _ target: ConnectionTarget, _ purpose: ConnectionTarget.Purpose, _ applicationName: String,
+        _ timeoutSeconds: Int, _ settings: [String]
+    ) throws(PostgresError) -> [(String, String)] {
+        var options = try target.parameters()
+        func set(_ name: String, _ value: String) {
+            options.removeAll { $0.0 == name }
+            options.append((name, value))
+        }
+        func setDefault(_ name: String, _ value: String) {
+            if !options.contains(where: { $0.0 == name }) { options.append((name, value)) }
+        }
+        let given = options.last { $0.0 == "options" }?.1
+        let ours = (outputSettings + settings).map { "-c " + $0 }.joined(separator: " ")
+        set("options", given.map { $0 + " " + ours } ?? ours)
+        set("client_encoding", "UTF8")
+        setDefault("application_name", applicationName)
+        setDefault("connect_timeout", String(timeoutSeconds))
+        // A peer that vanished without a word is noticed within half a minute.
+        setDefault("keepalives_idle", "10")
+        setDefault("keepalives_interval", "5")
+        setDefault("keepalives_count", "4")
+        setDefault("tcp_user_timeout", "30000")
+        if purpose == .replication { set("replication", "database") }
+        return options
+    }
+
+    private func finishConnecting(timeoutSeconds: Int, interrupt: Wake?) throws(PostgresError) {
+        let deadline = Clock.monotonicNanoseconds() + UInt64(timeoutSeconds) * 1_000_000_000
+        // SAFETY: libpq calls on this object's own, living handle.
+        var state = unsafe PQstatus(handle) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING
+        while state != PGRES_POLLING_OK {
+            if state == PGRES_POLLING_FAILED { throw connectionError("connect") }
+            let now = Clock.monotonicNanoseconds()
+            guard now < deadline else {
+                throw PostgresError(
+                    operation: "connect", message: "no answer within \(timeoutSeconds) s",
+                    hint: "is the address right and the port reachable?", isConnectionLost: true)
+            }
+            let left = Int32(min((deadline - now) / 1_000_000 + 1, 60_000))
+            // SAFETY: as above.
+            let ready = waitForSocket(
+                unsafe PQsocket(handle), writing: state == PGRES_POLLING_WRITING, interrupt, left)
+            if ready.interrupt { throw Connection.interrupted("connect") }
+            // SAFETY: as above.
+            if ready.socket { state = unsafe PQconnectPoll(handle) }
+        }
+    }
+
+    private func waitForSocket(_ socket: Int32, writing: Bool, _ interrupt: Wake?, _ timeout: Int32) -> Poll.Ready {
+        Poll.wait(socket: socket, forWriting: writing, interrupt: interrupt, timeoutMilliseconds: timeout)
+    }
+
+    static func interrupted(_ operation: String) -> PostgresError {
+        PostgresError(operation: operation, message: "interrupted: shutting down", isConnectionLost: true)
+    }
+
+    /// The connection's own last complaint.
+    func connectionError(_ operation: String) -> PostgresError {
+        // SAFETY: libpq's strings live as long as the handle; String copies them.
+        let message = unsafe String(cString: PQerrorMessage(handle))
+        return PostgresError(
+            operation: operation, message: PostgresError.oneLine(message),
+            isConnectionLost: unsafe PQstatus(handle) != CONNECTION_OK)
+    }
+
+    public var isUsable: Bool {
+        // SAFETY: the handle lives.
+        unsafe PQstatus(handle) == CONNECTION_OK
+    }
+
+    /// The server's version as one number, e.g. 150020.
+    public var serverVersion: Int {
+        // SAFETY: the handle lives.
+        Int(unsafe PQserverVersion(handle))
+    }
+
+    /// Host, port, user and database, for log lines; never the password.
+    public var place: String {
+        // SAFETY: libpq's strings live as long as the handle; String copies them.
+        unsafe "\(String(cString: PQuser(handle)))@\(String(cString: PQhost(handle))):\(String(cString: PQport(handle)))/\(String(cString: PQdb(handle)))"
+    }
+}
+
+extension ConnectionTarget {
+    /// The settings that the text gives, in libpq's words.
+    public func parameters() throws(PostgresError) -> [(String, String)] {
+        var complaint: UnsafeMutablePointer<CChar>?
+        // SAFETY: libpq allocates the list and the complaint; both are freed below with libpq's own calls.
+        guard let list = unsafe PQconninfoParse(text, &complaint) else {
+            let message = unsafe complaint.map { unsafe String(cString: $0) } ?? "cannot be read"
+            unsafe PQfreemem(complaint)
+            throw PostgresError(operation: "database URL", message: PostgresError.oneLine(message))
+        }
+        defer { unsafe PQconninfoFree(list) }
+        var parameters: [(String, String)] = []
+        var entry = unsafe list
+        // SAFETY: the list ends with an entry without a keyword.
+        while let keyword = unsafe entry.pointee.keyword {
+            if let value = unsafe entry.pointee.val {
+                unsafe parameters.append((String(cString: keyword), String(cString: value)))
+            }
+            unsafe entry += 1
+        }
+        return parameters
+    }
+}
+
+extension PostgresError {
+    /// libpq ends its messages with a line break and may have several lines.
+    static func oneLine(_ message: String) -> String {
+        message.split(whereSeparator: \.isNewline).joined(separator: "; ")
+    }
+}
+
+// MARK: Asking
+
+/// The answer to a query: text values by row and column.
+public struct Rows: Sendable {
+    public let columns: [String]
+    public let values: [[String?]]
+
+    public var first: [String?]? { values.first }
+    public var isEmpty: Bool { values.isEmpty }
+}
+
+extension Connection {
+    /// One statement with parameters, `$1` and so on.
+    @discardableResult
+    public func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
+        let copies = CStringArray(parameters)
+        // SAFETY: the array holds as many parameters as are announced and lives through the call.
+        let result = unsafe withExtendedLifetime(copies) {
+            unsafe PQexecParams(handle, sql, Int32(parameters.count), nil, copies.constant, nil, nil, 0)
+        }
+        return try unsafe rows(result, sql)
+    }
+
+    /// Any number of statements in one message, or a replication command: no parameters, one implicit transaction.
+    @discardableResult
+    public func execute(_ sql: String) throws(PostgresError) -> Rows {
+        // SAFETY: the handle lives; the result is freed in `rows`.
+        try unsafe rows(PQexec(handle, sql), sql)
+    }
+
+    private func rows(_ result: OpaquePointer?, _ sql: String) throws(PostgresError) -> Rows {
+        guard let result = unsafe result else { throw connectionError(Connection.firstWords(sql)) }
+        // SAFETY: the result is ours until cleared; row and column numbers stay below the counts it gives.
+        defer { unsafe PQclear(result) }
+        switch unsafe PQresultStatus(result) {
+        case PGRES_TUPLES_OK: return unsafe Rows(result)
+        case PGRES_COMMAND_OK: return Rows(columns: [], values: [])
+        default: throw unsafe serverError(result, Connection.firstWords(sql))
+        }
+    }
+
+    func serverError(_ result: OpaquePointer, _ operation: String) -> PostgresError {
+        func field(_ code: UnicodeScalar) -> String? {
+            // SAFETY: the result lives through this function; libpq's field strings live as long as it does.
+            unsafe PQresultErrorField(result, Int32(code.value)).map { unsafe String(cString: $0) }
+        }
+        guard let message = field("M") else { return connectionError(operation) }
+        return PostgresError(
+            operation: operation, sqlState: field("C"), message: PostgresError.oneLine(message), hint: field("H"),
+            isConnectionLost: !isUsable)
+    }
+
+    /// Enough of a statement to recognise it, for error messages.
+    static func firstWords(_ sql: String) -> String {
+        sql.split(whereSeparator: { $0 == " " || $0.isNewline }).prefix(3).joined(separator: " ")
+    }
+}
+
+extension Rows {
+    init(_ result: OpaquePointer) {
+        // SAFETY: the caller keeps the result alive; indexes stay below the counts it gives.
+        let width = unsafe PQnfields(result)
+        columns = (0..<width).map { unsafe String(cString: PQfname(result, $0)) }
+        let height = unsafe PQntuples(result)
+        values = (0..<height).map { row in
+            (0..<width).map { column in
+                unsafe PQgetisnull(result, row, column) == 1 ? nil : String(cString: PQgetvalue(result, row, column))
+            }
+        }
+    }
+}

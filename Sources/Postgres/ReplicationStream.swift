@@ -1,0 +1,117 @@
+import Bytes
+import CPostgres
+import Glibc
+import System
+
+/// Where to start streaming, and what the output plugin is told.
+public struct StartReplication: Sendable {
+    public var slot: String
+    /// PostgreSQL starts here or at the slot's own confirmed position, whichever is later.
+    public var startLSN: UInt64
+    public var options: [(name: String, value: String)]
+
+    public init(slot: String, startLSN: UInt64, options: [(name: String, value: String)]) {
+        self.slot = slot
+        self.startLSN = startLSN
+        self.options = options
+    }
+
+    var command: String {
+        let position = String(startLSN >> 32, radix: 16) + "/" + String(startLSN & 0xffff_ffff, radix: 16)
+        let list = options.map { Quoted.identifier($0.name) + " " + Quoted.literal($0.value) }.joined(separator: ", ")
+        return "START_REPLICATION SLOT \(Quoted.identifier(slot)) LOGICAL \(position) (\(list))"
+    }
+}
+
+/// Names and values spliced into SQL where parameters cannot go.
+public enum Quoted {
+    public static func identifier(_ name: String) -> String { "\"" + doubling(name, "\"") + "\"" }
+
+    /// For standard_conforming_strings, which replication commands always follow.
+    public static func literal(_ text: String) -> String { "'" + doubling(text, "'") + "'" }
+
+    private static func doubling(_ text: String, _ mark: Character) -> String {
+        text.split(separator: mark, omittingEmptySubsequences: false).joined(separator: "\(mark)\(mark)")
+    }
+}
+
+/// The stream of a replication slot.
+///
+/// In: what the walsender writes. Out: one CopyData message at a time, borrowed until the next is asked for.
+/// It does not know what a message means.
+@safe
+public struct ReplicationStream: ~Copyable {
+    private let connection: Connection
+    private var held: UnsafeMutablePointer<CChar>?
+
+    public init(_ connection: Connection, _ start: StartReplication) throws(PostgresError) {
+        precondition(connection.purpose == .replication, "only a replication connection can stream")
+        self.connection = connection
+        unsafe held = nil
+        // SAFETY: the handle lives with `connection`; the result is cleared on every path.
+        let result = unsafe PQexec(connection.handle, start.command)
+        defer { unsafe PQclear(result) }
+        guard let result = unsafe result, unsafe PQresultStatus(result) == PGRES_COPY_BOTH else {
+            if let result = unsafe result { throw unsafe connection.serverError(result, "START_REPLICATION") }
+            throw connection.connectionError("START_REPLICATION")
+        }
+    }
+
+    deinit {
+        // SAFETY: libpq's buffer, freed with libpq's own call; nil is allowed.
+        unsafe PQfreemem(held)
+    }
+
+    /// The next message that has already arrived, or nil when there is none yet.
+    @_lifetime(&self)
+    public mutating func next() throws(PostgresError) -> RawSpan? {
+        // SAFETY: the buffer that was lent before is given back here; the span over the new one cannot outlive the
+        // borrow of `self`, which ends before the next call.
+        unsafe PQfreemem(held)
+        unsafe held = nil
+        let length = unsafe PQgetCopyData(connection.handle, &held, 1)
+        if length > 0, let start = unsafe held {
+            let span = unsafe RawSpan(_unsafeStart: UnsafeRawPointer(start), byteCount: Int(length))
+            return unsafe _overrideLifetime(span, mutating: &self)
+        }
+        if length == 0 { return nil }
+        throw ending()
+    }
+
+    /// Reads what the network has; call when `next` gave nil.
+    public mutating func receive() throws(PostgresError) {
+        // SAFETY: the handle lives.
+        guard unsafe PQconsumeInput(connection.handle) == 1 else { throw connection.connectionError("stream") }
+    }
+
+    /// Waits until something arrives, the interrupt rings or the time is up.
+    public func wait(interrupt: Wake, timeoutMilliseconds: Int32) -> Poll.Ready {
+        // SAFETY: the handle lives.
+        Poll.wait(
+            socket: unsafe PQsocket(connection.handle), interrupt: interrupt, timeoutMilliseconds: timeoutMilliseconds)
+    }
+
+    /// Sends one CopyData message, e.g. a standby status update.
+    public mutating func send(_ message: RawSpan) throws(PostgresError) {
+        // SAFETY: libpq copies the bytes inside the closure.
+        let sent = unsafe message.withUnsafeBytes { bytes in
+            unsafe PQputCopyData(
+                connection.handle, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count))
+        }
+        guard sent == 1, unsafe PQflush(connection.handle) == 0 else { throw connection.connectionError("confirm") }
+    }
+
+    /// Why the stream ended: the server's error, or a lost connection.
+    private func ending() -> PostgresError {
+        // SAFETY: the handle lives; the result is cleared here.
+        guard let result = unsafe PQgetResult(connection.handle) else { return lost() }
+        defer { unsafe PQclear(result) }
+        var error = unsafe connection.serverError(result, "stream")
+        error.isConnectionLost = true
+        return error
+    }
+
+    private func lost() -> PostgresError {
+        PostgresError(operation: "stream", message: "the server ended the stream", isConnectionLost: true)
+    }
+}

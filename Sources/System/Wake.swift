@@ -1,0 +1,65 @@
+import CLinux
+import Glibc
+
+/// A bell that one thread rings and others wait for: an eventfd. Once rung it stays rung until `clear`.
+public final class Wake: Sendable {
+    public let descriptor: Int32
+
+    public init() throws(SystemError) {
+        descriptor = try systemCall("eventfd", "") { eventfd(0, Int32(EFD_CLOEXEC) | Int32(EFD_NONBLOCK)) }
+    }
+
+    deinit { close(descriptor) }
+
+    public func ring() {
+        var one: UInt64 = 1
+        // SAFETY: eight bytes of a local. The only possible failure, a full counter, means it is rung already.
+        _ = unsafe write(descriptor, &one, 8)
+    }
+
+    public func clear() {
+        var count: UInt64 = 0
+        // SAFETY: eight bytes of a local; an empty counter answers EAGAIN, which is what we want.
+        _ = unsafe read(descriptor, &count, 8)
+    }
+
+    public var isRung: Bool { Poll.wait(for: descriptor, timeoutMilliseconds: 0) }
+
+    /// Sleeps unless rung; true when rung.
+    @discardableResult
+    public func sleep(milliseconds: Int) -> Bool {
+        Poll.wait(for: descriptor, timeoutMilliseconds: Int32(milliseconds))
+    }
+}
+
+/// Waiting for one or two descriptors.
+public enum Poll {
+    /// Waits until `descriptor` can be read.
+    public static func wait(for descriptor: Int32, timeoutMilliseconds: Int32) -> Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        // SAFETY: one entry, a local.
+        return unsafe poll(&entry, 1, timeoutMilliseconds) > 0
+    }
+
+    public struct Ready: Sendable {
+        public var socket: Bool
+        public var interrupt: Bool
+    }
+
+    /// Waits until the socket can be read (or also written), the interrupt rings or the time is up.
+    public static func wait(
+        socket: Int32, forWriting: Bool = false, interrupt: Wake?, timeoutMilliseconds: Int32
+    ) -> Ready {
+        let events = Int16(POLLIN) | (forWriting ? Int16(POLLOUT) : 0)
+        var entries = (
+            pollfd(fd: socket, events: events, revents: 0),
+            pollfd(fd: interrupt?.descriptor ?? -1, events: Int16(POLLIN), revents: 0)
+        )
+        // SAFETY: two entries, side by side in a local tuple.
+        let count = unsafe withUnsafeMutablePointer(to: &entries) { pair in
+            unsafe pair.withMemoryRebound(to: pollfd.self, capacity: 2) { unsafe poll($0, 2, timeoutMilliseconds) }
+        }
+        guard count > 0 else { return Ready(socket: false, interrupt: false) }
+        return Ready(socket: entries.0.revents != 0, interrupt: entries.1.revents != 0)
+    }
+}
