@@ -1,0 +1,62 @@
+-- What policies ask about the caller: auth.uid(), auth.role(), auth.email(), auth.jwt().
+--
+-- Each is made only if it is missing; one that exists keeps its body, its owner and its privileges.
+-- There is no auth.users: accounts are the business of whoever issues the tokens.
+--
+-- Claims reach the session in one of two ways. `request.jwt.claims` holds the whole token as JSON (today's way);
+-- `request.jwt.claim.<name>` holds one claim (older gateways) and wins where it is set. A setting that was set with
+-- SET LOCAL reads as '' afterwards, not as NULL, so '' means "not set" throughout.
+--
+-- Bodies are strings in LANGUAGE sql without a SET clause: the planner inlines them, and the hub can read them.
+
+DO $tidewire$
+DECLARE
+    wanted record;
+BEGIN
+    IF to_regnamespace('auth') IS NULL THEN
+        CREATE SCHEMA auth;
+        COMMENT ON SCHEMA auth IS 'Tidewire: the claims of the caller';
+        GRANT USAGE ON SCHEMA auth TO anon, authenticated, service_role;
+    END IF;
+
+    FOR wanted IN
+        SELECT * FROM (VALUES
+            ('uid', 'uuid', 'The caller''s user id: claim "sub"', $body$
+    SELECT coalesce(
+        nullif(current_setting('request.jwt.claim.sub', true), ''),
+        nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub'
+    )::uuid
+$body$),
+            ('role', 'text', 'The role the caller''s token names: claim "role"', $body$
+    SELECT coalesce(
+        nullif(current_setting('request.jwt.claim.role', true), ''),
+        nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'role'
+    )::text
+$body$),
+            ('email', 'text', 'The caller''s mail address: claim "email"', $body$
+    SELECT coalesce(
+        nullif(current_setting('request.jwt.claim.email', true), ''),
+        nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'email'
+    )::text
+$body$),
+            ('jwt', 'jsonb', 'All claims of the caller''s token', $body$
+    SELECT coalesce(
+        nullif(current_setting('request.jwt.claim', true), ''),
+        nullif(current_setting('request.jwt.claims', true), '')
+    )::jsonb
+$body$)
+        ) AS v (name, result, purpose, body)
+    LOOP
+        CONTINUE WHEN to_regprocedure(format('auth.%I()', wanted.name)) IS NOT NULL;
+        BEGIN
+            EXECUTE format('CREATE FUNCTION auth.%I() RETURNS %s LANGUAGE sql STABLE AS %L',
+                           wanted.name, wanted.result, wanted.body);
+            EXECUTE format('COMMENT ON FUNCTION auth.%I() IS %L', wanted.name, wanted.purpose);
+            -- Every role may execute a new function, unless the database's default privileges took that away.
+            EXECUTE format('GRANT EXECUTE ON FUNCTION auth.%I() TO anon, authenticated, service_role', wanted.name);
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE WARNING 'auth.%() is missing and % may not create it: %', wanted.name, current_user, SQLERRM;
+        END;
+    END LOOP;
+END
+$tidewire$;

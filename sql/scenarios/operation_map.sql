@@ -1,0 +1,182 @@
+-- Scenario "operation map and chat": members of an operation see each other move on a map and write to each other.
+-- Clients bind to INSERT on locations_stream and op_messages with the filter operation_id=eq.<operation>; who
+-- belongs to an operation is a row of operation_members, so the policies ask a subquery.
+--
+-- Replica identity stays the default. Clients listen to INSERT only, and the location stream is the busiest table of
+-- the five apps: old rows in the WAL would double it for nobody. The primary key of operation_members is all its
+-- policies read. operation_members is published although no client binds to it: the hub follows it to know who
+-- joined and left.
+--
+-- The app's table of people is called users here, for `profiles` belongs to social_feed; it is not published. Note
+-- that it is public.users: accounts (auth.users, where there is such a table) are not touched.
+
+DO $tidewire$
+DECLARE
+    marker    constant text := 'tidewire scenario operation_map';
+    tables    constant text[] := ARRAY[
+        'users', 'operations', 'operation_members', 'locations_stream', 'op_messages'
+    ];
+    published constant text[] := ARRAY['operations', 'operation_members', 'locations_stream', 'op_messages'];
+    enums     constant text[] := ARRAY['operation_status'];
+    taken     text;
+    ours      int;
+    item      text;
+BEGIN
+    -- Ours are the tables and types that carry our marker as their comment. If one name is somebody else's, the whole
+    -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
+    SELECT string_agg(name, ', ' ORDER BY name) INTO taken
+    FROM (
+        SELECT relname::text AS name FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables)
+          AND obj_description(oid, 'pg_class') IS DISTINCT FROM marker
+        UNION ALL
+        SELECT typname::text FROM pg_type
+        WHERE typnamespace = 'public'::regnamespace AND typname = ANY (enums)
+          AND obj_description(oid, 'pg_type') IS DISTINCT FROM marker
+    ) AS strangers;
+    IF taken IS NOT NULL THEN
+        RAISE NOTICE 'operation_map: left out, because public already has its own: %', taken;
+        RETURN;
+    END IF;
+
+    SELECT count(*) INTO ours FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relname = ANY (tables) AND relkind = 'r';
+
+    -- Made all at once, so none there means: make them. Some missing means that somebody dropped them: let it be.
+    IF ours = 0 THEN
+        IF to_regtype('public.operation_status') IS NULL THEN
+            CREATE TYPE public.operation_status AS ENUM ('draft', 'active', 'ended');
+        END IF;
+
+        CREATE TABLE public.users (
+            id         uuid PRIMARY KEY,
+            full_name  text NOT NULL,
+            callsign   text,
+            avatar_url text,
+            created_at timestamptz NOT NULL DEFAULT now()
+        );
+
+        CREATE TABLE public.operations (
+            id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+            name       text NOT NULL,
+            status     public.operation_status NOT NULL DEFAULT 'draft',
+            created_by uuid NOT NULL REFERENCES public.users,
+            area       jsonb,
+            starts_at  timestamptz,
+            ends_at    timestamptz,
+            created_at timestamptz NOT NULL DEFAULT now()
+        );
+
+        CREATE TABLE public.operation_members (
+            operation_id uuid NOT NULL REFERENCES public.operations ON DELETE CASCADE,
+            user_id      uuid NOT NULL REFERENCES public.users ON DELETE CASCADE,
+            member_role  text NOT NULL DEFAULT 'member' CHECK (member_role IN ('lead', 'member', 'observer')),
+            color        text,
+            joined_at    timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (operation_id, user_id)
+        );
+        CREATE INDEX ON public.operation_members (user_id);
+
+        CREATE TABLE public.locations_stream (
+            id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+            operation_id uuid NOT NULL REFERENCES public.operations ON DELETE CASCADE,
+            user_id      uuid NOT NULL REFERENCES public.users,
+            "timestamp"  timestamptz NOT NULL DEFAULT now(),
+            latitude     double precision NOT NULL CHECK (latitude BETWEEN -90 AND 90),
+            longitude    double precision NOT NULL CHECK (longitude BETWEEN -180 AND 180),
+            accuracy     double precision NOT NULL,
+            speed        double precision,
+            heading      double precision,
+            created_at   timestamptz NOT NULL DEFAULT now()
+        );
+        CREATE INDEX ON public.locations_stream (operation_id, "timestamp");
+
+        CREATE TABLE public.op_messages (
+            id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+            operation_id uuid NOT NULL REFERENCES public.operations ON DELETE CASCADE,
+            user_id      uuid NOT NULL REFERENCES public.users,
+            content      text NOT NULL,
+            created_at   timestamptz NOT NULL DEFAULT now()
+        );
+        CREATE INDEX ON public.op_messages (operation_id, created_at);
+
+        FOREACH item IN ARRAY tables LOOP
+            EXECUTE format('ALTER TABLE public.%I ENABLE ROW LEVEL SECURITY', item);
+            EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON public.%I TO authenticated', item);
+            EXECUTE format('GRANT ALL ON public.%I TO service_role', item);
+        END LOOP;
+
+        CREATE POLICY "names are known to everyone signed in" ON public.users
+            FOR SELECT TO authenticated USING (true);
+        CREATE POLICY "people write their own entry" ON public.users
+            FOR ALL TO authenticated USING (id = auth.uid()) WITH CHECK (id = auth.uid());
+
+        -- Members see their own memberships only. A policy here that asked who else is a member would have to read this very
+        -- table and so ask itself: PostgreSQL refuses that as infinite recursion.
+        CREATE POLICY "members see their memberships" ON public.operation_members
+            FOR SELECT TO authenticated USING (user_id = auth.uid());
+        CREATE POLICY "creators admit members" ON public.operation_members
+            FOR INSERT TO authenticated
+            WITH CHECK (operation_id IN (SELECT o.id FROM public.operations o WHERE o.created_by = auth.uid()));
+        CREATE POLICY "members leave" ON public.operation_members
+            FOR DELETE TO authenticated USING (user_id = auth.uid());
+
+        CREATE POLICY "members see the operation" ON public.operations
+            FOR SELECT TO authenticated
+            USING (
+                created_by = auth.uid()
+                OR id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
+            );
+        CREATE POLICY "creators open operations" ON public.operations
+            FOR INSERT TO authenticated WITH CHECK (created_by = auth.uid());
+        CREATE POLICY "creators run operations" ON public.operations
+            FOR UPDATE TO authenticated USING (created_by = auth.uid()) WITH CHECK (created_by = auth.uid());
+
+        CREATE POLICY "members see locations" ON public.locations_stream
+            FOR SELECT TO authenticated
+            USING (
+                operation_id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
+            );
+        CREATE POLICY "members report where they are" ON public.locations_stream
+            FOR INSERT TO authenticated
+            WITH CHECK (
+                user_id = auth.uid()
+                AND operation_id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
+            );
+
+        CREATE POLICY "members read messages" ON public.op_messages
+            FOR SELECT TO authenticated
+            USING (
+                operation_id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
+            );
+        CREATE POLICY "members write messages" ON public.op_messages
+            FOR INSERT TO authenticated
+            WITH CHECK (
+                user_id = auth.uid()
+                AND operation_id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
+            );
+
+        FOREACH item IN ARRAY tables LOOP
+            EXECUTE format('COMMENT ON TABLE public.%I IS %L', item, marker);
+        END LOOP;
+        FOREACH item IN ARRAY enums LOOP
+            EXECUTE format('COMMENT ON TYPE public.%I IS %L', item, marker);
+        END LOOP;
+    END IF;
+
+    -- On every run, for a publication may be made anew. One that is FOR ALL TABLES lists them already and would refuse
+    -- ADD TABLE.
+    FOR item IN
+        SELECT c.relname FROM pg_class c, unnest(published) AS p (name)
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relname = p.name AND c.relkind = 'r'
+          AND EXISTS (SELECT FROM pg_publication WHERE pubname = 'supabase_realtime')
+          AND NOT EXISTS (
+              SELECT FROM pg_publication_tables
+              WHERE pubname = 'supabase_realtime' AND schemaname = 'public' AND tablename = p.name
+          )
+        ORDER BY c.relname
+    LOOP
+        EXECUTE format('ALTER PUBLICATION supabase_realtime ADD TABLE public.%I', item);
+    END LOOP;
+END
+$tidewire$;
