@@ -65,6 +65,7 @@ let proofs: [Target] = [
         swiftSettings: strict),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
+    tests(of: "Diagnostics", "Diagnostics"),
 ]
 
 let package = Package(

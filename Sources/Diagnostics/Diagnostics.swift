@@ -1,1 +1,0 @@
-// Diagnostics: see Sources/README.md.

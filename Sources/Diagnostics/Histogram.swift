@@ -1,0 +1,111 @@
+import Synchronization
+
+/// Counts of whole numbers by size, in buckets whose width grows with the value: 16 to each power of two.
+///
+/// A quantile read from it is never below the true one and at most 1/16 (6.25 %) above it; below 32 it is exact. Recording
+/// takes no lock. Reading while others record may see one observation in the count and not yet in its bucket or sum.
+public final class Histogram: Sendable {
+    /// What was measured, which decides how the exposition writes it.
+    public enum Unit: Sendable {
+        /// Recorded in nanoseconds, exposed in seconds, as Prometheus wants its base units.
+        case seconds
+        case bytes
+    }
+
+    static let subBucketBits = 4
+    static let subBuckets = 1 << subBucketBits
+    static let bucketCount = 976
+
+    public let unit: Unit
+    private let buckets: InlineArray<976, Atomic<UInt64>>
+    private let sum = Atomic<UInt64>(0)
+    private let largest = Atomic<UInt64>(0)
+
+    public init(unit: Unit) {
+        precondition(
+            Self.bucketCount == Self.index(of: .max) + 1, "every value must have a bucket and every bucket a value")
+        self.unit = unit
+        buckets = InlineArray { _ in Atomic(0) }
+    }
+
+    public func record(_ value: UInt64) {
+        buckets[Self.index(of: value)].wrappingAdd(1, ordering: .relaxed)
+        sum.wrappingAdd(value, ordering: .relaxed)
+        raiseLargest(to: value)
+    }
+
+    /// Not `Atomic.max`: up to Swift 6.3 it compares unsigned numbers as signed ones (swiftlang/swift#91176).
+    private func raiseLargest(to value: UInt64) {
+        var seen = largest.load(ordering: .relaxed)
+        while value > seen {
+            let (exchanged, original) = largest.weakCompareExchange(
+                expected: seen, desired: value, ordering: .relaxed)
+            guard !exchanged else { return }
+            seen = original
+        }
+    }
+
+    /// Clocks may step back between two readings; a negative duration counts as none.
+    public func record(_ duration: Duration) {
+        let (seconds, attoseconds) = duration.components
+        guard seconds >= 0, attoseconds >= 0 else { return record(UInt64(0)) }
+        // 18 thousand million seconds are the last whole ones whose nanoseconds fit 64 bits.
+        guard seconds < 18_000_000_000 else { return record(UInt64.max) }
+        record(UInt64(seconds) * 1_000_000_000 + UInt64(attoseconds) / 1_000_000_000)
+    }
+
+    public func snapshot() -> HistogramSnapshot {
+        var counts: [UInt64] = []
+        counts.reserveCapacity(Self.bucketCount)
+        for index in 0..<Self.bucketCount {
+            counts.append(buckets[index].load(ordering: .relaxed))
+        }
+        return HistogramSnapshot(
+            counts: counts, sum: sum.load(ordering: .relaxed), largest: largest.load(ordering: .relaxed))
+    }
+
+    /// Values below 16 have a bucket each. Above, the bucket is the position of the highest bit and the four bits after it.
+    static func index(of value: UInt64) -> Int {
+        guard value >= subBuckets else { return Int(value) }
+        let shift = UInt64.bitWidth - 1 - value.leadingZeroBitCount - subBucketBits
+        return shift * subBuckets + Int(value >> shift)
+    }
+
+    /// The largest value that falls into a bucket.
+    static func upperBound(ofBucket index: Int) -> UInt64 {
+        guard index >= subBuckets else { return UInt64(index) }
+        let shift = index / subBuckets - 1
+        let leadingBits = UInt64(index % subBuckets + subBuckets)
+        return leadingBits << shift | (1 << UInt64(shift) - 1)
+    }
+}
+
+/// What a histogram held at one moment.
+public struct HistogramSnapshot: Sendable {
+    let counts: [UInt64]
+    public let sum: UInt64
+    public let largest: UInt64
+
+    public var count: UInt64 {
+        counts.reduce(0, &+)
+    }
+
+    /// The smallest recorded value that at least this share of the values do not exceed, or nil if nothing was recorded.
+    public func quantile(_ share: Double) -> UInt64? {
+        precondition((0...1).contains(share), "a quantile is a share between 0 and 1")
+        let total = count
+        guard total > 0 else { return nil }
+        let rank = max(1, UInt64((Double(total) * share).rounded(.up)))
+        var seen: UInt64 = 0
+        for (index, count) in counts.enumerated() {
+            seen += count
+            if seen >= rank { return min(Histogram.upperBound(ofBucket: index), largest) }
+        }
+        return largest
+    }
+
+    /// How many of the values are at most `bound`; exact when `bound` is the largest value of a bucket.
+    func count(atMost bound: UInt64) -> UInt64 {
+        counts.prefix(Histogram.index(of: bound) + 1).reduce(0, &+)
+    }
+}

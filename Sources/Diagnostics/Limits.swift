@@ -1,0 +1,125 @@
+/// Every maximum of the hub in one place: no queue, buffer, cache, frame or retry grows without one of these.
+///
+/// What relates them is checked by `checkInvariants()`, which the hub calls when it starts.
+public enum Limits {
+    // MARK: Entries and transactions
+
+    /// PostgreSQL's own limit for one field is 1 GiB - 1 (`MaxAllocSize`), so a change that fits one entry is any change
+    /// whose columns together stay below it; a larger one is refused with a message, never cut.
+    public static let maximumEntryPayloadBytes = (1 << 30) - 1
+
+    /// A long transaction is written in parts of about this size, so that memory does not grow with its length. A single
+    /// change larger than this makes one part of its own.
+    public static let transactionPartTargetBytes = 1 << 20
+
+    /// Transactions in progress that the server streams to us at the same time; one more is a protocol error.
+    public static let maximumStreamedTransactions = 256
+
+    /// What one streamed transaction may hold in memory before it goes to disk.
+    public static let streamedTransactionBufferBytes = 256 << 10
+
+    /// What ingest may hold at once, apart from a single change larger than that: the server sends a change as one
+    /// message, and libpq hands it over whole.
+    public static let ingestMemoryBudgetBytes = 128 << 20
+
+    /// Schemas remembered at once; the least recently used is forgotten and the server asked for it again.
+    public static let maximumCachedRelations = 65_536
+
+    /// PostgreSQL's own limit (`MaxHeapAttributeNumber` is 1600; a message can only name fewer).
+    public static let maximumColumns = 1600
+
+    // MARK: The event log
+
+    /// A batch is flushed when it is this large …
+    public static let flushBatchBytes = 4 << 20
+
+    /// … or this old: the most that group commit may add to a transaction's way to the disk.
+    public static let groupCommitMaximumDelay = Duration.milliseconds(5)
+
+    public static let minimumSegmentBytes = 1 << 20
+    public static let defaultSegmentBytes = 64 << 20
+    public static let maximumSegmentBytes = 1 << 30
+
+    /// Keys remembered for one segment's filter (8 bytes each). A segment with more has no filter and is always read.
+    public static let maximumKeyHashesPerSegment = 1 << 20
+
+    /// Between two attempts to write after the disk was full or failed.
+    public static let diskRetryInterval = Duration.seconds(1)
+
+    /// A byte of a value may become six in JSON (`\u0001`); a line of an export is never longer than this.
+    public static let worstJSONExpansion = 6
+    public static let maximumImportLineBytes = worstJSONExpansion * maximumEntryPayloadBytes + (64 << 20)
+
+    // MARK: Talking to PostgreSQL
+
+    public static let reconnectBackoffInitial = Duration.milliseconds(200)
+    public static let reconnectBackoffMaximum = Duration.seconds(30)
+    public static let connectTimeout = Duration.seconds(5)
+    public static let catalogQueryTimeout = Duration.seconds(2)
+
+    /// How often the server hears from us. Its `wal_sender_timeout` is 60 s unless changed.
+    public static let statusInterval = Duration.seconds(10)
+
+    /// How often an idle slot is moved on, so that it does not keep WAL that holds nothing of ours.
+    public static let idleProgressInterval = Duration.seconds(10)
+
+    /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
+    public static let assumedServerTimeout = Duration.seconds(60)
+
+    // MARK: Configuration and diagnostics
+
+    public static let maximumConfigurationFileBytes = 1 << 20
+    public static let maximumConfigurationIncludeDepth = 10
+    public static let maximumSettingBytes = 64 << 10
+
+    /// PostgreSQL's `NAMEDATALEN` - 1.
+    public static let maximumIdentifierBytes = 63
+
+    /// A longer text in a log line is cut here and ends in `…`.
+    public static let maximumLogFieldBytes = 4 << 10
+
+    public static let maximumMetrics = 4096
+}
+
+extension Limits {
+    /// The arithmetic between the maxima. Whoever changes one number and breaks another hears of it at the first start.
+    public static func checkInvariants() {
+        checkSizes()
+        checkTimes()
+    }
+
+    private static func checkSizes() {
+        precondition(
+            transactionPartTargetBytes <= flushBatchBytes, "a part of a transaction must fit a flush batch")
+        precondition(
+            flushBatchBytes + transactionPartTargetBytes + maximumStreamedTransactions * streamedTransactionBufferBytes
+                <= ingestMemoryBudgetBytes, "what ingest may buffer must fit its memory budget")
+        precondition(
+            minimumSegmentBytes <= defaultSegmentBytes && defaultSegmentBytes <= maximumSegmentBytes,
+            "the default segment size must be an allowed one")
+        precondition(
+            transactionPartTargetBytes <= minimumSegmentBytes, "a usual part must fit the smallest segment")
+        precondition(
+            maximumEntryPayloadBytes < maximumSegmentBytes, "the largest entry must fit a segment of its own")
+        precondition(
+            maximumEntryPayloadBytes <= Int(Int32.max), "an entry's length must fit the 32 bits of its header")
+        precondition(
+            maximumImportLineBytes > worstJSONExpansion * maximumEntryPayloadBytes,
+            "whatever is exported must be importable")
+        precondition(
+            maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
+    }
+
+    private static func checkTimes() {
+        precondition(
+            reconnectBackoffInitial <= reconnectBackoffMaximum, "the first wait must not be longer than the longest")
+        precondition(
+            groupCommitMaximumDelay < statusInterval, "a batch must be on disk before its status is due")
+        precondition(
+            statusInterval * 3 <= assumedServerTimeout, "two lost status messages must not cut the connection")
+        precondition(
+            idleProgressInterval <= assumedServerTimeout, "an idle slot must move on while the server still listens")
+        precondition(
+            catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
+    }
+}

@@ -1,0 +1,47 @@
+/// One `key=value` of a log line.
+public struct LogField: Sendable, Equatable {
+    public enum Value: Sendable, Equatable {
+        case text(String)
+        case integer(Int64)
+        case unsigned(UInt64)
+        case flag(Bool)
+        case milliseconds(Double)
+    }
+
+    public let key: LogKey
+    public let value: Value
+
+    /// The way around the constants of `LogKey` is closed on purpose: fields are made by calling a key.
+    fileprivate init(_ key: LogKey, _ value: Value) {
+        self.key = key
+        self.value = value
+    }
+}
+
+extension LogKey {
+    public func callAsFunction(_ value: String) -> LogField {
+        LogField(self, .text(value))
+    }
+
+    /// Anything that describes itself, such as an LSN or a failure.
+    public func callAsFunction(_ value: some CustomStringConvertible) -> LogField {
+        LogField(self, .text(value.description))
+    }
+
+    public func callAsFunction(_ value: some SignedInteger & FixedWidthInteger) -> LogField {
+        LogField(self, .integer(Int64(value)))
+    }
+
+    public func callAsFunction(_ value: some UnsignedInteger & FixedWidthInteger) -> LogField {
+        LogField(self, .unsigned(UInt64(value)))
+    }
+
+    public func callAsFunction(_ value: Bool) -> LogField {
+        LogField(self, .flag(value))
+    }
+
+    /// Written in milliseconds, as the names of the duration keys say.
+    public func callAsFunction(_ value: Duration) -> LogField {
+        LogField(self, .milliseconds(value / .milliseconds(1)))
+    }
+}

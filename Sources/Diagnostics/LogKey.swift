@@ -1,0 +1,71 @@
+/// The name of a field in a log line.
+///
+/// Every key there is stands in this file, because the initializer is private to it: whoever reads logs by machine finds
+/// here what to expect, and nobody can log a row's value by inventing a key for it.
+public struct LogKey: Sendable, Hashable {
+    public let name: String
+
+    fileprivate init(_ name: String) {
+        self.name = name
+    }
+}
+
+/// Used as `[.slot("tidewire"), .bytes(4096)]`: naming a key and calling it makes a field.
+extension LogField {
+    // Who and where
+    public static let version = LogKey("version")
+    public static let pid = LogKey("pid")
+    public static let host = LogKey("host")
+    public static let port = LogKey("port")
+    public static let database = LogKey("database")
+    public static let user = LogKey("user")
+    public static let address = LogKey("address")
+    public static let path = LogKey("path")
+    public static let setting = LogKey("setting")
+    public static let source = LogKey("source")
+    public static let signal = LogKey("signal")
+    public static let thread = LogKey("thread")
+
+    // Replication
+    public static let slot = LogKey("slot")
+    public static let publication = LogKey("publication")
+    public static let serverVersion = LogKey("server_version")
+    public static let protocolVersion = LogKey("protocol_version")
+    public static let timeline = LogKey("timeline")
+    public static let systemIdentifier = LogKey("system_identifier")
+    public static let lsn = LogKey("lsn")
+    public static let fromLSN = LogKey("from_lsn")
+    public static let toLSN = LogKey("to_lsn")
+    public static let confirmedLSN = LogKey("confirmed_lsn")
+    public static let xid = LogKey("xid")
+    public static let relation = LogKey("relation")
+    public static let oid = LogKey("oid")
+    public static let state = LogKey("state")
+
+    // The event log
+    public static let offset = LogKey("offset")
+    public static let fromOffset = LogKey("from_offset")
+    public static let toOffset = LogKey("to_offset")
+    public static let epoch = LogKey("epoch")
+    public static let segment = LogKey("segment")
+    public static let segments = LogKey("segments")
+    public static let entries = LogKey("entries")
+    public static let transactions = LogKey("transactions")
+
+    // How much, how long
+    public static let bytes = LogKey("bytes")
+    public static let count = LogKey("count")
+    public static let limit = LogKey("limit")
+    public static let duration = LogKey("duration_ms")
+    public static let delay = LogKey("delay_ms")
+    public static let attempt = LogKey("attempt")
+
+    // What went wrong
+    public static let operation = LogKey("operation")
+    public static let errno = LogKey("errno")
+    public static let sqlstate = LogKey("sqlstate")
+    public static let reason = LogKey("reason")
+    public static let error = LogKey("error")
+    public static let hint = LogKey("hint")
+    public static let exitStatus = LogKey("exit_status")
+}

@@ -1,0 +1,32 @@
+import Glibc
+
+/// The stream that belongs to the operator; stdout belongs to the data a command prints.
+public enum StandardError {
+    /// True when a person looks at it and has not asked for plain text (https://no-color.org: set and not empty).
+    public static var wantsColour: Bool {
+        // SAFETY: getenv's string is read before anything else can change the environment; the hub never calls setenv.
+        guard let noColour = unsafe getenv("NO_COLOR") else { return isatty(STDERR_FILENO) == 1 }
+        // SAFETY: getenv returns a string that ends in a zero byte, so there is a first byte to read.
+        return unsafe noColour.pointee == 0 && isatty(STDERR_FILENO) == 1
+    }
+
+    /// Writes one whole line. A second call happens only if the kernel took a part or a signal came in between.
+    ///
+    /// What cannot be written is dropped: there is no better place to complain, and the hub must not stop for it.
+    @Sendable
+    public static func write(_ line: [UInt8]) {
+        var written = 0
+        while written < line.count {
+            let result = writeOnce(line, from: written)
+            guard result > 0 || errno == EINTR else { return }
+            written += max(0, result)
+        }
+    }
+
+    private static func writeOnce(_ line: [UInt8], from start: Int) -> Int {
+        // SAFETY: the pointer is used inside the closure only, and start < count, so the range lies in the array.
+        unsafe line.withUnsafeBytes { bytes in
+            unsafe Glibc.write(STDERR_FILENO, bytes.baseAddress?.advanced(by: start), bytes.count - start)
+        }
+    }
+}

@@ -1,0 +1,124 @@
+import Testing
+
+@testable import Diagnostics
+
+private enum Flavour: String, MetricLabel {
+    case sweet
+    case sour = "so\"ur\\"
+
+    static let labelName = "flavour"
+}
+
+@Suite struct MetricsTests {
+    private func lines(_ registry: MetricsRegistry) -> [String] {
+        String(decoding: registry.render(), as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    @Test func `renders counters and gauges with help and type`() {
+        let registry = MetricsRegistry()
+        registry.counter("a_total", "Things\nwith \\.").add(3)
+        registry.gauge("b", "A level.").set(Int64(-7))
+        #expect(
+            lines(registry) == [
+                #"# HELP a_total Things\nwith \\."#, "# TYPE a_total counter", "a_total 3",
+                "# HELP b A level.", "# TYPE b gauge", "b -7",
+            ])
+    }
+
+    @Test func `renders every member of a family, also those still at zero`() {
+        let registry = MetricsRegistry()
+        let family = registry.counters("c_total", "By flavour.", by: Flavour.self)
+        family[.sour].add()
+        #expect(
+            lines(registry).suffix(2) == [#"c_total{flavour="sweet"} 0"#, #"c_total{flavour="so\"ur\\"} 1"#])
+    }
+
+    @Test func `renders a histogram as cumulative buckets in seconds`() throws {
+        let registry = MetricsRegistry()
+        let histogram = registry.histogram("d_seconds", "Time.", unit: .seconds)
+        histogram.record(.microseconds(10))
+        histogram.record(.milliseconds(1))
+        histogram.record(.seconds(500))
+        let text = lines(registry)
+        #expect(text[1] == "# TYPE d_seconds histogram")
+        #expect(text[2] == #"d_seconds_bucket{le="8.192e-06"} 0"#)
+        #expect(text[3] == #"d_seconds_bucket{le="1.6384e-05"} 1"#)
+        #expect(text.contains(#"d_seconds_bucket{le="0.001048576"} 2"#))
+        #expect(
+            text.suffix(3) == [#"d_seconds_bucket{le="+Inf"} 3"#, "d_seconds_sum 500.00101", "d_seconds_count 3"])
+    }
+
+    @Test func `declares every metric of the hub with a valid, unique name`() {
+        let text = String(decoding: Metrics().render(), as: UTF8.self)
+        let names = text.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }
+        #expect(names.count >= 20)
+        #expect(names.allSatisfy { $0.hasPrefix("tidewire_") })
+        #expect(text.contains(#"tidewire_ingest_changes_total{op="truncate"} 0"#))
+        #expect(text.contains(#"tidewire_replication_reconnects_total{reason="slot_busy"} 0"#))
+        #expect(text.hasSuffix("\n"))
+    }
+}
+
+@Suite struct HistogramTests {
+    @Test func `gives every value a bucket whose bound is at most a sixteenth above it`() {
+        var values = (0..<64).flatMap { exponent -> [UInt64] in
+            let power: UInt64 = 1 << UInt64(exponent)
+            return [power - 1, power, power + 1, power + power / 3]
+        }
+        values += [.max, .max - 1]
+        for value in values {
+            let bound = Histogram.upperBound(ofBucket: Histogram.index(of: value))
+            #expect(bound >= value)
+            #expect(bound - value <= value / 16, "\(value)")
+        }
+    }
+
+    @Test func `has buckets without holes`() {
+        for index in 1..<Histogram.bucketCount {
+            #expect(Histogram.index(of: Histogram.upperBound(ofBucket: index - 1) + 1) == index)
+        }
+        #expect(Histogram.upperBound(ofBucket: Histogram.bucketCount - 1) == .max)
+    }
+
+    @Test func `answers quantiles within the stated error`() throws {
+        let histogram = Histogram(unit: .bytes)
+        for value in 1...10_000 { histogram.record(UInt64(value)) }
+        let snapshot = histogram.snapshot()
+        for share in [0.01, 0.5, 0.9, 0.99, 0.999] {
+            let found = try #require(snapshot.quantile(share))
+            let exact = UInt64((share * 10_000).rounded(.up))
+            #expect(found >= exact && found <= exact + exact / 16, "\(share)")
+        }
+        #expect(snapshot.quantile(0) == 1)
+        #expect(snapshot.quantile(1) == 10_000)
+        #expect(snapshot.sum == 50_005_000)
+    }
+
+    @Test func `has no quantile before the first value`() {
+        #expect(Histogram(unit: .seconds).snapshot().quantile(0.5) == nil)
+    }
+
+    @Test func `counts a clock that stepped back as no time`() {
+        let histogram = Histogram(unit: .seconds)
+        histogram.record(.seconds(-1))
+        histogram.record(.seconds(Int64.max))
+        #expect(histogram.snapshot().quantile(0) == 0)
+        #expect(histogram.snapshot().largest == .max)
+    }
+
+    @Test func `loses no observation of several threads`() async {
+        let histogram = Histogram(unit: .bytes)
+        await withTaskGroup { group in
+            for _ in 0..<4 {
+                group.addTask { for value in 0..<10_000 { histogram.record(UInt64(value)) } }
+            }
+        }
+        #expect(histogram.snapshot().count == 40_000)
+    }
+}
+
+@Suite struct LimitsTests {
+    @Test func `relate to each other as they must`() {
+        Limits.checkInvariants()
+    }
+}
