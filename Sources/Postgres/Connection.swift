@@ -113,6 +113,15 @@ extension Connection {
         Poll.wait(socket: socket, forWriting: writing, interrupt: interrupt, timeoutMilliseconds: timeout)
     }
 
+    /// Sends one CopyData message, e.g. a standby status update, on a connection that streams.
+    public func sendCopy(_ message: RawSpan) throws(PostgresError) {
+        // SAFETY: libpq copies the bytes inside the closure.
+        let sent = unsafe message.withUnsafeBytes { bytes in
+            unsafe PQputCopyData(handle, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count))
+        }
+        guard sent == 1, unsafe PQflush(handle) == 0 else { throw connectionError("confirm") }
+    }
+
     static func interrupted(_ operation: String) -> PostgresError {
         PostgresError(operation: operation, message: "interrupted: shutting down", isConnectionLost: true)
     }
@@ -199,10 +208,25 @@ extension Connection {
     }
 
     /// Any number of statements in one message, or a replication command: no parameters, one implicit transaction.
+    /// Waits for the answer, but not when `interrupt` rings: then the connection is of no more use.
     @discardableResult
-    public func execute(_ sql: String) throws(PostgresError) -> Rows {
-        // SAFETY: the handle lives; the result is freed in `rows`.
-        try unsafe rows(PQexec(handle, sql), sql)
+    public func execute(_ sql: String, interrupt: Wake? = nil) throws(PostgresError) -> Rows {
+        if let interrupt { try sendAndWait(sql, interrupt) }
+        // SAFETY: the handle lives; the results are freed in `rows` or here.
+        let result = unsafe interrupt == nil ? PQexec(handle, sql) : PQgetResult(handle)
+        let answer = try unsafe rows(result, sql)
+        while interrupt != nil, let more = unsafe PQgetResult(handle) { unsafe PQclear(more) }
+        return answer
+    }
+
+    private func sendAndWait(_ sql: String, _ interrupt: Wake) throws(PostgresError) {
+        // SAFETY: libpq calls on this object's own, living handle.
+        guard unsafe PQsendQuery(handle, sql) == 1 else { throw connectionError(Connection.firstWords(sql)) }
+        while unsafe PQisBusy(handle) == 1 {
+            let ready = Poll.wait(socket: unsafe PQsocket(handle), interrupt: interrupt, timeoutMilliseconds: -1)
+            if ready.interrupt { throw Connection.interrupted(Connection.firstWords(sql)) }
+            guard unsafe PQconsumeInput(handle) == 1 else { throw connectionError(Connection.firstWords(sql)) }
+        }
     }
 
     private func rows(_ result: OpaquePointer?, _ sql: String) throws(PostgresError) -> Rows {

@@ -84,21 +84,17 @@ public struct ReplicationStream: ~Copyable {
         guard unsafe PQconsumeInput(connection.handle) == 1 else { throw connection.connectionError("stream") }
     }
 
+    /// More is waiting in the socket right now.
+    public var hasMore: Bool {
+        // SAFETY: the handle lives.
+        Poll.wait(for: unsafe PQsocket(connection.handle), timeoutMilliseconds: 0)
+    }
+
     /// Waits until something arrives, the interrupt rings or the time is up.
     public func wait(interrupt: Wake, timeoutMilliseconds: Int32) -> Poll.Ready {
         // SAFETY: the handle lives.
         Poll.wait(
             socket: unsafe PQsocket(connection.handle), interrupt: interrupt, timeoutMilliseconds: timeoutMilliseconds)
-    }
-
-    /// Sends one CopyData message, e.g. a standby status update.
-    public mutating func send(_ message: RawSpan) throws(PostgresError) {
-        // SAFETY: libpq copies the bytes inside the closure.
-        let sent = unsafe message.withUnsafeBytes { bytes in
-            unsafe PQputCopyData(
-                connection.handle, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count))
-        }
-        guard sent == 1, unsafe PQflush(connection.handle) == 0 else { throw connection.connectionError("confirm") }
     }
 
     /// Why the stream ended: the server's error, or a lost connection.

@@ -1,0 +1,42 @@
+import Bytes
+
+/// Hashes by which a segment can say "no version of this row is here". They may collide, which costs a look; they
+/// never miss.
+public enum RowKey {
+    /// Every change of the table, whatever the row.
+    public static func table(schema: String, name: String) -> UInt64 {
+        var hash = KeyHash(seed: 1)
+        hash.combine(text: schema)
+        hash.combine(text: name)
+        return hash.value
+    }
+
+    /// The table had changes whose rows could not be told apart: it had neither primary key nor identity index.
+    public static func unkeyed(table: UInt64) -> UInt64 {
+        var hash = KeyHash(seed: 2)
+        hash.combine(table)
+        return hash.value
+    }
+
+    /// One row: begin with this, then combine the text of each key column in column order, then take `value`.
+    @inlinable
+    public static func row(table: UInt64) -> KeyHash {
+        var hash = KeyHash(seed: 3)
+        hash.combine(table)
+        return hash
+    }
+
+    public static func row(table: UInt64, key: [String]) -> UInt64 {
+        var hash = row(table: table)
+        for value in key { hash.combine(text: value) }
+        return hash.value
+    }
+}
+
+extension KeyHash {
+    public mutating func combine(text: String) {
+        let bytes = Array(text.utf8)
+        // SAFETY: any byte is a valid UInt8; the array outlives the span.
+        unsafe combine(bytes.span.bytes)
+    }
+}

@@ -1,1 +1,0 @@
-// Replication: see Sources/README.md.

@@ -1,0 +1,307 @@
+import Bytes
+import Change
+import Diagnostics
+import Postgres
+import System
+
+/// One connection's life: set up, stream, confirm. Ends by throwing; ends quietly when the interrupt rings.
+///
+/// In: the bytes of the replication stream. Out: transactions in the sink, and to PostgreSQL the position up to which
+/// they are durable, never more.
+struct ReplicationSession<Sink: TransactionSink> {
+    let settings: ReplicationSettings
+    let spoolDirectory: any StorageDirectory
+    let sink: Sink
+    let interrupt: Wake
+    /// Called when the stream runs.
+    let streaming: () -> Void
+
+    struct Interrupted: Error {}
+
+    func run() throws {
+        let catalog = try Connection(
+            settings.target, applicationName: "tidewire catalog",
+            timeoutSeconds: Limits.connectTimeout.wholeSeconds,
+            settings: ["statement_timeout=\(Limits.catalogQueryTimeout.wholeMilliseconds)", "default_transaction_read_only=off"],
+            interrupt: interrupt)
+        let keeper = SlotKeeper(settings: settings, catalog: catalog, interrupt: interrupt)
+        try keeper.checkServer()
+        try keeper.ensurePublication()
+        let replication = try Connection(
+            settings.target, purpose: .replication, applicationName: "tidewire replication",
+            timeoutSeconds: Limits.connectTimeout.wholeSeconds, interrupt: interrupt)
+        try settle(keeper, replication)
+        try stream(keeper, replication)
+    }
+
+    // MARK: Where to begin
+
+    private func settle(_ keeper: SlotKeeper, _ replication: Connection) throws {
+        let (system, current) = try identify(replication)
+        let slot = try keeper.slotState()
+        let log = LogState(isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position)
+        let server = ServerState(systemIdentifier: system, current: current, slot: slot)
+        switch Continuity.decide(log, server) {
+        case .goesOn: break
+        case .begins: try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)
+        case .needsSlot(let dropFirst, let gap):
+            if dropFirst, settings.mayCreateSlot { try keeper.drop() }
+            let start = try keeper.create(replication)
+            if let gap { try record(gap, to: start, system) } else { try sink.begin(systemIdentifier: system, at: start) }
+        case .broken(let gap): try record(gap, to: slot?.confirmed ?? current, system)
+        }
+    }
+
+    private func identify(_ replication: Connection) throws -> (UInt64, LSN) {
+        let answer = try replication.execute("IDENTIFY_SYSTEM")
+        guard let row = answer.first, row.count >= 3, let system = row[0].flatMap({ UInt64($0) }),
+            let current = row[2].flatMap({ LSN($0) })
+        else { throw Trouble(.protocolError, "the server did not identify itself") }
+        return (system, current)
+    }
+
+    private func record(_ reason: Gap.Reason, to start: LSN, _ system: UInt64) throws {
+        let gap = Gap(reason: reason, from: sink.position, to: start)
+        try sink.recordGap(gap, systemIdentifier: system)
+        Metrics.shared.gaps.add()
+        Log.shared.error(
+            "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
+            [.reason(reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to), .hint(reason.hint)])
+    }
+
+    // MARK: Streaming
+
+    private func stream(_ keeper: SlotKeeper, _ replication: Connection) throws {
+        var spool = TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions)
+        try spool.removeAll()
+        var assembler = TransactionAssembler(
+            spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey)
+        var stream = try ReplicationStream(replication, start(replication.serverVersion))
+        Log.shared.info(
+            "streaming", [.slot(settings.slot), .publication(settings.publication), .lsn(sink.position),
+                .serverVersion(replication.serverVersion)])
+        streaming()
+        var pace = StreamPace(sink.durablePosition)
+        do {
+            try loop(&stream, &assembler, &pace, StatusSender(connection: replication))
+        } catch {
+            if assembler.isInTransaction { try abandon() }
+            throw explained(error, keeper)
+        }
+    }
+
+    private func start(_ serverVersion: Int) -> StartReplication {
+        // Streaming, messages and protocol 2 came with PostgreSQL 14.
+        let isModern = serverVersion >= 140_000
+        let streams = settings.streaming && isModern
+        var options = [
+            (name: "proto_version", value: streams ? "2" : "1"),
+            (name: "publication_names", value: Quoted.identifier(settings.publication)),
+        ]
+        if isModern { options.append((name: "messages", value: "true")) }
+        if streams { options.append((name: "streaming", value: "on")) }
+        return StartReplication(slot: settings.slot, startLSN: sink.position.rawValue, options: options)
+    }
+
+    private func loop(
+        _ stream: inout ReplicationStream, _ assembler: inout TransactionAssembler, _ pace: inout StreamPace,
+        _ status: StatusSender
+    ) throws {
+        while true {
+            try drain(&stream, &assembler, &pace, status)
+            // Whole transactions go to disk as soon as nothing more is waiting; in the middle of one there is
+            // nobody to please, so more is awaited first.
+            if pace.hasWhole, !assembler.isInTransaction { try flush(&pace, status) }
+            try keepInTouch(&pace, status, assembler.isInTransaction)
+            let ready = stream.wait(interrupt: interrupt, timeoutMilliseconds: pace.millisecondsToNextDuty())
+            if ready.interrupt { return try leave(&pace, status, assembler.isInTransaction) }
+            if ready.socket { try stream.receive() }
+        }
+    }
+
+    /// Takes everything that has arrived, flushing on the way when a batch is large or old enough.
+    private func drain(
+        _ stream: inout ReplicationStream, _ assembler: inout TransactionAssembler, _ pace: inout StreamPace,
+        _ status: StatusSender
+    ) throws {
+        let whileStalled: (StorageStall) throws -> Void = { try self.waitOut($0, status) }
+        repeat {
+            while let message = try stream.next() {
+                var reader = ByteReader(message)
+                switch try reader.uint8() {
+                case UInt8(ascii: "w"):
+                    try reader.skip(24)
+                    try assembler.receive(reader.rest(), into: sink, whileStalled: whileStalled)
+                    pace.received(message.byteCount)
+                case UInt8(ascii: "k"):
+                    let end = LSN(try reader.uint64())
+                    try reader.skip(8)
+                    pace.kept(alive: end, wantsReply: try reader.uint8() == 1)
+                default: throw ByteError(expected: "a replication message (w or k)", offset: 0)
+                }
+                if pace.messages & 63 == 0 || sink.pendingBytes > Limits.flushBatchBytes {
+                    pace.hasWhole = sink.position > sink.durablePosition
+                    if pace.flushIsDue(sink.pendingBytes) { try flush(&pace, status) }
+                    try keepInTouch(&pace, status, assembler.isInTransaction)
+                }
+            }
+            try stream.receive()
+        } while stream.hasMore
+        pace.hasWhole = sink.position > sink.durablePosition
+    }
+
+    private func flush(_ pace: inout StreamPace, _ status: StatusSender) throws {
+        while true {
+            do {
+                try sink.flush()
+                break
+            } catch let stall as StorageStall {
+                try waitOut(stall, status)
+            }
+        }
+        pace.hasWhole = false
+        try confirm(&pace, status)
+    }
+
+    private func confirm(_ pace: inout StreamPace, _ status: StatusSender) throws {
+        try status.send(flushed: sink.durablePosition)
+        pace.confirmed(sink.durablePosition)
+        Metrics.shared.confirmedLSN.set(sink.durablePosition.rawValue)
+    }
+
+    /// The duties that time brings: a sign of life, and moving an idle slot on.
+    private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
+        guard pace.hasDuty else { return }
+        if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
+            try sink.advance(to: pace.idlePosition)
+            return try flush(&pace, status)
+        }
+        if pace.statusIsDue { try confirm(&pace, status) }
+    }
+
+    private func waitOut(_ stall: StorageStall, _ status: StatusSender) throws {
+        Metrics.shared.diskStalls.add()
+        Log.shared.error(
+            "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
+            [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
+        try status.send(flushed: sink.durablePosition)
+        if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
+    }
+
+    /// A half transaction must be gone before another is appended, however long the disk refuses.
+    private func abandon() throws {
+        while true {
+            do { return try sink.abandon() } catch is StorageStall {
+                if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
+            }
+        }
+    }
+
+    /// A clean stop: what is whole is flushed and confirmed, so that the next start repeats nothing.
+    private func leave(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
+        if isInTransaction { try sink.abandon() }
+        if !isInTransaction, pace.idlePosition > sink.position { try sink.advance(to: pace.idlePosition) }
+        try sink.flush()
+        try? status.send(flushed: sink.durablePosition)
+    }
+
+    /// A publication that was dropped cannot be used for the changes made while it was away, even after it was made
+    /// again: PostgreSQL looks it up as the catalog was at the time of each change.
+    private func explained(_ error: any Error, _ keeper: SlotKeeper) -> any Error {
+        guard let refusal = error as? PostgresError, refusal.sqlState == SQLState.undefinedObject,
+            refusal.message.contains("publication"), (try? keeper.publicationExists) == true
+        else { return error }
+        return PublicationWasRecreated()
+    }
+}
+
+struct PublicationWasRecreated: Error {}
+
+extension Gap.Reason {
+    var hint: String {
+        switch self {
+        case .slotMissing: "somebody dropped the slot; clients are told to fetch again"
+        case .slotInvalidated: "the server let go of the slot's WAL: raise max_slot_wal_keep_size"
+        case .slotAdvanced: "another program used the slot, or this log is an older copy"
+        case .databaseRestored: "the database is an older copy than the one the log followed"
+        case .otherDatabase: "the database URL leads to another server than before"
+        case .publicationRecreated: "the publication was dropped and made again; changes between cannot be decoded"
+        }
+    }
+}
+
+/// Tells the server how far everything is durable.
+struct StatusSender {
+    let connection: Connection
+
+    func send(flushed: LSN) throws(PostgresError) {
+        var message = ByteWriter(capacity: 40)
+        message.append(UInt8(ascii: "r"))
+        // Written, flushed and applied are one for us: only what is flushed counts.
+        for _ in 0 ..< 3 { message.append(big: flushed.rawValue) }
+        let now = PostgresTime.postgres(fromUnixMicroseconds: Clock.unixMicroseconds())
+        message.append(big: UInt64(bitPattern: now))
+        message.append(UInt8(0))
+        try connection.sendCopy(message.bytes)
+    }
+}
+
+/// When to flush, when to give a sign of life, when to move an idle slot on.
+struct StreamPace {
+    private(set) var messages: UInt64 = 0
+    /// Whole transactions wait for the disk.
+    var hasWhole = false
+    private(set) var idlePosition: LSN = .zero
+    private var replyIsWanted = false
+    private var firstPendingAt: UInt64 = 0
+    private var lastStatusAt = Clock.monotonicNanoseconds()
+    private var lastIdleAt: UInt64 = 0
+
+    init(_ position: LSN) { idlePosition = position }
+
+    mutating func received(_ bytes: Int) {
+        messages &+= 1
+        Metrics.shared.bytesIngested.add(bytes)
+    }
+
+    mutating func kept(alive end: LSN, wantsReply: Bool) {
+        idlePosition = max(idlePosition, end)
+        replyIsWanted = replyIsWanted || wantsReply
+        Metrics.shared.receivedLSN.set(end.rawValue)
+    }
+
+    mutating func confirmed(_ position: LSN) {
+        let now = Clock.monotonicNanoseconds()
+        lastStatusAt = now
+        lastIdleAt = now
+        firstPendingAt = 0
+        replyIsWanted = false
+    }
+
+    mutating func flushIsDue(_ pendingBytes: Int) -> Bool {
+        if pendingBytes >= Limits.flushBatchBytes { return true }
+        guard hasWhole else { return false }
+        let now = Clock.monotonicNanoseconds()
+        if firstPendingAt == 0 { firstPendingAt = now }
+        return now - firstPendingAt >= Limits.groupCommitMaximumDelay.wholeNanoseconds
+    }
+
+    private var sinceStatus: UInt64 { Clock.monotonicNanoseconds() - lastStatusAt }
+    var statusIsDue: Bool { replyIsWanted || sinceStatus >= Limits.statusInterval.wholeNanoseconds }
+    /// A server that asks may be shutting down, and waits until we have confirmed its last byte.
+    var idleIsDue: Bool {
+        replyIsWanted || Clock.monotonicNanoseconds() - lastIdleAt >= Limits.idleProgressInterval.wholeNanoseconds
+    }
+    var hasDuty: Bool { statusIsDue || idleIsDue }
+
+    func millisecondsToNextDuty() -> Int32 {
+        let limit = Limits.statusInterval.wholeNanoseconds
+        return sinceStatus >= limit ? 0 : Int32((limit - sinceStatus) / 1_000_000 + 1)
+    }
+}
+
+extension Duration {
+    var wholeNanoseconds: UInt64 { UInt64(components.seconds) * 1_000_000_000 + UInt64(components.attoseconds / 1_000_000_000) }
+    var wholeMilliseconds: Int { Int(wholeNanoseconds / 1_000_000) }
+    var wholeSeconds: Int { max(1, Int(components.seconds)) }
+}

@@ -1,0 +1,154 @@
+import Change
+import Diagnostics
+import Postgres
+import Synchronization
+import System
+
+/// Follows one slot for as long as it is let: connects, streams, and after every trouble connects again.
+///
+/// `run` belongs on a thread of its own; it ends when the interrupt rings.
+public final class Replicator<Sink: TransactionSink> {
+    private let settings: ReplicationSettings
+    private let spoolDirectory: any StorageDirectory
+    private let sink: Sink
+    private let interrupt: Wake
+    private let status: ReplicationStatus
+    private var backoff = Backoff()
+    private var lastTrouble = ""
+    /// Where the stream stood when it last failed on a publication that exists.
+    private var stuckAt: LSN?
+
+    public init(
+        settings: ReplicationSettings, spoolDirectory: any StorageDirectory, sink: Sink, interrupt: Wake,
+        status: ReplicationStatus
+    ) {
+        self.settings = settings
+        self.spoolDirectory = spoolDirectory
+        self.sink = sink
+        self.interrupt = interrupt
+        self.status = status
+    }
+
+    public func run() {
+        while !interrupt.isRung {
+            let began = Clock.monotonicNanoseconds()
+            do {
+                let session = ReplicationSession(
+                    settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
+                    streaming: { [status] in status.streamingBegan() })
+                try session.run()
+            } catch {
+                ended(error, after: Clock.monotonicNanoseconds() - began)
+            }
+            status.streamingEnded()
+        }
+    }
+
+    private func ended(_ error: any Error, after nanoseconds: UInt64) {
+        if interrupt.isRung { return }
+        status.streamingEnded()
+        // A connection that held for a while was healthy: begin with short waits again.
+        if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
+        let trouble = overcome(error) ?? Trouble.from(error, settings)
+        let delay = backoff.next()
+        Metrics.shared.reconnects[trouble.reason].add()
+        report(trouble, delay)
+        status.troubled(trouble)
+        interrupt.sleep(milliseconds: delay.wholeMilliseconds)
+    }
+
+    /// The same trouble again is worth a line at debug level only: the first one said what to do.
+    private func report(_ trouble: Trouble, _ delay: Duration) {
+        var fields: [LogField] {
+            var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]
+            if let sqlState = trouble.sqlState { fields.append(.sqlstate(sqlState)) }
+            if let hint = trouble.hint { fields.append(.hint(hint)) }
+            fields.append(.delay(delay))
+            return fields
+        }
+        if trouble.message == lastTrouble, delay < Limits.reconnectBackoffMaximum {
+            Log.shared.debug("still not streaming; trying again", fields)
+        } else {
+            Log.shared.warning("not streaming; trying again", fields)
+        }
+        lastTrouble = trouble.message
+    }
+
+    /// When the publication exists and the stream still fails at the same place, what lies there was written while
+    /// there was no publication: it is passed over, and said.
+    private func overcome(_ error: any Error) -> Trouble? {
+        guard error is PublicationWasRecreated else { return nil }
+        let what = Trouble(
+            .publicationMissing, "publication \(settings.publication) was dropped and made again",
+            hint: "changes made in between cannot be decoded")
+        guard stuckAt == sink.position else {
+            stuckAt = sink.position
+            return what
+        }
+        stuckAt = nil
+        do {
+            try passOver()
+            return what
+        } catch {
+            return Trouble.from(error, settings)
+        }
+    }
+
+    private func passOver() throws {
+        let catalog = try Connection(settings.target, applicationName: "tidewire catalog", interrupt: interrupt)
+        let end = try SlotKeeper(settings: settings, catalog: catalog, interrupt: interrupt).advanceToEnd()
+        let gap = Gap(reason: .publicationRecreated, from: sink.position, to: end)
+        try sink.recordGap(gap, systemIdentifier: sink.systemIdentifier)
+        Metrics.shared.gaps.add()
+        Log.shared.error(
+            "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
+            [.reason(gap.reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to), .hint(gap.reason.hint)])
+    }
+}
+
+/// Waits that double from short to long, with a little chance so that many hubs do not knock at once.
+struct Backoff {
+    private var current = Limits.reconnectBackoffInitial
+
+    mutating func reset() { current = Limits.reconnectBackoffInitial }
+
+    mutating func next() -> Duration {
+        let delay = current * Double.random(in: 0.8 ... 1.2)
+        current = min(current * 2, Limits.reconnectBackoffMaximum)
+        return min(delay, Limits.reconnectBackoffMaximum)
+    }
+}
+
+/// What the replicator is doing, for those who ask from other threads.
+public final class ReplicationStatus: Sendable {
+    private struct State {
+        var isStreaming = false
+        var sessions = 0
+        var trouble: Trouble?
+    }
+
+    private let state = Mutex(State())
+
+    public init() {}
+
+    public var isStreaming: Bool { state.withLock { $0.isStreaming } }
+    public var trouble: Trouble? { state.withLock { $0.trouble } }
+    /// How many connections have come as far as streaming.
+    public var sessions: Int { state.withLock { $0.sessions } }
+
+    func streamingBegan() {
+        state.withLock {
+            $0.isStreaming = true
+            $0.sessions += 1
+            $0.trouble = nil
+        }
+        Metrics.shared.replicationConnected.set(Int64(1))
+    }
+
+    func streamingEnded() {
+        state.withLock { $0.isStreaming = false }
+        Metrics.shared.replicationConnected.set(Int64(0))
+    }
+
+    func troubled(_ trouble: Trouble) { state.withLock { $0.trouble = trouble } }
+}

@@ -1,0 +1,172 @@
+import Change
+import Diagnostics
+import Postgres
+import System
+
+/// Where the stream comes from and what may be created to get it.
+public struct ReplicationSettings: Sendable {
+    public var target: ConnectionTarget
+    public var publication: String
+    public var slot: String
+    public var mayCreateSlot: Bool
+    public var mayCreatePublication: Bool
+    /// Let the server send large transactions while they run.
+    public var streaming: Bool
+
+    public init(
+        target: ConnectionTarget, publication: String = "supabase_realtime", slot: String = "tidewire",
+        mayCreateSlot: Bool = true, mayCreatePublication: Bool = true, streaming: Bool = true
+    ) {
+        self.target = target
+        self.publication = publication
+        self.slot = slot
+        self.mayCreateSlot = mayCreateSlot
+        self.mayCreatePublication = mayCreatePublication
+        self.streaming = streaming
+    }
+}
+
+/// What the catalog says of a slot.
+public struct SlotStatus: Sendable {
+    public var name: String
+    public var plugin: String
+    public var database: String
+    public var isActive: Bool
+    public var activePID: Int?
+    public var confirmed: LSN?
+    public var restart: LSN?
+    public var walStatus: String?
+    /// WAL the server keeps because of this slot.
+    public var retainedBytes: Int64?
+    /// What may still be written before the server invalidates it (`max_slot_wal_keep_size`); nil without a limit.
+    public var safeBytes: Int64?
+
+    public var isInvalid: Bool { walStatus == "lost" }
+
+    /// The slot of that name, or nil.
+    public static func read(_ name: String, _ connection: Connection) throws(PostgresError) -> SlotStatus? {
+        let rows = try connection.query(
+            """
+            SELECT plugin, database, active, active_pid, confirmed_flush_lsn, restart_lsn, wal_status,
+                   pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                                        ELSE pg_current_wal_lsn() END, restart_lsn)::bigint,
+                   safe_wal_size
+            FROM pg_catalog.pg_replication_slots WHERE slot_name = $1
+            """, [name])
+        guard let row = rows.first else { return nil }
+        return SlotStatus(
+            name: name, plugin: row[0] ?? "", database: row[1] ?? "", isActive: row[2] == "t",
+            activePID: row[3].flatMap { Int($0) }, confirmed: row[4].flatMap { LSN($0) },
+            restart: row[5].flatMap { LSN($0) }, walStatus: row[6], retainedBytes: row[7].flatMap { Int64($0) },
+            safeBytes: row[8].flatMap { Int64($0) })
+    }
+}
+
+/// Sees to publication and slot before streaming: finds them, makes them where that is allowed, and says the SQL
+/// that would make them where it is not.
+struct SlotKeeper {
+    let settings: ReplicationSettings
+    let catalog: Connection
+    let interrupt: Wake
+
+    func checkServer() throws {
+        let level = try catalog.query("SHOW wal_level").first?.first ?? nil
+        guard level == "logical" else {
+            throw Trouble(
+                .other, "wal_level is \(level ?? "unknown"), but logical replication needs logical",
+                hint: "ALTER SYSTEM SET wal_level = logical; then restart PostgreSQL")
+        }
+    }
+
+    var publicationExists: Bool {
+        get throws {
+            try !catalog.query("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = $1", [settings.publication]).isEmpty
+        }
+    }
+
+    func ensurePublication() throws {
+        if try publicationExists { return }
+        let sql = "CREATE PUBLICATION \(Quoted.identifier(settings.publication))"
+        guard settings.mayCreatePublication else { throw missingPublication(sql, nil) }
+        do throws(PostgresError) {
+            try catalog.execute(sql)
+            Log.shared.info(
+                "publication created; it is empty until tables are added to it",
+                [.publication(settings.publication), .hint("\(alter) ADD TABLE …")])
+        } catch {
+            // Somebody else made it in the same moment.
+            if error.sqlState == SQLState.duplicateObject { return }
+            if error.sqlState == SQLState.insufficientPrivilege { throw missingPublication(sql, error.message) }
+            throw error
+        }
+    }
+
+    private var alter: String { "ALTER PUBLICATION \(Quoted.identifier(settings.publication))" }
+
+    private func missingPublication(_ sql: String, _ why: String?) -> Trouble {
+        let suffix = why.map { " and cannot be created: \($0)" } ?? ""
+        return Trouble(
+            .publicationMissing, "publication \(settings.publication) does not exist" + suffix,
+            hint: "as the database's owner: \(sql); \(alter) ADD TABLE …;")
+    }
+
+    func slotState() throws -> ServerState.Slot? {
+        guard let slot = try SlotStatus.read(settings.slot, catalog) else { return nil }
+        guard slot.plugin == "pgoutput" else {
+            throw Trouble(
+                .other, "slot \(slot.name) uses the plugin \(slot.plugin.isEmpty ? "of physical replication" : slot.plugin)",
+                hint: "set another slot name: this one belongs to another program")
+        }
+        let here = try catalog.query("SELECT current_database()").first?.first ?? nil
+        guard slot.database == here else {
+            throw Trouble(
+                .other, "slot \(slot.name) belongs to database \(slot.database)", hint: "set another slot name for this database")
+        }
+        return ServerState.Slot(confirmed: slot.confirmed ?? .zero, isInvalid: slot.isInvalid)
+    }
+
+    func drop() throws {
+        try catalog.query("SELECT pg_catalog.pg_drop_replication_slot($1)", [settings.slot])
+        Log.shared.warning("slot dropped", [.slot(settings.slot)])
+    }
+
+    /// Makes the slot and gives the position from which it has every change.
+    func create(_ replication: Connection) throws -> LSN {
+        guard settings.mayCreateSlot else {
+            throw Trouble(
+                .slotMissing, "slot \(settings.slot) does not exist and slot_create is off",
+                hint: "SELECT pg_create_logical_replication_slot(\(Quoted.literal(settings.slot)), 'pgoutput');")
+        }
+        // The server waits here until every transaction that runs now has ended.
+        let rows = try replication.execute(
+            "CREATE_REPLICATION_SLOT \(Quoted.identifier(settings.slot)) LOGICAL pgoutput NOEXPORT_SNAPSHOT",
+            interrupt: interrupt)
+        guard let column = rows.columns.firstIndex(of: "consistent_point"),
+            let text = rows.first?[column], let point = LSN(text)
+        else { throw Trouble(.protocolError, "the server made a slot and did not say where it begins") }
+        Log.shared.info("slot created", [.slot(settings.slot), .lsn(point)])
+        return point
+    }
+
+    /// Moves the slot to the end of the WAL without decoding what lies between.
+    func advanceToEnd() throws -> LSN {
+        let rows = try catalog.query(
+            "SELECT end_lsn FROM pg_catalog.pg_replication_slot_advance($1, pg_catalog.pg_current_wal_lsn())",
+            [settings.slot])
+        guard let text = rows.first?[0], let lsn = LSN(text) else {
+            throw Trouble(.protocolError, "the server moved the slot and did not say where to")
+        }
+        return lsn
+    }
+
+    func primaryKey(of oid: UInt32) throws(PostgresError) -> Set<String> {
+        let rows = try catalog.query(
+            """
+            SELECT a.attname FROM pg_catalog.pg_index i
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid
+             AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+            WHERE i.indrelid = $1::oid AND i.indisprimary
+            """, [String(oid)])
+        return Set(rows.values.compactMap { $0[0] })
+    }
+}

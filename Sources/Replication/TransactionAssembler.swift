@@ -1,0 +1,286 @@
+import Bytes
+import Change
+import Diagnostics
+
+/// `pgoutput` messages in, stored transactions out: what stands between Begin and Commit, in order, whole or in parts
+/// of bounded size, and nothing that the log already has.
+///
+/// A pure machine but for the files of streamed transactions: it knows no connection and no clock.
+public struct TransactionAssembler: ~Copyable {
+    enum Refusal: Error { case unexpected(StaticString) }
+
+    private var decoder = PgOutputDecoder()
+    private var schemas: SchemaBook
+    private var part = PartBuilder()
+    private var spool: TransactionSpool
+    private var streamedBlock: SpooledTransaction?
+    private var pendingOrigin = ""
+    private var isSkipping = false
+    private var tally = ChangeTally()
+    private let primaryKey: (UInt32) throws -> Set<String>
+
+    /// - Parameter primaryKey: the names of a table's primary-key columns, asked when the table is announced.
+    init(spool: consuming TransactionSpool, maximumSchemas: Int, primaryKey: @escaping (UInt32) throws -> Set<String>) {
+        self.spool = spool
+        self.primaryKey = primaryKey
+        schemas = SchemaBook(maximum: maximumSchemas)
+    }
+
+    /// Between Begin and Commit: the position must not be moved on by a keep-alive.
+    var isInTransaction: Bool { part.isOpen }
+
+    /// Takes one message. While the disk does not take what must be written, `whileStalled` is called between attempts;
+    /// it waits, or throws to give up.
+    mutating func receive(
+        _ bytes: RawSpan, into sink: some TransactionSink, whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        switch try decoder.decode(bytes) {
+        case .insert(let oid, let new, let xid):
+            try add(.insert, oid, .none, RawSpan(), new, xid, sink, whileStalled)
+        case .update(let oid, let oldImage, let old, let new, let xid):
+            try add(.update, oid, oldImage, old, new, xid, sink, whileStalled)
+        case .delete(let oid, let oldImage, let old, let xid):
+            try add(.delete, oid, oldImage, old, RawSpan(), xid, sink, whileStalled)
+        case .begin(let commitLSN, let time, let xid):
+            try begin(TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: .zero, commitTime: time), sink)
+        case .commit(_, let endLSN, _):
+            try commit(endLSN, sink, whileStalled)
+        case .relation(let message, let xid):
+            let keyNames = try primaryKey(message.oid)
+            _ = try schemas.announced(message, primaryKey: keyNames, inStream: xid == nil ? nil : streamedBlock?.xid)
+        case .type(let oid, let name, _):
+            schemas.typeAnnounced(oid, name.text)
+        case .origin(let name):
+            pendingOrigin = name.text
+            part.setOrigin(pendingOrigin)
+        case .truncate(let relations, let options, let xid):
+            for oid in relations {
+                try add(.truncate, oid, .none, RawSpan(), RawSpan(), xid, options: options, sink, whileStalled)
+            }
+        case .message(let isTransactional, let lsn, let prefix, let content, let xid):
+            try message(isTransactional, lsn, prefix, content, xid, sink, whileStalled)
+        case .streamStart(let xid, _): streamedBlock = try spool.begin(xid)
+        case .streamStop: try endBlock(whileStalled)
+        case .streamCommit(let xid, let commitLSN, let endLSN, let time):
+            let info = TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: endLSN, commitTime: time)
+            try commitStreamed(info, sink, whileStalled)
+        case .streamAbort(let xid, let subtransaction): try abortStreamed(xid, subtransaction)
+        }
+    }
+
+    // MARK: A transaction that is sent at its commit
+
+    private mutating func begin(_ info: TransactionInfo, _ sink: some TransactionSink) throws {
+        guard !part.isOpen, streamedBlock == nil else { throw Refusal.unexpected("Begin inside a transaction") }
+        // A commit record begins before the stored position exactly when it ends at or before it: records do not overlap.
+        isSkipping = info.commitLSN < sink.position
+        pendingOrigin = ""
+        part.begin(info)
+    }
+
+    private mutating func add(
+        _ operation: Operation, _ oid: UInt32, _ oldImage: OldImage, _ old: RawSpan, _ new: RawSpan, _ xid: UInt32?,
+        options: UInt8 = 0, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        if let xid {
+            return try spoolChange(operation, oid, oldImage, old, new, xid, options, whileStalled)
+        }
+        guard part.isOpen else { throw Refusal.unexpected("a change outside a transaction") }
+        if isSkipping { return }
+        let schema = try schemas.schema(oid, inStream: nil)
+        try Self.checkWidth(schema, old, new)
+        tally.count(operation)
+        part.add(operation, schema, oldImage: oldImage, old: old, new: new, options: options)
+        if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
+    }
+
+    /// A row image must have the columns its schema has, or it would be read with the wrong names.
+    private static func checkWidth(_ schema: Schema, _ old: RawSpan, _ new: RawSpan) throws(ByteError) {
+        let width = schema.relation.columns.count
+        if old.byteCount > 0, Tuple(old).columnCount != width {
+            throw ByteError(expected: "an old row image as wide as its table", offset: 0)
+        }
+        if new.byteCount > 0, Tuple(new).columnCount != width {
+            throw ByteError(expected: "a new row image as wide as its table", offset: 0)
+        }
+    }
+
+    private mutating func commit(
+        _ endLSN: LSN, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        guard part.isOpen else { throw Refusal.unexpected("Commit outside a transaction") }
+        if isSkipping {
+            part.forget()
+            Metrics.shared.transactionsSkipped.add()
+        } else {
+            try finish(endLSN, sink, whileStalled)
+        }
+    }
+
+    private mutating func finish(
+        _ endLSN: LSN, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        if part.totalChanges > 0 {
+            try hand(isLast: true, endLSN, sink, whileStalled)
+            Metrics.shared.transactionsIngested.add()
+            tally.publish()
+        } else {
+            part.forget()
+            try Self.retrying(whileStalled) { try sink.advance(to: endLSN) }
+        }
+    }
+
+    private mutating func hand(
+        isLast: Bool, _ endLSN: LSN, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        while true {
+            do {
+                return try part.hand(isLast: isLast, endLSN: endLSN) { try sink.append($0) }
+            } catch let stall as StorageStall {
+                try whileStalled(stall)
+            }
+        }
+    }
+
+    private static func retrying(
+        _ whileStalled: (StorageStall) throws -> Void, _ body: () throws -> Void
+    ) throws {
+        while true {
+            do { return try body() } catch let stall as StorageStall { try whileStalled(stall) }
+        }
+    }
+
+    // MARK: Messages
+
+    private mutating func message(
+        _ isTransactional: Bool, _ lsn: LSN, _ prefix: RawSpan, _ content: RawSpan, _ xid: UInt32?,
+        _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        if !isTransactional {
+            return try messageAlone(lsn, prefix, content, sink, whileStalled)
+        }
+        if let xid {
+            guard let block = streamedBlock else { throw Refusal.unexpected("a streamed message outside a block") }
+            spool.add(to: block, subtransaction: xid, newKey: 0, oldKey: 0) { writer in
+                TransactionCodec.append(
+                    .message, relation: 0, oldImage: .none, old: prefix, new: content, options: 1, to: &writer)
+            }
+            return try flushIfFull(block, whileStalled)
+        }
+        guard part.isOpen else { throw Refusal.unexpected("a transactional message outside a transaction") }
+        if isSkipping { return }
+        tally.count(.message)
+        part.addMessage(isTransactional: true, prefix: prefix, content: content)
+        if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
+    }
+
+    /// A message outside transactions stands at its own place in the WAL, which is where its record ends.
+    private mutating func messageAlone(
+        _ lsn: LSN, _ prefix: RawSpan, _ content: RawSpan, _ sink: some TransactionSink,
+        _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        guard !part.isOpen else { throw Refusal.unexpected("a message of its own inside a transaction") }
+        if lsn <= sink.position { return }
+        part.begin(TransactionInfo(xid: 0, commitLSN: lsn, endLSN: lsn, commitTime: 0))
+        part.addMessage(isTransactional: false, prefix: prefix, content: content)
+        tally.count(.message)
+        try finish(lsn, sink, whileStalled)
+    }
+
+    // MARK: Transactions that are streamed while they run
+
+    private mutating func spoolChange(
+        _ operation: Operation, _ oid: UInt32, _ oldImage: OldImage, _ old: RawSpan, _ new: RawSpan,
+        _ subtransaction: UInt32, _ options: UInt8, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        guard let block = streamedBlock else { throw Refusal.unexpected("a streamed change outside a block") }
+        let schema = try schemas.schema(oid, inStream: block.xid)
+        try Self.checkWidth(schema, old, new)
+        block.uses(schema)
+        let newKey = new.byteCount > 0 ? schema.key(of: new) : 0
+        let oldKey = old.byteCount > 0 ? schema.key(of: old) : 0
+        spool.add(to: block, subtransaction: subtransaction, newKey: newKey, oldKey: oldKey) { writer in
+            TransactionCodec.append(
+                operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
+                to: &writer)
+        }
+        try flushIfFull(block, whileStalled)
+    }
+
+    private mutating func flushIfFull(
+        _ block: SpooledTransaction, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        if spool.isFull { try flush(block, whileStalled) }
+    }
+
+    private mutating func flush(_ block: SpooledTransaction, _ whileStalled: (StorageStall) throws -> Void) throws {
+        try Self.retrying(whileStalled) { try spool.flush(block) }
+    }
+
+    private mutating func endBlock(_ whileStalled: (StorageStall) throws -> Void) throws {
+        guard let block = streamedBlock else { throw Refusal.unexpected("the end of a block that never began") }
+        try flush(block, whileStalled)
+        streamedBlock = nil
+    }
+
+    private mutating func abortStreamed(_ xid: UInt32, _ subtransaction: UInt32) throws {
+        guard xid == subtransaction else {
+            spool.transaction(xid)?.abort(subtransaction)
+            return
+        }
+        schemas.streamAborted(xid)
+        try spool.end(xid)
+    }
+
+    private mutating func commitStreamed(
+        _ info: TransactionInfo, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        guard streamedBlock == nil, let transaction = spool.transaction(info.xid) else {
+            throw Refusal.unexpected("the commit of a transaction that was not streamed")
+        }
+        schemas.streamCommitted(info.xid)
+        if info.commitLSN >= sink.position {
+            part.begin(info)
+            try transaction.replay { change, schema, newKey, oldKey in
+                tally.count(stored: change)
+                part.addStored(change, schema, newKey: newKey, oldKey: oldKey)
+                if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
+            }
+            try finish(info.endLSN, sink, whileStalled)
+        }
+        try spool.end(info.xid)
+    }
+}
+
+/// Counts changes by kind and tells the metrics once a transaction.
+struct ChangeTally {
+    private var inserts: UInt64 = 0
+    private var updates: UInt64 = 0
+    private var deletes: UInt64 = 0
+    private var truncates: UInt64 = 0
+    private var messages: UInt64 = 0
+
+    mutating func count(_ operation: Operation) {
+        switch operation {
+        case .insert: inserts += 1
+        case .update: updates += 1
+        case .delete: deletes += 1
+        case .truncate: truncates += 1
+        case .message: messages += 1
+        }
+    }
+
+    mutating func count(stored change: RawSpan) {
+        if let operation = Operation(rawValue: change.byte(4)) { count(operation) }
+    }
+
+    mutating func publish() {
+        let family = Metrics.shared.changesIngested
+        if inserts > 0 { family[.insert].add(inserts) }
+        if updates > 0 { family[.update].add(updates) }
+        if deletes > 0 { family[.delete].add(deletes) }
+        if truncates > 0 { family[.truncate].add(truncates) }
+        if messages > 0 { family[.message].add(messages) }
+        self = ChangeTally()
+    }
+}

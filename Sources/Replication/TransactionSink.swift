@@ -1,0 +1,92 @@
+import Bytes
+import Change
+
+/// A transaction, or a part of a large one, on its way to the log. Borrowed: the receiver copies what it keeps.
+public struct StorablePart: ~Escapable {
+    public let info: TransactionInfo
+    /// More parts of the same transaction follow unless this is the last.
+    public let isLast: Bool
+    public let changeCount: UInt32
+    /// The stored form (`TransactionCodec`).
+    public let payload: RawSpan
+    /// The schemas its changes refer to.
+    public let schemas: [Schema]
+    /// Hashes of the rows and tables it touches (`RowKey`).
+    public let keys: [UInt64]
+
+    @_lifetime(copy payload)
+    init(
+        info: TransactionInfo, isLast: Bool, changeCount: UInt32, payload: RawSpan, schemas: [Schema], keys: [UInt64]
+    ) {
+        self.info = info
+        self.isLast = isLast
+        self.changeCount = changeCount
+        self.payload = payload
+        self.schemas = schemas
+        self.keys = keys
+    }
+}
+
+/// Why the log's history does not continue where it ended.
+public struct Gap: Sendable, Equatable {
+    public enum Reason: String, Sendable {
+        case slotMissing = "slot_missing"
+        case slotInvalidated = "slot_invalidated"
+        case slotAdvanced = "slot_advanced"
+        case databaseRestored = "database_restored"
+        case otherDatabase = "other_database"
+        case publicationRecreated = "publication_recreated"
+    }
+
+    public var reason: Reason
+    /// The log holds everything up to here …
+    public var from: LSN
+    /// … and goes on here, in another epoch.
+    public var to: LSN
+
+    public init(reason: Reason, from: LSN, to: LSN) {
+        self.reason = reason
+        self.from = from
+        self.to = to
+    }
+}
+
+/// The disk does not take what it is given; the same call may succeed later, and nothing was lost meanwhile.
+public struct StorageStall: Error, Sendable {
+    public var operation: String
+    public var path: String
+    public var reason: String
+    public var hint: String
+
+    public init(operation: String, path: String, reason: String, hint: String) {
+        self.operation = operation
+        self.path = path
+        self.reason = reason
+        self.hint = hint
+    }
+}
+
+/// Where transactions go. One thread uses it. A call that throws `StorageStall` has taken nothing and is made again.
+public protocol TransactionSink: AnyObject {
+    /// The database the log is of, as `IDENTIFY_SYSTEM` numbers it; zero while the log is new.
+    var systemIdentifier: UInt64 { get }
+    /// Everything up to here has been taken, if not yet flushed.
+    var position: LSN { get }
+    /// Everything up to here survives a crash.
+    var durablePosition: LSN { get }
+    /// Bytes taken and not yet flushed.
+    var pendingBytes: Int { get }
+    /// Nothing has ever been taken: the log was made by this process.
+    var isNew: Bool { get }
+
+    /// The first words of a new log: what it is the log of, and where it begins.
+    func begin(systemIdentifier: UInt64, at position: LSN) throws
+    func append(_ part: borrowing StorablePart) throws
+    /// The transaction whose parts were taken will not be finished: forget them.
+    func abandon() throws
+    /// There was nothing to store up to here.
+    func advance(to position: LSN) throws
+    func flush() throws
+    /// History does not continue: say so durably and begin another epoch.
+    func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws
+}

@@ -1,0 +1,78 @@
+import Bytes
+import Change
+import Diagnostics
+import Postgres
+
+/// Something that keeps the stream from running, in words for the person who can mend it.
+public struct Trouble: Error, Sendable {
+    public let reason: Metrics.ReconnectReason
+    public let message: String
+    public let hint: String?
+    public let sqlState: String?
+
+    public init(_ reason: Metrics.ReconnectReason, _ message: String, hint: String? = nil, sqlState: String? = nil) {
+        self.reason = reason
+        self.message = message
+        self.hint = hint
+        self.sqlState = sqlState
+    }
+}
+
+extension Trouble {
+    /// What to make of an error that ended a connection or kept one from being made.
+    static func from(_ error: any Error, _ settings: ReplicationSettings) -> Trouble {
+        switch error {
+        case let trouble as Trouble: trouble
+        case let error as PostgresError: from(error, settings)
+        case let error as ByteError:
+            Trouble(
+                .protocolError, "the server sent what is not pgoutput: \(error)",
+                hint: "the stream is read again from the last stored transaction")
+        case SchemaBook.Refusal.unknownRelation(let oid):
+            Trouble(.protocolError, "a change of relation \(oid) came before its schema")
+        case SchemaBook.Refusal.tooMany:
+            Trouble(.protocolError, "more than \(Limits.maximumCachedRelations) relations on one connection")
+        case TransactionAssembler.Refusal.unexpected(let what): Trouble(.protocolError, "unexpected: \(what)")
+        case is TransactionSpool.TooMany:
+            Trouble(
+                .protocolError, "more than \(Limits.maximumStreamedTransactions) large transactions at once",
+                hint: "set streaming = off, so that they are sent at their commit")
+        default: Trouble(.other, String(describing: error))
+        }
+    }
+
+    private static func from(_ error: PostgresError, _ settings: ReplicationSettings) -> Trouble {
+        let text = "\(error.operation): \(error.message)"
+        switch error.sqlState {
+        case SQLState.objectInUse:
+            return Trouble(
+                .slotBusy, text, hint: "another process streams from slot \(settings.slot): stop it, or set another slot",
+                sqlState: error.sqlState)
+        case SQLState.configurationLimitExceeded:
+            return Trouble(
+                .other, text, hint: "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",
+                sqlState: error.sqlState)
+        case nil where error.operation == "connect": return fromConnect(error)
+        default:
+            let reason: Metrics.ReconnectReason = error.isConnectionLost ? .connectionLost : .other
+            return Trouble(reason, text, hint: error.hint, sqlState: error.sqlState)
+        }
+    }
+
+    /// A refused connection has no SQLSTATE in libpq, only words.
+    private static func fromConnect(_ error: PostgresError) -> Trouble {
+        let words = error.message
+        if words.contains("password authentication failed") || words.contains("no password supplied") {
+            return Trouble(
+                .authentication, words,
+                hint: "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD)")
+        }
+        if words.contains("pg_hba.conf") {
+            return Trouble(.authentication, words, hint: "allow the hub's role and address in the server's pg_hba.conf")
+        }
+        if words.contains("must be superuser or replication role") || words.contains("REPLICATION") {
+            return Trouble(.authentication, words, hint: "ALTER ROLE the hub's role WITH REPLICATION")
+        }
+        return Trouble(.connectionRefused, words, hint: error.hint ?? "is the database running, and the address right?")
+    }
+}
