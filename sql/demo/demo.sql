@@ -78,13 +78,23 @@ BEGIN
         ) AS v (id, name)
     $body$;
 
-    -- Is this scenario here, and ours? One table stands for it: a scenario is made whole or not at all.
-    CREATE OR REPLACE FUNCTION demo.has_scenario(scenario text, one_table text) RETURNS boolean
+    -- Is this scenario here, and ours? All the tables that the demo uses of it must carry its marker.
+    CREATE OR REPLACE FUNCTION demo.has_scenario(scenario text) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = '' AS $body$
-        SELECT coalesce(
-            pg_catalog.obj_description(pg_catalog.to_regclass('public.' || one_table), 'pg_class')
-                = 'tidewire scenario ' || scenario,
-            false)
+        SELECT count(*) > 0 AND bool_and(
+            obj_description(to_regclass('public.' || t.name), 'pg_class') IS NOT DISTINCT FROM
+            'tidewire scenario ' || scenario)
+        FROM (VALUES
+            ('expense_sync', 'financial_transactions'), ('expense_sync', 'chat_messages'),
+            ('operation_map', 'users'), ('operation_map', 'operations'), ('operation_map', 'operation_members'),
+            ('operation_map', 'locations_stream'), ('operation_map', 'op_messages'),
+            ('social_feed', 'profiles'), ('social_feed', 'posts'), ('social_feed', 'likes'),
+            ('social_feed', 'comments'), ('social_feed', 'follows'),
+            ('real_estate', 'staff'), ('real_estate', 'listings'), ('real_estate', 'listing_notes'),
+            ('real_estate', 'agent_tasks'),
+            ('friendships', 'friendships')
+        ) AS t (scenario, name)
+        WHERE t.scenario = has_scenario.scenario
     $body$;
 
     -- One step in one transaction. Says what it did. Ana and ben act twice as often as the others. To see the same run
@@ -113,11 +123,10 @@ BEGIN
 
         IF dice < 0.45 THEN
             scenarios := ARRAY(
-                SELECT s.name FROM (VALUES
-                    ('expense_sync', 'financial_transactions'), ('operation_map', 'locations_stream'),
-                    ('social_feed', 'posts'), ('real_estate', 'listings'), ('friendships', 'friendships')
-                ) AS s (name, one_table)
-                WHERE demo.has_scenario(s.name, s.one_table)
+                SELECT s.name
+                FROM unnest(ARRAY['expense_sync', 'operation_map', 'social_feed', 'real_estate', 'friendships'])
+                    AS s (name)
+                WHERE demo.has_scenario(s.name)
             );
             IF cardinality(scenarios) > 0 THEN
                 EXECUTE format('SELECT demo.step_%s($1, $2)',
@@ -405,7 +414,7 @@ BEGIN
     REVOKE ALL ON ALL FUNCTIONS IN SCHEMA demo FROM PUBLIC;
 
     -- The people, in each scenario that is here. Rows that are there already stay as they are.
-    IF demo.has_scenario('operation_map', 'users') THEN
+    IF demo.has_scenario('operation_map') THEN
         INSERT INTO public.users (id, full_name, callsign)
         SELECT p.id, initcap(p.name), upper(p.name) FROM demo.people() p ON CONFLICT DO NOTHING;
         -- Ana and ben share Harbour; Night Watch is cleo's and ben's, and ana must not see it.
@@ -429,7 +438,7 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
 
-    IF demo.has_scenario('social_feed', 'profiles') THEN
+    IF demo.has_scenario('social_feed') THEN
         INSERT INTO public.profiles (user_id, username, display_name)
         SELECT p.id, p.name, initcap(p.name) FROM demo.people() p ON CONFLICT DO NOTHING;
         INSERT INTO public.follows (follower_id, followee_id)
@@ -441,7 +450,7 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
 
-    IF demo.has_scenario('real_estate', 'staff') THEN
+    IF demo.has_scenario('real_estate') THEN
         -- Emil has left the office: he sees nothing of it any more.
         INSERT INTO public.staff (id, name, job, is_active)
         SELECT p.id, initcap(p.name), CASE WHEN p.name = 'cleo' THEN 'marketing' ELSE 'operations' END, p.name <> 'emil'
