@@ -300,7 +300,8 @@ BEGIN
 
         SELECT p.id, a.name AS author INTO post
         FROM public.posts p JOIN demo.people() a ON a.id = p.author
-        ORDER BY random() LIMIT 1;
+        ORDER BY random() LIMIT 1
+        FOR KEY SHARE OF p SKIP LOCKED;  -- or another step deletes it before this one has liked it
 
         IF dice < 0.2 OR NOT FOUND THEN
             INSERT INTO public.posts (author, caption, media_key, media_type)
