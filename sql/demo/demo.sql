@@ -98,7 +98,7 @@ BEGIN
     $body$;
 
     -- One step in one transaction. Says what it did. Ana and ben act twice as often as the others. To see the same run
-    -- again: SELECT setseed(0.5) before the first step of a session (ids that are uuids differ all the same).
+    -- again from the same rows: SELECT setseed(0.5) before the first step of a session (new uuids differ all the same).
     -- Each table is kept small: once it has its fill of the demo's rows, the oldest goes when a new one comes.
     -- Steps at the same time do not wait for each other's rows (SKIP LOCKED).
     CREATE OR REPLACE FUNCTION demo.step() RETURNS text
