@@ -73,7 +73,7 @@ BEGIN
     END IF;
     FOR role IN
         SELECT r.rolname FROM pg_roles r
-        WHERE r.rolname NOT IN ('tidewire', 'anon', 'authenticated')
+        WHERE r.rolname <> 'tidewire'
           AND (r.rolsuper OR r.rolbypassrls OR r.rolname = 'service_role')
           AND NOT hub.rolsuper
           AND pg_has_role('tidewire', r.oid, 'MEMBER')
