@@ -48,9 +48,11 @@ let floor4: [Target] = [
     room("History", "EventLog", "Change", "Bytes", "System"),
     room("Embedded", "Postgres", "System", "Diagnostics"),
     room(
-        "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"),
+        "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
+    ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes"
+    ),
     .executableTarget(
         name: "tidewire",
         dependencies: ["Server", "History", "Embedded", "Bench"],

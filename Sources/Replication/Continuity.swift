@@ -38,7 +38,9 @@ enum Continuity: Equatable {
 
     static func decide(_ log: LogState, _ server: ServerState) -> Continuity {
         let loss = log.isNew ? nil : lossBeforeSlot(log, server)
-        guard let slot = server.slot else { return .needsSlot(dropFirst: false, gap: log.isNew ? nil : loss ?? .slotMissing) }
+        guard let slot = server.slot else {
+            return .needsSlot(dropFirst: false, gap: log.isNew ? nil : loss ?? .slotMissing)
+        }
         if slot.isInvalid { return .needsSlot(dropFirst: true, gap: log.isNew ? nil : loss ?? .slotInvalidated) }
         if log.isNew { return .begins }
         if let loss { return .broken(loss) }

@@ -97,7 +97,8 @@ struct PartBuilder: ~Copyable {
         TransactionCodec.finish(endLSN: endLSN, changeCount: changeCount, in: &payload)
         try deliver(
             StorablePart(
-                info: info, isLast: isLast, changeCount: changeCount, payload: payload.bytes, schemas: schemas, keys: keys))
+                info: info, isLast: isLast, changeCount: changeCount, payload: payload.bytes, schemas: schemas,
+                keys: keys))
         if isLast { forget() } else { open(info) }
     }
 }

@@ -109,7 +109,7 @@ public struct PgOutputDecoder {
         }
         let count = try reader.uint16()
         var columns: [RelationMessage.Column] = []
-        for _ in 0 ..< count {
+        for _ in 0..<count {
             let flags = try reader.uint8()
             let columnName = try reader.cString().text
             let typeOID = try reader.uint32()
@@ -129,13 +129,14 @@ public struct PgOutputDecoder {
         let options = try reader.uint8()
         guard Int(count) <= reader.remaining / 4 else { throw refusal("as many relations as were announced", reader) }
         var relations: [UInt32] = []
-        for _ in 0 ..< count { relations.append(try reader.uint32()) }
+        for _ in 0..<count { relations.append(try reader.uint32()) }
         try reader.expectEnd()
         return .truncate(relations: relations, options: options, xid: xid)
     }
 
     @_lifetime(copy reader)
-    private static func logicalMessage(_ reader: inout ByteReader, _ xid: UInt32?) throws(ByteError) -> PgOutputMessage {
+    private static func logicalMessage(_ reader: inout ByteReader, _ xid: UInt32?) throws(ByteError) -> PgOutputMessage
+    {
         let flags = try reader.uint8()
         let lsn = LSN(try reader.uint64())
         let prefix = try reader.cString()
@@ -146,7 +147,8 @@ public struct PgOutputDecoder {
     }
 
     @_lifetime(copy reader)
-    private mutating func controlMessage(_ kind: UInt8, _ reader: inout ByteReader) throws(ByteError) -> PgOutputMessage {
+    private mutating func controlMessage(_ kind: UInt8, _ reader: inout ByteReader) throws(ByteError) -> PgOutputMessage
+    {
         switch kind {
         case UInt8(ascii: "B"):
             let lsn = LSN(try reader.uint64())
@@ -168,7 +170,8 @@ public struct PgOutputDecoder {
     }
 
     @_lifetime(copy reader)
-    private mutating func streamMessage(_ kind: UInt8, _ reader: inout ByteReader) throws(ByteError) -> PgOutputMessage {
+    private mutating func streamMessage(_ kind: UInt8, _ reader: inout ByteReader) throws(ByteError) -> PgOutputMessage
+    {
         switch kind {
         case UInt8(ascii: "S"):
             let xid = try reader.uint32()

@@ -22,7 +22,10 @@ struct ReplicationSession<Sink: TransactionSink> {
         let catalog = try Connection(
             settings.target, applicationName: "tidewire catalog",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            settings: ["statement_timeout=\(Limits.catalogQueryTimeout.wholeMilliseconds)", "default_transaction_read_only=off"],
+            settings: [
+                "statement_timeout=\(Limits.catalogQueryTimeout.wholeMilliseconds)",
+                "default_transaction_read_only=off",
+            ],
             interrupt: interrupt)
         let keeper = SlotKeeper(settings: settings, catalog: catalog, interrupt: interrupt)
         try keeper.checkServer()
@@ -47,7 +50,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         case .needsSlot(let dropFirst, let gap):
             if dropFirst, settings.mayCreateSlot { try keeper.drop() }
             let start = try keeper.create(replication)
-            if let gap { try record(gap, to: start, system) } else { try sink.begin(systemIdentifier: system, at: start) }
+            if let gap {
+                try record(gap, to: start, system)
+            } else {
+                try sink.begin(systemIdentifier: system, at: start)
+            }
         case .broken(let gap): try record(gap, to: slot?.confirmed ?? current, system)
         }
     }
@@ -78,8 +85,11 @@ struct ReplicationSession<Sink: TransactionSink> {
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey)
         var stream = try ReplicationStream(replication, start(replication.serverVersion))
         Log.shared.info(
-            "streaming", [.slot(settings.slot), .publication(settings.publication), .lsn(sink.position),
-                .serverVersion(replication.serverVersion)])
+            "streaming",
+            [
+                .slot(settings.slot), .publication(settings.publication), .lsn(sink.position),
+                .serverVersion(replication.serverVersion),
+            ])
         streaming()
         var pace = StreamPace(sink.durablePosition)
         do {
@@ -238,7 +248,7 @@ struct StatusSender {
         var message = ByteWriter(capacity: 40)
         message.append(UInt8(ascii: "r"))
         // Written, flushed and applied are one for us: only what is flushed counts.
-        for _ in 0 ..< 3 { message.append(big: flushed.rawValue) }
+        for _ in 0..<3 { message.append(big: flushed.rawValue) }
         let now = PostgresTime.postgres(fromUnixMicroseconds: Clock.unixMicroseconds())
         message.append(big: UInt64(bitPattern: now))
         message.append(UInt8(0))
@@ -301,7 +311,9 @@ struct StreamPace {
 }
 
 extension Duration {
-    var wholeNanoseconds: UInt64 { UInt64(components.seconds) * 1_000_000_000 + UInt64(components.attoseconds / 1_000_000_000) }
+    var wholeNanoseconds: UInt64 {
+        UInt64(components.seconds) * 1_000_000_000 + UInt64(components.attoseconds / 1_000_000_000)
+    }
     var wholeMilliseconds: Int { Int(wholeNanoseconds / 1_000_000) }
     var wholeSeconds: Int { max(1, Int(components.seconds)) }
 }

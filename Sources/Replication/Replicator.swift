@@ -102,7 +102,10 @@ public final class Replicator<Sink: TransactionSink> {
         Metrics.shared.gaps.add()
         Log.shared.error(
             "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
-            [.reason(gap.reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to), .hint(gap.reason.hint)])
+            [
+                .reason(gap.reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to),
+                .hint(gap.reason.hint),
+            ])
     }
 }
 
@@ -113,7 +116,7 @@ struct Backoff {
     mutating func reset() { current = Limits.reconnectBackoffInitial }
 
     mutating func next() -> Duration {
-        let delay = current * Double.random(in: 0.8 ... 1.2)
+        let delay = current * Double.random(in: 0.8...1.2)
         current = min(current * 2, Limits.reconnectBackoffMaximum)
         return min(delay, Limits.reconnectBackoffMaximum)
     }

@@ -99,7 +99,8 @@ struct SchemaBook {
             columns: message.columns.map { column in
                 Column(
                     name: column.name, typeOID: column.typeOID, typeModifier: column.typeModifier,
-                    typeName: BuiltInType.name(of: column.typeOID) ?? typeNames[column.typeOID] ?? String(column.typeOID),
+                    typeName: BuiltInType.name(of: column.typeOID) ?? typeNames[column.typeOID]
+                        ?? String(column.typeOID),
                     isIdentity: column.isIdentity, isPrimaryKey: primaryKey.contains(column.name))
             })
     }

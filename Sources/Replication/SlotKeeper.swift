@@ -80,7 +80,8 @@ struct SlotKeeper {
 
     var publicationExists: Bool {
         get throws {
-            try !catalog.query("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = $1", [settings.publication]).isEmpty
+            try !catalog.query("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = $1", [settings.publication])
+                .isEmpty
         }
     }
 
@@ -114,13 +115,15 @@ struct SlotKeeper {
         guard let slot = try SlotStatus.read(settings.slot, catalog) else { return nil }
         guard slot.plugin == "pgoutput" else {
             throw Trouble(
-                .other, "slot \(slot.name) uses the plugin \(slot.plugin.isEmpty ? "of physical replication" : slot.plugin)",
+                .other,
+                "slot \(slot.name) uses the plugin \(slot.plugin.isEmpty ? "of physical replication" : slot.plugin)",
                 hint: "set another slot name: this one belongs to another program")
         }
         let here = try catalog.query("SELECT current_database()").first?.first ?? nil
         guard slot.database == here else {
             throw Trouble(
-                .other, "slot \(slot.name) belongs to database \(slot.database)", hint: "set another slot name for this database")
+                .other, "slot \(slot.name) belongs to database \(slot.database)",
+                hint: "set another slot name for this database")
         }
         return ServerState.Slot(confirmed: slot.confirmed ?? .zero, isInvalid: slot.isInvalid)
     }

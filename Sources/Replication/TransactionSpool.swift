@@ -36,7 +36,9 @@ final class SpooledTransaction {
     }
 
     /// Every change that was not rolled back to a savepoint, in order, a chunk of the file in memory at a time.
-    func replay(_ body: (_ change: RawSpan, _ schema: Schema?, _ newKey: UInt64, _ oldKey: UInt64) throws -> Void) throws {
+    func replay(
+        _ body: (_ change: RawSpan, _ schema: Schema?, _ newKey: UInt64, _ oldKey: UInt64) throws -> Void
+    ) throws {
         var chunk = ByteWriter(capacity: 1 << 20)
         var position: UInt64 = 0
         while true {
@@ -45,7 +47,9 @@ final class SpooledTransaction {
             let got = unsafe try chunk.append(upTo: wanted) { buffer throws(SystemError) in
                 unsafe try file.read(into: buffer, at: position)
             }
-            guard got == wanted else { throw ByteError(expected: "the whole of a spooled transaction", offset: chunk.count) }
+            guard got == wanted else {
+                throw ByteError(expected: "the whole of a spooled transaction", offset: chunk.count)
+            }
             position += UInt64(got)
             let used = try replayWhole(chunk.bytes, body)
             chunk.dropFirst(used)

@@ -46,7 +46,8 @@ extension Trouble {
         switch error.sqlState {
         case SQLState.objectInUse:
             return Trouble(
-                .slotBusy, text, hint: "another process streams from slot \(settings.slot): stop it, or set another slot",
+                .slotBusy, text,
+                hint: "another process streams from slot \(settings.slot): stop it, or set another slot",
                 sqlState: error.sqlState)
         case SQLState.configurationLimitExceeded:
             return Trouble(

@@ -1,19 +1,34 @@
 #pragma once
 // What Swift's Glibc module does not show: headers it leaves out, variadic calls and macros.
-// _GNU_SOURCE must not be defined here: Glibc's module was made without it, and types would differ.
+//
+// This header must not define _GNU_SOURCE: it changes types (fd_set, rusage) that Glibc's module also
+// shows, and the compiler refuses two different definitions. GNU's own calls are declared here under our
+// names and made in CLinux.c, which is compiled with it.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 static inline int tw_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
 static inline int tw_fcntl_get_flags(int fd) { return fcntl(fd, F_GETFL); }
 static inline int tw_fcntl_set_flags(int fd, int flags) { return fcntl(fd, F_SETFL, flags); }
+
+static inline int tw_openat(int directory, const char *name, int flags, unsigned mode) {
+    return openat(directory, name, flags, mode);
+}
+static inline int tw_flock(int fd, int operation) { return flock(fd, operation); }
+static inline const char *tw_entry_name(const struct dirent *entry) { return entry->d_name; }
+
+int tw_fallocate(int fd, off_t from, off_t length);
+int tw_name_thread(pthread_t thread, const char *name);
