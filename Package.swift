@@ -25,6 +25,7 @@ let cellar: [Target] = [
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
     .target(name: "CChecksum"),
+    .target(name: "CSQL"),
 ]
 
 let floor1: [Target] = [
@@ -46,7 +47,7 @@ let floor3: [Target] = [
 
 let floor4: [Target] = [
     room("History", "EventLog", "Change", "Bytes", "System"),
-    room("Embedded", "Postgres", "System", "Diagnostics"),
+    room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
     room(
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
