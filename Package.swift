@@ -64,6 +64,8 @@ let proofs: [Target] = [
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Bytes", "Bytes", "CChecksum"),
+    tests(of: "System", "System", "Bytes"),
+    tests(of: "EventLog", "EventLog", "System", "Bytes"),
 ]
 
 let package = Package(
