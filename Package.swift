@@ -69,6 +69,8 @@ let proofs: [Target] = [
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
+    tests(of: "System", "System", "Bytes"),
+    tests(of: "EventLog", "EventLog", "System", "Bytes"),
 ]
 
 let package = Package(
