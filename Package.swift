@@ -64,6 +64,7 @@ let proofs: [Target] = [
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Bytes", "Bytes"),
+    tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
 ]
 
