@@ -66,6 +66,7 @@ let proofs: [Target] = [
     tests(of: "Bytes", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
+    tests(of: "Server", "Server", "Diagnostics"),
 ]
 
 let package = Package(
