@@ -67,6 +67,7 @@ let proofs: [Target] = [
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "Server", "Server", "Diagnostics"),
+    tests(of: "tidewire", "tidewire", "Server"),
 ]
 
 let package = Package(

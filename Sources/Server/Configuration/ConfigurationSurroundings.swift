@@ -44,3 +44,12 @@ public struct ConfigurationSurroundings: Sendable {
         }
     }
 }
+
+extension ConfigurationSurroundings {
+    /// The same machine and user, with nothing configured.
+    public var withoutSettings: ConfigurationSurroundings {
+        ConfigurationSurroundings(
+            environment: environment.filter { ["HOME", "XDG_STATE_HOME"].contains($0.key) }, isRoot: isRoot,
+            readFile: { _ in .missing })
+    }
+}

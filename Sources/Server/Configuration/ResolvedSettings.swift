@@ -51,11 +51,16 @@ struct ResolvedSettings {
     var effective: [Configuration.Effective] {
         Setting.all.map { setting in
             let resolved = values[setting.name]
-            let shown = resolved.map { setting.isSecret ? Secret.mask : $0.value.shown } ?? ""
             return Configuration.Effective(
-                setting: setting, shown: shown, source: resolved?.source ?? .builtIn,
-                isDefault: resolved?.isDefault ?? true)
+                setting: setting, shown: resolved.map { shown($0, setting) } ?? "",
+                source: resolved?.source ?? .builtIn, isDefault: resolved?.isDefault ?? true)
         }
+    }
+
+    /// A default is shown in the words in which it is documented: 72h, though 3d is the same.
+    private func shown(_ resolved: Resolved, _ setting: Setting) -> String {
+        if setting.isSecret { return Secret.mask }
+        return resolved.isDefault ? setting.defaultText ?? resolved.value.shown : resolved.value.shown
     }
 }
 
