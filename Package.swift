@@ -71,6 +71,9 @@ let proofs: [Target] = [
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
     tests(of: "EventLog", "EventLog", "System", "Bytes"),
+    tests(of: "Crypto", "Crypto", "Bytes"),
+    tests(of: "Server", "Server", "Diagnostics"),
+    tests(of: "tidewire", "tidewire", "Server"),
 ]
 
 let package = Package(
