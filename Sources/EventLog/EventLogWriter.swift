@@ -7,6 +7,8 @@ import System
 /// published before it is durable, and a disk that fails costs waiting, never entries: see `flush`.
 public final class EventLogWriter {
     public let options: EventLogOptions
+    /// Where the entries come from now; another only after `beginEpoch`.
+    public private(set) var source: UInt64
     /// What readers in this process follow.
     public let end: EventLogEnd
     /// What opening the log came upon.
@@ -28,6 +30,7 @@ public final class EventLogWriter {
         let (file, index) = try opening.open()
         self.directory = directory
         self.options = options
+        source = options.source
         recovery = opening.report
         sealed = opening.sealed
         segmentBegan = options.now()
@@ -151,13 +154,23 @@ public final class EventLogWriter {
 
     /// Marks that changes were lost, or that the source went back: a new epoch, beginning with a gap entry that is
     /// durable together with it. Offsets go on; the LSN may go back.
-    public func beginEpoch(lsn: UInt64, time: Int64, payload: RawSpan) throws(EventLogFailure) {
+    public func beginEpoch(
+        source newSource: UInt64? = nil, lsn: UInt64, time: Int64, payload: RawSpan
+    ) throws(EventLogFailure) {
         abandonTransaction()
         var entry = ByteWriter(capacity: EntryHeader.byteCount + payload.byteCount)
         entry.append(payload)
         var epoch = options.newEpoch()
         while epoch == self.epoch { epoch = options.newEpoch() }
-        try replaceActive(epoch: epoch, baseLSN: lsn, firstEntry: FirstEntry(time: time, payload: entry))
+        let before = source
+        source = newSource ?? source
+        do {
+            try replaceActive(epoch: epoch, baseLSN: lsn, firstEntry: FirstEntry(time: time, payload: entry))
+        } catch {
+            // Nothing has changed unless the new segment stands already.
+            if self.epoch != epoch { source = before }
+            throw error
+        }
     }
 
     private func replaceActive(
@@ -168,7 +181,7 @@ public final class EventLogWriter {
         let last = active.index.whole
         let header = SegmentHeader(
             epoch: epoch, sequence: last.sequence + 1, baseOffset: last.endOffset, baseLSN: baseLSN,
-            created: options.now(), source: options.source)
+            created: options.now(), source: source)
         let ready = spare?.take()
         spare = nil
         let made = try SegmentMaker(directory: directory, bytes: options.segmentBytes)

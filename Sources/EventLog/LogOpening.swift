@@ -61,14 +61,18 @@ struct LogOpening {
         guard let (file, header) = try files.open(sequence, for: .writing) else {
             throw files.damage(sequence, at: 0, "the segment is missing")
         }
-        guard header.source == options.source else {
-            throw .foreignSource(expected: options.source, found: header.source)
-        }
         let previous = sealed.last?.endOffset
         guard previous == nil || previous == header.baseOffset else {
             throw files.damage(sequence, at: 32, "it does not go on where the segment before ends")
         }
         return (file, header)
+    }
+
+    /// The newest segment says whose log it is now; older ones may be of a source that was left behind in a marked gap.
+    private func checkSource(_ header: SegmentHeader) throws(EventLogError) {
+        guard header.source == options.source else {
+            throw .foreignSource(expected: options.source, found: header.source)
+        }
     }
 
     private mutating func summary(ofSealed sequence: UInt64) throws(EventLogError) -> SegmentSummary {
@@ -99,6 +103,7 @@ struct LogOpening {
     /// Finds the end of the last whole transaction and makes it the end of the file's content.
     private mutating func recover(_ sequence: UInt64) throws(EventLogError) -> (any StorageFile, SegmentIndex) {
         let (file, header) = try openOwn(sequence)
+        try checkSource(header)
         let scan = try reading { () throws(SystemError) in
             try SegmentScan.of(file, header, keysOf: options.keysOf)
         }
