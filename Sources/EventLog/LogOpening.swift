@@ -101,7 +101,7 @@ struct LogOpening {
     }
 
     /// Finds the end of the last whole transaction and makes it the end of the file's content.
-    private mutating func recover(_ sequence: UInt64) throws(EventLogError) -> (any StorageFile, SegmentIndex) {
+    mutating func recover(_ sequence: UInt64) throws(EventLogError) -> (any StorageFile, SegmentIndex) {
         let (file, header) = try openOwn(sequence)
         try checkSource(header)
         let scan = try reading { () throws(SystemError) in

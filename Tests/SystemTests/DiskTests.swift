@@ -8,7 +8,8 @@ import Testing
         try withTemporaryDirectory { path in
             let directory = try DiskDirectory(path)
             let file = try directory.open("a", for: .creating)
-            try file.write([1, 2, 3, 4].span.bytes, at: 2)
+            let four: [UInt8] = [1, 2, 3, 4]
+            try file.write(four.span.bytes, at: 2)
             try file.sync()
             #expect(try file.size() == 6)
             #expect(try bytes(of: file) == [0, 0, 1, 2, 3, 4])
