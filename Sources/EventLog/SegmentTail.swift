@@ -107,8 +107,11 @@ struct SegmentScan {
             }
             let entry = scanner.entry
             if let keysOf {
-                let keys = keysOf(entry.kind, scanner.payload)
-                index.add(keys: keys.span)
+                if let keys = keysOf(entry.kind, scanner.payload) {
+                    index.add(keys: keys.span)
+                } else {
+                    index.giveUpKeys()
+                }
             }
             index.add(entry)
             vouched = max(vouched, entry.publishedBytes)
@@ -116,5 +119,6 @@ struct SegmentScan {
     }
 }
 
-/// The key hashes of a payload, for making an index again; the log itself cannot read payloads.
-public typealias EventLogKeys = @Sendable (EntryKind, RawSpan) -> [UInt64]
+/// The key hashes of a payload, for making an index again; the log itself cannot read payloads. Nil when they cannot be
+/// told: then the segment may hold any key.
+public typealias EventLogKeys = @Sendable (EntryKind, RawSpan) -> [UInt64]?

@@ -55,7 +55,10 @@ public final class LogSink: TransactionSink {
         if let cut = writer.recovery.cutAt {
             Log.shared.warning(
                 "an unfinished write at the log's end was cut off; the database sends it again",
-                [.path(directory.path), .segment(writer.segmentSequence), .count(writer.recovery.cutBytes), .offset(cut)])
+                [
+                    .path(directory.path), .segment(writer.segmentSequence), .count(writer.recovery.cutBytes),
+                    .offset(cut),
+                ])
         }
         opened(writer.end)
     }
@@ -117,10 +120,11 @@ public final class LogSink: TransactionSink {
             writtenIn = writer.segmentSequence
         }
         for schema in schemas where !written.contains(schema.fingerprint) {
+            let encoded = schema.encoded
             try writer.append(
                 kind: .relation, continued: writer.isInsideTransaction, lsn: position.rawValue, time: time,
                 // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-                payload: unsafe schema.encoded.span.bytes)
+                payload: unsafe encoded.span.bytes)
             written.insert(schema.fingerprint)
         }
     }
@@ -134,7 +138,7 @@ public final class LogSink: TransactionSink {
     public func advance(to position: LSN) throws {
         guard position > self.position else { return }
         let writer = open()
-        try stalling {
+        _ = try stalling {
             try writer.append(
                 kind: .progress, lsn: position.rawValue, time: Clock.unixMicroseconds(), payload: RawSpan())
         }
