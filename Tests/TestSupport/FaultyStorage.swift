@@ -100,8 +100,9 @@ public final class FaultyStorage: StorageDirectory {
             // All, none, or some: each of them shows other mistakes.
             let share = [0.0, 0.3, 0.5, 0.8, 1.0].randomElement(using: &generator)!
             for page in state.dirtyPages.sorted() where Double.random(in: 0..<1, using: &generator) < share {
-                let range = page * pageBytes..<min((page + 1) * pageBytes, state.seen.count, after.count)
-                if range.lowerBound < range.upperBound { after.replaceSubrange(range, with: state.seen[range]) }
+                let start = page * pageBytes
+                let end = min(start + pageBytes, state.seen.count, after.count)
+                if start < end { after.replaceSubrange(start..<end, with: state.seen[start..<end]) }
             }
             state.seen = after
             state.durable = after
