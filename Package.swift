@@ -56,7 +56,10 @@ let floor4: [Target] = [
     ),
     .executableTarget(
         name: "tidewire",
-        dependencies: ["Server", "History", "Embedded", "Bench"],
+        dependencies: [
+            "Server", "History", "Embedded", "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
+            "System", "Bytes", "Crypto",
+        ],
         swiftSettings: strict + [.strictMemorySafety()]),
 ]
 

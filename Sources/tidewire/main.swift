@@ -4,6 +4,7 @@ import Glibc
 _ = signal(SIGPIPE, SIG_IGN)
 
 let program = Program(commands: [
+    ServeCommand(),
     ConfigCommand(),
     VersionCommand(),
 ])
