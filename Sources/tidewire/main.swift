@@ -5,6 +5,7 @@ _ = signal(SIGPIPE, SIG_IGN)
 
 let program = Program(commands: [
     ServeCommand(),
+    DevCommand(),
     ConfigCommand(),
     VersionCommand(),
 ])
