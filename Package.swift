@@ -77,7 +77,7 @@ let proofs: [Target] = [
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
     tests(of: "tidewire", "tidewire", "Server"),
-    tests(of: "EndToEnd", "tidewire", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System", "Bytes"),
+    tests(of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System", "Bytes"),
 ]
 
 let package = Package(
