@@ -47,7 +47,7 @@ public final class EventLogWriter {
     // MARK: - Where it stands
 
     /// The LSN of the last whole transaction that is durable: this far the source may forget.
-    public var durableLSN: UInt64 { active.published.lastLSN }
+    public var durableLSN: UInt64 { end.state.lsn }
     /// The LSN of the last entry that was taken, durable or not.
     public var appendedLSN: UInt64 { active.index.all.lastLSN }
     /// The offset the next change gets.
@@ -113,6 +113,7 @@ public final class EventLogWriter {
     /// After a failure (full disk, failed sync) nothing was published and nothing is lost: all of it is still in
     /// memory and the next call writes all of it again.
     public func flush() throws(EventLogFailure) {
+        // A segment whose name a power cut could take away again holds nothing durable.
         if directoryNeedsSync {
             try storage { () throws(SystemError) in try directory.sync() }
             directoryNeedsSync = false
@@ -136,6 +137,7 @@ public final class EventLogWriter {
     }
 
     /// Seals the segment and begins the next if `willRoll` says so; then the caller writes its schema entries again.
+    /// When it throws, the present segment is still the one that is written to.
     @discardableResult
     public func rollIfNeeded(adding bytes: Int) throws(EventLogFailure) -> Bool {
         guard willRoll(adding: bytes) else { return false }
@@ -149,8 +151,11 @@ public final class EventLogWriter {
         try replaceActive(epoch: last.epoch, baseLSN: last.lastLSN, firstEntry: nil)
     }
 
-    /// Marks that changes were lost, or that the source went back: a new epoch, beginning with a gap entry that is
-    /// durable together with it. Offsets go on; the LSN may go back.
+    /// Marks that changes were lost, or that the source went back: a new epoch, beginning with a gap entry; there is
+    /// never one without the other. Offsets go on; the LSN may go back. Parts of an unfinished transaction are dropped.
+    ///
+    /// When it throws, nothing has changed: call it again. When it returns the epoch has begun, and the next `flush` that
+    /// succeeds (it tries one itself) makes it durable and publishes it.
     public func beginEpoch(lsn: UInt64, time: Int64, payload: RawSpan) throws(EventLogFailure) {
         abandonTransaction()
         var entry = ByteWriter(capacity: EntryHeader.byteCount + payload.byteCount)
@@ -181,7 +186,8 @@ public final class EventLogWriter {
         active = ActiveSegment(file: made.file, index: made.index)
         prepareSpare(withZeros: options.now() - segmentBegan > EventLogLimits.calmFillMicroseconds)
         segmentBegan = options.now()
-        try flush()
+        // If this fails the new segment is there all the same, and the caller's next flush says why it is not durable.
+        try? flush()
     }
 
     /// The index beside the segment, then the segment cut to its size. Repeated without harm if it fails half-way.
