@@ -33,7 +33,6 @@ public final class EventLogWriter {
         segmentBegan = options.now()
         active = ActiveSegment(file: file, index: index)
         end = EventLogEnd(Self.state(index.whole))
-        prepareSpare(withZeros: true)
     }
 
     deinit { _ = spare?.take() }
@@ -120,6 +119,7 @@ public final class EventLogWriter {
         }
         defer { end.publish(Self.state(active.published)) }
         try active.makeDurable()
+        if spare == nil, active.end > options.segmentBytes / 2 { prepareSpare() }
     }
 
     /// Drops the parts of a transaction whose end will not come (the connection to the source was lost).
@@ -184,7 +184,6 @@ public final class EventLogWriter {
         summary.isSealed = true
         sealed.append(summary)
         active = ActiveSegment(file: made.file, index: made.index)
-        prepareSpare(withZeros: options.now() - segmentBegan > EventLogLimits.calmFillMicroseconds)
         segmentBegan = options.now()
         // If this fails the new segment is there all the same, and the caller's next flush says why it is not durable.
         try? flush()
@@ -204,8 +203,11 @@ public final class EventLogWriter {
         } catch { throw EventLogFailure(error) }
     }
 
-    private func prepareSpare(withZeros: Bool) {
+    /// Begins when half of the segment is full: an idle log needs no spare, and how long that half took says whether the
+    /// disk has time for zeros.
+    private func prepareSpare() {
         guard options.preparesSegments else { return }
-        spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: withZeros)
+        let isCalm = options.now() - segmentBegan > EventLogLimits.calmFillMicroseconds / 2
+        spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: isCalm)
     }
 }
