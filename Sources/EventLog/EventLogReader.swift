@@ -227,8 +227,11 @@ public struct EventLogReader: ~Copyable, Sendable {
         // Sealed: what was written between our look at its end and its sealing is still to be read.
         if isSealed { return true }
         if step != .end, unfinishedAt != stop { try lookInto(stop) }
-        if try files.sequences().last ?? 0 > scanner.header.sequence + 1 { throw try Self.lost(files) }
-        return false
+        guard try files.sequences().last ?? 0 > scanner.header.sequence else { return false }
+        // Later segments are there. The next one may have come since we asked; if it is gone again, we are too late.
+        try noteWhetherSealed()
+        if isSealed { return true }
+        throw try Self.lost(files)
     }
 
     /// Odd bytes in the file: a write under way, a torn tail that the next writer will cut, or damage?

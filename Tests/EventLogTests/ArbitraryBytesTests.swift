@@ -22,11 +22,11 @@ import Testing
         var (offset, lsn) = (5 as UInt64, 6 as UInt64)
         for _ in 0..<Int.random(in: 1...20, using: &random) {
             let size = Int.random(in: 0...600, using: &random)
-            let changes = [0, 1, 3, UInt32.max].randomElement(using: &random)!
+            let changes = random.pick([0, 1, 3, UInt32.max])
             lsn += UInt64.random(in: 0...2, using: &random)
             writer.append(little: UInt32(size))
             writer.append(little: UInt32(1))
-            writer.append([1, 2, 3, 77].randomElement(using: &random)! as UInt8)
+            writer.append(random.pick([1, 2, 3, 77] as [UInt8]))
             writer.append(Bool.random(using: &random) ? 1 : 0 as UInt8)
             writer.append(little: 0 as UInt16)
             writer.append(little: changes)
