@@ -62,12 +62,13 @@ let floor4: [Target] = [
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
-        dependencies: ["Embedded", "Postgres", "EventLog", "Change", "System", "Bytes"],
+        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
+    tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]
 
 let package = Package(
