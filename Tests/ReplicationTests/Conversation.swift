@@ -17,14 +17,28 @@ final class Conversation {
     var patience = Int.max
     /// What the catalog answers when a table is announced.
     var primaryKeys: [UInt32: Set<String>] = [:]
+    private let maximumStreamed: Int
+    private let maximumSchemas: Int
     private var assembler: TransactionAssembler?
 
     init(at position: LSN = .zero, maximumStreamed: Int = 8, maximumSchemas: Int = 100) {
         sink = RecordingSink(at: position)
+        self.maximumStreamed = maximumStreamed
+        self.maximumSchemas = maximumSchemas
+        connect()
+    }
+
+    private func connect() {
         let spool = TransactionSpool(directory: directory, maximum: maximumStreamed)
         assembler = TransactionAssembler(spool: spool, maximumSchemas: maximumSchemas) { [unowned self] oid in
             primaryKeys[oid] ?? []
         }
+    }
+
+    /// What a session does after an error: half a transaction is forgotten, and all is heard anew.
+    func reconnect() throws {
+        if isInTransaction { try sink.abandon() }
+        connect()
     }
 
     var isInTransaction: Bool { assembler?.isInTransaction ?? false }
