@@ -29,7 +29,8 @@ final class Conversation {
     }
 
     private func connect() {
-        let spool = TransactionSpool(directory: directory, maximum: maximumStreamed)
+        var spool = TransactionSpool(directory: directory, maximum: maximumStreamed)
+        do { try spool.removeAll() } catch { Issue.record("the spool was not cleared: \(error)") }
         assembler = TransactionAssembler(spool: spool, maximumSchemas: maximumSchemas) { [unowned self] oid in
             primaryKeys[oid] ?? []
         }

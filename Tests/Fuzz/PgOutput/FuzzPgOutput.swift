@@ -7,7 +7,7 @@ import TestSupport
 
 @_cdecl("LLVMFuzzerInitialize")
 public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
-    writeSeeds(conversations.map(joined))
+    writeSeeds((conversations + [CapturedStream.messages]).map(joined))
     return 0
 }
 
