@@ -46,7 +46,8 @@ private struct Prelude {
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    let key: UInt64?
+    /// Sealed segments that certainly have none of these are passed over; without any, all are read.
+    public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
     /// No more is written to the present segment.
@@ -66,27 +67,36 @@ public struct EventLogReader: ~Copyable, Sendable {
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
     ) throws(EventLogError) {
-        self = try Self.opened(SegmentFiles(directory: directory), end, start, key)
+        try self.init(directory: directory, end: end, from: start, matchingAnyOf: key.map { [$0] } ?? [])
+    }
+
+    /// The same with several keys, of which one is enough. A segment that begins an epoch is never passed over, since
+    /// it begins with a gap, which concerns everyone.
+    public init(
+        directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
+        matchingAnyOf keys: [UInt64]
+    ) throws(EventLogError) {
+        self = try Self.opened(SegmentFiles(directory: directory), end, start, keys)
     }
 
     private static func opened(
-        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ key: UInt64?
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ keys: [UInt64]
     ) throws(EventLogError) -> EventLogReader {
         let sequence = try SegmentChoice(files: files, end: end).sequence(for: start)
         guard let (file, header) = try files.open(sequence) else { throw try lost(files) }
-        var reader = EventLogReader(files, end, key, file, header)
+        var reader = EventLogReader(files, end, keys, file, header)
         try reader.noteWhetherSealed()
         try reader.find(start)
-        if reader.isSealed, reader.isExcludedByKey() { reader.skipSegment() }
+        if reader.isSealed, reader.isExcludedByKey(), try !reader.mayBeginEpoch() { reader.skipSegment() }
         return reader
     }
 
     private init(
-        _ files: SegmentFiles, _ end: EventLogEnd?, _ key: UInt64?, _ file: any StorageFile, _ header: SegmentHeader
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ keys: [UInt64], _ file: any StorageFile, _ header: SegmentHeader
     ) {
         self.files = files
         self.end = end
-        self.key = key
+        self.keys = keys
         isSealed = false
         wholeEnd = 0
         unfinishedAt = 0
@@ -99,6 +109,14 @@ public struct EventLogReader: ~Copyable, Sendable {
     public var payload: RawSpan {
         @_lifetime(borrow self)
         get { scanner.payload }
+    }
+
+    /// The header of the segment that `entry` lies in.
+    public var segmentHeader: SegmentHeader { scanner.header }
+
+    /// From the next segment on, this key is looked for too.
+    public mutating func alsoMatch(_ key: UInt64) {
+        if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
 
     /// What a client gives back to go on after the entry it has.
@@ -250,6 +268,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             throw files.damage(scanner.header.sequence, at: scanner.next, SegmentScanner.Step.end.words)
         }
         let endOffset = scanner.nextPoint.offset
+        let epoch = scanner.header.epoch
         repeat {
             guard let (file, header) = try files.open(scanner.header.sequence + 1) else { throw try Self.lost(files) }
             guard header.baseOffset >= endOffset else {
@@ -259,13 +278,19 @@ public struct EventLogReader: ~Copyable, Sendable {
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()
-        } while isSealed && isExcludedByKey()
+        } while isSealed && scanner.header.epoch == epoch && isExcludedByKey()
         return true
     }
 
     private func isExcludedByKey() -> Bool {
-        guard let key, let map = files.sidecar(of: scanner.file, scanner.header) else { return false }
-        return !map.filter.mayContain(key)
+        guard !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header) else { return false }
+        return !keys.contains(where: map.filter.mayContain)
+    }
+
+    /// Whether the segment may begin with a gap, as far as one can tell from outside.
+    private func mayBeginEpoch() throws(EventLogError) -> Bool {
+        guard scanner.header.sequence > 1 else { return false }
+        return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
     }
 
     /// Goes to the end of a sealed segment without reading it.
