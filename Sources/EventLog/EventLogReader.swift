@@ -46,7 +46,8 @@ private struct Prelude {
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    let key: UInt64?
+    /// Sealed segments that certainly have none of these are passed over; without any, all are read.
+    public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
     /// No more is written to the present segment.
@@ -66,11 +67,20 @@ public struct EventLogReader: ~Copyable, Sendable {
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
     ) throws(EventLogError) {
+        try self.init(directory: directory, end: end, from: start, matchingAnyOf: key.map { [$0] } ?? [])
+    }
+
+    /// The same with several keys, of which one is enough. A segment that begins an epoch is never passed over, since
+    /// it begins with a gap, which concerns everyone.
+    public init(
+        directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
+        matchingAnyOf keys: [UInt64]
+    ) throws(EventLogError) {
         let files = SegmentFiles(directory: directory)
         var attempts = 3
         while true {
             do {
-                self = try Self.opened(files, end, start, key)
+                self = try Self.opened(files, end, start, keys)
                 return
             } catch .outsideRetention(let oldest) {
                 // Retention may take the oldest segment while it is being opened; who asked for no particular entry
@@ -83,23 +93,23 @@ public struct EventLogReader: ~Copyable, Sendable {
     }
 
     private static func opened(
-        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ key: UInt64?
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ keys: [UInt64]
     ) throws(EventLogError) -> EventLogReader {
         let sequence = try SegmentChoice(files: files, end: end).sequence(for: start)
         guard let (file, header) = try files.open(sequence) else { throw try lost(files) }
-        var reader = EventLogReader(files, end, key, file, header)
+        var reader = EventLogReader(files, end, keys, file, header)
         try reader.noteWhetherSealed()
         try reader.find(start)
-        if let end = reader.excludedEnd() { reader.setPrelude([], then: end) }
+        if let end = reader.excludedEnd(), try !reader.mayBeginEpoch() { reader.setPrelude([], then: end) }
         return reader
     }
 
     private init(
-        _ files: SegmentFiles, _ end: EventLogEnd?, _ key: UInt64?, _ file: any StorageFile, _ header: SegmentHeader
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ keys: [UInt64], _ file: any StorageFile, _ header: SegmentHeader
     ) {
         self.files = files
         self.end = end
-        self.key = key
+        self.keys = keys
         isSealed = false
         wholeEnd = 0
         unfinishedAt = 0
@@ -112,6 +122,14 @@ public struct EventLogReader: ~Copyable, Sendable {
     public var payload: RawSpan {
         @_lifetime(borrow self)
         get { scanner.payload }
+    }
+
+    /// The header of the segment that `entry` lies in.
+    public var segmentHeader: SegmentHeader { scanner.header }
+
+    /// From the next segment on, this key is looked for too.
+    public mutating func alsoMatch(_ key: UInt64) {
+        if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
 
     /// What a client gives back to go on after the entry it has.
@@ -269,6 +287,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             throw files.damage(scanner.header.sequence, at: scanner.next, SegmentScanner.Step.end.words)
         }
         var expected = scanner.nextPoint.offset
+        let epoch = scanner.header.epoch
         while true {
             guard let (file, header) = try files.open(scanner.header.sequence + 1) else { throw try Self.lost(files) }
             guard header.baseOffset == expected else {
@@ -278,14 +297,21 @@ public struct EventLogReader: ~Copyable, Sendable {
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()
-            guard let end = excludedEnd() else { return true }
+            guard header.epoch == epoch, let end = excludedEnd() else { return true }
             expected = end.offset
         }
     }
 
-    /// The end of a sealed segment that certainly does not have the key.
+    /// Whether the segment may begin with a gap, as far as one can tell from outside.
+    private func mayBeginEpoch() throws(EventLogError) -> Bool {
+        guard scanner.header.sequence > 1 else { return false }
+        return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
+    }
+
+    /// The end of a sealed segment that certainly has none of the keys.
     private func excludedEnd() -> IndexPoint? {
-        guard isSealed, let key, let map = files.sidecar(of: scanner.file, scanner.header), !map.filter.mayContain(key)
+        guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header),
+            !keys.contains(where: map.filter.mayContain)
         else { return nil }
         let summary = map.summary
         return IndexPoint(

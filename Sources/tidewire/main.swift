@@ -7,6 +7,7 @@ let program = Program(commands: [
     ServeCommand(),
     DevCommand(),
     ConfigCommand(),
+    TailCommand(),
     VersionCommand(),
 ])
 
