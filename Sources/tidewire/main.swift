@@ -6,6 +6,7 @@ _ = signal(SIGPIPE, SIG_IGN)
 let program = Program(commands: [
     ServeCommand(),
     ConfigCommand(),
+    BenchCommand(),
     VersionCommand(),
 ])
 
