@@ -52,7 +52,8 @@ let floor4: [Target] = [
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes"
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "CLinux",
+        "Bytes"
     ),
     .executableTarget(
         name: "tidewire",
@@ -76,7 +77,8 @@ let proofs: [Target] = [
     tests(of: "EventLog", "EventLog", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
-    tests(of: "tidewire", "tidewire", "Server"),
+    tests(of: "Bench", "Bench"),
+    tests(of: "tidewire", "tidewire", "Server", "Bench"),
     tests(of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System", "Bytes"),
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]

@@ -6,8 +6,9 @@ _ = signal(SIGPIPE, SIG_IGN)
 let program = Program(commands: [
     ServeCommand(),
     DevCommand(),
-    ConfigCommand(),
     TailCommand(),
+    ConfigCommand(),
+    BenchCommand(),
     VersionCommand(),
 ])
 
