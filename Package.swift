@@ -52,7 +52,8 @@ let floor4: [Target] = [
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "CLinux",
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System",
+        "CLinux",
         "Bytes"
     ),
     .executableTarget(
@@ -70,16 +71,19 @@ let proofs: [Target] = [
         dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
+    tests(of: "Tidy"),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
-    tests(of: "EventLog", "EventLog", "System", "Bytes"),
+    tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench"),
-    tests(of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System", "Bytes"),
+    tests(
+        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",
+        "Postgres", "System", "Bytes"),
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]
 
@@ -94,6 +98,7 @@ let fuzzers: [Target] = [
     fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),
     fuzzer("Stored", "TestSupport", "Change", "Bytes"),
     fuzzer("JSON", "Change", "Bytes"),
+    fuzzer("Segment", "TestSupport"),
 ]
 
 let package = Package(

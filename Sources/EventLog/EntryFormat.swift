@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 
 /// What an entry is, as far as the log cares. Numbers it does not know are kept and returned like the others.
 public struct EntryKind: RawRepresentable, Sendable, Hashable {
@@ -69,7 +70,7 @@ extension EntryHeader {
         let checksum = unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
         if checksum == 0 { return length == 0 ? .unwritten : .implausible }
         let word = unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt32.self))
-        guard length <= EventLogLimits.payloadBytes, word & 0xffff_fe00 == 0 else {
+        guard length <= Limits.maximumEntryPayloadBytes, word & 0xffff_fe00 == 0 else {
             return .implausible
         }
         let header = EntryHeader(

@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import System
 
 /// Where a reader starts.
@@ -114,7 +115,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         wholeEnd = 0
         unfinishedAt = 0
         prelude = Prelude()
-        scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
+        scanner = SegmentScanner(file, header, readBytes: Limits.logReadBytes)
         entry = EventLogEntry(
             header: scanner.entry, epoch: header.epoch, segment: header.sequence, position: 0, precedesStart: false)
     }
@@ -293,7 +294,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
-            scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
+            scanner = SegmentScanner(file, header, readBytes: Limits.logReadBytes)
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()

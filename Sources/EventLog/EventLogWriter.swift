@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import System
 
 /// Entries in; a durable, ordered, checksummed log out.
@@ -98,7 +99,7 @@ public final class EventLogWriter {
     private static func append(
         to active: inout ActiveSegment, _ wanted: EntryHeader, payload: RawSpan, keys: Span<UInt64>
     ) throws(EventLogFailure) -> UInt64 {
-        precondition(payload.byteCount <= EventLogLimits.payloadBytes, "an entry's payload has a largest size")
+        precondition(payload.byteCount <= Limits.maximumEntryPayloadBytes, "an entry's payload has a largest size")
         precondition(wanted.kind.rawValue != 0, "kind 0 is no kind")
         precondition(
             wanted.changeCount == 0 || wanted.kind == .transaction, "only transactions move the offset")
@@ -221,7 +222,7 @@ public final class EventLogWriter {
     /// disk has time for zeros.
     private func prepareSpare() {
         guard options.preparesSegments else { return }
-        let isCalm = options.now() - segmentBegan > EventLogLimits.calmFillMicroseconds / 2
+        let isCalm = options.now() - segmentBegan > Limits.calmFillMicroseconds / 2
         spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: isCalm)
     }
 }

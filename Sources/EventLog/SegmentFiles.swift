@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import Glibc
 import System
 
@@ -66,7 +67,7 @@ struct SegmentFiles: Sendable {
     func sidecar(of file: any StorageFile, _ header: SegmentHeader) -> SegmentMap? {
         guard let size = try? file.size(),
             let bytes = try? contents(
-                of: LogFile.sidecar(header.sequence), in: directory, atMost: EventLogLimits.sidecarBytes)
+                of: LogFile.sidecar(header.sequence), in: directory, atMost: Limits.maximumSidecarBytes)
         else { return nil }
         return Sidecar.decode(bytes.bytes, of: header, segmentBytes: size)
     }

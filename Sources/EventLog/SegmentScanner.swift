@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import Glibc
 import System
 
@@ -33,7 +34,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
     /// Starts at the first entry, or at a place that an index says an entry begins at.
     public init(
         _ file: any StorageFile, _ header: SegmentHeader, from point: IndexPoint? = nil, limit: UInt64 = .max,
-        readBytes: Int = EventLogLimits.scanBytes
+        readBytes: Int = Limits.logScanBytes
     ) {
         self.file = file
         self.header = header

@@ -1,3 +1,4 @@
+import Diagnostics
 import Synchronization
 import System
 
@@ -38,7 +39,7 @@ final class SpareSegment: Sendable {
         var at: UInt64 = 0
         while at < bytes, !isCancelled.load(ordering: .relaxed) {
             let began = Clock.monotonicNanoseconds()
-            let end = min(at + UInt64(EventLogLimits.zeroFillBytes), bytes)
+            let end = min(at + UInt64(Limits.zeroFillBytes), bytes)
             try file.writeZeros(from: at, to: end)
             // Each step by itself, and a rest three times as long: the disk belongs to the log's own syncs.
             try file.sync()

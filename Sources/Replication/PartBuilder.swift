@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 
 /// Collects the changes of one transaction into parts of bounded size.
 struct PartBuilder: ~Copyable {
@@ -13,9 +14,7 @@ struct PartBuilder: ~Copyable {
     var isOpen: Bool { info != nil }
     /// Changes since the transaction began, in all parts.
     var totalChanges: UInt32 { nextIndex }
-    var isFull: Bool { payload.count >= PartBuilder.targetBytes }
-
-    static let targetBytes = 1 << 20
+    var isFull: Bool { payload.count >= Limits.transactionPartTargetBytes }
 
     mutating func begin(_ info: TransactionInfo) {
         nextIndex = 0
@@ -25,7 +24,7 @@ struct PartBuilder: ~Copyable {
     private mutating func open(_ info: TransactionInfo) {
         self.info = info
         payload.removeAll()
-        payload.shrink(to: 4 * PartBuilder.targetBytes)
+        payload.shrink(to: 4 * Limits.transactionPartTargetBytes)
         schemas.removeAll(keepingCapacity: true)
         keys.removeAll(keepingCapacity: true)
         changeCount = 0

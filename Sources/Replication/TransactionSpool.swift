@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import System
 
 /// A transaction in progress that the server streams: its changes wait in a file until it commits, because nobody
@@ -138,7 +139,7 @@ struct TransactionSpool: ~Copyable {
         buffer.set(little: UInt32(buffer.count - start - 4), at: start)
     }
 
-    var isFull: Bool { buffer.count >= 256 << 10 }
+    var isFull: Bool { buffer.count >= Limits.streamedTransactionBufferBytes }
 
     /// Writes what is in memory; when the disk refuses, it can be called again.
     mutating func flush(_ transaction: SpooledTransaction) throws(StorageStall) {

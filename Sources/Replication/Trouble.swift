@@ -39,6 +39,8 @@ extension Trouble {
             Trouble(
                 .protocolError, "more than \(Limits.maximumStreamedTransactions) large transactions at once",
                 hint: "set streaming = off, so that they are sent at their commit")
+        case let stall as StorageStall:
+            Trouble(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         default: Trouble(.other, String(describing: error))
         }
     }

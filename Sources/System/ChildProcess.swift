@@ -119,8 +119,8 @@ public final class ChildProcess: Sendable {
     /// Our own environment with these on top.
     private static func merged(_ environment: [String: String]) -> [String] {
         var variables: [String] = []
-        var entry = unsafe environ
         // SAFETY: `environ` ends with a null pointer; nobody changes it while the hub runs.
+        var entry = unsafe environ
         while let text = unsafe entry.pointee {
             let variable = unsafe String(cString: text)
             let name = variable.prefix { $0 != "=" }

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import TestSupport
 import Testing
 
@@ -124,7 +125,8 @@ import Testing
         let transaction = try #require(talk.sink.transactions.first)
         #expect(transaction.parts.count == 3)
         #expect(transaction.parts.dropLast().allSatisfy { !$0.isLast })
-        #expect(transaction.parts.allSatisfy { $0.payloadBytes < PartBuilder.targetBytes + 2 * row.utf8.count })
+        #expect(
+            transaction.parts.allSatisfy { $0.payloadBytes < Limits.transactionPartTargetBytes + 2 * row.utf8.count })
         #expect(transaction.changes.dropLast().map { $0.new?[0] } == (0..<3000).map { .text("\($0)") })
         #expect(transaction.changes.last?.table == "public.notes")
         talk.expectNoBreach()
@@ -141,7 +143,7 @@ import Testing
 
     @Test func `a change larger than a part makes one of its own`() throws {
         let talk = Conversation()
-        let huge = String(repeating: "y", count: 3 * PartBuilder.targetBytes)
+        let huge = String(repeating: "y", count: 3 * Limits.transactionPartTargetBytes)
         try talk.hear(
             PgOutput.begin(commit: 100), Table.orders(), PgOutput.insert(Table.orders, [1, .text(huge), nil]),
             PgOutput.insert(Table.orders, [2, "small", nil]), PgOutput.commit(100, end: 130))
@@ -153,7 +155,7 @@ import Testing
 
     @Test func `a transaction that ends with a full part ends in that part`() throws {
         let talk = Conversation()
-        let huge = String(repeating: "y", count: 2 * PartBuilder.targetBytes)
+        let huge = String(repeating: "y", count: 2 * Limits.transactionPartTargetBytes)
         try talk.hear(
             PgOutput.begin(commit: 100), Table.orders(), PgOutput.insert(Table.orders, [1, .text(huge), nil]),
             PgOutput.commit(100, end: 130))

@@ -14,6 +14,23 @@ public func fuzzSegment(_ bytes: [UInt8]) {
     use(head + withChecksums(bytes, seed: header.checksum), sidecar: bytes)
 }
 
+/// A small sound segment, for the fuzzer to begin with.
+public func storedSegment() -> [UInt8] {
+    let storage = FaultyStorage()
+    var options = EventLogOptions(source: 8)
+    options.segmentBytes = 8192
+    options.preparesSegments = false
+    guard let log = try? EventLogWriter(directory: storage, options: options) else { return [] }
+    for number in 1...4 as ClosedRange<UInt64> {
+        let payload = [UInt8](repeating: UInt8(number), count: 20)
+        _ = try? log.append(
+            kind: .transaction, continued: number == 2, changeCount: 2, lsn: number, time: 5,
+            payload: payload.span.bytes)
+        try? log.flush()
+    }
+    return storage.bytes(of: "0000000001.segment") ?? []
+}
+
 private func use(_ segment: [UInt8], sidecar: [UInt8]) {
     let storage = FaultyStorage()
     storage.setBytes(segment, of: "0000000001.segment")

@@ -1,5 +1,6 @@
 import Bytes
 import CLinux
+import Diagnostics
 import EventLog
 import Glibc
 import System
@@ -35,7 +36,7 @@ struct RecoveryScan {
 
     /// Bytes a second of a plain checksum over the segments' files, read in blocks as large as the scan's.
     func plainChecksum() throws -> Double {
-        var block = ByteWriter(capacity: EventLogLimits.scanBytes)
+        var block = ByteWriter(capacity: Limits.logScanBytes)
         var crc: UInt32 = 0
         var total: UInt64 = 0
         let began = Clock.monotonicNanoseconds()
@@ -44,7 +45,7 @@ struct RecoveryScan {
             var position: UInt64 = 0
             while position < segment.bytes {
                 block.removeAll()
-                let wanted = Int(min(UInt64(EventLogLimits.scanBytes), segment.bytes - position))
+                let wanted = Int(min(UInt64(Limits.logScanBytes), segment.bytes - position))
                 // SAFETY: the file fills the room it is given and says how much.
                 let got = unsafe try block.append(upTo: wanted) { room throws(SystemError) in
                     unsafe try file.read(into: room, at: position)
