@@ -25,6 +25,7 @@ let cellar: [Target] = [
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
     .target(name: "CChecksum"),
+    .target(name: "CSQL"),
 ]
 
 let floor1: [Target] = [
@@ -46,7 +47,7 @@ let floor3: [Target] = [
 
 let floor4: [Target] = [
     room("History", "EventLog", "Change", "Bytes", "System"),
-    room("Embedded", "Postgres", "System", "Diagnostics"),
+    room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
     room(
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
@@ -55,7 +56,10 @@ let floor4: [Target] = [
     ),
     .executableTarget(
         name: "tidewire",
-        dependencies: ["Server", "History", "Embedded", "Bench"],
+        dependencies: [
+            "Server", "History", "Embedded", "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
+            "System", "Bytes", "Crypto",
+        ],
         swiftSettings: strict + [.strictMemorySafety()]),
 ]
 
@@ -69,6 +73,14 @@ let proofs: [Target] = [
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
+    tests(of: "System", "System", "Bytes"),
+    tests(of: "EventLog", "EventLog", "System", "Bytes"),
+    tests(of: "Crypto", "Crypto", "Bytes"),
+    tests(of: "Server", "Server", "Diagnostics"),
+    tests(of: "tidewire", "tidewire", "Server"),
+    tests(
+        of: "EndToEnd", "tidewire", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System",
+        "Bytes"),
 ]
 
 /// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `deploy/fuzz` builds it.

@@ -40,6 +40,10 @@ public enum Limits {
     public static let defaultSegmentBytes = 64 << 20
     public static let maximumSegmentBytes = 1 << 30
 
+    /// What retention may be set to: any more is "without limit" in other words.
+    public static let maximumRetentionAge = Duration.seconds(36_500 * 86_400)
+    public static let maximumRetentionBytes: Int64 = 1 << 50
+
     /// Keys remembered for one segment's filter (8 bytes each). A segment with more has no filter and is always read.
     public static let maximumKeyHashesPerSegment = 1 << 20
 

@@ -27,30 +27,6 @@ public struct StorablePart: ~Escapable {
     }
 }
 
-/// Why the log's history does not continue where it ended.
-public struct Gap: Sendable, Equatable {
-    public enum Reason: String, Sendable {
-        case slotMissing = "slot_missing"
-        case slotInvalidated = "slot_invalidated"
-        case slotAdvanced = "slot_advanced"
-        case databaseRestored = "database_restored"
-        case otherDatabase = "other_database"
-        case publicationRecreated = "publication_recreated"
-    }
-
-    public var reason: Reason
-    /// The log holds everything up to here …
-    public var from: LSN
-    /// … and goes on here, in another epoch.
-    public var to: LSN
-
-    public init(reason: Reason, from: LSN, to: LSN) {
-        self.reason = reason
-        self.from = from
-        self.to = to
-    }
-}
-
 /// The disk does not take what it is given; the same call may succeed later, and nothing was lost meanwhile.
 public struct StorageStall: Error, Sendable {
     public var operation: String

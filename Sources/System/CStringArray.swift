@@ -3,27 +3,24 @@ import Glibc
 /// Strings as C takes lists of them: an array of pointers that ends with a null one. Nil strings are null pointers.
 @safe
 public final class CStringArray {
-    private let pointers: UnsafeMutableBufferPointer<UnsafeMutablePointer<CChar>?>
+    /// For calls that take `char *const []`. Valid while the array is alive.
+    public let mutable: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+    private let count: Int
 
     public init(_ strings: [String?]) {
         // SAFETY: every place is initialised here, in the same order, and freed once in `deinit`.
-        unsafe pointers = .allocate(capacity: strings.count + 1)
+        unsafe mutable = .allocate(capacity: strings.count + 1)
+        count = strings.count
         for (index, string) in strings.enumerated() {
-            unsafe (pointers.baseAddress! + index).initialize(to: string.map { unsafe strdup($0) } ?? nil)
+            unsafe (mutable + index).initialize(to: string.map { unsafe strdup($0) } ?? nil)
         }
-        unsafe (pointers.baseAddress! + strings.count).initialize(to: nil)
+        unsafe (mutable + strings.count).initialize(to: nil)
     }
 
     deinit {
         // SAFETY: strdup's memory, freed once; free(nil) does nothing.
-        for index in unsafe pointers.indices { unsafe free(pointers[index]) }
-        unsafe pointers.deallocate()
-    }
-
-    /// For calls that take `char *const []`. Valid while the array is alive.
-    public var mutable: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
-        // SAFETY: `init` always allocates at least one place.
-        unsafe pointers.baseAddress!
+        for index in 0..<count { unsafe free(mutable[index]) }
+        unsafe mutable.deallocate()
     }
 
     /// For calls that take `const char *const *`. Valid while the array is alive.

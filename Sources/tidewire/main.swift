@@ -1,1 +1,13 @@
-print("tidewire")
+import Glibc
+
+// A reader that goes away is then an error of write(2), which ends a command quietly, instead of a signal.
+_ = signal(SIGPIPE, SIG_IGN)
+
+let program = Program(commands: [
+    ServeCommand(),
+    DevCommand(),
+    ConfigCommand(),
+    VersionCommand(),
+])
+
+exit(await program.run(Array(CommandLine.arguments.dropFirst()), Terminal.ofThisProcess()).rawValue)

@@ -1,0 +1,52 @@
+// The files of sql/, byte for byte, so that one binary carries what it applies. A file that is added to sql/ is added
+// here; a tidy test says so when it is forgotten.
+#include "CSQL.h"
+
+static const char roles[] = {
+#embed "../../sql/010_roles.sql"
+};
+static const char auth[] = {
+#embed "../../sql/020_auth.sql"
+};
+static const char publication[] = {
+#embed "../../sql/030_publication.sql"
+};
+static const char hub_role[] = {
+#embed "../../sql/040_hub_role.sql"
+};
+static const char expense_sync[] = {
+#embed "../../sql/scenarios/expense_sync.sql"
+};
+static const char friendships[] = {
+#embed "../../sql/scenarios/friendships.sql"
+};
+static const char operation_map[] = {
+#embed "../../sql/scenarios/operation_map.sql"
+};
+static const char real_estate[] = {
+#embed "../../sql/scenarios/real_estate.sql"
+};
+static const char social_feed[] = {
+#embed "../../sql/scenarios/social_feed.sql"
+};
+static const char demo[] = {
+#embed "../../sql/demo/demo.sql"
+};
+
+static const struct tw_sql_file files[] = {
+    {"010_roles.sql", roles, sizeof roles},
+    {"020_auth.sql", auth, sizeof auth},
+    {"030_publication.sql", publication, sizeof publication},
+    {"040_hub_role.sql", hub_role, sizeof hub_role},
+    {"scenarios/expense_sync.sql", expense_sync, sizeof expense_sync},
+    {"scenarios/friendships.sql", friendships, sizeof friendships},
+    {"scenarios/operation_map.sql", operation_map, sizeof operation_map},
+    {"scenarios/real_estate.sql", real_estate, sizeof real_estate},
+    {"scenarios/social_feed.sql", social_feed, sizeof social_feed},
+    {"demo/demo.sql", demo, sizeof demo},
+};
+
+const struct tw_sql_file *tw_sql_files(size_t *count) {
+    *count = sizeof files / sizeof files[0];
+    return files;
+}

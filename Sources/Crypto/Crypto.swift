@@ -1,1 +1,0 @@
-// Crypto: see Sources/README.md.

@@ -1,1 +1,0 @@
-// Embedded: see Sources/README.md.

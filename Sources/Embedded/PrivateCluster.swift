@@ -1,0 +1,149 @@
+import Diagnostics
+import Glibc
+import Postgres
+import System
+
+/// A PostgreSQL of our own: a private directory, a free port on 127.0.0.1, an unprivileged user, and the settings that
+/// logical replication needs. It dies with the process that started it, and starts again on the same data.
+///
+/// Not for production data: it is what `tidewire dev`, the benchmarks and the tests run against.
+public final class PrivateCluster: @unchecked Sendable {
+    // Guarded by use: one thread starts and stops it; `process` is itself Sendable.
+    public struct Options: Sendable {
+        /// Settings beyond ours, `name=value`.
+        public var settings: [String] = []
+        /// Speed instead of durability: for tests that do not crash the machine.
+        public var isThrowaway = false
+
+        public init() {}
+    }
+
+    public let directory: String
+    public let binaries: PostgresBinaries
+    public private(set) var port: Int = 0
+    private let options: Options
+    private let owner: ServerUser
+    private var password = ""
+    private var process: ChildProcess?
+
+    private var data: String { directory + "/data" }
+    public var logFile: String { directory + "/postgres.log" }
+
+    /// Prepares the directory (made if missing) and, the first time, the cluster in it.
+    public init(directory: String, options: Options = Options()) throws {
+        binaries = try PostgresBinaries.find()
+        owner = try ServerUser.find()
+        self.directory = directory
+        self.options = options
+        try owner.prepare(directory)
+        if !SmallFile.exists(data + "/PG_VERSION") { try initialise() }
+        password = try SmallFile.read(directory + "/password")
+    }
+
+    deinit { process?.signal(SIGINT) }
+
+    // MARK: Addresses
+
+    /// A URL for any user; without a password for one who has none.
+    public func url(user: String = "postgres", password: String? = nil, database: String = "postgres") -> String {
+        let secret = user == "postgres" ? self.password : password
+        return "postgresql://\(user)\(secret.map { ":" + $0 } ?? "")@127.0.0.1:\(port)/\(database)"
+    }
+
+    public func target(database: String = "postgres") -> ConnectionTarget { ConnectionTarget(url(database: database)) }
+
+    public func connect(database: String = "postgres") throws(PostgresError) -> Connection {
+        try Connection(target(database: database), applicationName: "tidewire setup")
+    }
+
+    // MARK: Life
+
+    public var isRunning: Bool { process?.isRunning ?? false }
+
+    /// Starts the server and returns once it takes connections.
+    public func start() throws {
+        precondition(!isRunning, "the cluster runs already")
+        stopLeftOver()
+        port = try FreePort.find(preferring: (try? SmallFile.read(directory + "/port")).flatMap { Int($0) })
+        try owner.write(directory + "/port", String(port))
+        let process = try ChildProcess(
+            owner.running(
+                [binaries.path("postgres"), "-D", data] + settings.flatMap { ["-c", $0] }, endsWithParent: true),
+            output: logFile)
+        self.process = process
+        try awaitConnections(process)
+    }
+
+    private var settings: [String] {
+        var settings = [
+            "port=\(port)", "listen_addresses=127.0.0.1", "unix_socket_directories=", "wal_level=logical",
+            "max_wal_senders=20", "max_replication_slots=20", "max_connections=100", "shared_buffers=128MB",
+            "log_min_messages=warning", "cluster_name=tidewire", "timezone=UTC", "log_timezone=UTC",
+        ]
+        if options.isThrowaway {
+            settings += ["fsync=off", "full_page_writes=off", "synchronous_commit=off", "autovacuum=off"]
+        }
+        return settings + options.settings
+    }
+
+    private func awaitConnections(_ process: ChildProcess) throws {
+        // Recovery after a crash can take a while; a server that gives up ends by itself.
+        for _ in 0..<1200 {
+            if process.wait(milliseconds: 50) != nil {
+                throw EmbeddedError(
+                    "PostgreSQL ended while starting: \(lastLogLine())", hint: "see \(logFile)")
+            }
+            if (try? connect()) != nil { return }
+        }
+        throw EmbeddedError("PostgreSQL did not take connections within a minute", hint: "see \(logFile)")
+    }
+
+    /// Ends all sessions and stops cleanly.
+    public func stop() {
+        end(with: SIGINT)
+    }
+
+    /// As a power cut would, for the process: nothing is flushed, nothing said.
+    public func kill() {
+        // The children notice that their postmaster is gone and end by themselves.
+        end(with: SIGKILL)
+    }
+
+    /// Waits for its clients to leave, as `pg_ctl stop -m smart` does, but not for long: then as `stop`.
+    private func end(with signal: Int32) {
+        guard let process else { return }
+        process.signal(signal)
+        if process.wait(milliseconds: 60_000) == nil {
+            process.signal(SIGQUIT)
+            process.wait(milliseconds: 10_000)
+        }
+        self.process = nil
+    }
+
+    /// A server of an earlier run that outlived its parent would hold the data directory.
+    private func stopLeftOver() {
+        guard SmallFile.exists(data + "/postmaster.pid") else { return }
+        let command = [binaries.path("pg_ctl"), "stop", "-D", data, "-m", "immediate", "-w", "-t", "20", "-s"]
+        _ = try? ChildProcess(owner.running(command), output: "/dev/null").wait()
+        // After a SIGKILL the backends need a moment to notice, and the shared memory to be let go.
+        for _ in 0..<50 where SmallFile.exists(data + "/postmaster.pid") { usleep(20_000) }
+    }
+
+    private func initialise() throws {
+        var generator = SystemRandomNumberGenerator()
+        let secret = String(generator.next() as UInt64, radix: 36) + String(generator.next() as UInt64, radix: 36)
+        try owner.write(directory + "/password", secret)
+        let command = [
+            binaries.path("initdb"), "-D", data, "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8",
+            "--auth-local=scram-sha-256", "--auth-host=scram-sha-256", "--pwfile=\(directory)/password", "--no-sync",
+        ]
+        guard try ChildProcess(owner.running(command), output: logFile).wait() == .exited(0) else {
+            throw EmbeddedError("initdb failed: \(lastLogLine())", hint: "see \(logFile)")
+        }
+    }
+
+    private func lastLogLine() -> String {
+        let log = (try? SmallFile.read(logFile)) ?? ""
+        return String(log.split(separator: "\n").last ?? "it said nothing")
+    }
+}

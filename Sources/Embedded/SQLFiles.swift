@@ -1,0 +1,38 @@
+import CSQL
+import Postgres
+
+/// The files of `sql/`, as they were when the program was built, in the order in which they are applied.
+public struct SQLFile: Sendable {
+    public let name: String
+    public let text: String
+
+    public static let all: [SQLFile] = {
+        var count = 0
+        // SAFETY: the list and its bytes are constants of the program, `count` entries long.
+        let files = unsafe tw_sql_files(&count)
+        return (0..<count).compactMap { index in
+            guard let file = unsafe files?[index], let name = unsafe file.name, let text = unsafe file.text else {
+                return nil
+            }
+            let bytes = unsafe UnsafeRawBufferPointer(start: text, count: file.length)
+            return unsafe SQLFile(name: String(cString: name), text: String(decoding: bytes, as: UTF8.self))
+        }
+    }()
+
+    /// What makes a plain PostgreSQL look like a Supabase database: roles, `auth`, the publication, the hub's role.
+    public static var foundation: [SQLFile] { all.filter { !$0.name.contains("/") } }
+    /// The five applications.
+    public static var scenarios: [SQLFile] { all.filter { $0.name.hasPrefix("scenarios/") } }
+    /// What `tidewire dev` shows.
+    public static var demo: [SQLFile] { all.filter { $0.name.hasPrefix("demo/") } }
+
+    public func apply(_ connection: Connection) throws(PostgresError) {
+        do throws(PostgresError) {
+            try connection.execute(text)
+        } catch {
+            var error = error
+            error.operation = "apply sql/\(name)"
+            throw error
+        }
+    }
+}

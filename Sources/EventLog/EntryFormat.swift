@@ -1,0 +1,212 @@
+import Bytes
+
+/// What an entry is, as far as the log cares. Numbers it does not know are kept and returned like the others.
+public struct EntryKind: RawRepresentable, Sendable, Hashable {
+    public let rawValue: UInt8
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// Changes; the only kind that moves the offset.
+    public static let transaction = EntryKind(rawValue: 1)
+    /// A schema that later entries of the same segment need.
+    public static let relation = EntryKind(rawValue: 2)
+    /// The source was idle up to this position.
+    public static let progress = EntryKind(rawValue: 3)
+    /// Changes were lost here; the first entry of a new epoch.
+    public static let gap = EntryKind(rawValue: 4)
+}
+
+/// The 48 bytes before each payload, little-endian:
+///
+///     0  u32 payload length      (a zero here and in the next word: nothing was written here yet)
+///     4  u32 CRC-32C             (of this segment's header checksum, the length, and all that follows; never zero)
+///     8  u8  kind
+///     9  u8  flags               (bit 0: the transaction goes on in the next entry)
+///    10  u16 reserved, zero
+///    12  u32 number of changes
+///    16  u64 offset of the first change
+///    24  u64 LSN this entry takes the log to
+///    32  i64 time, microseconds since 1970
+///    40  u64 bytes of this segment that were published when the entry was written
+///
+/// The checksum begins with the segment header's own, so that an entry is valid in one segment only: bytes of another
+/// segment, left on the disk or copied into a payload, are never taken for an entry.
+///
+/// The last field tells a torn tail from damage. Bytes below it were synced as whole transactions; if they do not
+/// read back, they were lost afterwards, and cutting them off would lose them in silence.
+public struct EntryHeader: Sendable, Equatable {
+    public static let byteCount = 48
+    static let continuedFlag: UInt8 = 1
+
+    public var payloadBytes: Int
+    public var kind: EntryKind
+    /// The transaction goes on in the next entry.
+    public var isContinued: Bool
+    public var changeCount: UInt32
+    public var offset: UInt64
+    public var lsn: UInt64
+    public var time: Int64
+    public var publishedBytes: UInt64
+
+    public var byteCount: Int { Self.byteCount + payloadBytes }
+    public var endOffset: UInt64 { offset + UInt64(changeCount) }
+}
+
+extension EntryHeader {
+    /// What stands at a place in a segment.
+    enum Sighting {
+        case entry(EntryHeader, checksum: UInt32)
+        case unwritten
+        case implausible
+    }
+
+    /// Reads the fields and refuses what no writer writes; the checksum is not looked at.
+    ///
+    /// `bytes` begins at the entry and holds at least its header.
+    @inline(__always)
+    static func sighting(in bytes: UnsafeRawPointer) -> Sighting {
+        // SAFETY: the caller has `byteCount` bytes there; any bit pattern is a valid integer.
+        let length = unsafe UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self))
+        let checksum = unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
+        if checksum == 0 { return length == 0 ? .unwritten : .implausible }
+        let word = unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt32.self))
+        guard length <= EventLogLimits.payloadBytes, word & 0xffff_fe00 == 0 else {
+            return .implausible
+        }
+        let header = EntryHeader(
+            payloadBytes: Int(length),
+            kind: EntryKind(rawValue: UInt8(truncatingIfNeeded: word)),
+            isContinued: word >> 8 & UInt32(continuedFlag) != 0,
+            changeCount: unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 12, as: UInt32.self)),
+            offset: unsafe UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 16, as: UInt64.self)),
+            lsn: unsafe UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 24, as: UInt64.self)),
+            time: unsafe Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 32, as: Int64.self)),
+            publishedBytes: unsafe UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self)))
+        return .entry(header, checksum: checksum)
+    }
+
+    /// The checksum of a whole entry whose bytes are all in `bytes`.
+    @inline(__always)
+    static func checksum(of bytes: RawSpan, seed: UInt32) -> UInt32 {
+        let length = CRC32C.of(bytes.extracting(0..<4), continuing: seed)
+        let crc = CRC32C.of(bytes.extracting(8..<bytes.byteCount), continuing: length)
+        // Zero means "not written yet".
+        return crc == 0 ? 1 : crc
+    }
+
+    func append(to writer: inout ByteWriter) {
+        writer.append(little: UInt32(truncatingIfNeeded: payloadBytes))
+        writer.append(little: UInt32(0))
+        writer.append(kind.rawValue)
+        writer.append(isContinued ? Self.continuedFlag : 0)
+        writer.append(little: UInt16(0))
+        writer.append(little: changeCount)
+        writer.append(little: offset)
+        writer.append(little: lsn)
+        writer.append(little: UInt64(bitPattern: time))
+        writer.append(little: publishedBytes)
+    }
+
+    /// Appends a whole entry: one copy of the payload, one pass of the checksum.
+    func append(payload: RawSpan, seed: UInt32, to writer: inout ByteWriter) {
+        let start = writer.count
+        writer.reserve(byteCount)
+        append(to: &writer)
+        writer.append(payload)
+        let crc = Self.checksum(of: writer.bytes.extracting(start..<writer.count), seed: seed)
+        writer.set(little: crc, at: start + 4)
+    }
+}
+
+/// The 128 bytes at the head of a segment, little-endian:
+///
+///      0  "TIDEWIRE"
+///      8  u32 format version     12  u32 reserved
+///     16  u64 epoch              24  u64 sequence
+///     32  u64 base offset        40  u64 base LSN
+///     48  i64 time of creation   56  u64 source identity
+///     64  reserved, zero        124  u32 CRC-32C of the 124 bytes before
+public struct SegmentHeader: Sendable, Equatable {
+    public static let byteCount = 128
+    public static let formatVersion: UInt32 = 1
+
+    public var epoch: UInt64
+    public var sequence: UInt64
+    public var baseOffset: UInt64
+    public var baseLSN: UInt64
+    public var created: Int64
+    public var source: UInt64
+    /// The header's own checksum, with which every entry's begins.
+    public private(set) var checksum: UInt32 = 0
+
+    public init(epoch: UInt64, sequence: UInt64, baseOffset: UInt64, baseLSN: UInt64, created: Int64, source: UInt64) {
+        self.epoch = epoch
+        self.sequence = sequence
+        self.baseOffset = baseOffset
+        self.baseLSN = baseLSN
+        self.created = created
+        self.source = source
+        var writer = ByteWriter(capacity: Self.byteCount)
+        appendUnsealed(to: &writer)
+        checksum = CRC32C.of(writer.bytes)
+    }
+
+    private func appendUnsealed(to writer: inout ByteWriter) {
+        writer.append("TIDEWIRE")
+        writer.append(little: Self.formatVersion)
+        writer.append(little: UInt32(0))
+        for word in [epoch, sequence, baseOffset, baseLSN, UInt64(bitPattern: created), source] {
+            writer.append(little: word)
+        }
+        for _ in 0..<7 { writer.append(little: UInt64(0)) }
+        writer.append(little: UInt32(0))
+    }
+
+    func append(to writer: inout ByteWriter) {
+        appendUnsealed(to: &writer)
+        writer.append(little: checksum)
+    }
+
+    /// The header in the first bytes of a segment, or nil if they are no header of this format.
+    static func decode(_ bytes: RawSpan) -> SegmentHeader? {
+        guard bytes.byteCount >= byteCount else { return nil }
+        var reader = ByteReader(bytes.extracting(0..<byteCount))
+        guard let magic = try? reader.span(8), magic.equals("TIDEWIRE"),
+            let version = try? reader.littleUInt32(), version == formatVersion,
+            (try? reader.skip(4)) != nil,
+            let epoch = try? reader.littleUInt64(), let sequence = try? reader.littleUInt64(),
+            let baseOffset = try? reader.littleUInt64(), let baseLSN = try? reader.littleUInt64(),
+            let created = try? reader.littleUInt64(), let source = try? reader.littleUInt64()
+        else { return nil }
+        let header = SegmentHeader(
+            epoch: epoch, sequence: sequence, baseOffset: baseOffset, baseLSN: baseLSN,
+            created: Int64(bitPattern: created), source: source)
+        // Compared as a whole: reserved bytes are zero in this version, and the checksum is the last word.
+        var expected = ByteWriter(capacity: byteCount)
+        header.append(to: &expected)
+        return expected.bytes.equals(bytes.extracting(0..<byteCount)) ? header : nil
+    }
+}
+
+/// Names of the log's files.
+enum LogFile {
+    static let lock = "LOCK"
+    static let spare = "next.segment"
+
+    static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }
+    static func sidecar(_ sequence: UInt64) -> String { padded(sequence) + ".index" }
+
+    private static func padded(_ sequence: UInt64) -> String {
+        let digits = String(sequence)
+        return String(repeating: "0", count: max(0, 10 - digits.count)) + digits
+    }
+
+    static func sequence(ofSegment name: String) -> UInt64? { sequence(of: name, suffix: ".segment") }
+    static func sequence(ofSidecar name: String) -> UInt64? { sequence(of: name, suffix: ".index") }
+
+    private static func sequence(of name: String, suffix: String) -> UInt64? {
+        guard name.hasSuffix(suffix) else { return nil }
+        let digits = name.dropLast(suffix.count)
+        guard digits.count >= 10, digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
+        return UInt64(digits)
+    }
+}

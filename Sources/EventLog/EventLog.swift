@@ -1,1 +1,0 @@
-// EventLog: see Sources/README.md.

@@ -1,0 +1,79 @@
+import Synchronization
+import System
+
+/// Where a place in the log is: what a client gives back to resume.
+public struct EventLogPosition: Sendable, Equatable {
+    public var epoch: UInt64
+    /// The offset of the next change.
+    public var offset: UInt64
+
+    public init(epoch: UInt64, offset: UInt64) {
+        self.epoch = epoch
+        self.offset = offset
+    }
+}
+
+/// The durable end of the log, told by the writer to the readers of the same process. Everything before it is synced,
+/// and made of whole transactions.
+public final class EventLogEnd: Sendable {
+    public struct State: Sendable, Equatable {
+        public var position: EventLogPosition
+        /// The LSN of the last whole durable transaction.
+        public var lsn: UInt64
+        public var segment: UInt64
+        /// The end within that segment.
+        public var segmentBytes: UInt64
+    }
+
+    private struct Shared {
+        var state: State
+        var wakers: [(id: UInt64, wake: @Sendable () -> Void)] = []
+        var nextWaker: UInt64 = 0
+    }
+
+    private let shared: Mutex<Shared>
+    private let pulse = Pulse()
+
+    init(_ state: State) { shared = Mutex(Shared(state: state)) }
+
+    public var state: State { shared.withLock { $0.state } }
+
+    func publish(_ state: State) {
+        let wakers = shared.withLock { shared -> [(id: UInt64, wake: @Sendable () -> Void)] in
+            guard shared.state != state else { return [] }
+            shared.state = state
+            return shared.wakers
+        }
+        pulse.beat()
+        // Outside the lock: a waker may ask for the state.
+        for waker in wakers { waker.wake() }
+    }
+
+    /// Calls `wake` on the writer's thread after each move of the end. It must not block: signal an eventfd, no more.
+    public func addWaker(_ wake: @escaping @Sendable () -> Void) -> UInt64 {
+        shared.withLock { shared in
+            shared.nextWaker += 1
+            shared.wakers.append((id: shared.nextWaker, wake: wake))
+            return shared.nextWaker
+        }
+    }
+
+    /// After this returns one last call may still be under way.
+    public func removeWaker(_ id: UInt64) {
+        shared.withLock { shared in shared.wakers.removeAll { $0.id == id } }
+    }
+
+    /// Blocks until the end is another than `seen` or the time is over; the end then.
+    public func wait(beyond seen: State, timeout: Duration) -> State {
+        let (seconds, attoseconds) = timeout.components
+        let nanoseconds = UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000
+        let deadline = Clock.monotonicNanoseconds() + nanoseconds
+        while true {
+            // The pulse before the state: a move in between is then not slept through.
+            let count = pulse.value
+            let state = state
+            if state != seen || Clock.monotonicNanoseconds() >= deadline { return state }
+            _ = pulse.wait(beyond: count, untilMonotonic: deadline)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+import Glibc
+import System
+
+/// The disk said no. Nothing was lost by it: what could not be made durable is still in memory and not published.
+public struct EventLogFailure: Error, Sendable, Equatable {
+    public let operation: String
+    public let path: String
+    public let code: Int32
+
+    public init(operation: String, path: String, code: Int32) {
+        self.operation = operation
+        self.path = path
+        self.code = code
+    }
+
+    init(_ error: SystemError) {
+        self.init(operation: error.operation, path: error.subject, code: error.code)
+    }
+
+    public var isOutOfSpace: Bool { code == ENOSPC || code == EDQUOT }
+
+    /// What the operator can do.
+    public var hint: String {
+        switch code {
+        case ENOSPC, EDQUOT: "free some space or lower the retention; writing goes on by itself when there is room"
+        case EIO: "the disk reports an error; check it (dmesg, smartctl) before trusting it with more"
+        case EROFS: "the file system became read-only; remount it for writing"
+        case EACCES, EPERM: "let this user read and write the log directory"
+        case EMFILE, ENFILE: "raise the limit of open files"
+        case ENOENT: "a file of the log was removed by someone else"
+        default: "see the kernel's log for the reason"
+        }
+    }
+}
+
+extension EventLogFailure: CustomStringConvertible {
+    public var description: String {
+        "\(SystemError(operation: operation, subject: path, code: code)) (\(hint))"
+    }
+}
+
+/// Bytes in the log that are not what was written there.
+public struct EventLogDamage: Error, Sendable, Equatable {
+    public let path: String
+    public let position: UInt64
+    /// What was found there; a fixed phrase, never data.
+    public let finding: String
+
+    public init(path: String, position: UInt64, finding: String) {
+        self.path = path
+        self.position = position
+        self.finding = finding
+    }
+}
+
+extension EventLogDamage: CustomStringConvertible {
+    public var description: String {
+        "\(path) is damaged at byte \(position): \(finding) "
+            + "(run 'tidewire log verify'; nothing was changed, later entries may still be readable)"
+    }
+}
+
+/// Why a log could not be opened or read on.
+public enum EventLogError: Error, Sendable, Equatable {
+    case failure(EventLogFailure)
+    case damaged(EventLogDamage)
+    /// The entries asked for were deleted by retention; `oldest` is the first offset still there.
+    case outsideRetention(oldest: UInt64)
+    case lockedElsewhere(path: String, processID: Int32?)
+    /// The log was written from another source than the one it is opened for.
+    case foreignSource(expected: UInt64, found: UInt64)
+    /// There is no log in the directory.
+    case missing(path: String)
+}
+
+extension EventLogError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .failure(let failure): failure.description
+        case .damaged(let damage): damage.description
+        case .outsideRetention(let oldest): "these entries were deleted by retention; the oldest kept is @\(oldest)"
+        case .lockedElsewhere(let path, let processID):
+            "the event log \(path) is in use by " + (processID.map { "process \($0)" } ?? "another process")
+        case .foreignSource(let expected, let found):
+            "the event log belongs to source \(found), not \(expected): use another directory for another database"
+        case .missing(let path): "there is no event log in \(path)"
+        }
+    }
+}
+
+/// Runs storage calls and says their failure in this room's words.
+func storage<T>(_ body: () throws(SystemError) -> T) throws(EventLogFailure) -> T {
+    do { return try body() } catch { throw EventLogFailure(error) }
+}
+
+func reading<T>(_ body: () throws(SystemError) -> T) throws(EventLogError) -> T {
+    do { return try body() } catch { throw .failure(EventLogFailure(error)) }
+}
+
+func failing<T>(_ body: () throws(EventLogFailure) -> T) throws(EventLogError) -> T {
+    do { return try body() } catch { throw .failure(error) }
+}

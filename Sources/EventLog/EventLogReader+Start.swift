@@ -1,0 +1,156 @@
+import Bytes
+import System
+
+/// Which segment a start lies in.
+struct SegmentChoice {
+    let files: SegmentFiles
+    let end: EventLogEnd?
+
+    func sequence(for start: EventLogStart) throws(EventLogError) -> UInt64 {
+        var sequences = try files.sequences()
+        // A segment that the writer has not announced yet is not there yet.
+        if let announced = end?.state.segment { sequences.removeAll { $0 > announced } }
+        guard let oldest = sequences.first, let newest = sequences.last else {
+            throw .missing(path: files.directory.path)
+        }
+        switch start {
+        case .oldest: return oldest
+        case .end: return newest
+        case .offset(let offset):
+            let found = try sequences.last { sequence throws(EventLogError) in
+                try header(sequence).baseOffset < offset
+            }
+            if found == nil, try header(oldest).baseOffset > offset {
+                throw .outsideRetention(oldest: try header(oldest).baseOffset)
+            }
+            return found ?? oldest
+        case .lsn(let lsn):
+            return try sequences.last { sequence throws(EventLogError) in try header(sequence).baseLSN < lsn } ?? oldest
+        case .time(let time):
+            return try sequences.dropLast().first { sequence throws(EventLogError) in
+                try latestTime(sequence) >= time
+            } ?? newest
+        }
+    }
+
+    private func header(_ sequence: UInt64) throws(EventLogError) -> SegmentHeader {
+        guard let (_, header) = try files.open(sequence) else { throw try EventLogReader.lost(files) }
+        return header
+    }
+
+    private func latestTime(_ sequence: UInt64) throws(EventLogError) -> Int64 {
+        guard let (file, header) = try files.open(sequence) else { throw try EventLogReader.lost(files) }
+        return try files.map(of: file, header, sealed: true, keysOf: nil).summary.maximumTime
+    }
+}
+
+extension Array where Element == UInt64 {
+    /// As in the standard library, with this room's errors.
+    fileprivate func last(where test: (UInt64) throws(EventLogError) -> Bool) throws(EventLogError) -> UInt64? {
+        for element in reversed() where try test(element) { return element }
+        return nil
+    }
+}
+
+extension ArraySlice where Element == UInt64 {
+    fileprivate func first(where test: (UInt64) throws(EventLogError) -> Bool) throws(EventLogError) -> UInt64? {
+        for element in self where try test(element) { return element }
+        return nil
+    }
+}
+
+/// One transaction as a search sees it.
+private struct Passed {
+    var start: IndexPoint
+    var lastOffset: UInt64
+    var endOffset: UInt64
+    var lsn: UInt64
+    var time: Int64
+
+    init(start: IndexPoint) {
+        self.start = start
+        lastOffset = start.offset
+        endOffset = start.offset
+        lsn = start.lsn
+        time = .min
+    }
+
+    mutating func add(_ entry: EntryHeader) {
+        lastOffset = entry.offset
+        endOffset = entry.endOffset
+        lsn = entry.lsn
+        time = max(time, entry.time)
+    }
+
+    func isWanted(by start: EventLogStart) -> Bool {
+        switch start {
+        case .oldest: true
+        case .end: false
+        case .offset(let offset): endOffset > offset || self.start.offset >= offset
+        case .lsn(let lsn): self.lsn >= lsn
+        case .time(let time): self.time >= time
+        }
+    }
+}
+
+extension EventLogStart {
+    /// Nothing before this point is wanted.
+    fileprivate func mayBegin(after point: IndexPoint) -> Bool {
+        switch self {
+        case .oldest: false
+        case .end: true
+        case .offset(let offset): point.offset < offset
+        case .lsn(let lsn): point.lsn < lsn
+        case .time(let time): point.time < time
+        }
+    }
+}
+
+extension EventLogReader {
+    /// Sets the reader before the first transaction that is wanted, or at the end of the segment if none is, with
+    /// the schema entries before that to be given first.
+    mutating func find(_ start: EventLogStart) throws(EventLogError) {
+        if start == .oldest { return }
+        let map = isSealed ? files.sidecar(of: scanner.file, scanner.header) : nil
+        let point = map?.points.last { start.mayBegin(after: $0) } ?? IndexPoint(startOf: scanner.header)
+        var relations = map?.relations.filter { $0.position < point.position } ?? []
+        let found = try search(start, from: point, noting: &relations)
+        relations.removeAll { $0.position >= found.position }
+        // At the end of a sealed segment nothing of it is shown any more, so its schema is of no use.
+        let file = scanner.file
+        let size = try reading { () throws(SystemError) in try file.size() }
+        setPrelude(isSealed && found.position == size ? [] : relations, then: found)
+    }
+
+    private mutating func search(
+        _ start: EventLogStart, from point: IndexPoint, noting relations: inout [IndexPoint]
+    ) throws(EventLogError) -> IndexPoint {
+        scanner.move(to: point)
+        while true {
+            var passed = Passed(start: scanner.nextPoint)
+            repeat {
+                let here = scanner.nextPoint
+                let step = try reading { () throws(SystemError) in try scanner.step() }
+                // What stopped it is judged when it is read.
+                guard step == .entry else { return passed.start }
+                if scanner.entry.kind == .relation { relations.append(here) }
+                passed.add(scanner.entry)
+            } while scanner.entry.isContinued
+            if passed.isWanted(by: start) { return passed.start }
+        }
+    }
+
+    /// All segments, oldest first, as another process sees them; the last one up to its last whole transaction.
+    public static func segments(in directory: any StorageDirectory) throws(EventLogError) -> [SegmentSummary] {
+        let files = SegmentFiles(directory: directory)
+        let sequences = try files.sequences()
+        var summaries: [SegmentSummary] = []
+        for sequence in sequences {
+            // Deleted by retention since it was listed: then it is not there.
+            guard let (file, header) = try files.open(sequence) else { continue }
+            summaries.append(
+                try files.map(of: file, header, sealed: sequence != sequences.last, keysOf: nil).summary)
+        }
+        return summaries
+    }
+}

@@ -1,0 +1,288 @@
+import Bytes
+import System
+
+/// Where a reader starts.
+public enum EventLogStart: Sendable, Equatable {
+    case oldest
+    /// The transaction that holds this change, from its first entry on; or what comes after all smaller offsets.
+    case offset(UInt64)
+    /// The first transaction that takes the log to this LSN or beyond (in the newest epoch that begins before it).
+    case lsn(UInt64)
+    /// The first transaction with this time or a later one. Commit times do not come in order: earlier ones may follow.
+    case time(Int64)
+    /// What is written from now on.
+    case end
+}
+
+/// What the log says of one entry.
+public struct EventLogEntry: Sendable, Equatable {
+    public var header: EntryHeader
+    public var epoch: UInt64
+    public var segment: UInt64
+    /// Where it begins in its segment.
+    public var position: UInt64
+    /// A schema entry that lies before the start that was asked for, given because later entries need it.
+    public var precedesStart: Bool
+
+    public var kind: EntryKind { header.kind }
+    public var offset: UInt64 { header.offset }
+    public var lsn: UInt64 { header.lsn }
+    public var time: Int64 { header.time }
+    public var changeCount: UInt32 { header.changeCount }
+    public var isContinued: Bool { header.isContinued }
+}
+
+/// What is shown before the start that was asked for.
+private struct Prelude {
+    var relations: ArraySlice<IndexPoint> = []
+    /// Where to go on after them.
+    var start: IndexPoint?
+}
+
+/// A position in; the entries from there on out, in order: old ones and live ones by the same code.
+///
+/// It shows whole transactions only. With the writer's `end` it stops at what is durable; without (another process,
+/// or no writer at all) at the last whole transaction in the files. It never writes. One thread uses it at a time.
+public struct EventLogReader: ~Copyable, Sendable {
+    let files: SegmentFiles
+    let end: EventLogEnd?
+    let key: UInt64?
+
+    var scanner: SegmentScanner
+    /// No more is written to the present segment.
+    var isSealed: Bool
+    /// Entries before this belong to whole transactions; of no concern in a sealed segment or before a live end.
+    var wholeEnd: UInt64
+    /// Odd bytes here were looked into and are only a write that is not finished.
+    var unfinishedAt: UInt64
+    private var prelude: Prelude
+
+    /// The entry that `next` came to.
+    public private(set) var entry: EventLogEntry
+
+    /// Opens the log at a place. `matchingKey` passes over whole segments that certainly do not have the key; within
+    /// a segment every entry is given.
+    public init(
+        directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
+        matchingKey key: UInt64? = nil
+    ) throws(EventLogError) {
+        self = try Self.opened(SegmentFiles(directory: directory), end, start, key)
+    }
+
+    private static func opened(
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ key: UInt64?
+    ) throws(EventLogError) -> EventLogReader {
+        let sequence = try SegmentChoice(files: files, end: end).sequence(for: start)
+        guard let (file, header) = try files.open(sequence) else { throw try lost(files) }
+        var reader = EventLogReader(files, end, key, file, header)
+        try reader.noteWhetherSealed()
+        try reader.find(start)
+        if reader.isSealed, reader.isExcludedByKey() { reader.skipSegment() }
+        return reader
+    }
+
+    private init(
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ key: UInt64?, _ file: any StorageFile, _ header: SegmentHeader
+    ) {
+        self.files = files
+        self.end = end
+        self.key = key
+        isSealed = false
+        wholeEnd = 0
+        unfinishedAt = 0
+        prelude = Prelude()
+        scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
+        entry = EventLogEntry(
+            header: scanner.entry, epoch: header.epoch, segment: header.sequence, position: 0, precedesStart: false)
+    }
+
+    public var payload: RawSpan {
+        @_lifetime(borrow self)
+        get { scanner.payload }
+    }
+
+    /// What a client gives back to go on after the entry it has.
+    public var position: EventLogPosition {
+        EventLogPosition(epoch: scanner.header.epoch, offset: (prelude.start ?? scanner.nextPoint).offset)
+    }
+
+    /// Moves to the next entry; false if there is none yet. Ask again later: the reader stays where it is.
+    public mutating func next() throws(EventLogError) -> Bool {
+        if let point = prelude.relations.popFirst() { return try showPrelude(point) }
+        if let point = prelude.start {
+            scanner.move(to: point)
+            prelude.start = nil
+        }
+        while true {
+            if !isSealed, end == nil, scanner.next >= wholeEnd {
+                switch try findWholeTransaction() {
+                case .none: return false
+                case .ahead: break
+                case .here:
+                    show(precedesStart: false)
+                    return true
+                }
+            }
+            if !isSealed, end != nil, scanner.next >= scanner.limit {
+                if try !noteLiveEnd() { return false }
+            }
+            switch try reading({ () throws(SystemError) in try scanner.step() }) {
+            case .entry:
+                show(precedesStart: false)
+                return true
+            case .end where isSealed:
+                guard try enterNextSegment() else { return false }
+            case let step:
+                throw files.damage(scanner.header.sequence, at: scanner.next, step.words)
+            }
+        }
+    }
+
+    private mutating func show(precedesStart: Bool) {
+        entry = EventLogEntry(
+            header: scanner.entry, epoch: scanner.header.epoch, segment: scanner.header.sequence,
+            position: scanner.position, precedesStart: precedesStart)
+    }
+
+    private mutating func showPrelude(_ point: IndexPoint) throws(EventLogError) -> Bool {
+        scanner.move(to: point)
+        let step = try reading { () throws(SystemError) in try scanner.step() }
+        guard step == .entry, scanner.entry.kind == .relation else {
+            throw files.damage(scanner.header.sequence, at: point.position, step.words)
+        }
+        show(precedesStart: true)
+        return true
+    }
+
+    mutating func setPrelude(_ relations: [IndexPoint], then point: IndexPoint) {
+        prelude = Prelude(relations: relations[...], start: point)
+    }
+
+    // MARK: - The end of what may be shown
+
+    /// Takes over how far the writer has come; false if that is no further than here.
+    private mutating func noteLiveEnd() throws(EventLogError) -> Bool {
+        try noteWhetherSealed()
+        return isSealed || scanner.next < scanner.limit
+    }
+
+    /// Live: the writer says so. Otherwise the next segment's existence does.
+    private mutating func noteWhetherSealed() throws(EventLogError) {
+        let sequence = scanner.header.sequence
+        if let state = end?.state {
+            isSealed = state.segment > sequence
+            scanner.limit = isSealed ? .max : state.segmentBytes
+        } else {
+            isSealed = try files.open(sequence + 1) != nil
+        }
+    }
+
+    private enum WholeTransaction {
+        case none
+        /// It begins where the scanner stands.
+        case ahead
+        /// It is the one entry that the scanner stepped on.
+        case here
+    }
+
+    /// Without a writer's word: the next transaction counts when its last entry is there.
+    private mutating func findWholeTransaction() throws(EventLogError) -> WholeTransaction {
+        let start = scanner.nextPoint
+        while true {
+            let step = try reading { () throws(SystemError) in try scanner.step() }
+            if step == .entry {
+                if scanner.entry.isContinued { continue }
+                wholeEnd = scanner.next
+                if scanner.position == start.position { return .here }
+                scanner.move(to: start)
+                return .ahead
+            }
+            let stop = scanner.next
+            scanner.move(to: start)
+            // Bytes in memory may be older than the file by now.
+            scanner.refresh()
+            return try isFinished(stop, step) ? .ahead : .none
+        }
+    }
+
+    /// At the end of the last segment, as far as one can see: is it sealed by now? Is it an end, or damage?
+    private mutating func isFinished(_ stop: UInt64, _ step: SegmentScanner.Step) throws(EventLogError) -> Bool {
+        try noteWhetherSealed()
+        // Sealed: what was written between our look at its end and its sealing is still to be read.
+        if isSealed { return true }
+        if step != .end, unfinishedAt != stop { try lookInto(stop) }
+        if try files.sequences().last ?? 0 > scanner.header.sequence + 1 { throw try Self.lost(files) }
+        return false
+    }
+
+    /// Odd bytes in the file: a write under way, a torn tail that the next writer will cut, or damage?
+    private mutating func lookInto(_ stop: UInt64) throws(EventLogError) {
+        let (file, header) = (scanner.file, scanner.header)
+        let tail = try reading { () throws(SystemError) in try SegmentTail.of(file, header, after: stop) }
+        // A writer may have finished it, and more behind it, while we searched: only what still does not read is damage.
+        if tail == .damaged, let finding = try stillUnreadable(stop) {
+            throw files.damage(header.sequence, at: stop, finding)
+        }
+        unfinishedAt = stop
+    }
+
+    private mutating func stillUnreadable(_ stop: UInt64) throws(EventLogError) -> String? {
+        let start = scanner.nextPoint
+        scanner.refresh()
+        defer {
+            scanner.move(to: start)
+            scanner.refresh()
+        }
+        while true {
+            let step = try reading { () throws(SystemError) in try scanner.step() }
+            if scanner.next > stop { return nil }
+            if step != .entry { return step.words }
+        }
+    }
+
+    // MARK: - From segment to segment
+
+    /// False if there is none to go on with.
+    private mutating func enterNextSegment() throws(EventLogError) -> Bool {
+        let file = scanner.file
+        let size = try reading { () throws(SystemError) in try file.size() }
+        guard scanner.next == size else {
+            throw files.damage(scanner.header.sequence, at: scanner.next, SegmentScanner.Step.end.words)
+        }
+        let endOffset = scanner.nextPoint.offset
+        repeat {
+            guard let (file, header) = try files.open(scanner.header.sequence + 1) else { throw try Self.lost(files) }
+            guard header.baseOffset >= endOffset else {
+                throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
+            }
+            scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
+            wholeEnd = 0
+            unfinishedAt = 0
+            try noteWhetherSealed()
+        } while isSealed && isExcludedByKey()
+        return true
+    }
+
+    private func isExcludedByKey() -> Bool {
+        guard let key, let map = files.sidecar(of: scanner.file, scanner.header) else { return false }
+        return !map.filter.mayContain(key)
+    }
+
+    /// Goes to the end of a sealed segment without reading it.
+    private mutating func skipSegment() {
+        guard let map = files.sidecar(of: scanner.file, scanner.header) else { return }
+        let summary = map.summary
+        setPrelude(
+            [],
+            then: IndexPoint(
+                position: summary.bytes, offset: summary.endOffset, lsn: summary.lastLSN, time: summary.maximumTime))
+    }
+
+    /// What to say when a segment that should be there is not.
+    static func lost(_ files: SegmentFiles) throws(EventLogError) -> EventLogError {
+        for sequence in try files.sequences() {
+            if let (_, header) = try files.open(sequence) { return .outsideRetention(oldest: header.baseOffset) }
+        }
+        return .missing(path: files.directory.path)
+    }
+}

@@ -1,0 +1,110 @@
+import System
+
+/// Something wrong with a log.
+public enum EventLogProblem: Sendable, Equatable {
+    /// Bytes behind the last whole transaction that were never confirmed to anyone: of a crash, or of a writer at work
+    /// just now. The next start cuts them off, and so does `repair`.
+    case tornTail(position: UInt64, bytes: UInt64)
+    /// Bytes that were durable and do not read back.
+    case damaged(position: UInt64, finding: String)
+    /// The index beside a sealed segment is missing or wrong; it is made again at the next start.
+    case badIndex
+    case missingSegment
+    /// The segment does not begin where the one before ends.
+    case discontinuity(expected: UInt64, found: UInt64)
+}
+
+public struct SegmentReport: Sendable, Equatable {
+    public var sequence: UInt64
+    public var path: String
+    /// What reads back; nil if not even the header does.
+    public var summary: SegmentSummary?
+    public var problems: [EventLogProblem] = []
+}
+
+/// Reads every checksum of a log. It changes nothing and may run beside a writer.
+public enum EventLogVerifier {
+    public static func verify(_ directory: any StorageDirectory) throws(EventLogError) -> [SegmentReport] {
+        let files = SegmentFiles(directory: directory)
+        let sequences = try files.sequences()
+        guard let first = sequences.first, let last = sequences.last else { throw .missing(path: directory.path) }
+        let present = Set(sequences)
+        var reports: [SegmentReport] = []
+        for sequence in first...last {
+            var report = SegmentReport(sequence: sequence, path: files.path(sequence))
+            if present.contains(sequence) {
+                try examine(files, isLast: sequence == last, &report)
+                noteContinuity(after: reports.last?.summary, &report)
+            } else {
+                report.problems.append(.missingSegment)
+            }
+            reports.append(report)
+        }
+        return reports
+    }
+
+    /// Cuts off a torn tail, and nothing else. Takes the log's lock, so no writer may run.
+    public static func repair(_ directory: any StorageDirectory) throws(EventLogError) -> EventLogRecovery {
+        let files = SegmentFiles(directory: directory)
+        guard let last = try files.sequences().last, let (_, header) = try files.open(last) else {
+            throw .missing(path: directory.path)
+        }
+        var opening = LogOpening(directory: directory, options: EventLogOptions(source: header.source))
+        let lock = try opening.takeLock()
+        defer { withExtendedLifetime(lock) {} }
+        _ = try opening.recover(last)
+        return opening.report
+    }
+
+    private static func examine(
+        _ files: SegmentFiles, isLast: Bool, _ report: inout SegmentReport
+    ) throws(EventLogError) {
+        let opened: (file: any StorageFile, header: SegmentHeader)?
+        do {
+            opened = try files.open(report.sequence)
+        } catch .damaged(let damage) {
+            report.problems.append(.damaged(position: damage.position, finding: damage.finding))
+            return
+        }
+        // Deleted by retention since the names were read.
+        guard let (file, header) = opened else { return }
+        let scan = try reading { () throws(SystemError) in try SegmentScan.of(file, header) }
+        report.summary = scan.index.whole
+        report.summary?.isSealed = !isLast
+        if isLast {
+            try examineTail(file, header, scan, &report)
+        } else {
+            try examineSeal(files, file, header, scan, &report)
+        }
+    }
+
+    private static func examineTail(
+        _ file: any StorageFile, _ header: SegmentHeader, _ scan: SegmentScan, _ report: inout SegmentReport
+    ) throws(EventLogError) {
+        let whole = scan.index.whole.bytes
+        switch try reading({ () throws(SystemError) in try SegmentTail.of(file, header, after: scan.stoppedAt) }) {
+        case .damaged: report.problems.append(.damaged(position: scan.stoppedAt, finding: scan.finding.words))
+        case .torn(let end): report.problems.append(.tornTail(position: whole, bytes: end - whole))
+        case .clean where scan.stoppedAt > whole:
+            report.problems.append(.tornTail(position: whole, bytes: scan.stoppedAt - whole))
+        case .clean: break
+        }
+    }
+
+    /// A sealed segment ends with its file.
+    private static func examineSeal(
+        _ files: SegmentFiles, _ file: any StorageFile, _ header: SegmentHeader, _ scan: SegmentScan,
+        _ report: inout SegmentReport
+    ) throws(EventLogError) {
+        let size = try reading { () throws(SystemError) in try file.size() }
+        if scan.stoppedAt != size || scan.index.isInsideTransaction {
+            report.problems.append(.damaged(position: scan.stoppedAt, finding: scan.finding.words))
+        }
+        if files.sidecar(of: file, header) == nil { report.problems.append(.badIndex) }
+    }
+
+    private static func noteContinuity(after previous: SegmentSummary?, _ report: inout SegmentReport) {
+        guard let previous, let summary = report.summary, previous.endOffset != summary.firstOffset else { return }
+        report.problems.append(.discontinuity(expected: previous.endOffset, found: summary.firstOffset))
+    }
+}

@@ -1,0 +1,37 @@
+import Glibc
+import System
+
+extension EventLogWriter {
+    /// Deletes the oldest sealed segments that are too old or make the log too large, and says which.
+    ///
+    /// Whole segments only, never the one that is written to; readers in them get `outsideRetention` when they go on.
+    @discardableResult
+    public func enforceRetention(now: Int64) throws(EventLogFailure) -> [SegmentSummary] {
+        var deleted: [SegmentSummary] = []
+        while let oldest = sealed.first, isExpired(oldest, now) {
+            try delete(oldest)
+            sealed.removeFirst()
+            deleted.append(oldest)
+        }
+        // If this fails the names may come back after a power cut, from the oldest on at worst; then they go again.
+        if !deleted.isEmpty { try storage { () throws(SystemError) in try directory.sync() } }
+        return deleted
+    }
+
+    private func isExpired(_ segment: SegmentSummary, _ now: Int64) -> Bool {
+        if let largest = options.retentionBytes, segments.reduce(0, { $0 + $1.bytes }) > largest { return true }
+        guard let age = options.retentionAge else { return false }
+        let latest = segment.isEmpty ? segment.header.created : segment.maximumTime
+        return latest < now - age.components.seconds * 1_000_000
+    }
+
+    private func delete(_ segment: SegmentSummary) throws(EventLogFailure) {
+        // The segment first: an index without its segment is cleared away at the next start.
+        for name in [LogFile.segment(segment.sequence), LogFile.sidecar(segment.sequence)] {
+            do throws(SystemError) {
+                try directory.remove(name)
+            } catch  where error.code == ENOENT {
+            } catch { throw EventLogFailure(error) }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+/// A Bloom filter over key hashes: says "certainly not here" or "perhaps".
+///
+/// All bits of a key lie in one block of 512, so that a question touches one cache line. With ten bits a key it says
+/// "perhaps" wrongly for about one key in a hundred.
+struct KeyFilter: Sendable, Equatable {
+    static let bitsPerKey = 10
+    static let bitsSetPerKey = 7
+    static let wordsPerBlock = 8
+
+    /// Whole blocks, or nothing: then it says "perhaps" to everything.
+    private(set) var words: [UInt64]
+
+    static let everything = KeyFilter(words: [])
+
+    init(words: [UInt64]) {
+        precondition(words.count % Self.wordsPerBlock == 0, "a filter consists of whole blocks")
+        self.words = words
+    }
+
+    init(of keys: [UInt64]) {
+        let blocks = max(1, (keys.count * Self.bitsPerKey + 511) / 512)
+        words = [UInt64](repeating: 0, count: blocks * Self.wordsPerBlock)
+        for key in keys { insert(key) }
+    }
+
+    private mutating func insert(_ key: UInt64) {
+        let block = block(of: key)
+        var bits = Self.scramble(key)
+        for _ in 0..<Self.bitsSetPerKey {
+            words[block + Int(bits >> 6 & 7)] |= 1 << (bits & 63)
+            bits >>= 9
+        }
+    }
+
+    func mayContain(_ key: UInt64) -> Bool {
+        guard !words.isEmpty else { return true }
+        let block = block(of: key)
+        var bits = Self.scramble(key)
+        for _ in 0..<Self.bitsSetPerKey {
+            if words[block + Int(bits >> 6 & 7)] & 1 << (bits & 63) == 0 { return false }
+            bits >>= 9
+        }
+        return true
+    }
+
+    private func block(of key: UInt64) -> Int {
+        // The upper half of a product is an even spread over the blocks, whatever their number.
+        let spread = (key &* 0x9e37_79b9_7f4a_7c15).multipliedFullWidth(by: UInt64(words.count / Self.wordsPerBlock))
+        return Int(spread.high) * Self.wordsPerBlock
+    }
+
+    private static func scramble(_ key: UInt64) -> UInt64 {
+        var value = (key ^ key >> 32) &* 0xd6e8_feb8_6659_fd93
+        value = (value ^ value >> 32) &* 0xd6e8_feb8_6659_fd93
+        return value ^ value >> 32
+    }
+}
+
+/// The keys of a segment that is being written. Beyond a cap it gives up and matches everything.
+struct KeyCollector: Sendable {
+    struct Mark: Sendable {
+        var count = 0
+        var isOverfull = false
+    }
+
+    private var keys: [UInt64] = []
+    private var isOverfull = false
+
+    var mark: Mark { Mark(count: keys.count, isOverfull: isOverfull) }
+
+    mutating func add(_ added: Span<UInt64>) {
+        guard !isOverfull else { return }
+        guard keys.count + added.count <= EventLogLimits.keysPerSegment else {
+            giveUp()
+            return
+        }
+        for index in added.indices { keys.append(added[index]) }
+    }
+
+    mutating func giveUp() {
+        isOverfull = true
+        keys = []
+    }
+
+    mutating func returnTo(_ mark: Mark) {
+        // Keys given up within an abandoned transaction are gone; the filter stays true, only blunt.
+        guard !isOverfull else { return }
+        keys.removeSubrange(mark.count...)
+    }
+
+    func filter() -> KeyFilter { isOverfull ? .everything : KeyFilter(of: keys) }
+}

@@ -1,0 +1,164 @@
+import Bytes
+import Glibc
+import System
+
+/// Opening a log for writing: what is there is checked, what is left over from a crash is cleared away.
+struct LogOpening {
+    let directory: any StorageDirectory
+    let options: EventLogOptions
+    var report = EventLogRecovery()
+    var sealed: [SegmentSummary] = []
+
+    init(directory: any StorageDirectory, options: EventLogOptions) {
+        self.directory = directory
+        self.options = options
+    }
+
+    private var files: SegmentFiles { SegmentFiles(directory: directory) }
+
+    func takeLock() throws(EventLogError) -> any StorageLock {
+        switch try reading({ () throws(SystemError) in try directory.lock(LogFile.lock) }) {
+        case .taken(let lock): return lock
+        case .heldElsewhere(let processID):
+            throw .lockedElsewhere(path: directory.path, processID: processID)
+        }
+    }
+
+    mutating func open() throws(EventLogError) -> (file: any StorageFile, index: SegmentIndex) {
+        let sequences = try files.sequences()
+        try files.requireUnbroken(sequences)
+        guard let last = sequences.last else { return try create() }
+        try reading { () throws(SystemError) in try removeLeftovers(sequences, last) }
+        for sequence in sequences.dropLast() { sealed.append(try summary(ofSealed: sequence)) }
+        return try recover(last)
+    }
+
+    private mutating func create() throws(EventLogError) -> (file: any StorageFile, index: SegmentIndex) {
+        report.isNew = true
+        let header = SegmentHeader(
+            epoch: options.newEpoch(), sequence: 1, baseOffset: 0, baseLSN: 0, created: options.now(),
+            source: options.source)
+        let made = try failing { () throws(EventLogFailure) in
+            try SegmentMaker(directory: directory, bytes: options.segmentBytes)
+                .make(header, on: nil, gap: nil, withZeros: options.preparesSegments)
+        }
+        try reading { () throws(SystemError) in try directory.sync() }
+        return made
+    }
+
+    /// A spare that was being prepared; indexes without segment; the index of a segment that is not sealed after all.
+    private func removeLeftovers(_ sequences: [UInt64], _ last: UInt64) throws(SystemError) {
+        let kept = Set(sequences.dropLast())
+        for name in try directory.names() {
+            let isOrphan = LogFile.sequence(ofSidecar: name).map { !kept.contains($0) } ?? false
+            if name == LogFile.spare || isOrphan { try directory.remove(name) }
+        }
+        // Also makes the last segment's own name durable, if a crash came before that.
+        try directory.sync()
+    }
+
+    private func openOwn(_ sequence: UInt64) throws(EventLogError) -> (file: any StorageFile, header: SegmentHeader) {
+        guard let (file, header) = try files.open(sequence, for: .writing) else {
+            throw files.damage(sequence, at: 0, "the segment is missing")
+        }
+        let previous = sealed.last?.endOffset
+        guard previous == nil || previous == header.baseOffset else {
+            throw files.damage(sequence, at: 32, "it does not go on where the segment before ends")
+        }
+        return (file, header)
+    }
+
+    /// The newest segment says whose log it is now; older ones may be of a source that was left behind in a marked gap.
+    private func checkSource(_ header: SegmentHeader) throws(EventLogError) {
+        guard header.source == options.source else {
+            throw .foreignSource(expected: options.source, found: header.source)
+        }
+    }
+
+    private mutating func summary(ofSealed sequence: UInt64) throws(EventLogError) -> SegmentSummary {
+        let (file, header) = try openOwn(sequence)
+        if let map = files.sidecar(of: file, header) { return map.summary }
+        let scan = try reading { () throws(SystemError) in
+            try SegmentScan.of(file, header, keysOf: options.keysOf)
+        }
+        report.scannedBytes += scan.stoppedAt
+        let size = try reading { () throws(SystemError) in try file.size() }
+        guard scan.stoppedAt == size, !scan.index.isInsideTransaction else {
+            throw files.damage(sequence, at: scan.stoppedAt, scan.finding.words)
+        }
+        let map = scan.index.map(sealed: true)
+        // Only a convenience for the next time: a full disk must not keep the log from opening.
+        try? write(sidecar: map)
+        return map.summary
+    }
+
+    private func write(sidecar map: SegmentMap) throws(SystemError) {
+        var bytes = ByteWriter(capacity: 4096)
+        Sidecar.encode(map, to: &bytes)
+        let file = try directory.open(LogFile.sidecar(map.summary.sequence), for: .creating)
+        try file.write(bytes.bytes, at: 0)
+        try file.sync()
+    }
+
+    /// Finds the end of the last whole transaction and makes it the end of the file's content.
+    mutating func recover(_ sequence: UInt64) throws(EventLogError) -> (any StorageFile, SegmentIndex) {
+        let (file, header) = try openOwn(sequence)
+        try checkSource(header)
+        let scan = try reading { () throws(SystemError) in
+            try SegmentScan.of(file, header, keysOf: options.keysOf)
+        }
+        report.scannedBytes += scan.stoppedAt
+        let tail = try reading { () throws(SystemError) in
+            try SegmentTail.of(file, header, after: scan.stoppedAt)
+        }
+        if tail == .damaged { throw files.damage(sequence, at: scan.stoppedAt, scan.finding.words) }
+        var index = scan.index
+        index.abandonTransaction()
+        let writtenEnd = if case .torn(let end) = tail { end } else { scan.stoppedAt }
+        if writtenEnd > index.whole.bytes {
+            report.cutAt = index.whole.bytes
+            report.cutBytes = writtenEnd - index.whole.bytes
+        }
+        try reading { () throws(SystemError) in
+            try settle(file, index.whole.bytes, vouched: scan.vouchedBytes, writtenEnd: writtenEnd)
+        }
+        return (file, index)
+    }
+
+    /// Makes the kept bytes durable and the rest zero.
+    private func settle(
+        _ file: any StorageFile, _ end: UInt64, vouched: UInt64, writtenEnd: UInt64
+    ) throws(SystemError) {
+        // What no later entry vouches for may have been read from memory only: a sync that failed before the crash
+        // can have left the pages there marked as written. So they are written again, not only synced.
+        try rewrite(file, from: max(vouched, UInt64(SegmentHeader.byteCount)), to: end)
+        // No old bytes may lie behind the end: a later entry could end where one of them begins.
+        try file.writeZeros(from: end, to: writtenEnd)
+        try file.sync()
+        // Room ahead, as before the crash; without it the file grows by itself.
+        if try file.size() < options.segmentBytes { try? file.reserve(options.segmentBytes) }
+    }
+
+    private func rewrite(_ file: any StorageFile, from start: UInt64, to end: UInt64) throws(SystemError) {
+        var buffer = ReadBuffer(capacity: EventLogLimits.readBytes)
+        var at = start
+        while at < end {
+            try buffer.fill(from: file, at: at, wanted: EventLogLimits.readBytes, limit: end)
+            let count = buffer.available(at: at)
+            if count == 0 { break }
+            try file.write(buffer.bytes(count, at: at), at: at)
+            at += UInt64(count)
+        }
+    }
+}
+
+extension SegmentScanner.Step {
+    /// For messages about a place that should have held an entry.
+    var words: String {
+        switch self {
+        case .entry: "an entry"
+        case .end: "zeros, or the end of the file, where an entry was"
+        case .invalid(let words): words
+        }
+    }
+}

@@ -1,0 +1,74 @@
+import Bytes
+import Glibc
+import System
+
+/// The log's files as they lie in a directory. What is here only reads, so every process may use it at any time.
+struct SegmentFiles: Sendable {
+    let directory: any StorageDirectory
+
+    /// In order; a segment whose number is missing between two others is damage.
+    func sequences() throws(EventLogError) -> [UInt64] {
+        let names = try reading { () throws(SystemError) in try directory.names() }
+        return names.compactMap(LogFile.sequence(ofSegment:)).sorted()
+    }
+
+    func requireUnbroken(_ sequences: [UInt64]) throws(EventLogError) {
+        for (earlier, later) in zip(sequences, sequences.dropFirst()) where later != earlier + 1 {
+            throw .damaged(
+                EventLogDamage(path: path(earlier + 1), position: 0, finding: "the segment is missing"))
+        }
+    }
+
+    func path(_ sequence: UInt64) -> String { directory.path + "/" + LogFile.segment(sequence) }
+
+    func damage(_ sequence: UInt64, at position: UInt64, _ finding: String) -> EventLogError {
+        .damaged(EventLogDamage(path: path(sequence), position: position, finding: finding))
+    }
+
+    /// The open segment, or nil if there is none of this number.
+    func open(
+        _ sequence: UInt64, for access: StorageAccess = .reading
+    ) throws(EventLogError) -> (file: any StorageFile, header: SegmentHeader)? {
+        let file: any StorageFile
+        do {
+            file = try directory.open(LogFile.segment(sequence), for: access)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw .failure(EventLogFailure(error))
+        }
+        guard let header = try reading({ () throws(SystemError) in try Self.header(of: file) }) else {
+            throw damage(sequence, at: 0, "no segment header of this format")
+        }
+        guard header.sequence == sequence else {
+            throw damage(sequence, at: 24, "the header of another segment (\(header.sequence))")
+        }
+        return (file, header)
+    }
+
+    private static func header(of file: any StorageFile) throws(SystemError) -> SegmentHeader? {
+        var buffer = ReadBuffer(capacity: SegmentHeader.byteCount)
+        try buffer.fill(from: file, at: 0, wanted: SegmentHeader.byteCount, limit: .max)
+        guard buffer.holds(SegmentHeader.byteCount, at: 0) else { return nil }
+        return SegmentHeader.decode(buffer.bytes(SegmentHeader.byteCount, at: 0))
+    }
+
+    /// The index of a sealed segment from its sidecar; nil if that is missing or not to be believed.
+    func sidecar(of file: any StorageFile, _ header: SegmentHeader) -> SegmentMap? {
+        guard let size = try? file.size(),
+            let bytes = try? contents(
+                of: LogFile.sidecar(header.sequence), in: directory, atMost: EventLogLimits.sidecarBytes)
+        else { return nil }
+        return Sidecar.decode(bytes.bytes, of: header, segmentBytes: size)
+    }
+
+    /// The index of a segment from its sidecar or, failing that, from its entries up to `limit`.
+    func map(
+        of file: any StorageFile, _ header: SegmentHeader, sealed: Bool, limit: UInt64 = .max, keysOf: EventLogKeys?
+    ) throws(EventLogError) -> SegmentMap {
+        if sealed, let map = sidecar(of: file, header) { return map }
+        let scan = try reading { () throws(SystemError) in
+            try SegmentScan.of(file, header, limit: limit, keysOf: keysOf)
+        }
+        return scan.index.map(sealed: sealed)
+    }
+}

@@ -1,0 +1,47 @@
+import Bytes
+import System
+
+/// The gap entry a new epoch begins with.
+struct FirstEntry: ~Copyable {
+    let time: Int64
+    let payload: ByteWriter
+}
+
+/// Makes a segment whole under another name first, so that a segment that has its name is valid.
+struct SegmentMaker {
+    let directory: any StorageDirectory
+    let bytes: UInt64
+
+    /// After this the segment is there; to make its name durable the directory must be synced.
+    func make(
+        _ header: SegmentHeader, on ready: (any StorageFile)?, gap: consuming FirstEntry?, withZeros: Bool = false
+    ) throws(EventLogFailure) -> (file: any StorageFile, index: SegmentIndex) {
+        var content = ByteWriter(capacity: 4096)
+        header.append(to: &content)
+        var index = SegmentIndex(header)
+        if let gap = consume gap { add(gap, to: &index, &content) }
+        do {
+            let file = if let ready { ready } else { try emptyFile(withZeros: withZeros) }
+            try file.write(content.bytes, at: 0)
+            try file.sync()
+            try directory.rename(LogFile.spare, to: LogFile.segment(header.sequence))
+            return (file, index)
+        } catch { throw EventLogFailure(error) }
+    }
+
+    private func emptyFile(withZeros: Bool) throws(SystemError) -> any StorageFile {
+        let file = try directory.open(LogFile.spare, for: .creating)
+        try file.reserve(bytes)
+        if withZeros { try file.writeZeros(from: 0, to: bytes) }
+        return file
+    }
+
+    private func add(_ gap: borrowing FirstEntry, to index: inout SegmentIndex, _ content: inout ByteWriter) {
+        let entry = EntryHeader(
+            payloadBytes: gap.payload.count, kind: .gap, isContinued: false, changeCount: 0,
+            offset: index.all.endOffset, lsn: index.all.lastLSN, time: gap.time,
+            publishedBytes: UInt64(SegmentHeader.byteCount))
+        index.add(entry)
+        entry.append(payload: gap.payload.bytes, seed: index.all.header.checksum, to: &content)
+    }
+}

@@ -1,0 +1,124 @@
+import Bytes
+import System
+
+/// What lies behind the last entry that reads back.
+enum SegmentTail: Equatable {
+    /// Zeros, or nothing.
+    case clean
+    /// Bytes of writes that were never confirmed to anyone; the last of them ends here. They may be cut off.
+    case torn(end: UInt64)
+    /// A valid entry further on says that the bytes here were durable. They were lost since, and must not be cut off.
+    case damaged
+
+    /// Decides by searching everything behind `position`, at every byte, for an entry that vouches for it.
+    static func of(_ file: any StorageFile, _ header: SegmentHeader, after position: UInt64) throws(SystemError) -> Self
+    {
+        var search = WitnessSearch(file: file, header: header, position: position, size: try file.size())
+        return try search.run()
+    }
+}
+
+private struct WitnessSearch: ~Copyable {
+    let file: any StorageFile
+    let header: SegmentHeader
+    let position: UInt64
+    let size: UInt64
+    var buffer = ReadBuffer(capacity: EventLogLimits.readBytes)
+    var candidate = ReadBuffer(capacity: 4096)
+    var lastWritten: UInt64?
+    var bytesChecked: UInt64 = 0
+
+    init(file: any StorageFile, header: SegmentHeader, position: UInt64, size: UInt64) {
+        self.file = file
+        self.header = header
+        self.position = position
+        self.size = size
+    }
+
+    mutating func run() throws(SystemError) -> SegmentTail {
+        let stride = EventLogLimits.readBytes - EntryHeader.byteCount
+        var at = position
+        while at < size {
+            // Pieces overlap by a header, so that none is missed at a seam.
+            try buffer.fill(from: file, at: at, wanted: EventLogLimits.readBytes, limit: size)
+            let count = buffer.available(at: at)
+            if count == 0 { break }
+            if !buffer.bytes(count, at: at).isZero {
+                noteWritten(count, at: at)
+                if try hasWitness(count, at: at) { return .damaged }
+            }
+            at += UInt64(stride)
+        }
+        guard let lastWritten else { return .clean }
+        return .torn(end: lastWritten + 1)
+    }
+
+    /// For pieces that are not all zeros.
+    private mutating func noteWritten(_ count: Int, at start: UInt64) {
+        var last = count - 1
+        while buffer.bytes(count, at: start).byte(last) == 0 { last -= 1 }
+        lastWritten = start + UInt64(last)
+    }
+
+    private mutating func hasWitness(_ count: Int, at start: UInt64) throws(SystemError) -> Bool {
+        guard count >= EntryHeader.byteCount else { return false }
+        for offset in 0...count - EntryHeader.byteCount {
+            let at = start + UInt64(offset)
+            guard case .entry(let entry, let checksum) = buffer.sighting(at: at),
+                entry.publishedBytes > position, entry.publishedBytes <= at, entry.offset >= header.baseOffset,
+                UInt64(entry.byteCount) <= size - at
+            else { continue }
+            if try isValid(entry, checksum, at: at) { return true }
+        }
+        return false
+    }
+
+    /// Such fields do not come about by chance; still only the checksum proves them.
+    private mutating func isValid(_ entry: EntryHeader, _ checksum: UInt32, at: UInt64) throws(SystemError) -> Bool {
+        // Bytes made to look like many long entries would take for ever; whoever made them gets "damaged".
+        bytesChecked += UInt64(entry.byteCount)
+        if bytesChecked > 16 * size { return true }
+        try candidate.fill(from: file, at: at, wanted: entry.byteCount, limit: size)
+        guard candidate.holds(entry.byteCount, at: at) else { return false }
+        return EntryHeader.checksum(of: candidate.bytes(entry.byteCount, at: at), seed: header.checksum) == checksum
+    }
+}
+
+/// One segment read from its start to the last entry that reads back.
+struct SegmentScan {
+    var index: SegmentIndex
+    /// Where it stopped, and on what.
+    var stoppedAt: UInt64
+    var finding: SegmentScanner.Step
+    /// Bytes that a later entry vouches for.
+    var vouchedBytes: UInt64
+
+    static func of(
+        _ file: any StorageFile, _ header: SegmentHeader, limit: UInt64 = .max, keysOf: EventLogKeys? = nil
+    ) throws(SystemError) -> SegmentScan {
+        var scanner = SegmentScanner(file, header, limit: limit)
+        var index = SegmentIndex(header)
+        if keysOf == nil { index.giveUpKeys() }
+        var vouched: UInt64 = 0
+        while true {
+            let step = try scanner.step()
+            guard step == .entry else {
+                return SegmentScan(index: index, stoppedAt: scanner.next, finding: step, vouchedBytes: vouched)
+            }
+            let entry = scanner.entry
+            if let keysOf {
+                if let keys = keysOf(entry.kind, scanner.payload) {
+                    index.add(keys: keys.span)
+                } else {
+                    index.giveUpKeys()
+                }
+            }
+            index.add(entry)
+            vouched = max(vouched, entry.publishedBytes)
+        }
+    }
+}
+
+/// The key hashes of a payload, for making an index again; the log itself cannot read payloads. Nil when they cannot be
+/// told: then the segment may hold any key.
+public typealias EventLogKeys = @Sendable (EntryKind, RawSpan) -> [UInt64]?

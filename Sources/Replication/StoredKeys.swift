@@ -1,0 +1,34 @@
+import Bytes
+import Change
+import Synchronization
+
+/// Finds the keys of stored transactions again, as they were computed when they came: for an index that has to be made
+/// from the entries, after a crash.
+///
+/// It is shown entries in their order and remembers the schemas among them.
+public final class StoredKeys: Sendable {
+    private let schemas = Mutex<[UInt64: Schema]>([:])
+
+    public init() {}
+
+    public func relation(_ payload: RawSpan) {
+        guard let relation = try? RelationCodec.decode(payload) else { return }
+        let schema = Schema(relation)
+        schemas.withLock { $0[schema.fingerprint] = schema }
+    }
+
+    /// The keys of one part, or nil when a schema is missing: then nothing can be said of it.
+    public func keys(ofTransaction payload: RawSpan) -> [UInt64]? {
+        let schemas = schemas.withLock { $0 }
+        var keys: Set<UInt64> = []
+        guard var part = try? TransactionPart(payload) else { return nil }
+        while let change = try? part.next() {
+            if change.operation == .message { continue }
+            guard let schema = schemas[change.relation] else { return nil }
+            keys.insert(schema.tableKey)
+            if let new = change.new { keys.insert(schema.key(of: new.bytes)) }
+            if let old = change.old { keys.insert(schema.key(of: old.bytes)) }
+        }
+        return Array(keys)
+    }
+}

@@ -1,0 +1,82 @@
+import Diagnostics
+
+/// Everything the operator decided, understood and checked: flags, environment, file and defaults in, typed values out,
+/// each of which remembers where it was found.
+public struct Configuration: Sendable {
+    /// One row of `tidewire config`.
+    public struct Effective: Sendable {
+        public let setting: Setting
+        /// The value as the configuration file would write it, secrets hidden; empty when there is none.
+        public let shown: String
+        public let source: SettingSource
+        public let isDefault: Bool
+    }
+
+    /// Nil when none was given: commands that only read the event log need none.
+    public let databaseURL: ConnectionString?
+    public let publication: String
+    public let createsPublication: Bool
+    public let slot: String
+    public let createsSlot: Bool
+    public let streamsTransactionsInProgress: Bool
+    public let dataDirectory: String
+    public let segmentBytes: Int
+    /// Nil is without limit.
+    public let retentionAge: Duration?
+    /// Nil is without limit.
+    public let retentionBytes: Int64?
+    public let listen: ListenAddress
+    public let jwtSecret: Secret?
+    public let logLevel: Log.Level
+    public let logFormat: Log.Format
+
+    /// The configuration file that was read, if any.
+    public let file: String?
+    /// All settings in the order of the registry.
+    public let effective: [Effective]
+
+    /// Finds and checks every setting: an override wins over the environment, which wins over the file, which wins over
+    /// the default. Throws all problems at once, so that they can be put right at once.
+    public static func load(
+        overrides: [SettingOverride] = [], file path: String? = nil,
+        surroundings: ConfigurationSurroundings = .ofThisProcess
+    ) throws(ConfigurationFailure) -> Configuration {
+        var given = GivenSettings()
+        let file = given.readFile(named: path, in: surroundings)
+        given.readEnvironment(of: surroundings)
+        for override in overrides {
+            given.give(override.setting, override.text, from: override.source)
+        }
+        given.applySlotSuffix(of: surroundings)
+        var resolved = ResolvedSettings(given, surroundings)
+        let problems = given.problems + resolved.takeProblems()
+        guard problems.isEmpty else { throw ConfigurationFailure(problems: problems) }
+        return Configuration(resolved, file: file)
+    }
+
+    public func source(of setting: Setting) -> SettingSource {
+        guard let found = effective.first(where: { $0.setting == setting }) else {
+            preconditionFailure("\(setting.name) is not in Setting.all")
+        }
+        return found.source
+    }
+
+    private init(_ settings: ResolvedSettings, file: String?) {
+        databaseURL = settings.connection(.databaseURL)
+        publication = settings.text(.publication)
+        createsPublication = settings.boolean(.publicationCreate)
+        slot = settings.text(.slot)
+        createsSlot = settings.boolean(.slotCreate)
+        streamsTransactionsInProgress = settings.boolean(.streaming)
+        dataDirectory = settings.text(.dataDirectory)
+        segmentBytes = Int(settings.size(.segmentSize))
+        retentionAge = settings.limit(settings.duration(.retentionAge), none: .zero)
+        retentionBytes = settings.limit(settings.size(.retentionSize), none: 0)
+        listen = settings.address(.listen)
+        jwtSecret = settings.optionalText(.jwtSecret).map { Secret($0) }
+        logLevel = settings.word(.logLevel)
+        logFormat = settings.word(.logFormat)
+        self.file = file
+        effective = settings.effective
+    }
+}

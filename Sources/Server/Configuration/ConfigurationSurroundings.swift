@@ -1,0 +1,55 @@
+import Diagnostics
+import FoundationEssentials
+import Glibc
+
+/// What a configuration is read from besides the command line. Tests bring their own.
+public struct ConfigurationSurroundings: Sendable {
+    public enum Content: Sendable {
+        case missing
+        case unreadable(reason: String)
+        case bytes([UInt8])
+    }
+
+    public let environment: [String: String]
+    public let isRoot: Bool
+    public let readFile: @Sendable (_ path: String) -> Content
+
+    public init(
+        environment: [String: String], isRoot: Bool, readFile: @escaping @Sendable (_ path: String) -> Content
+    ) {
+        self.environment = environment
+        self.isRoot = isRoot
+        self.readFile = readFile
+    }
+
+    public static var ofThisProcess: ConfigurationSurroundings {
+        ConfigurationSurroundings(
+            environment: ProcessInfo.processInfo.environment, isRoot: geteuid() == 0,
+            readFile: readFile(at:))
+    }
+
+    @Sendable
+    private static func readFile(at path: String) -> Content {
+        var isDirectory = false
+        guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else { return .missing }
+        guard !isDirectory else { return .unreadable(reason: "it is a directory") }
+        let size = (try? FileManager.default.attributesOfItem(atPath: path))?[.size] as? Int ?? 0
+        guard size <= Limits.maximumConfigurationFileBytes else {
+            return .unreadable(reason: "it is larger than \(Limits.maximumConfigurationFileBytes) bytes")
+        }
+        do {
+            return .bytes(try [UInt8](Data(contentsOf: URL(filePath: path))))
+        } catch {
+            return .unreadable(reason: "the system does not let us read it")
+        }
+    }
+}
+
+extension ConfigurationSurroundings {
+    /// The same machine and user, with nothing configured.
+    public var withoutSettings: ConfigurationSurroundings {
+        ConfigurationSurroundings(
+            environment: environment.filter { ["HOME", "XDG_STATE_HOME"].contains($0.key) }, isRoot: isRoot,
+            readFile: { _ in .missing })
+    }
+}

@@ -1,0 +1,78 @@
+/// Settings from the environment: our own names, and those of the reference container.
+extension GivenSettings {
+    /// An empty variable counts as unset, since that is how compose files pass on what was not given.
+    mutating func readEnvironment(of surroundings: ConfigurationSurroundings) {
+        readReferenceNames(surroundings)
+        for setting in Setting.all {
+            guard let text = surroundings.nonEmpty(setting.environmentName) else { continue }
+            give(setting, text, from: .environment([setting.environmentName]))
+        }
+        reportUnknownVariables(surroundings)
+    }
+
+    /// The reference container's names are weaker than ours and stronger than the file.
+    private mutating func readReferenceNames(_ surroundings: ConfigurationSurroundings) {
+        for (name, setting) in [("API_JWT_SECRET", Setting.jwtSecret), ("LOG_LEVEL", .logLevel)] {
+            guard let text = surroundings.nonEmpty(name) else { continue }
+            give(setting, text, from: .environment([name]))
+        }
+        readPort(surroundings)
+        readDatabaseParts(surroundings)
+    }
+
+    /// `PORT` replaces the port only; the host stays what the file says.
+    private mutating func readPort(_ surroundings: ConfigurationSurroundings) {
+        guard let text = surroundings.nonEmpty("PORT") else { return }
+        guard let port = ListenAddress.port(Substring(text)) else {
+            return report("environment PORT", "expected a port from 0 to 65535, not \"\(text)\"")
+        }
+        let listen = self[.listen]?.text ?? Setting.listen.defaultText
+        guard let host = listen.flatMap({ ListenAddress($0) })?.host else { return }
+        give(.listen, ListenAddress(host: host, port: port).description, from: .environment(["PORT"]))
+    }
+
+    /// With the reference's own defaults for what is not given, except the password.
+    private mutating func readDatabaseParts(_ surroundings: ConfigurationSurroundings) {
+        let names = Setting.databaseURL.aliases.filter { surroundings.nonEmpty($0) != nil }
+        guard !names.isEmpty, surroundings.nonEmpty(Setting.databaseURL.environmentName) == nil else { return }
+        let portText = surroundings.nonEmpty("DB_PORT") ?? "5432"
+        guard let port = ListenAddress.port(Substring(portText)), port > 0 else {
+            return report("environment DB_PORT", "expected a port from 1 to 65535, not \"\(portText)\"")
+        }
+        let connection = ConnectionString(
+            host: surroundings.nonEmpty("DB_HOST") ?? "127.0.0.1", port: port,
+            user: surroundings.nonEmpty("DB_USER") ?? "supabase_admin",
+            password: surroundings.nonEmpty("DB_PASSWORD"), database: surroundings.nonEmpty("DB_NAME") ?? "postgres")
+        give(.databaseURL, connection.revealed, from: .environment(names))
+    }
+
+    /// `SLOT_NAME_SUFFIX` makes the default slot's name its own; a slot that is named keeps its name.
+    mutating func applySlotSuffix(of surroundings: ConfigurationSurroundings) {
+        guard let suffix = surroundings.nonEmpty("SLOT_NAME_SUFFIX"), self[.slot] == nil,
+            let slot = Setting.slot.defaultText
+        else { return }
+        give(.slot, "\(slot)_\(suffix)", from: .environment(["SLOT_NAME_SUFFIX"]))
+    }
+
+    private mutating func reportUnknownVariables(_ surroundings: ConfigurationSurroundings) {
+        let known = Set(Setting.all.map(\.environmentName) + [Self.fileVariable])
+        for name in surroundings.environment.keys.sorted()
+        where name.hasPrefix(Setting.environmentPrefix) && !known.contains(name) && !Self.isServiceLink(name) {
+            let hint = NearestName.to(name, among: known.sorted()).map { "; did you mean \($0)?" }
+            report("environment \(name)", "there is no such setting\(hint ?? Self.listHint)")
+        }
+    }
+
+    /// Kubernetes gives every container such variables for a Service that is called tidewire:
+    /// `TIDEWIRE_SERVICE_HOST`, `TIDEWIRE_SERVICE_PORT_HTTP`, `TIDEWIRE_PORT`, `TIDEWIRE_PORT_4000_TCP_ADDR` …
+    private static func isServiceLink(_ name: String) -> Bool {
+        let rest = name.dropFirst(Setting.environmentPrefix.count)
+        return rest == "SERVICE_HOST" || rest == "PORT" || rest.hasPrefix("SERVICE_PORT") || rest.hasPrefix("PORT_")
+    }
+}
+
+extension ConfigurationSurroundings {
+    func nonEmpty(_ name: String) -> String? {
+        environment[name].flatMap { $0.isEmpty ? nil : $0 }
+    }
+}

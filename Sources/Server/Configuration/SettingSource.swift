@@ -1,0 +1,51 @@
+/// Where a setting's value was found.
+public enum SettingSource: Sendable, Equatable, CustomStringConvertible {
+    case builtIn
+    case file(path: String, line: Int)
+    /// The variables it was read from; more than one when several make the value together.
+    case environment([String])
+    case flag(String)
+    /// A command decided, such as `tidewire dev` for its own database.
+    case command(String)
+
+    public var description: String {
+        switch self {
+        case .builtIn: "default"
+        case .file(let path, let line): "\(path):\(line)"
+        case .environment(let names): "environment \(names.joined(separator: ", "))"
+        case .flag(let name): name
+        case .command(let name): name
+        }
+    }
+}
+
+/// A setting given outside file and environment.
+public struct SettingOverride: Sendable {
+    let setting: Setting
+    let text: String
+    let source: SettingSource
+
+    public init(_ setting: Setting, _ text: String, from source: SettingSource) {
+        self.setting = setting
+        self.text = text
+        self.source = source
+    }
+}
+
+/// Everything that is wrong with a configuration, each where it stands.
+public struct ConfigurationFailure: Error, Equatable, CustomStringConvertible {
+    public struct Problem: Sendable, Equatable, CustomStringConvertible {
+        public let place: String
+        public let message: String
+
+        public var description: String {
+            "\(place): \(message)"
+        }
+    }
+
+    public let problems: [Problem]
+
+    public var description: String {
+        problems.map(\.description).joined(separator: "\n")
+    }
+}

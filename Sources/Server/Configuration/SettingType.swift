@@ -1,0 +1,81 @@
+/// What a setting may hold, and how its text is read.
+public enum SettingType: Sendable {
+    case text
+    case path
+    case boolean
+    case integer(ClosedRange<Int64>)
+    /// Bytes, e.g. `64MB`.
+    case size(ClosedRange<Int64>)
+    /// e.g. `72h`.
+    case duration(ClosedRange<Duration>)
+    /// One of a few words, with other spellings that mean the same.
+    case choice([String], synonyms: [String: String])
+    /// `host:port`.
+    case address
+    /// A name PostgreSQL takes for a replication slot.
+    case slotName
+    /// Any name PostgreSQL takes.
+    case identifier
+    case connection
+}
+
+/// A setting's text, understood.
+public enum SettingValue: Sendable, Equatable {
+    case text(String)
+    case boolean(Bool)
+    case integer(Int64)
+    case size(Int64)
+    case duration(Duration)
+    case address(ListenAddress)
+    case connection(ConnectionString)
+}
+
+/// Why a text is not a value of its setting's type: what would be one. The text itself is not in it, since it may be a
+/// secret; whoever reports the problem decides whether to show it.
+public struct MalformedValue: Error, Equatable {
+    public let expected: String
+}
+
+extension SettingType {
+    /// What is allowed, as the end of a sentence that begins with "expected".
+    public var allowed: String {
+        switch self {
+        case .text: "a text that is not empty"
+        case .path: "a path"
+        case .boolean: "on or off (also true, false, yes, no, 1, 0)"
+        case .integer(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
+        case .size(let range):
+            "a size from \(SizeText.write(range.lowerBound)) to \(SizeText.write(range.upperBound)), such as 64MB "
+                + "(units: B, kB, MB, GB, TB; 1 kB is 1024 bytes)"
+        case .duration(let range):
+            "a duration from \(DurationText.write(range.lowerBound)) to \(DurationText.write(range.upperBound)), "
+                + "such as 72h (units: ms, s, min, h, d)"
+        case .choice(let words, _): "one of " + words.joined(separator: ", ")
+        case .address: "host:port, such as 127.0.0.1:4000 or [::1]:4000"
+        case .slotName: "a slot name: 1 to 63 of the characters a-z, 0-9 and _"
+        case .identifier: "a name of 1 to 63 bytes"
+        case .connection:
+            "a connection URL such as postgres://user:password@host:5432/database, or key=value pairs as libpq takes them"
+        }
+    }
+
+    public func parse(_ text: String) throws(MalformedValue) -> SettingValue {
+        guard let value = read(text) else { throw MalformedValue(expected: allowed) }
+        return value
+    }
+
+    private func read(_ text: String) -> SettingValue? {
+        switch self {
+        case .text, .path: text.isEmpty || text.utf8.contains(0) ? nil : .text(text)
+        case .boolean: BooleanText.read(text).map { .boolean($0) }
+        case .integer(let range): Int64(text).flatMap { range.contains($0) ? .integer($0) : nil }
+        case .size(let range): SizeText.read(text).flatMap { range.contains($0) ? .size($0) : nil }
+        case .duration(let range): DurationText.read(text).flatMap { range.contains($0) ? .duration($0) : nil }
+        case .choice(let words, let synonyms): ChoiceText.read(text, words, synonyms).map { .text($0) }
+        case .address: ListenAddress(text).map { .address($0) }
+        case .slotName: IdentifierText.isSlotName(text) ? .text(text) : nil
+        case .identifier: IdentifierText.isIdentifier(text) ? .text(text) : nil
+        case .connection: ConnectionString(text).map { .connection($0) }
+        }
+    }
+}

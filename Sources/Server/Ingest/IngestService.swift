@@ -1,0 +1,116 @@
+import Diagnostics
+import EventLog
+import Postgres
+import Replication
+import Synchronization
+import System
+
+/// The ingest thread with all it owns: log, sink, replicator. Started once, stopped once.
+public final class IngestService: Sendable {
+    public struct Settings: Sendable {
+        public var replication: ReplicationSettings
+        public var dataDirectory: String
+        public var segmentBytes: Int
+        public var retentionAge: Duration?
+        public var retentionBytes: Int64?
+
+        public init(
+            replication: ReplicationSettings, dataDirectory: String, segmentBytes: Int = Limits.defaultSegmentBytes,
+            retentionAge: Duration? = nil, retentionBytes: Int64? = nil
+        ) {
+            self.replication = replication
+            self.dataDirectory = dataDirectory
+            self.segmentBytes = segmentBytes
+            self.retentionAge = retentionAge
+            self.retentionBytes = retentionBytes
+        }
+
+        /// The event log's own directory below the data directory.
+        public static func logDirectory(_ dataDirectory: String) -> String { dataDirectory + "/log" }
+        static func spoolDirectory(_ dataDirectory: String) -> String { dataDirectory + "/spool" }
+    }
+
+    private let interrupt: Wake
+    private let thread: BackgroundThread
+    private let logEnd: SharedEnd
+    public let status: ReplicationStatus
+
+    /// Opens the log, which throws when it is in use or damaged, and starts to follow the slot.
+    public init(_ settings: Settings) throws {
+        let log = try IngestService.directory(
+            Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
+        let spool = try IngestService.directory(
+            Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
+        let logEnd = SharedEnd()
+        let sink = try LogSink(directory: log, options: IngestService.options(settings), opened: logEnd.set)
+        let interrupt = try Wake()
+        let status = ReplicationStatus()
+        self.interrupt = interrupt
+        self.logEnd = logEnd
+        self.status = status
+        let handed = Handed(sink)
+        thread = try BackgroundThread("ingest") {
+            Replicator(
+                settings: settings.replication, spoolDirectory: spool, sink: handed.sink, interrupt: interrupt,
+                status: status
+            ).run()
+            handed.close()
+        }
+    }
+
+    /// What readers in this process follow; nil until the log has begun.
+    public var end: EventLogEnd? { logEnd.get() }
+
+    /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
+    public func stop() {
+        interrupt.ring()
+        thread.join()
+    }
+
+    private static func directory(_ path: String, below parent: String) throws(SystemError) -> DiskDirectory {
+        _ = try DiskDirectory(parent, creating: true)
+        return try DiskDirectory(path, creating: true)
+    }
+
+    private static func options(_ settings: Settings) -> EventLogOptions {
+        var options = EventLogOptions(source: 0)
+        options.segmentBytes = UInt64(settings.segmentBytes)
+        options.retentionAge = settings.retentionAge
+        options.retentionBytes = settings.retentionBytes.map { UInt64($0) }
+        let finder = StoredKeys()
+        options.keysOf = { kind, payload in
+            switch kind {
+            case .relation:
+                finder.relation(payload)
+                return []
+            case .transaction: return finder.keys(ofTransaction: payload)
+            default: return []
+            }
+        }
+        return options
+    }
+}
+
+/// The sink, made by one thread and used by another, which is then the only one.
+private final class Handed: @unchecked Sendable {
+    // Guarded by use: the starting thread hands it over before the ingest thread begins, and never looks again.
+    private var held: LogSink?
+
+    init(_ sink: LogSink) { held = sink }
+
+    var sink: LogSink {
+        guard let held else { preconditionFailure("the sink is closed") }
+        return held
+    }
+
+    /// Lets go of the log and its lock before the thread ends.
+    func close() { held = nil }
+}
+
+/// The log's end, known once the log has begun.
+private final class SharedEnd: Sendable {
+    private let end = Mutex<EventLogEnd?>(nil)
+
+    func set(_ end: EventLogEnd) { self.end.withLock { $0 = end } }
+    func get() -> EventLogEnd? { end.withLock { $0 } }
+}

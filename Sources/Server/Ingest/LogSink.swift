@@ -1,0 +1,208 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import Replication
+import System
+
+/// Transactions in, entries of the event log out: schemas before the changes that need them, in every segment anew.
+///
+/// The ingest thread owns it. Other threads see what it publishes: `end`.
+public final class LogSink: TransactionSink {
+    private let directory: any StorageDirectory
+    private let options: EventLogOptions
+    private var writer: EventLogWriter?
+    /// Schemas that the present segment has.
+    private var written: Set<UInt64> = []
+    private var writtenIn: UInt64 = 0
+    /// The position after the last whole transaction that was taken.
+    public private(set) var position: LSN = .zero
+    public private(set) var isNew = true
+    private var waitingCommitTimes: [Int64] = []
+    private var lastRetention: UInt64 = 0
+    private let opened: (EventLogEnd) -> Void
+
+    /// Opens the log if there is one. A new one is made when the source is known, by `begin`.
+    ///
+    /// - Parameter opened: told of the log's end, once.
+    public init(
+        directory: any StorageDirectory, options: EventLogOptions, opened: @escaping (EventLogEnd) -> Void = { _ in }
+    ) throws(EventLogError) {
+        self.directory = directory
+        self.options = options
+        self.opened = opened
+        guard let last = try LogSink.newestSegment(directory) else { return }
+        var options = options
+        options.source = last.header.source
+        try take(EventLogWriter(directory: directory, options: options))
+        // A log that was made and never begun: a crash came between.
+        isNew = position == .zero
+    }
+
+    private static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> SegmentSummary? {
+        do throws(EventLogError) {
+            return try EventLogReader.segments(in: directory).last
+        } catch {
+            if case .missing = error { return nil }
+            throw error
+        }
+    }
+
+    private func take(_ writer: EventLogWriter) {
+        self.writer = writer
+        position = LSN(writer.appendedLSN)
+        writtenIn = writer.segmentSequence
+        if let cut = writer.recovery.cutAt {
+            Log.shared.warning(
+                "an unfinished write at the log's end was cut off; the database sends it again",
+                [
+                    .path(directory.path), .segment(writer.segmentSequence), .count(writer.recovery.cutBytes),
+                    .offset(cut),
+                ])
+        }
+        opened(writer.end)
+    }
+
+    public var systemIdentifier: UInt64 { isNew ? 0 : writer?.source ?? 0 }
+    public var durablePosition: LSN { LSN(writer?.durableLSN ?? 0) }
+    public var pendingBytes: Int { writer?.pendingBytes ?? 0 }
+    public var segments: [SegmentSummary] { writer?.segments ?? [] }
+
+    // MARK: The sink
+
+    public func begin(systemIdentifier: UInt64, at position: LSN) throws {
+        if writer == nil {
+            var options = options
+            options.source = systemIdentifier
+            try take(EventLogWriter(directory: directory, options: options))
+        }
+        try advance(to: position)
+        try flush()
+        isNew = false
+    }
+
+    public func append(_ part: borrowing StorablePart) throws {
+        let writer = open()
+        try stalling {
+            if !writer.isInsideTransaction { try roll(writer, adding: part.payload.byteCount) }
+            try appendSchemas(part.schemas, writer, time: part.info.commitTime)
+            // A part that is not the last leaves the position where it is: nothing whole was added.
+            let lsn = part.isLast ? part.info.endLSN : position
+            try writer.append(
+                kind: .transaction, continued: !part.isLast, changeCount: part.changeCount, lsn: lsn.rawValue,
+                time: part.info.commitTime, payload: part.payload, keys: part.keys.span)
+        }
+        Metrics.shared.entriesAppended.add()
+        Metrics.shared.bytesAppended.add(part.payload.byteCount)
+        guard part.isLast else { return }
+        position = part.info.endLSN
+        if waitingCommitTimes.count < LogSink.timedCommits { waitingCommitTimes.append(part.info.commitTime) }
+    }
+
+    /// Commits of one batch whose way to the disk is measured.
+    private static let timedCommits = 1024
+
+    private func open() -> EventLogWriter {
+        guard let writer else { preconditionFailure("nothing is appended before the log begins") }
+        return writer
+    }
+
+    private func roll(_ writer: EventLogWriter, adding bytes: Int) throws(EventLogFailure) {
+        guard writer.willRoll(adding: bytes) else { return }
+        try writer.roll()
+        Log.shared.info(
+            "segment begun", [.segment(writer.segmentSequence), .offset(writer.nextOffset), .lsn(position)])
+    }
+
+    private func appendSchemas(_ schemas: [Schema], _ writer: EventLogWriter, time: Int64) throws(EventLogFailure) {
+        if writer.segmentSequence != writtenIn {
+            written.removeAll(keepingCapacity: true)
+            writtenIn = writer.segmentSequence
+        }
+        for schema in schemas where !written.contains(schema.fingerprint) {
+            let encoded = schema.encoded
+            try writer.append(
+                kind: .relation, continued: writer.isInsideTransaction, lsn: position.rawValue, time: time,
+                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+                payload: unsafe encoded.span.bytes)
+            written.insert(schema.fingerprint)
+        }
+    }
+
+    public func abandon() throws {
+        writer?.abandonTransaction()
+        // Schemas that came within the transaction went with it.
+        written.removeAll(keepingCapacity: true)
+    }
+
+    public func advance(to position: LSN) throws {
+        guard position > self.position else { return }
+        let writer = open()
+        _ = try stalling {
+            try writer.append(
+                kind: .progress, lsn: position.rawValue, time: Clock.unixMicroseconds(), payload: RawSpan())
+        }
+        self.position = position
+    }
+
+    public func flush() throws {
+        guard let writer, writer.pendingBytes > 0 else { return }
+        let began = Clock.monotonicNanoseconds()
+        try stalling { try writer.flush() }
+        let ended = Clock.monotonicNanoseconds()
+        Metrics.shared.fsyncs.add()
+        Metrics.shared.fsyncSeconds.record(ended - began)
+        noteDurable()
+        try retain(writer, now: ended)
+    }
+
+    private func noteDurable() {
+        let now = Clock.unixMicroseconds()
+        for time in waitingCommitTimes {
+            Metrics.shared.commitToDurableSeconds.record(UInt64(max(0, now - time)) * 1000)
+        }
+        waitingCommitTimes.removeAll(keepingCapacity: true)
+        if let writer { Metrics.shared.logEndOffset.set(writer.nextOffset) }
+    }
+
+    public func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws {
+        let writer = open()
+        var payload = ByteWriter()
+        GapCodec.encode(gap, to: &payload)
+        try stalling {
+            try writer.beginEpoch(
+                source: systemIdentifier, lsn: gap.to.rawValue, time: Clock.unixMicroseconds(), payload: payload.bytes)
+        }
+        position = gap.to
+    }
+
+    // MARK: Retention
+
+    private static let retentionInterval: UInt64 = 10_000_000_000
+
+    private func retain(_ writer: EventLogWriter, now: UInt64) throws {
+        guard now - lastRetention > LogSink.retentionInterval else { return }
+        lastRetention = now
+        let removed = try stalling { try writer.enforceRetention(now: Clock.unixMicroseconds()) }
+        for segment in removed {
+            Metrics.shared.segmentsRemoved.add()
+            Log.shared.info(
+                "segment removed by retention",
+                [.segment(segment.sequence), .fromOffset(segment.firstOffset), .toOffset(segment.endOffset)])
+        }
+        let segments = writer.segments
+        Metrics.shared.logFirstOffset.set(segments.first?.firstOffset ?? 0)
+        Metrics.shared.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
+    }
+
+    /// The disk's refusals, in the words of those who wait for it.
+    private func stalling<T>(_ body: () throws -> T) throws -> T {
+        do {
+            return try body()
+        } catch let failure as EventLogFailure {
+            throw StorageStall(
+                operation: failure.operation, path: failure.path,
+                reason: SystemError(operation: "", subject: "", code: failure.code).reason, hint: failure.hint)
+        }
+    }
+}

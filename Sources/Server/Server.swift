@@ -1,1 +1,0 @@
-// Server: see Sources/README.md.

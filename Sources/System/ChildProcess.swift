@@ -1,0 +1,135 @@
+import CLinux
+import Glibc
+import Synchronization
+
+/// A program that was started and is watched until it ends.
+///
+/// A thread of its own starts it and waits for it. That thread lives exactly as long as the child, so a child that
+/// asked to be told of its parent's death (`prctl(PR_SET_PDEATHSIG)` means the *thread* that made it) hears of
+/// nothing less than the whole process dying.
+public final class ChildProcess: Sendable {
+    public enum Ending: Sendable, Equatable {
+        case exited(Int32)
+        case killed(signal: Int32)
+    }
+
+    private struct State {
+        var processID: pid_t = 0
+        var failure: SystemError?
+        var ending: Ending?
+    }
+
+    /// Shared with the watching thread, which outlives the object if need be.
+    private final class Shared: Sendable {
+        let state = Mutex(State())
+        let started: Wake
+        let ended: Wake
+
+        init() throws(SystemError) {
+            started = try Wake()
+            ended = try Wake()
+        }
+    }
+
+    private let shared: Shared
+    public let name: String
+
+    /// Starts the program found at `arguments[0]`. Its standard output and error go to the file at `output`, or to
+    /// where ours go; its standard input is empty.
+    public init(_ arguments: [String], output: String? = nil, environment: [String: String] = [:]) throws(SystemError) {
+        let shared = try Shared()
+        self.shared = shared
+        name = arguments.first ?? ""
+        _ = try BackgroundThread("child") {
+            ChildProcess.spawn(arguments, output, environment, shared)
+            shared.started.ring()
+            if shared.state.withLock({ $0.failure == nil }) { ChildProcess.watch(shared) }
+        }
+        shared.started.sleep(milliseconds: 60_000)
+        if let failure = shared.state.withLock({ $0.failure }) { throw failure }
+    }
+
+    public var processID: pid_t { shared.state.withLock { $0.processID } }
+    public var ending: Ending? { shared.state.withLock { $0.ending } }
+    public var isRunning: Bool { ending == nil }
+
+    /// Waits for its end; nil when the time is up first.
+    @discardableResult
+    public func wait(milliseconds: Int = .max) -> Ending? {
+        let limit = milliseconds == .max ? -1 : milliseconds
+        shared.ended.sleep(milliseconds: limit)
+        return ending
+    }
+
+    public func signal(_ number: Int32) {
+        shared.state.withLock { state in
+            // Only while it runs: afterwards its number may be somebody else's.
+            if state.ending == nil, state.processID > 0 { _ = kill(state.processID, number) }
+        }
+    }
+
+    // MARK: On the watching thread
+
+    private static func spawn(
+        _ arguments: [String], _ output: String?, _ environment: [String: String], _ shared: Shared
+    ) {
+        let list = CStringArray(arguments)
+        let variables = CStringArray(ChildProcess.merged(environment))
+        var processID: pid_t = 0
+        // SAFETY: the actions are initialised before and destroyed after use; the arrays live through the call.
+        var actions = unsafe posix_spawn_file_actions_t()
+        var attributes = posix_spawnattr_t()
+        let code = withExtendedLifetime((list, variables)) {
+            unsafe posix_spawn_file_actions_init(&actions)
+            defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+            unsafe posix_spawnattr_init(&attributes)
+            defer { unsafe posix_spawnattr_destroy(&attributes) }
+            // A group of its own: Ctrl-C at the terminal is for us, who then stop the child in order. And no signal
+            // blocked, whatever this thread blocks.
+            var none = sigset_t()
+            unsafe sigemptyset(&none)
+            unsafe posix_spawnattr_setsigmask(&attributes, &none)
+            unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP) | Int16(POSIX_SPAWN_SETSIGMASK))
+            unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+            if let output {
+                unsafe posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0o644)
+                unsafe posix_spawn_file_actions_adddup2(&actions, 1, 2)
+            }
+            return unsafe posix_spawnp(
+                &processID, arguments.first ?? "", &actions, &attributes, list.mutable, variables.mutable)
+        }
+        shared.state.withLock { state in
+            if code == 0 {
+                state.processID = processID
+            } else {
+                state.failure = SystemError(operation: "start", subject: arguments.first ?? "", code: code)
+            }
+        }
+    }
+
+    /// Our own environment with these on top.
+    private static func merged(_ environment: [String: String]) -> [String] {
+        var variables: [String] = []
+        var entry = unsafe environ
+        // SAFETY: `environ` ends with a null pointer; nobody changes it while the hub runs.
+        while let text = unsafe entry.pointee {
+            let variable = unsafe String(cString: text)
+            let name = variable.prefix { $0 != "=" }
+            if environment[String(name)] == nil { variables.append(variable) }
+            unsafe entry += 1
+        }
+        return variables + environment.map { "\($0.key)=\($0.value)" }
+    }
+
+    private static func watch(_ shared: Shared) {
+        let processID = shared.state.withLock { $0.processID }
+        var status: Int32 = 0
+        // SAFETY: the status is a local.
+        while unsafe waitpid(processID, &status, 0) == -1, errno == EINTR {}
+        let signal = status & 0x7f
+        shared.state.withLock { state in
+            state.ending = signal == 0 ? .exited((status >> 8) & 0xff) : .killed(signal: signal)
+        }
+        shared.ended.ring()
+    }
+}

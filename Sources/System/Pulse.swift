@@ -1,0 +1,60 @@
+import Glibc
+
+/// A count that only grows, and threads waiting for it to grow.
+@safe
+public final class Pulse: @unchecked Sendable {
+    // Both are the kernel's and C library's own guards; `count` is touched only with `mutex` held.
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private let condition: UnsafeMutablePointer<pthread_cond_t>
+    private var count: UInt64 = 0
+
+    public init() {
+        // SAFETY: allocated once, initialised before use, destroyed and freed in `deinit`.
+        unsafe mutex = .allocate(capacity: 1)
+        unsafe condition = .allocate(capacity: 1)
+        unsafe mutex.initialize(to: pthread_mutex_t())
+        unsafe condition.initialize(to: pthread_cond_t())
+        _ = unsafe pthread_mutex_init(mutex, nil)
+        var attributes = pthread_condattr_t()
+        // Waiting is measured on the clock that nobody sets back.
+        _ = unsafe pthread_condattr_init(&attributes)
+        _ = unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        _ = unsafe pthread_cond_init(condition, &attributes)
+        _ = unsafe pthread_condattr_destroy(&attributes)
+    }
+
+    deinit {
+        // SAFETY: nobody can wait on an object without references.
+        _ = unsafe pthread_cond_destroy(condition)
+        _ = unsafe pthread_mutex_destroy(mutex)
+        unsafe condition.deallocate()
+        unsafe mutex.deallocate()
+    }
+
+    public var value: UInt64 {
+        // SAFETY: the mutex lives as long as this object.
+        _ = unsafe pthread_mutex_lock(mutex)
+        defer { _ = unsafe pthread_mutex_unlock(mutex) }
+        return count
+    }
+
+    public func beat() {
+        // SAFETY: both live as long as this object.
+        _ = unsafe pthread_mutex_lock(mutex)
+        count += 1
+        _ = unsafe pthread_cond_broadcast(condition)
+        _ = unsafe pthread_mutex_unlock(mutex)
+    }
+
+    /// Returns when the count is beyond `seen`, or at the deadline (of the monotonic clock); the count then.
+    public func wait(beyond seen: UInt64, untilMonotonic deadline: UInt64) -> UInt64 {
+        var until = timespec(tv_sec: Int(deadline / 1_000_000_000), tv_nsec: Int(deadline % 1_000_000_000))
+        // SAFETY: both live as long as this object; the wait gives the mutex back locked.
+        _ = unsafe pthread_mutex_lock(mutex)
+        defer { _ = unsafe pthread_mutex_unlock(mutex) }
+        while count <= seen {
+            if unsafe pthread_cond_timedwait(condition, mutex, &until) != 0 { break }
+        }
+        return count
+    }
+}

@@ -1,0 +1,28 @@
+import Glibc
+
+/// Signals taken by waiting for them, in one place, instead of by handlers that run anywhere.
+public enum Signals {
+    /// Blocks the signals for this thread and those it will start; call first thing in the program.
+    public static func block(_ numbers: [Int32]) {
+        var set = signalSet(numbers)
+        // SAFETY: the set is a local.
+        unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
+    }
+
+    /// Waits for one of them; nil when the time is up first.
+    public static func wait(for numbers: [Int32], milliseconds: Int) -> Int32? {
+        var set = signalSet(numbers)
+        var time = timespec(tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000)
+        // SAFETY: set and time are locals; we do not ask who sent it.
+        let number = unsafe sigtimedwait(&set, nil, &time)
+        return number > 0 ? number : nil
+    }
+
+    private static func signalSet(_ numbers: [Int32]) -> sigset_t {
+        var set = sigset_t()
+        // SAFETY: the set is a local.
+        unsafe sigemptyset(&set)
+        for number in numbers { unsafe sigaddset(&set, number) }
+        return set
+    }
+}

@@ -1,0 +1,62 @@
+import Server
+
+/// The settings as options: what a command lists here can be given as a flag, and everything else still comes from the
+/// environment and the file.
+extension OptionGroup {
+    /// All settings.
+    static let configuration = configuration(of: Setting.all)
+
+    static func configuration(of settings: [Setting]) -> OptionGroup {
+        OptionGroup(
+            title: "Configuration options",
+            note: """
+                Each can also be set in the environment (--data-dir as TIDEWIRE_DATA_DIR) or in tidewire.conf (as \
+                data_dir); flags win over the environment, which wins over the file. Other users of the machine can see \
+                flags, so secrets are better kept in the file or the environment.
+                """,
+            options: [.configurationFile] + settings.map(\.option))
+    }
+}
+
+extension Option {
+    static let configurationFile = Option.value(
+        "config", "FILE", "The configuration file, instead of ./tidewire.conf or /etc/tidewire/tidewire.conf.")
+}
+
+extension Setting {
+    var option: Option {
+        let usual = defaultText.map { " Default: \($0)." } ?? ""
+        return .value(flag, type.placeholder, summary + usual)
+    }
+}
+
+extension SettingType {
+    fileprivate var placeholder: String {
+        switch self {
+        case .text: "TEXT"
+        case .path: "DIR"
+        case .boolean: "on|off"
+        case .integer: "N"
+        case .size: "SIZE"
+        case .duration: "DURATION"
+        case .choice(let words, _): words.joined(separator: "|")
+        case .address: "HOST:PORT"
+        case .slotName, .identifier: "NAME"
+        case .connection: "URL"
+        }
+    }
+}
+
+extension Arguments {
+    /// The configuration with this command's flags in it. A command that decides some settings itself passes them as
+    /// `decided`; flags win over those.
+    func configuration(
+        _ terminal: Terminal, decided: [SettingOverride] = []
+    ) throws(ConfigurationFailure) -> Configuration {
+        let flags = Setting.all.compactMap { setting in
+            value(of: setting.option).map { SettingOverride(setting, $0, from: .flag("--\(setting.flag)")) }
+        }
+        return try Configuration.load(
+            overrides: decided + flags, file: value(of: .configurationFile), surroundings: terminal.surroundings)
+    }
+}

@@ -1,0 +1,43 @@
+/// What a script learns from a command. The numbers are promised to users and do not change.
+enum ExitCode: Int32, CaseIterable {
+    case ok = 0
+    case notFound = 1
+    case usage = 2
+    case outsideRetention = 3
+    case unreachable = 4
+    case damaged = 5
+
+    var meaning: String {
+        switch self {
+        case .ok: "done, or something was found"
+        case .notFound: "nothing was found, a check failed, or the command could not finish"
+        case .usage: "the command line or the configuration is wrong"
+        case .outsideRetention: "what was asked for is older than what the event log still holds"
+        case .unreachable: "the database or the hub cannot be reached"
+        case .damaged: "the event log is damaged"
+        }
+    }
+}
+
+/// Ends a command with a message to the operator and the exit code that says the same to a script.
+struct CommandFailure: Error {
+    let exitCode: ExitCode
+    let message: String
+    /// What to do about it, if that is known.
+    let hint: String?
+
+    init(_ exitCode: ExitCode, _ message: String, hint: String? = nil) {
+        self.exitCode = exitCode
+        self.message = message
+        self.hint = hint
+    }
+}
+
+/// The command line is wrong. The message does not repeat the value of an option, which may be a secret.
+struct UsageError: Error, Equatable {
+    let message: String
+
+    init(_ message: String) {
+        self.message = message
+    }
+}

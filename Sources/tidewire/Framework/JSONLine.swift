@@ -1,0 +1,45 @@
+/// One line of NDJSON: an object whose fields stand in the order they were added.
+struct JSONLine {
+    private var fields = ""
+
+    /// A text, or null.
+    mutating func add(_ name: String, _ value: String?) {
+        add(name, json: value.map(Self.quoted) ?? "null")
+    }
+
+    mutating func add(_ name: String, _ value: some BinaryInteger) {
+        add(name, json: String(value))
+    }
+
+    mutating func add(_ name: String, _ value: Bool) {
+        add(name, json: value ? "true" : "false")
+    }
+
+    /// JSON has no words for infinity and what is not a number.
+    mutating func add(_ name: String, _ value: Double) {
+        add(name, json: value.isFinite ? "\(value)" : "null")
+    }
+
+    /// A value that is JSON already.
+    mutating func add(_ name: String, json: String) {
+        fields += (fields.isEmpty ? "" : ",") + Self.quoted(name) + ":" + json
+    }
+
+    var text: String {
+        "{\(fields)}"
+    }
+
+    static func quoted(_ text: String) -> String {
+        text.unicodeScalars.reduce(into: "\"") { result, scalar in
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case "\0"..<" ": result += "\\u00" + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16)
+            default: result.unicodeScalars.append(scalar)
+            }
+        } + "\""
+    }
+}

@@ -1,0 +1,131 @@
+import Server
+
+/// The whole program: words of the command line in, an exit code out.
+struct Program {
+    let commands: [any Command]
+
+    func run(_ words: [String], _ terminal: Terminal) async -> ExitCode {
+        do {
+            let exitCode = try await dispatch(words, terminal)
+            try terminal.flush()
+            return exitCode
+        } catch OutputFailure.readerGone {
+            // `tidewire tail | head`: whoever read has seen enough, which is no failure.
+            return .ok
+        } catch {
+            // What was printed before belongs before the complaint; that it cannot be printed is the smaller failure.
+            try? terminal.flush()
+            return terminal.explain(error, prefix: Product.name)
+        }
+    }
+
+    private func dispatch(_ words: [String], _ terminal: Terminal) async throws -> ExitCode {
+        switch words.first {
+        case nil, "-h", "--help": return try show(overview, terminal)
+        case "help": return try showHelp(words.dropFirst(), terminal)
+        case "--version": return try await dispatch(["version"] + words.dropFirst(), terminal)
+        case .some(let word) where word.hasPrefix("-"):
+            throw UsageError("\(word.prefix { $0 != "=" }) comes after a command; `tidewire help` lists them")
+        default:
+            let found = try Invocation.find(words[...], among: commands)
+            return try await found.run(terminal)
+        }
+    }
+
+    private func showHelp(_ words: ArraySlice<String>, _ terminal: Terminal) throws -> ExitCode {
+        if words.isEmpty { return try show(overview, terminal) }
+        let found = try Invocation.find(words, among: commands)
+        guard found.rest.isEmpty else { throw UsageError("there is no command \(words.joined(separator: " "))") }
+        return try show(ManualPage(found.command, path: found.path).text, terminal)
+    }
+
+    private func show(_ text: String, _ terminal: Terminal) throws -> ExitCode {
+        try terminal.print(text)
+        return .ok
+    }
+
+    private var overview: String {
+        """
+        tidewire - an event-sourced realtime hub for PostgreSQL
+
+        Usage: tidewire COMMAND [ARGUMENT...]
+
+        Commands:
+        \(ManualPage.list(commands.map { ($0.name, $0.summary) }))
+
+        `tidewire help COMMAND` or `tidewire COMMAND --help` shows a command's manual.
+        """
+    }
+}
+
+/// A command that was found by its path, e.g. `log verify`, and the words after it.
+struct Invocation {
+    let command: any Command
+    let path: [String]
+    let rest: ArraySlice<String>
+
+    static func find(
+        _ words: ArraySlice<String>, among commands: [any Command], below parents: [String] = []
+    ) throws(UsageError) -> Invocation {
+        guard let name = words.first, let command = commands.first(where: { $0.name == name }) else {
+            throw unknown(words.first ?? "", among: commands, below: parents)
+        }
+        let path = parents + [name]
+        let rest = words.dropFirst()
+        guard let next = rest.first, !command.subcommands.isEmpty, !next.hasPrefix("-") else {
+            return Invocation(command: command, path: path, rest: rest)
+        }
+        return try find(rest, among: command.subcommands, below: path)
+    }
+
+    func run(_ terminal: Terminal) async throws -> ExitCode {
+        if wantsHelp {
+            try terminal.print(ManualPage(command, path: path).text)
+            return .ok
+        }
+        do {
+            let arguments = try ArgumentParser.parse(rest, options: command.allOptions, operands: command.operands)
+            return try await command.run(arguments, terminal)
+        } catch let error as UsageError {
+            let name = (["tidewire"] + path).joined(separator: " ")
+            terminal.complain("\(name): \(error.message)")
+            terminal.complain("`\(name) --help` shows how it is used.")
+            return .usage
+        }
+    }
+
+    /// Help is given even if the rest of the line is wrong, since that is when it is wanted; and for a command that only
+    /// holds others.
+    private var wantsHelp: Bool {
+        let isAsked = rest.prefix { $0 != "--" }.contains { $0 == "--help" || $0 == "-h" }
+        return isAsked || (!command.subcommands.isEmpty && rest.isEmpty)
+    }
+
+    private static func unknown(_ name: String, among commands: [any Command], below parents: [String]) -> UsageError {
+        let names = commands.map(\.name)
+        let path = (["tidewire"] + parents).joined(separator: " ")
+        let hint = NearestName.to(name, among: names).map { "; did you mean `\(path) \($0)`?" }
+        return UsageError("there is no command \"\(name)\"\(hint ?? ", but \(names.joined(separator: ", "))")")
+    }
+}
+
+extension Terminal {
+    /// Tells the user what stopped the command, and returns the code that tells a script.
+    func explain(_ error: any Error, prefix: String) -> ExitCode {
+        switch error {
+        case let failure as CommandFailure:
+            complain("\(prefix): \(failure.message)")
+            if let hint = failure.hint { complain(hint) }
+            return failure.exitCode
+        case let failure as ConfigurationFailure:
+            for problem in failure.problems { complain("\(prefix): \(problem)") }
+            return .usage
+        case let failure as UsageError:
+            complain("\(prefix): \(failure.message)")
+            return .usage
+        default:
+            complain("\(prefix): \(error)")
+            return .notFound
+        }
+    }
+}

@@ -1,0 +1,154 @@
+/// Rows for people: aligned columns under headings.
+struct Table {
+    struct Column: Sendable {
+        enum Alignment: Sendable {
+            case left, right
+        }
+
+        let title: String
+        let alignment: Alignment
+        /// Whether it may be cut when the screen is too narrow.
+        let canBeCut: Bool
+        /// For tables that are printed while their rows come in.
+        let minimumWidth: Int
+
+        static func text(_ title: String, canBeCut: Bool = false, minimumWidth: Int = 0) -> Column {
+            Column(title: title, alignment: .left, canBeCut: canBeCut, minimumWidth: minimumWidth)
+        }
+
+        static func number(_ title: String, minimumWidth: Int = 0) -> Column {
+            Column(title: title, alignment: .right, canBeCut: false, minimumWidth: minimumWidth)
+        }
+    }
+
+    let columns: [Column]
+    private var rows: [[String]] = []
+
+    init(_ columns: [Column]) {
+        self.columns = columns
+    }
+
+    mutating func add(_ cells: [String]) {
+        precondition(cells.count == columns.count, "a row has a cell for each column")
+        rows.append(cells.map(ScreenText.escaped))
+    }
+
+    /// The heading and the rows. Nothing is cut unless the width of a screen is given.
+    func lines(width: Int?) -> [String] {
+        var widths = columns.indices.map { column in
+            rows.reduce(columns[column].startWidth) { max($0, ScreenText.width($1[column])) }
+        }
+        if let width { cut(&widths, to: width) }
+        return ([columns.map(\.title)] + rows).map { Self.line($0, columns, widths) }
+    }
+
+    /// Takes from the widest of the columns that may be cut, until all fit or none has more to give.
+    private func cut(_ widths: inout [Int], to width: Int) {
+        let narrowest = 8
+        while widths.reduce(0, +) + 2 * (widths.count - 1) > width {
+            let candidates = columns.indices.filter { columns[$0].canBeCut && widths[$0] > narrowest }
+            guard let widest = candidates.max(by: { widths[$0] < widths[$1] }) else { return }
+            widths[widest] -= 1
+        }
+    }
+
+    fileprivate static func line(_ cells: [String], _ columns: [Column], _ widths: [Int]) -> String {
+        let padded = columns.indices.map { index in
+            let cell = columns[index].canBeCut ? ScreenText.cut(cells[index], to: widths[index]) : cells[index]
+            let padding = String(repeating: " ", count: max(0, widths[index] - ScreenText.width(cell)))
+            return columns[index].alignment == .left ? cell + padding : padding + cell
+        }
+        let line = padded.joined(separator: "  ")
+        return String(line.reversed().drop { $0 == " " }.reversed())
+    }
+}
+
+/// A table whose rows are printed as they come: columns start at their minimum width and grow when they must.
+struct TableStream {
+    private let columns: [Table.Column]
+    private let screenWidth: Int?
+    private var widths: [Int]
+
+    init(_ columns: [Table.Column], width: Int?) {
+        self.columns = columns
+        screenWidth = width
+        widths = columns.map(\.startWidth)
+    }
+
+    var heading: String {
+        Table.line(columns.map(\.title), columns, widths)
+    }
+
+    mutating func line(_ cells: [String]) -> String {
+        precondition(cells.count == columns.count, "a row has a cell for each column")
+        let cells = cells.map(ScreenText.escaped)
+        for index in columns.indices where !columns[index].canBeCut || screenWidth == nil {
+            widths[index] = max(widths[index], index == columns.count - 1 ? 0 : ScreenText.width(cells[index]))
+        }
+        giveRemainderToLastColumn()
+        return Table.line(cells, columns, widths)
+    }
+
+    /// What the others leave of the screen belongs to the last column, if it may be cut.
+    private mutating func giveRemainderToLastColumn() {
+        guard let screenWidth, let last = columns.last, last.canBeCut else { return }
+        let others = widths.dropLast().reduce(0) { $0 + $1 + 2 }
+        widths[widths.count - 1] = max(last.startWidth, screenWidth - others)
+    }
+}
+
+extension Table.Column {
+    fileprivate var startWidth: Int {
+        max(minimumWidth, ScreenText.width(title))
+    }
+}
+
+/// Text as a screen shows it.
+enum ScreenText {
+    /// Control characters are written out, since data must not steer the terminal or break a row.
+    static func escaped(_ text: String) -> String {
+        guard text.unicodeScalars.contains(where: isControl) else { return text }
+        return text.unicodeScalars.reduce(into: "") { result, scalar in
+            switch scalar {
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case _ where isControl(scalar): result += "\\u{\(String(scalar.value, radix: 16))}"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+    }
+
+    /// Columns taken. An estimate for the usual scripts; terminals do not agree about the rest.
+    static func width(_ text: String) -> Int {
+        text.utf8.allSatisfy { $0 < 0x80 } ? text.utf8.count : text.reduce(0) { $0 + width($1) }
+    }
+
+    static func cut(_ text: String, to limit: Int) -> String {
+        guard width(text) > limit else { return text }
+        var result = ""
+        var taken = 1
+        for character in text {
+            taken += width(character)
+            guard taken <= limit else { break }
+            result.append(character)
+        }
+        return result + "…"
+    }
+
+    private static func width(_ character: Character) -> Int {
+        switch character.unicodeScalars.first?.value ?? 0 {
+        case 0x1100...0x115F, 0x2E80...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60,
+            0xFFE0...0xFFE6, 0x1F300...0x1FAFF, 0x20000...0x3FFFD:
+            2
+        default: 1
+        }
+    }
+
+    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0..<0x20, 0x7F...0x9F, 0x2028...0x202E, 0x2066...0x2069, 0x200E, 0x200F, 0xFEFF: true
+        default: false
+        }
+    }
+}

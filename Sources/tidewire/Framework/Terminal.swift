@@ -1,0 +1,134 @@
+import Glibc
+import Server
+
+/// Why nothing more can be printed.
+enum OutputFailure: Error, Equatable {
+    /// The reader of a pipe has closed it.
+    case readerGone
+    case failed(errno: Int32)
+}
+
+extension OutputFailure: CustomStringConvertible {
+    var description: String {
+        switch self {
+        case .readerGone: "nobody reads the output any more"
+        // SAFETY: strerror returns a string that ends in a zero byte, which is copied before another call can change it.
+        case .failed(let errno): "cannot write the output: \(unsafe String(cString: strerror(errno)))"
+        }
+    }
+}
+
+/// Where a command prints, and what it may know about who reads it. Commands use nothing else of the process.
+///
+/// Output is gathered and written in large pieces; a command that follows something calls `flush()` whenever it waits.
+final class Terminal {
+    typealias Writer = ([UInt8]) throws(OutputFailure) -> Void
+
+    /// The columns of the screen, or nil when nobody looks at one: then nothing is cut and nothing coloured.
+    let width: Int?
+    let surroundings: ConfigurationSurroundings
+    private let writeOutput: Writer
+    private let writeErrors: Writer
+    private var pending: [UInt8] = []
+
+    private static let pendingLimit = 64 << 10
+
+    init(
+        width: Int?, surroundings: ConfigurationSurroundings, output: @escaping Writer, errors: @escaping Writer
+    ) {
+        self.width = width
+        self.surroundings = surroundings
+        writeOutput = output
+        writeErrors = errors
+    }
+
+    /// True when a person reads the output as it comes.
+    var isInteractive: Bool {
+        width != nil
+    }
+
+    func print(_ line: String) throws(OutputFailure) {
+        pending.append(contentsOf: line.utf8)
+        pending.append(UInt8(ascii: "\n"))
+        if pending.count >= Self.pendingLimit { try flush() }
+    }
+
+    func write(_ bytes: [UInt8]) throws(OutputFailure) {
+        pending.append(contentsOf: bytes)
+        if pending.count >= Self.pendingLimit { try flush() }
+    }
+
+    func flush() throws(OutputFailure) {
+        guard !pending.isEmpty else { return }
+        let bytes = pending
+        pending.removeAll(keepingCapacity: true)
+        try writeOutput(bytes)
+    }
+
+    /// A line on stderr. If nobody reads that, there is nobody left to tell.
+    func complain(_ line: String) {
+        try? writeErrors(Array((line + "\n").utf8))
+    }
+}
+
+extension Terminal {
+    static func ofThisProcess() -> Terminal {
+        let surroundings = ConfigurationSurroundings.ofThisProcess
+        return Terminal(
+            width: StandardStream.output.columns, surroundings: surroundings,
+            output: StandardStream.output.write, errors: StandardStream.errors.write)
+    }
+}
+
+/// A file descriptor that the process was given.
+struct StandardStream {
+    let descriptor: Int32
+
+    static let output = StandardStream(descriptor: STDOUT_FILENO)
+    static let errors = StandardStream(descriptor: STDERR_FILENO)
+
+    /// Nil if it is no terminal.
+    var columns: Int? {
+        guard isatty(descriptor) == 1 else { return nil }
+        var size = winsize()
+        // SAFETY: TIOCGWINSZ writes one winsize to the variable above and keeps no pointer to it.
+        let succeeded = unsafe ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0
+        return succeeded && size.ws_col > 0 ? Int(size.ws_col) : 80
+    }
+
+    func write(_ bytes: [UInt8]) throws(OutputFailure) {
+        var written = 0
+        while written < bytes.count {
+            let (count, error) = writeOnce(bytes, from: written)
+            guard count < 0 else {
+                written += count
+                continue
+            }
+            try recover(from: error)
+        }
+    }
+
+    private func recover(from error: Int32) throws(OutputFailure) {
+        switch error {
+        case EINTR: return
+        case EAGAIN: waitUntilWritable()
+        case EPIPE: throw .readerGone
+        default: throw .failed(errno: error)
+        }
+    }
+
+    private func writeOnce(_ bytes: [UInt8], from start: Int) -> (count: Int, errno: Int32) {
+        // SAFETY: the pointer is used inside the closure only, and start < count, so the range lies in the array.
+        unsafe bytes.withUnsafeBytes { bytes in
+            let count = unsafe Glibc.write(descriptor, bytes.baseAddress?.advanced(by: start), bytes.count - start)
+            return (count, errno)
+        }
+    }
+
+    /// A descriptor that another program shares may have been set not to wait.
+    private func waitUntilWritable() {
+        var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        // SAFETY: poll reads and writes the one pollfd above and keeps no pointer to it.
+        unsafe _ = poll(&waiting, 1, -1)
+    }
+}

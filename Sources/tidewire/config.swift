@@ -1,0 +1,75 @@
+import Server
+
+/// `tidewire config`
+struct ConfigCommand: Command {
+    let name = "config"
+    let summary = "Print the effective configuration, or a sample to begin with."
+    let discussion = """
+        Prints every setting with the value that would be used and where that value was found: in a flag, the \
+        environment, a file, or nowhere (default). A * marks what differs from the default. Secrets are not shown.
+
+        With a NAME, only those settings are printed. It is an error if any setting, printed or not, is unknown or \
+        malformed.
+        """
+    let operands = [Operand("NAME", .any, "A setting's name, such as data_dir.")]
+    let options: [Option] = [.json, .defaults, .example]
+    let optionGroups: [OptionGroup] = [.configuration]
+    let examples = [
+        Example("tidewire config", "What would the hub use, started here and now?"),
+        Example("tidewire config --json | jq -r 'select(.default | not) | .name'", "The names of what was changed:"),
+        Example("tidewire config --example > tidewire.conf", "A file to begin with:"),
+    ]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if arguments.has(.example) {
+            try terminal.write(Array(ConfigurationSample.text(surroundings: terminal.surroundings).utf8))
+            return .ok
+        }
+        let rows = try select(arguments.operands, from: effective(arguments, terminal))
+        if arguments.has(.json) {
+            for row in rows { try terminal.print(row.json) }
+        } else {
+            for line in table(rows).lines(width: terminal.width) { try terminal.print(line) }
+        }
+        return .ok
+    }
+
+    private func effective(_ arguments: Arguments, _ terminal: Terminal) throws -> [Configuration.Effective] {
+        guard arguments.has(.defaults) else { return try arguments.configuration(terminal).effective }
+        return try Configuration.load(surroundings: terminal.surroundings.withoutSettings).effective
+    }
+
+    private func select(_ names: [String], from rows: [Configuration.Effective]) throws -> [Configuration.Effective] {
+        for name in names where Setting.named(name) == nil {
+            let hint = NearestName.to(name, among: Setting.all.map(\.name)).map { "; did you mean \($0)?" }
+            throw UsageError("there is no setting \(name)\(hint ?? "")")
+        }
+        return names.isEmpty ? rows : rows.filter { names.contains($0.setting.name) }
+    }
+
+    private func table(_ rows: [Configuration.Effective]) -> Table {
+        var table = Table([.text(" "), .text("NAME"), .text("VALUE", canBeCut: true), .text("SOURCE", canBeCut: true)])
+        for row in rows {
+            table.add([row.isDefault ? "" : "*", row.setting.name, row.shown, row.source.description])
+        }
+        return table
+    }
+}
+
+extension Option {
+    fileprivate static let defaults = Option.flag("defaults", "Print the defaults, whatever is set.")
+    fileprivate static let example = Option.flag("example", "Print a commented tidewire.conf with every setting.")
+}
+
+extension Configuration.Effective {
+    fileprivate var json: String {
+        var line = JSONLine()
+        line.add("name", setting.name)
+        line.add("value", shown.isEmpty ? nil : shown)
+        line.add("source", source.description)
+        line.add("default", isDefault)
+        line.add("group", setting.group.rawValue)
+        line.add("summary", setting.summary)
+        return line.text
+    }
+}

@@ -1,0 +1,52 @@
+import Diagnostics
+import EventLog
+import Server
+
+/// `tidewire serve`
+struct ServeCommand: Command {
+    let name = "serve"
+    let summary = "Follow a database and keep its changes in the event log."
+    let discussion = """
+        Connects to PostgreSQL, takes every change of the publication's tables from a logical replication slot and \
+        appends it to the event log in the data directory. PostgreSQL is told that a change arrived only when it is \
+        durable here, so killing the hub or the database at any moment loses nothing and repeats nothing in the log.
+
+        The slot is created if it is missing (slot_create), and so is the publication if the role may \
+        (publication_create). When the database cannot be reached, or refuses, the hub says why, keeps trying with \
+        growing waits, and goes on where it stopped.
+
+        If history cannot go on - the slot was dropped, the server let go of its WAL, the database was restored - a gap \
+        is recorded in the log and a new epoch begins: loss is never silent.
+
+        Ends on SIGINT or SIGTERM after flushing and confirming what is whole. One line an event is written to standard \
+        error; read the changes with 'tidewire tail'.
+        """
+    let optionGroups: [OptionGroup] = [.configuration]
+    let examples = [
+        Example("tidewire serve --database-url postgres://tidewire:secret@db/app", "Follow a database:"),
+        Example("TIDEWIRE_LOG_FORMAT=json tidewire serve --config /etc/tidewire/tidewire.conf", "In production:"),
+    ]
+    let exitCodes: [ExitCode] = [.unreachable, .damaged]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let configuration = try arguments.configuration(terminal)
+        Log.shared.configure(level: configuration.logLevel, format: configuration.logFormat)
+        Hub.blockSignals()
+        let hub = try ServeCommand.explained { try Hub(configuration) }
+        while Hub.waitForSignal() == nil {}
+        hub.stop()
+        return .ok
+    }
+
+    /// What keeps the hub from starting, with the exit code a script can act on.
+    static func explained<T>(_ body: () throws -> T) throws -> T {
+        do {
+            return try body()
+        } catch let error as EventLogError {
+            if case .damaged = error { throw CommandFailure(.damaged, "\(error)") }
+            throw CommandFailure(.notFound, "\(error)")
+        } catch let error as HubError {
+            throw CommandFailure(.usage, "\(error)")
+        }
+    }
+}

@@ -1,0 +1,67 @@
+import EventLog
+import System
+import TestSupport
+import Testing
+
+@Suite struct StartTests {
+    /// What a start means, in the plainest words: over the list of all transactions.
+    private struct Model {
+        let transactions: [[Seen]]
+
+        init(_ entries: [Seen]) {
+            var transactions: [[Seen]] = [[]]
+            for entry in entries {
+                transactions[transactions.count - 1].append(entry)
+                if !entry.continued { transactions.append([]) }
+            }
+            self.transactions = transactions.filter { !$0.isEmpty }
+        }
+
+        func from(_ isWanted: ([Seen]) -> Bool) -> [Seen] {
+            transactions.drop { !isWanted($0) }.flatMap { $0 }
+        }
+
+        func expected(_ start: EventLogStart) -> [Seen] {
+            switch start {
+            case .oldest: from { _ in true }
+            case .end: []
+            case .offset(let offset):
+                from { $0[0].offset >= offset || $0[$0.count - 1].offset + UInt64($0[$0.count - 1].changes) > offset }
+            case .lsn(let lsn): from { $0[$0.count - 1].lsn >= lsn }
+            case .time(let time): from { $0.contains { $0.time >= time } }
+            }
+        }
+    }
+
+    @Test(arguments: seeds(12))
+    func `starts where a plain search would, with the schema before it`(_ seed: UInt64) throws {
+        let storage = FaultyStorage()
+        let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 300_000))
+        let entries = try SegmentTests.fill(writer, 2500, seed: seed)
+        let model = Model(entries)
+        var random = SeededRandom(seed: seed)
+        for _ in 0..<40 {
+            let start: EventLogStart =
+                switch Int.random(in: 0..<4, using: &random) {
+                case 0: .offset(UInt64.random(in: 0...writer.nextOffset + 2, using: &random))
+                case 1: .lsn(UInt64.random(in: 0...writer.durableLSN + 2, using: &random))
+                case 2: .time(Int64.random(in: -100...Int64(writer.durableLSN) * 10, using: &random))
+                default: .end
+                }
+            let live = Bool.random(using: &random)
+            var reader = try EventLogReader(directory: storage, end: live ? writer.end : nil, from: start)
+            var found: [Seen] = []
+            var schema: [UInt64] = []
+            while try reader.next() {
+                if reader.entry.precedesStart {
+                    #expect(reader.entry.kind == .relation)
+                    schema.append(reader.entry.segment)
+                } else {
+                    if found.isEmpty, reader.entry.kind != .relation { #expect(schema == [reader.entry.segment]) }
+                    found.append(reader.seen)
+                }
+            }
+            #expect(found == model.expected(start), "seed \(seed), \(start)")
+        }
+    }
+}

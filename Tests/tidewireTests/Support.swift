@@ -1,0 +1,93 @@
+import Server
+
+@testable import tidewire
+
+/// What a run of the program printed and how it ended.
+struct Run {
+    let exitCode: ExitCode
+    let output: String
+    let errors: String
+}
+
+/// Runs the program with a screen, environment and files that exist in the test only.
+func run(
+    _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), LogCommand()], width: Int? = nil,
+    environment: [String: String] = [:], files: [String: String] = [:], outputFailure: OutputFailure? = nil
+) async -> Run {
+    let recorder = Recorder()
+    let surroundings = ConfigurationSurroundings(environment: environment, isRoot: true) { path in
+        files[path].map { .bytes(Array($0.utf8)) } ?? .missing
+    }
+    let terminal = Terminal(
+        width: width, surroundings: surroundings,
+        output: { (bytes) throws(OutputFailure) in
+            if let outputFailure { throw outputFailure }
+            recorder.output += bytes
+        },
+        errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes })
+    let exitCode = await Program(commands: commands).run(words, terminal)
+    return Run(
+        exitCode: exitCode, output: String(decoding: recorder.output, as: UTF8.self),
+        errors: String(decoding: recorder.errors, as: UTF8.self))
+}
+
+/// The same with the command line as it is typed.
+func run(
+    _ words: String..., environment: [String: String] = [:], files: [String: String] = [:],
+    outputFailure: OutputFailure? = nil
+) async -> Run {
+    await run(words, environment: environment, files: files, outputFailure: outputFailure)
+}
+
+private final class Recorder {
+    var output: [UInt8] = []
+    var errors: [UInt8] = []
+}
+
+/// A command that only holds others.
+struct LogCommand: Command {
+    let name = "log"
+    let summary = "Look after the event log."
+    let discussion = "Commands about the event log's files."
+    let subcommands: [any Command] = [VerifyCommand(), PickyCommand()]
+}
+
+/// A command that says what it was given.
+struct VerifyCommand: Command {
+    static let limit = Option.value("limit", "N", short: "n", "How many.")
+    static let mask = Option.value("mask", "COLUMN", isRepeatable: true, "What to hide.")
+    static let follow = Option.flag("follow", short: "f", "Go on.")
+    static let all = Option.flag("all", short: "a", "Everything.")
+
+    let name = "verify"
+    let summary = "Read every checksum."
+    let discussion = "Reads."
+    let operands = [Operand("TABLE", .one, "Which."), Operand("KEY", .oneOrNone, "Row.")]
+    let options: [Option] = [Self.limit, Self.mask, Self.follow, Self.all, .json]
+    let optionGroups: [OptionGroup] = [.configuration(of: [.dataDirectory])]
+    let exitCodes: [ExitCode] = [.damaged]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        try terminal.print("operands \(arguments.operands)")
+        try terminal.print("limit \(arguments.value(of: Self.limit) ?? "-") mask \(arguments.values(of: Self.mask))")
+        try terminal.print("follow \(arguments.has(Self.follow)) all \(arguments.has(Self.all))")
+        try terminal.print("data_dir \(try arguments.configuration(terminal).dataDirectory)")
+        return .ok
+    }
+}
+
+/// A command that fails after it printed something.
+struct PickyCommand: Command {
+    static let limit = Option.value("limit", "N", "How many.")
+
+    let name = "picky"
+    let summary = "Fail."
+    let discussion = "Fails."
+    let options: [Option] = [Self.limit]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        try terminal.print("so far")
+        _ = try arguments.value(of: Self.limit, as: .integer(1...10))
+        throw CommandFailure(.damaged, "segment 3 is damaged", hint: "try `tidewire log verify --repair`")
+    }
+}
