@@ -95,6 +95,7 @@ let fuzzers: [Target] = [
     fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),
     fuzzer("Stored", "TestSupport", "Change", "Bytes"),
     fuzzer("JSON", "Change", "Bytes"),
+    fuzzer("Segments", "TestSupport", "EventLog", "System", "Bytes"),
 ]
 
 let package = Package(
