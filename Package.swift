@@ -52,7 +52,8 @@ let floor4: [Target] = [
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes"
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "CLinux",
+        "Bytes"
     ),
     .executableTarget(
         name: "tidewire",
@@ -72,15 +73,14 @@ let proofs: [Target] = [
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
-    tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
     tests(of: "System", "System", "Bytes"),
     tests(of: "EventLog", "EventLog", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
-    tests(of: "tidewire", "tidewire", "Server"),
-    tests(
-        of: "EndToEnd", "tidewire", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System",
-        "Bytes"),
+    tests(of: "Bench", "Bench"),
+    tests(of: "tidewire", "tidewire", "Server", "Bench"),
+    tests(of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System", "Bytes"),
+    tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]
 
 /// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `deploy/fuzz` builds it.
@@ -89,7 +89,6 @@ func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
         name: "Fuzz" + name, dependencies: mayImport + ["FuzzSupport"], path: "Tests/Fuzz/" + name,
         swiftSettings: strict + [.unsafeFlags(["-parse-as-library"])])
 }
-
 let fuzzers: [Target] = [
     .target(name: "FuzzSupport", dependencies: ["Bytes"], path: "Tests/Fuzz/Support", swiftSettings: strict),
     fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),

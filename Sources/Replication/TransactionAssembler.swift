@@ -1,6 +1,7 @@
 import Bytes
 import Change
 import Diagnostics
+import System
 
 /// `pgoutput` messages in, stored transactions out: what stands between Begin and Commit, in order, whole or in parts
 /// of bounded size, and nothing that the log already has.
@@ -25,12 +26,21 @@ public struct TransactionAssembler: ~Copyable {
         schemas = SchemaBook(maximum: maximumSchemas)
     }
 
+    /// One that is fed by other means than a session: captured bytes, for measuring and for fuzzing.
+    public init(
+        spoolDirectory: any StorageDirectory, primaryKey: @escaping (UInt32) throws -> Set<String> = { _ in [] }
+    ) {
+        self.init(
+            spool: TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions),
+            maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey)
+    }
+
     /// Between Begin and Commit: the position must not be moved on by a keep-alive.
     var isInTransaction: Bool { part.isOpen }
 
     /// Takes one message. While the disk does not take what must be written, `whileStalled` is called between attempts;
     /// it waits, or throws to give up.
-    mutating func receive(
+    public mutating func receive(
         _ bytes: RawSpan, into sink: some TransactionSink, whileStalled: (StorageStall) throws -> Void
     ) throws {
         switch try decoder.decode(bytes) {

@@ -6,7 +6,9 @@ _ = signal(SIGPIPE, SIG_IGN)
 let program = Program(commands: [
     ServeCommand(),
     DevCommand(),
+    TailCommand(),
     ConfigCommand(),
+    BenchCommand(),
     VersionCommand(),
 ])
 

@@ -124,7 +124,16 @@ final class HubUnderTest {
         change(&settings)
     }
 
-    deinit { stop() }
+    /// Slots are few, and the whole cluster's.
+    deinit {
+        stop()
+        for _ in 0..<50 {
+            let drop =
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+            if (try? database.run(drop)) != nil { return }
+            usleep(20_000)
+        }
+    }
 
     var logDirectory: String { IngestService.Settings.logDirectory(dataDirectory) }
 
