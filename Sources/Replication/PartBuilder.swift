@@ -81,7 +81,8 @@ struct PartBuilder: ~Copyable {
 
     private mutating func use(_ schema: Schema) {
         if let last = schemas.last, last === schema { return }
-        if schemas.contains(where: { $0 === schema }) { return }
+        // Not by identity: a schema that changed and changed back is another object.
+        if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
         schemas.append(schema)
         keys.append(schema.tableKey)
     }

@@ -189,6 +189,16 @@ import Testing
         talk.expectNoBreach()
     }
 
+    @Test func `a schema that changes back is named once`() throws {
+        let talk = Conversation()
+        try talk.hear(
+            PgOutput.begin(commit: 100), Table.orders(), PgOutput.insert(Table.orders, [1, nil, nil]),
+            Table.wideOrders(), PgOutput.insert(Table.orders, [2, nil, nil, nil]), Table.orders(),
+            PgOutput.insert(Table.orders, [3, nil, nil]), PgOutput.commit(100, end: 130))
+        #expect(talk.sink.transactions.first?.parts.first?.schemas.map(\.columns.count) == [3, 4])
+        talk.expectNoBreach()
+    }
+
     @Test func `types are named by the catalog, by their announcement, or by their number`() throws {
         let talk = Conversation()
         try talk.hear(

@@ -7,24 +7,24 @@ import System
 public final class MemoryDirectory: StorageDirectory {
     private struct State {
         var files: [String: MemoryFile] = [:]
-        var fullFor = 0
         var locked: Set<String> = []
     }
 
     public let path = "memory"
     private let state = Mutex(State())
+    private let disk = MemoryDisk()
 
     public init() {}
 
     /// The next `writes` writes find the disk full.
-    public func beFull(for writes: Int) { state.withLock { $0.fullFor = writes } }
+    public func beFull(for writes: Int) { disk.beFull(for: writes) }
 
     public func names() throws(SystemError) -> [String] { state.withLock { $0.files.keys.sorted() } }
 
     public func open(_ name: String, for access: StorageAccess) throws(SystemError) -> any StorageFile {
         let file = state.withLock { state in
             if access == .creating || state.files[name] == nil && access == .writing {
-                state.files[name] = MemoryFile(path: path + "/" + name, directory: self)
+                state.files[name] = MemoryFile(path: path + "/" + name, disk: disk)
             }
             return state.files[name]
         }
@@ -57,16 +57,23 @@ public final class MemoryDirectory: StorageDirectory {
 
     public func freeBytes() throws(SystemError) -> UInt64 { 1 << 40 }
 
-    fileprivate func takesAWrite() -> Bool {
-        state.withLock { state in
-            guard state.fullFor > 0 else { return true }
-            state.fullFor -= 1
+    private func failure(_ operation: String, _ subject: String, _ code: Int32) -> SystemError {
+        SystemError(operation: operation, subject: subject, code: code)
+    }
+}
+
+/// What a directory and its files share; a file may outlive its directory.
+private final class MemoryDisk: Sendable {
+    private let fullFor = Mutex(0)
+
+    func beFull(for writes: Int) { fullFor.withLock { $0 = writes } }
+
+    func takesAWrite() -> Bool {
+        fullFor.withLock { fullFor in
+            guard fullFor > 0 else { return true }
+            fullFor -= 1
             return false
         }
-    }
-
-    fileprivate func failure(_ operation: String, _ subject: String, _ code: Int32) -> SystemError {
-        SystemError(operation: operation, subject: subject, code: code)
     }
 }
 
@@ -80,13 +87,12 @@ private final class MemoryLock: StorageLock {
 
 private final class MemoryFile: StorageFile {
     let path: String
-    // The directory outlives its files in every test; a file that is still open after a removal only reads its bytes.
-    private let directory: MemoryDirectory
+    private let disk: MemoryDisk
     private let bytes = Mutex<[UInt8]>([])
 
-    init(path: String, directory: MemoryDirectory) {
+    init(path: String, disk: MemoryDisk) {
         self.path = path
-        self.directory = directory
+        self.disk = disk
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer, at position: UInt64) throws(SystemError) -> Int {
@@ -100,9 +106,9 @@ private final class MemoryFile: StorageFile {
 
     func write(_ span: RawSpan, at position: UInt64) throws(SystemError) {
         let given = span.withUnsafeBytes { Array($0) }
-        guard directory.takesAWrite() else {
+        guard disk.takesAWrite() else {
             put(Array(given.prefix(given.count / 2)), at: Int(position))
-            throw directory.failure("write", path, ENOSPC)
+            throw SystemError(operation: "write", subject: path, code: ENOSPC)
         }
         put(given, at: Int(position))
     }

@@ -25,7 +25,10 @@ public struct RecordedPart: Sendable {
     public var schemas: [Relation]
     public var fingerprints: [UInt64]
     public var keys: [UInt64]
-    public var payloadBytes: Int
+    /// As it was stored.
+    public var payload: [UInt8]
+
+    public var payloadBytes: Int { payload.count }
 }
 
 /// A transaction, its parts joined.
@@ -166,7 +169,7 @@ public final class RecordingSink: TransactionSink {
         return RecordedPart(
             info: stored.info, isLast: part.isLast, firstIndex: stored.firstIndex, changes: changes,
             schemas: part.schemas.map(\.relation), fingerprints: part.schemas.map(\.fingerprint), keys: part.keys,
-            payloadBytes: part.payload.byteCount)
+            payload: part.payload.copied())
     }
 
     private static func plain(_ change: borrowing Change, _ table: String) throws(ByteError) -> RecordedChange {
