@@ -53,6 +53,8 @@ struct PartBuilder: ~Copyable {
             let key = schema.key(of: old)
             if key != keys.last { keys.append(key) }
         }
+        // A truncate concerns every row: whoever looks for one must come upon it.
+        if new.byteCount == 0, old.byteCount == 0 { keys.append(schema.unkeyedKey) }
         count(1)
         TransactionCodec.append(
             operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
@@ -71,6 +73,7 @@ struct PartBuilder: ~Copyable {
         if let schema { use(schema) }
         if newKey != 0 { keys.append(newKey) }
         if oldKey != 0, oldKey != newKey { keys.append(oldKey) }
+        if let schema, newKey == 0, oldKey == 0 { keys.append(schema.unkeyedKey) }
         count(1)
         payload.append(change)
     }

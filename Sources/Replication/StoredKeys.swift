@@ -26,6 +26,7 @@ public final class StoredKeys: Sendable {
             if change.operation == .message { continue }
             guard let schema = schemas[change.relation] else { return nil }
             keys.insert(schema.tableKey)
+            if change.operation == .truncate { keys.insert(schema.unkeyedKey) }
             if let new = change.new { keys.insert(schema.key(of: new.bytes)) }
             if let old = change.old { keys.insert(schema.key(of: old.bytes)) }
         }

@@ -8,6 +8,8 @@ let program = Program(commands: [
     DevCommand(),
     ConfigCommand(),
     TailCommand(),
+    RowCommand(),
+    TransactionCommand(),
     VersionCommand(),
 ])
 
