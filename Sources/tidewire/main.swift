@@ -10,6 +10,8 @@ let program = Program(commands: [
     TailCommand(),
     RowCommand(),
     TransactionCommand(),
+    LogCommand(),
+    SlotCommand(),
     VersionCommand(),
 ])
 
