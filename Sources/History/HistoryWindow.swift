@@ -92,7 +92,7 @@ extension HistoryLog {
 
 extension SegmentSummary {
     /// The time of its first entry, as near as its numbers tell.
-    var begin: Int64 { !isEmpty && minimumTime > 0 ? minimumTime : header.created }
+    public var begin: Int64 { !isEmpty && minimumTime > 0 ? minimumTime : header.created }
 
     /// Whether something was deleted that the bound asks for. This is the oldest segment.
     fileprivate func isBegunAfter(_ bound: HistoryBound) -> Bool {

@@ -138,7 +138,7 @@ struct ChangePrinter {
     init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
         self.terminal = terminal
         self.isJSON = isJSON
-        text = ChangeText(zone: zone, isShortened: terminal.isInteractive)
+        text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
         table = TableStream(
             [
                 .number("OFFSET", minimumWidth: 8), .text(zone.heading, minimumWidth: 23),

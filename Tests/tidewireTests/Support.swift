@@ -11,7 +11,8 @@ struct Run {
 
 /// Runs the program with a screen, environment and files that exist in the test only.
 func run(
-    _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), LogCommand()], width: Int? = nil,
+    _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), SampleLogCommand()],
+    width: Int? = nil,
     environment: [String: String] = [:], files: [String: String] = [:], outputFailure: OutputFailure? = nil
 ) async -> Run {
     let recorder = Recorder()
@@ -45,7 +46,7 @@ private final class Recorder {
 }
 
 /// A command that only holds others.
-struct LogCommand: Command {
+struct SampleLogCommand: Command {
     let name = "log"
     let summary = "Look after the event log."
     let discussion = "Commands about the event log's files."

@@ -5,10 +5,13 @@ import History
 /// A recorded change as people read it.
 struct ChangeText {
     let zone: DisplayZone
-    /// Long values are shortened where a screen is looked at.
-    let isShortened: Bool
+    /// Longer values are shortened. Whoever needs them whole asks for JSON.
+    let longest: Int
 
-    private static let longest = 40
+    init(zone: DisplayZone, isInteractive: Bool) {
+        self.zone = zone
+        longest = isInteractive ? 40 : 200
+    }
 
     /// OFFSET, TIME, LSN, XID, OP: what all tables of changes begin with.
     func place(_ change: RecordedChange) -> [String] {
@@ -44,6 +47,11 @@ struct ChangeText {
         return columns(change, change.row.indices.filter { !change.isKey($0) })
     }
 
+    /// The same for a row whose key is known from elsewhere, without looking at what changed.
+    func wholeRow(_ change: RecordedChange) -> String {
+        change.operation == .update ? columns(change, Array(change.row.indices)) : summary(change)
+    }
+
     private func deletion(_ change: RecordedChange) -> String {
         let shown = known(change).filter { !change.isKey($0) }
         return change.oldImage == .full ? "(row removed) " + columns(change, shown) : "(row removed)"
@@ -74,11 +82,11 @@ struct ChangeText {
     func value(_ value: RowValue, _ column: Int, _ change: RecordedChange) -> String {
         guard let relation = change.relation, value != .masked else { return value.word }
         let text = value.json(relation.renderings[column]) ?? value.word
-        return isShortened && text.count > Self.longest ? shortened(text) : text
+        return text.utf8.count > longest && text.count > longest ? shortened(text) : text
     }
 
     private func shortened(_ text: String) -> String {
-        text.prefix(Self.longest - 2) + "…" + (text.hasPrefix("\"") ? "\"" : "")
+        text.prefix(longest - 2) + "…" + (text.hasPrefix("\"") ? "\"" : "")
     }
 
     private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }

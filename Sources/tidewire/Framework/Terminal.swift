@@ -65,6 +65,11 @@ final class Terminal {
         try writeOutput(bytes)
     }
 
+    /// Something on stderr that is not a whole line, for a screen only.
+    func complain(part: String) {
+        try? writeErrors(Array(part.utf8))
+    }
+
     /// A line on stderr. If nobody reads that, there is nobody left to tell.
     func complain(_ line: String) {
         try? writeErrors(Array((line + "\n").utf8))

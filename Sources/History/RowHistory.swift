@@ -1,0 +1,213 @@
+import Bytes
+import Change
+
+/// A row as it was asked for: values in the order of the key's columns, or columns by name.
+public struct RowName: Sendable, Hashable {
+    public var operands: [String]
+
+    public init(_ operands: [String]) { self.operands = operands }
+
+    /// `column=value` where the table has such a column; a value of a key may have an equals sign too.
+    func named(in relation: Relation) -> [(column: Int, value: String)]? {
+        let pairs = operands.compactMap { operand -> (column: Int, value: String)? in
+            guard let condition = RowCondition(operand), case .equals(let value) = condition.test,
+                let column = relation.column(named: condition.column)
+            else { return nil }
+            return (column, ValueSpelling.normal(value, type: relation.columns[column].typeOID))
+        }
+        return pairs.count == operands.count ? pairs : nil
+    }
+}
+
+/// Why a name fits no row of a table.
+public enum RowNameError: Error, Sendable, Equatable {
+    case unknownTable(TableName)
+    /// The names of the key's columns; empty if the table has no key.
+    case doesNotFit(TableName, key: [String], given: Int)
+}
+
+/// One version of a row.
+public struct RowVersion: Sendable {
+    public struct Difference: Sendable {
+        public var column: Int
+        /// Nil when the log does not tell.
+        public var before: RowValue?
+        public var after: RowValue
+    }
+
+    public var change: RecordedChange
+    /// What the change made different from the version before. Nil for an update of which neither the log nor the
+    /// versions before tell that.
+    public var differences: [Difference]?
+    /// The row had another key until then; it is followed under both.
+    public var formerKey: [RowValue]?
+}
+
+public enum RowHistoryItem: Sendable {
+    case version(RowVersion)
+    case gap(RecordedGap)
+}
+
+/// A row's name in; all its versions, in order.
+///
+/// When a change gives the row another key, it is followed under the new key too. Whole segments that have neither are
+/// not read.
+public struct RowHistory: ~Copyable {
+    /// What is known of a row after its last version, by the columns' names: a schema may change in between.
+    private typealias State = [String: RowValue]
+
+    private var reader: HistoryReader
+    private let name: RowName
+    /// Keys that the row is known by, each with its last known state; empty when it is gone.
+    private var states: [[RowValue]: State] = [:]
+    private var keysByRelation: [UInt64: [RowValue]?] = [:]
+
+    public init(_ log: HistoryLog, _ table: TableName, _ name: RowName, _ query: HistoryQuery) throws {
+        let relations = try log.relations().filter { $0.table == table }
+        guard let newest = relations.last else { throw RowNameError.unknownTable(table) }
+        guard !name.operands.isEmpty, relations.contains(where: { RowHistory.fits(name, $0) }) else {
+            throw RowNameError.doesNotFit(
+                table, key: newest.keyColumns.map { newest.relation.columns[$0].name }, given: name.operands.count)
+        }
+        var query = query
+        query.tables = [table]
+        let reader = try HistoryReader(
+            log, query, window: log.window(from: query.from, to: query.to), matching: Self.hashes(name, relations))
+        self.reader = reader
+        self.name = name
+    }
+
+    private static func fits(_ name: RowName, _ relation: RecordedRelation) -> Bool {
+        name.named(in: relation.relation) != nil || name.operands.count == relation.keyColumns.count
+    }
+
+    /// The key in the order of its columns, if the name tells all of it and nothing else.
+    private static func key(_ name: RowName, of relation: RecordedRelation) -> [RowValue]? {
+        let columns = relation.keyColumns
+        guard !columns.isEmpty, name.operands.count == columns.count else { return nil }
+        if let named = name.named(in: relation.relation), Set(named.map(\.column)) == Set(columns) {
+            return columns.map { column in
+                .text(Array((named.first { $0.column == column }?.value ?? "").utf8))
+            }
+        }
+        if name.named(in: relation.relation) != nil { return nil }
+        return zip(columns, name.operands).map { column, text in
+            .text(Array(ValueSpelling.normal(text, type: relation.relation.columns[column].typeOID).utf8))
+        }
+    }
+
+    /// By which segments are passed over: the row's hash under each schema the table had, and that of changes which could
+    /// not be told apart. If some schema has no such key, all of the table is read.
+    private static func hashes(_ name: RowName, _ relations: [RecordedRelation]) -> [UInt64] {
+        var hashes: Set<UInt64> = []
+        for relation in relations {
+            guard let key = key(name, of: relation), let hash = relation.rowKey(fromKey: key) else {
+                return [relation.tableKey]
+            }
+            hashes.insert(hash)
+            hashes.insert(relation.unkeyed)
+        }
+        return Array(hashes)
+    }
+
+    public mutating func next() throws -> RowHistoryItem? {
+        while let item = try reader.nextUnmasked() {
+            switch item {
+            case .gap(let gap): return .gap(gap)
+            case .change(let change):
+                if let relation = change.relation, concerns(change, relation) {
+                    return .version(version(change, relation))
+                }
+            }
+        }
+        return nil
+    }
+
+    // MARK: Which changes concern it
+
+    private mutating func concerns(_ change: RecordedChange, _ relation: RecordedRelation) -> Bool {
+        if change.operation == .truncate { return states.values.contains { !$0.isEmpty } }
+        guard let wanted = wantedKey(relation) else { return concernsByColumns(change, relation) }
+        let key = change.key.map(\.value)
+        return [key, change.oldKey].contains { $0 == wanted || ($0.map { states[$0] != nil } ?? false) }
+    }
+
+    private mutating func wantedKey(_ relation: RecordedRelation) -> [RowValue]? {
+        if let known = keysByRelation[relation.fingerprint] { return known }
+        let key = Self.key(name, of: relation)
+        keysByRelation[relation.fingerprint] = .some(key)
+        return key
+    }
+
+    /// A table without a key, or a name that is not the key: either image must have the values.
+    private func concernsByColumns(_ change: RecordedChange, _ relation: RecordedRelation) -> Bool {
+        guard let named = name.named(in: relation.relation) else { return false }
+        let isNew = named.allSatisfy { change.value(of: $0.column)?.plainText == $0.value }
+        return isNew || named.allSatisfy { change.oldValue(of: $0.column)?.plainText == $0.value }
+    }
+
+    // MARK: What a change did to it
+
+    private mutating func version(_ change: RecordedChange, _ relation: RecordedRelation) -> RowVersion {
+        if change.operation == .truncate {
+            states = states.mapValues { _ in [:] }
+            return RowVersion(change: change)
+        }
+        let isKeyed = (wantedKey(relation) ?? nil) != nil
+        // Rows of a table without a key cannot be told apart, so each of its changes stands for itself.
+        let key = isKeyed ? change.key.map(\.value) : []
+        let before = isKeyed ? states[change.oldKey ?? key] : nil
+        let differences = differences(change, relation, before)
+        if isKeyed { remember(change, relation, key, before) }
+        let masked = reader.masks(of: relation)
+        return RowVersion(
+            change: change.masking(masked), differences: differences.map { $0.map { $0.masked(masked) } },
+            formerKey: change.masking(masked).oldKey)
+    }
+
+    private func differences(
+        _ change: RecordedChange, _ relation: RecordedRelation, _ state: State?
+    ) -> [RowVersion.Difference]? {
+        guard change.operation == .update else { return [] }
+        if state == nil, change.oldImage != .full { return nil }
+        return change.new.indices.compactMap { column in
+            guard let after = change.value(of: column) else { return nil }
+            let before = change.oldValue(of: column) ?? state?[relation.relation.columns[column].name]
+            return before == after ? nil : RowVersion.Difference(column: column, before: before, after: after)
+        }
+    }
+
+    private mutating func remember(
+        _ change: RecordedChange, _ relation: RecordedRelation, _ key: [RowValue], _ before: State?
+    ) {
+        if let oldKey = change.oldKey {
+            states[oldKey] = [:]
+            if let hash = relation.rowKey(fromKey: key) { reader.alsoMatch(hash) }
+        }
+        guard change.operation != .delete else {
+            states[key] = [:]
+            return
+        }
+        var state = change.operation == .insert ? [:] : before ?? [:]
+        for column in change.new.indices {
+            if let value = change.value(of: column) { state[relation.relation.columns[column].name] = value }
+        }
+        states[key] = state
+    }
+}
+
+extension RowVersion.Difference {
+    fileprivate func masked(_ columns: Set<Int>) -> Self {
+        guard columns.contains(column) else { return self }
+        return Self(column: column, before: before?.masked, after: after.masked)
+    }
+}
+
+extension RecordedRelation {
+    /// The hash of a row by the values of its key alone.
+    func rowKey(fromKey key: [RowValue]) -> UInt64? {
+        var row = [RowValue](repeating: .null, count: relation.columns.count)
+        for (column, value) in zip(keyColumns, key) { row[column] = value }
+        return rowKey(row)
+    }
+}

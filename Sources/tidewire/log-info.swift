@@ -1,0 +1,157 @@
+import Bytes
+import Change
+import EventLog
+import History
+import Server
+import System
+
+/// `tidewire log info`
+struct LogInfoCommand: Command {
+    let name = "info"
+    let summary = "Show what the event log holds: segments, epochs, positions, size."
+    let discussion = """
+        One line a segment, oldest first, with the offsets of its changes, the WAL position it reaches, the times of its \
+        entries and its size; then the log as a whole and how long it is kept. A new epoch begins after a gap: changes \
+        before and after it are not one unbroken history.
+
+        JSON. One object a segment with kind "segment", sequence, epoch, first_offset, end_offset (of the next change \
+        after it), changes, entries, base_lsn, last_lsn, from, to (times; null if it is empty), bytes, sealed; then one \
+        with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, from, \
+        to, bytes, retention_seconds and retention_bytes (null without a limit).
+        """
+    let options: [Option] = [.json, .zone, .log]
+    let optionGroups: [OptionGroup] = [.configuration(of: [.dataDirectory, .retentionAge, .retentionSize])]
+    let examples = [
+        Example("tidewire log info", "What does the log of this hub hold?"),
+        Example("tidewire log info --json | jq 'select(.kind == \"log\") | .bytes'", "How large is it?"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let configuration = try arguments.configuration(terminal)
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            let info = LogInfo(
+                path: log.directory.path, segments: try log.segments(), retentionAge: configuration.retentionAge,
+                retentionBytes: configuration.retentionBytes)
+            if arguments.has(.json) {
+                for segment in info.segments { try terminal.print(segment.json) }
+                try terminal.print(info.json)
+            } else {
+                for line in info.table(zone).lines(width: terminal.width) { try terminal.print(line) }
+                for line in info.sentences(zone) { try terminal.print(line) }
+            }
+            return .ok
+        }
+    }
+}
+
+private struct LogInfo {
+    let path: String
+    let segments: [SegmentSummary]
+    let retentionAge: Duration?
+    let retentionBytes: Int64?
+
+    /// Times of zero belong to messages outside of transactions, whose time is not known.
+    private var times: (from: Int64, to: Int64)? {
+        let filled = segments.filter { !$0.isEmpty }
+        guard let from = filled.map(\.begin).min(), let to = filled.map(\.maximumTime).max() else { return nil }
+        return (from, to)
+    }
+
+    private var bytes: UInt64 { segments.reduce(0) { $0 + $1.bytes } }
+    private var epochs: [UInt64] {
+        segments.map(\.epoch).reduce(into: []) { if $0.last != $1 { $0.append($1) } }
+    }
+    private var first: SegmentSummary { segments[0] }
+    private var last: SegmentSummary { segments[segments.count - 1] }
+
+    func table(_ zone: DisplayZone) -> Table {
+        var table = Table([
+            .number("SEGMENT"), .text("EPOCH"), .number("FIRST OFFSET"), .number("CHANGES"), .text("LAST LSN"),
+            .text("FROM (\(zone.name))"), .text("TO"), .text("SIZE"),
+        ])
+        for segment in segments {
+            table.add([
+                String(segment.sequence), Hex.text(segment.epoch), String(segment.firstOffset), String(segment.changes),
+                LSN(segment.lastLSN).description, zone.text(segment.isEmpty ? nil : segment.begin),
+                zone.text(segment.isEmpty ? nil : segment.maximumTime),
+                ByteText.write(segment.bytes) + (segment.isSealed ? "" : " (being written)"),
+            ])
+        }
+        return table
+    }
+
+    func sentences(_ zone: DisplayZone) -> [String] {
+        let epochs = epochs.count == 1 ? "1 epoch" : "\(epochs.count) epochs (\(epochs.count - 1) marked by gaps)"
+        let age = retentionAge.map(DurationText.write) ?? "any age"
+        let size = retentionBytes.map { SizeText.write($0) } ?? "any size"
+        return [
+            "",
+            "\(path): \(last.endOffset - first.firstOffset) changes, @\(first.firstOffset) … @\(last.endOffset), "
+                + "\(epochs), \(ByteText.write(bytes))",
+            "from \(zone.text(times?.from)) to \(zone.text(times?.to)) \(zone.name), up to \(LSN(last.lastLSN)), "
+                + "of database system \(last.header.source)",
+            "kept for \(age) or \(size), whichever comes first (retention_age, retention_size)",
+        ]
+    }
+
+    var json: String {
+        var line = JSONLine()
+        line.add("kind", "log")
+        line.add("path", path)
+        line.add("system_identifier", String(last.header.source))
+        line.add("segments", segments.count)
+        line.add("epochs", json: "[" + epochs.map { JSONLine.quoted(Hex.text($0)) }.joined(separator: ",") + "]")
+        line.add("first_offset", first.firstOffset)
+        line.add("end_offset", last.endOffset)
+        line.add("changes", last.endOffset - first.firstOffset)
+        line.add("last_lsn", LSN(last.lastLSN).description)
+        line.add("from", times.map { TimeText.json($0.from) })
+        line.add("to", times.map { TimeText.json($0.to) })
+        line.add("bytes", bytes)
+        line.add("retention_seconds", json: retentionAge.map { String($0.components.seconds) } ?? "null")
+        line.add("retention_bytes", json: retentionBytes.map { String($0) } ?? "null")
+        return line.text
+    }
+}
+
+extension SegmentSummary {
+    fileprivate var json: String {
+        var line = JSONLine()
+        line.add("kind", "segment")
+        line.add("sequence", sequence)
+        line.add("epoch", Hex.text(epoch))
+        line.add("first_offset", firstOffset)
+        line.add("end_offset", endOffset)
+        line.add("changes", changes)
+        line.add("entries", entries)
+        line.add("base_lsn", LSN(header.baseLSN).description)
+        line.add("last_lsn", LSN(lastLSN).description)
+        line.add("from", isEmpty ? nil : TimeText.json(begin))
+        line.add("to", isEmpty ? nil : TimeText.json(maximumTime))
+        line.add("bytes", bytes)
+        line.add("sealed", isSealed)
+        return line.text
+    }
+}
+
+/// A number of bytes as people read it: three digits and a unit of 1024.
+enum ByteText {
+    static func write(_ bytes: some BinaryInteger) -> String {
+        var value = Double(bytes)
+        var units = ["B", "kB", "MB", "GB", "TB"][...]
+        while value >= 1000, units.count > 1 {
+            value /= 1024
+            units.removeFirst()
+        }
+        let digits = units.first == "B" || value >= 100 ? 0 : value >= 10 ? 1 : 2
+        let scale = [1.0, 10.0, 100.0][digits]
+        let tenths = Int((value * scale).rounded())
+        let whole = String(tenths / Int(scale))
+        guard digits > 0 else { return "\(whole) \(units.first ?? "B")" }
+        let fraction = String(tenths % Int(scale))
+        return "\(whole).\(String(repeating: "0", count: digits - fraction.count))\(fraction) \(units.first ?? "B")"
+    }
+}

@@ -1,0 +1,179 @@
+import Change
+import EventLog
+import Glibc
+import History
+import Server
+import System
+
+/// `tidewire log verify`
+struct LogVerifyCommand: Command {
+    let name = "verify"
+    let summary = "Read every checksum of the event log, and repair a torn tail."
+    let discussion = """
+        Reads every byte of every segment and checks what can be checked: checksums, order, that one segment goes on where \
+        the one before ends. It changes nothing and may run beside the hub.
+
+        A torn tail is what a crash leaves of a write that was never confirmed to anyone. It is no loss: the database sends \
+        it again, and the next start of the hub cuts it off. --repair does that now; nothing else is ever repaired, and \
+        not beside a running hub, which may just be writing there. Damage is bytes that were durable and do not read \
+        back: restore the segment from a backup, or live with the loss knowingly.
+
+        JSON. One object a segment: sequence, path, ok, changes, first_offset, end_offset, bytes (the last four null where \
+        its header does not read), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
+        discontinuity), position and text.
+        """
+    let options: [Option] = [.repair, .json, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [
+        Example("tidewire log verify", "Is every byte what was written?"),
+        Example("tidewire log verify --repair --log /backup/log", "Make a copy that was taken in mid-write whole:"),
+    ]
+    let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        try LogAccess.explained {
+            let directory = try LogAccess.open(arguments.logDirectory(terminal))
+            if arguments.has(.repair) { try repair(directory, terminal) }
+            let progress = Progress(terminal)
+            progress.say("reading every checksum of \(directory.path) …")
+            let reports = try EventLogVerifier.verify(directory)
+            progress.clear()
+            for report in reports { try show(report, arguments, terminal) }
+            let verdict = Verdict(reports)
+            if !arguments.has(.json) { try terminal.print(verdict.sentence) }
+            return verdict.exitCode
+        }
+    }
+
+    private func repair(_ directory: any StorageDirectory, _ terminal: Terminal) throws {
+        let recovery: EventLogRecovery
+        do throws(EventLogError) {
+            recovery = try EventLogVerifier.repair(directory)
+        } catch {
+            throw refusal(error)
+        }
+        if let cut = recovery.cutAt {
+            terminal.complain("cut off \(ByteText.write(recovery.cutBytes)) of a torn tail at byte \(cut)")
+        }
+    }
+
+    private func refusal(_ error: EventLogError) -> CommandFailure {
+        guard case .lockedElsewhere(let path, let process) = error else { return LogAccess.failure(error) }
+        let owner = process.map { "process \($0)" } ?? "another process"
+        return CommandFailure(
+            .notFound, "the event log \(path) is in use by \(owner): repair is for a log that nobody writes",
+            hint: "Stop the hub first; it also repairs a torn tail itself whenever it starts.")
+    }
+
+    private func show(_ report: SegmentReport, _ arguments: Arguments, _ terminal: Terminal) throws {
+        if arguments.has(.json) { return try terminal.print(report.json) }
+        for problem in report.problems { try terminal.print("\(report.path): \(problem.words)") }
+    }
+}
+
+extension Option {
+    fileprivate static let repair = Option.flag("repair", "Cut off a torn tail.")
+}
+
+/// A line that a person sees while something takes long, and that is gone afterwards.
+struct Progress {
+    private let terminal: Terminal
+    private let isShown: Bool
+
+    init(_ terminal: Terminal) {
+        self.terminal = terminal
+        isShown = terminal.isInteractive && isatty(STDERR_FILENO) == 1
+    }
+
+    func say(_ text: String) { if isShown { terminal.complain(part: "\r\u{1b}[K" + text) } }
+    func clear() { say("") }
+}
+
+private struct Verdict {
+    private let reports: [SegmentReport]
+
+    init(_ reports: [SegmentReport]) { self.reports = reports }
+
+    private var problems: [EventLogProblem] { reports.flatMap(\.problems) }
+    private var isDamaged: Bool { problems.contains { $0.isDamage } }
+    private var isTorn: Bool { problems.contains { $0.isTorn } }
+
+    /// A missing index costs time and nothing else.
+    var exitCode: ExitCode { isDamaged ? .damaged : isTorn ? .notFound : .ok }
+
+    var sentence: String {
+        let summaries = reports.compactMap(\.summary)
+        let size = ByteText.write(summaries.reduce(0) { $0 + $1.bytes })
+        let segments = reports.count == 1 ? "1 segment" : "\(reports.count) segments"
+        let held = "\(segments), \(summaries.reduce(0) { $0 + $1.changes }) changes, \(size) read"
+        if isDamaged { return "the event log is damaged: \(held)" }
+        if isTorn {
+            return "a torn tail, and otherwise whole: \(held); --repair cuts it off, and so does the hub's next start"
+        }
+        return "every checksum is right: \(held)"
+    }
+}
+
+extension EventLogProblem {
+    fileprivate var isTorn: Bool { if case .tornTail = self { true } else { false } }
+
+    fileprivate var isDamage: Bool {
+        switch self {
+        case .tornTail, .badIndex: false
+        case .damaged, .missingSegment, .discontinuity: true
+        }
+    }
+
+    fileprivate var kind: String {
+        switch self {
+        case .tornTail: "torn_tail"
+        case .damaged: "damaged"
+        case .badIndex: "bad_index"
+        case .missingSegment: "missing_segment"
+        case .discontinuity: "discontinuity"
+        }
+    }
+
+    fileprivate var words: String {
+        switch self {
+        case .tornTail(let position, let bytes):
+            "\(bytes) bytes of an unfinished write at byte \(position) (if a hub is running, it may be at it just now)"
+        case .damaged(let position, let finding): "damaged at byte \(position): \(finding)"
+        case .badIndex: "its index is missing or wrong; it is made again at the hub's next start"
+        case .missingSegment: "the segment is missing"
+        case .discontinuity(let expected, let found): "it begins at @\(found) where @\(expected) was expected"
+        }
+    }
+
+    fileprivate var position: UInt64? {
+        switch self {
+        case .tornTail(let position, _), .damaged(let position, _): position
+        case .badIndex, .missingSegment, .discontinuity: nil
+        }
+    }
+
+    fileprivate var json: String {
+        var line = JSONLine()
+        line.add("kind", kind)
+        line.add("position", json: position.map { String($0) } ?? "null")
+        line.add("text", words)
+        return line.text
+    }
+}
+
+extension SegmentReport {
+    fileprivate var json: String {
+        var line = JSONLine()
+        line.add("sequence", sequence)
+        line.add("path", path)
+        line.add("ok", problems.isEmpty)
+        for (name, value) in [
+            ("changes", summary?.changes), ("first_offset", summary?.firstOffset), ("end_offset", summary?.endOffset),
+            ("bytes", summary?.bytes),
+        ] {
+            line.add(name, json: value.map { String($0) } ?? "null")
+        }
+        line.add("problems", json: "[" + problems.map(\.json).joined(separator: ",") + "]")
+        return line.text
+    }
+}

@@ -1,0 +1,170 @@
+import Change
+import EventLog
+import History
+import Server
+
+/// `tidewire row`
+struct RowCommand: Command {
+    let name = "row"
+    let summary = "Show every version of one row, and what each change did to it."
+    let discussion = """
+        What happened to this row? Every insert, update and delete of it that the event log still has, in order, with \
+        what changed: body: "a"→"b". The table's truncates count too, from the row's first version on.
+
+        The row is named by the values of its key, one operand a column in the order of the table's columns, or by \
+        column=value. A uuid may be written in any case; other values as PostgreSQL writes them. With column=value any \
+        columns will do, also of a table without a key; then every change is shown whose row had these values before or \
+        after it.
+
+        When a change gave the row another key, the row is followed under the new one as well, and a line says so. Values \
+        come from the log alone: of an update in a table without REPLICA IDENTITY FULL, what was before is known from the \
+        version before.
+
+        \(SelectorHelp.text)
+
+        JSON. One object a line, as 'tidewire tail --json' prints them, and diff: for each column that changed, old (null \
+        also where it is not known) and new.
+        """
+    let operands = [
+        Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
+        Operand("KEY", .any, "A value for each column of the key, or column=value."),
+    ]
+    let options: [Option] = [.from, .to, .mask, .json, .zone, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [
+        Example("tidewire row orders 4711", "What happened to order 4711?"),
+        Example("tidewire row app.members org=7 user=12 --from -2h", "A key of two columns, in the last two hours:"),
+        Example("tidewire row users 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --mask email --json", "For a ticket:"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let query = try arguments.query(zone)
+        guard let table = TableName(arguments.operands[0]) else {
+            throw UsageError(
+                "TABLE \(arguments.operands[0]): expected table, schema.table or \"Quoted Schema\".\"table\"")
+        }
+        guard arguments.operands.count > 1 else {
+            throw UsageError("KEY is missing: give the values of the row's key, or column=value")
+        }
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            let names = try NameCheck(log)
+            try names.check(query.masks)
+            var printer = VersionPrinter(terminal, isJSON: arguments.has(.json), zone: zone)
+            do {
+                var history = try RowHistory(log, table, RowName(Array(arguments.operands.dropFirst())), query)
+                while let item = try history.next() { try printer.print(item) }
+            } catch let error as RowNameError {
+                throw explained(error, names)
+            }
+            return try printer.finish(log)
+        }
+    }
+
+    private func explained(_ error: RowNameError, _ names: NameCheck) -> any Error {
+        switch error {
+        case .unknownTable(let table): return names.unknown(table)
+        case .doesNotFit(let table, let key, let given):
+            guard !key.isEmpty else {
+                return UsageError("\(table) has no key by which rows could be told apart: name the row by column=value")
+            }
+            let list = key.map(SQLName.quoted).joined(separator: ", ")
+            let columns = key.count == 1 ? "one column" : "\(key.count) columns"
+            return UsageError("the key of \(table) has \(columns) (\(list)), and \(given) fit no row of it")
+        }
+    }
+}
+
+/// Prints versions of one row as they are found.
+private struct VersionPrinter {
+    private let terminal: Terminal
+    private let isJSON: Bool
+    private let zone: DisplayZone
+    private let text: ChangeText
+    private var table: TableStream
+    private var count = 0
+    private var gaps: [RecordedGap] = []
+    private var firstOffset: UInt64 = 0
+
+    init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
+        self.terminal = terminal
+        self.isJSON = isJSON
+        self.zone = zone
+        text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        table = TableStream(
+            [
+                .number("OFFSET", minimumWidth: 8), .text(zone.heading, minimumWidth: 23),
+                .text("LSN", minimumWidth: 10),
+                .number("XID", minimumWidth: 6), .text("OP"),
+                .text("CHANGED", canBeCut: terminal.isInteractive, minimumWidth: 24),
+            ], width: terminal.width)
+    }
+
+    mutating func print(_ item: RowHistoryItem) throws {
+        switch item {
+        case .gap(let gap): gaps.append(gap)
+        case .version(let version):
+            // A gap before the first version says nothing about the row.
+            if count > 0 { for gap in gaps { try terminal.print(isJSON ? gap.json : text.line(gap)) } }
+            gaps.removeAll()
+            try print(version)
+        }
+    }
+
+    private mutating func print(_ version: RowVersion) throws {
+        if count == 0 {
+            firstOffset = version.change.offset
+            if !isJSON { try terminal.print(table.heading) }
+        }
+        count += 1
+        guard !isJSON else { return try terminal.print(version.json) }
+        try terminal.print(table.line(text.place(version.change) + [changed(version)]))
+        if let formerKey = version.formerKey {
+            let key = formerKey.map { $0.plainText ?? $0.word }.joined(separator: ",")
+            try terminal.print("──── its key was \(key) and is now \(text.key(version.change)); both are followed ────")
+        }
+    }
+
+    private func changed(_ version: RowVersion) -> String {
+        guard version.change.operation == .update, let differences = version.differences else {
+            return text.wholeRow(version.change)
+        }
+        if differences.isEmpty { return "(nothing changed)" }
+        return differences.map { text.difference(version.change, $0.column, $0.before) }.joined(separator: ", ")
+    }
+
+    func finish(_ log: HistoryLog) throws -> ExitCode {
+        let segments = try log.segments()
+        let held = "the log holds \(zone.text(segments[0].begin)) … now, from @\(segments[0].firstOffset) on"
+        guard count > 0 else {
+            if !isJSON { terminal.complain("no version of this row found; \(held)") }
+            return .notFound
+        }
+        guard !isJSON else { return .ok }
+        for gap in gaps { try terminal.print(text.line(gap)) }
+        let versions = count == 1 ? "1 version" : "\(count) versions"
+        try terminal.print("\(versions); first seen at @\(firstOffset); \(held).")
+        return .ok
+    }
+}
+
+extension RowVersion {
+    fileprivate var json: String {
+        var diff = JSONLine()
+        if let relation = change.relation?.relation {
+            for difference in differences ?? [] {
+                var pair = JSONLine()
+                pair.add("old", json: json(difference.before ?? .null, difference.column))
+                pair.add("new", json: json(difference.after, difference.column))
+                diff.add(relation.columns[difference.column].name, json: pair.text)
+            }
+        }
+        return change.json.dropLast() + ",\"diff\":" + (differences == nil ? "null" : diff.text) + "}"
+    }
+
+    private func json(_ value: RowValue, _ column: Int) -> String {
+        change.relation.flatMap { value.json($0.renderings[column]) } ?? "null"
+    }
+}

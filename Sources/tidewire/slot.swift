@@ -1,0 +1,203 @@
+import Change
+import Postgres
+import Replication
+import Server
+
+/// `tidewire slot`
+struct SlotCommand: Command {
+    let name = "slot"
+    let summary = "Look after the replication slot: status, drop."
+    let discussion = """
+        The slot is where the database remembers how far the hub has read, and for which it keeps its WAL. These commands \
+        ask the database; a hub need not be running.
+        """
+    let subcommands: [any Command] = [SlotStatusCommand(), SlotDropCommand()]
+}
+
+extension OptionGroup {
+    fileprivate static let slot = OptionGroup.configuration(of: [.databaseURL, .slot])
+}
+
+/// Asking the database about the configured slot.
+private struct SlotAccess {
+    let configuration: Configuration
+    let connection: Connection
+
+    init(_ arguments: Arguments, _ terminal: Terminal) throws {
+        configuration = try arguments.configuration(terminal)
+        guard let database = configuration.databaseURL else {
+            throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
+        }
+        do throws(PostgresError) {
+            connection = try Connection(ConnectionTarget(database.revealed), applicationName: "tidewire slot")
+        } catch {
+            throw CommandFailure(
+                .unreachable, "cannot reach the database: \(error.message)",
+                hint: error.hint ?? "Is it running, and is the address right? (\(database))")
+        }
+    }
+
+    func asking<T>(_ body: (Connection) throws -> T) throws -> T {
+        do {
+            return try body(connection)
+        } catch let error as PostgresError {
+            let code: ExitCode = error.isConnectionLost ? .unreachable : .notFound
+            throw CommandFailure(code, error.message, hint: error.hint)
+        }
+    }
+
+    func status() throws -> SlotStatus? { try asking { try SlotStatus.read(configuration.slot, $0) } }
+
+    func required() throws -> SlotStatus {
+        if let status = try status() { return status }
+        throw CommandFailure(
+            .notFound, "there is no slot \(configuration.slot) on this server",
+            hint: "`tidewire serve` creates it, unless slot_create is off.")
+    }
+
+    /// WAL written since what was confirmed.
+    func lag(_ status: SlotStatus) throws -> Int64? {
+        guard let confirmed = status.confirmed else { return nil }
+        let rows = try asking { connection in
+            try connection.query(
+                """
+                SELECT pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                                            ELSE pg_current_wal_lsn() END, $1::pg_lsn)::bigint
+                """, [confirmed.description])
+        }
+        return rows.first?.first.flatMap { $0 }.flatMap { Int64($0) }
+    }
+}
+
+/// `tidewire slot status`
+struct SlotStatusCommand: Command {
+    let name = "status"
+    let summary = "Show the slot: who uses it, how far it lags, how much WAL it keeps."
+    let discussion = """
+        Lag is what was written to the WAL since the last position the hub confirmed, which is not more than what is \
+        durable in the event log. WAL kept is what the server cannot remove because of the slot, and headroom what may \
+        still be written before max_slot_wal_keep_size makes it give up the slot (unlimited if that is not set).
+
+        The state is PostgreSQL's wal_status: reserved (well), extended (keeps more than max_wal_size), unreserved (will be \
+        lost at the next checkpoint, unless the hub catches up), lost (changes are gone; the hub records a gap).
+
+        JSON. One object: name, plugin, database, active, active_pid, confirmed_lsn, restart_lsn, lag_bytes, \
+        wal_kept_bytes, headroom_bytes (null: unlimited), wal_status.
+        """
+    let options: [Option] = [.json]
+    let optionGroups: [OptionGroup] = [.slot]
+    let examples = [
+        Example("tidewire slot status", "How does the slot do?"),
+        Example("tidewire slot status --json | jq -e '.lag_bytes < 1e9'", "For a monitor:"),
+    ]
+    let exitCodes: [ExitCode] = [.notFound, .unreachable]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let access = try SlotAccess(arguments, terminal)
+        let status = try access.required()
+        let lag = try access.lag(status)
+        if arguments.has(.json) {
+            try terminal.print(status.json(lag))
+        } else {
+            for (name, value) in status.lines(lag) {
+                try terminal.print(name + String(repeating: " ", count: 12 - name.count) + value)
+            }
+        }
+        return status.isInvalid ? .notFound : .ok
+    }
+}
+
+extension SlotStatus {
+    fileprivate func lines(_ lag: Int64?) -> [(String, String)] {
+        let user = activePID.map { "in use by server process \($0)" } ?? "not in use"
+        let headroom = safeBytes.map { ByteText.write(max(0, $0)) } ?? "unlimited (max_slot_wal_keep_size is not set)"
+        return [
+            ("slot", name), ("plugin", plugin), ("database", database),
+            ("active", isActive ? user : "no: no hub is reading"),
+            ("confirmed", confirmed?.description ?? "-"), ("lag", lag.map { ByteText.write(max(0, $0)) } ?? "-"),
+            ("WAL kept", retainedBytes.map { ByteText.write(max(0, $0)) } ?? "-"), ("headroom", headroom),
+            ("state", stateWords),
+        ]
+    }
+
+    private var stateWords: String {
+        switch walStatus {
+        case "reserved": "reserved: all is well"
+        case "extended": "extended: it keeps more WAL than max_wal_size"
+        case "unreserved": "unreserved: the next checkpoint may take away WAL that was not read yet"
+        case "lost": "lost: the server has removed WAL that was not read; the hub records a gap when it starts"
+        case let other: other ?? "-"
+        }
+    }
+
+    fileprivate func json(_ lag: Int64?) -> String {
+        var line = JSONLine()
+        line.add("name", name)
+        line.add("plugin", plugin)
+        line.add("database", database)
+        line.add("active", isActive)
+        line.add("active_pid", json: activePID.map { String($0) } ?? "null")
+        line.add("confirmed_lsn", confirmed?.description)
+        line.add("restart_lsn", restart?.description)
+        line.add("lag_bytes", json: lag.map { String($0) } ?? "null")
+        line.add("wal_kept_bytes", json: retainedBytes.map { String($0) } ?? "null")
+        line.add("headroom_bytes", json: safeBytes.map { String($0) } ?? "null")
+        line.add("wal_status", walStatus)
+        return line.text
+    }
+}
+
+/// `tidewire slot drop`
+struct SlotDropCommand: Command {
+    let name = "drop"
+    let summary = "Drop the slot, so that the database no longer keeps WAL for the hub."
+    let discussion = """
+        For a hub that will not come back: a slot that nobody reads keeps WAL until the disk is full. What was committed \
+        and not read yet is lost to the event log. If a hub starts with this slot name later, it makes a new slot, records \
+        a gap and begins a new epoch.
+
+        Without --yes it only says what would be lost, and ends with status 2. A slot in use cannot be dropped: stop the \
+        hub first.
+        """
+    let options: [Option] = [.yes, .json]
+    let optionGroups: [OptionGroup] = [.slot]
+    let examples = [
+        Example("tidewire slot drop", "What would be lost?"),
+        Example("tidewire slot drop --slot old_hub --yes", "Drop the slot of a hub that is gone:"),
+    ]
+    let exitCodes: [ExitCode] = [.notFound, .unreachable]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let access = try SlotAccess(arguments, terminal)
+        let status = try access.required()
+        let lag = try access.lag(status).map { ByteText.write(max(0, $0)) } ?? "an unknown amount"
+        let loss = "\(lag) of WAL after \(status.confirmed?.description ?? "-") would not reach the event log"
+        if status.isActive {
+            let process = status.activePID.map { "server process \($0)" } ?? "a server process"
+            throw CommandFailure(
+                .notFound, "slot \(status.name) is in use by \(process)",
+                hint: "Stop the hub that reads it, then drop it.")
+        }
+        guard arguments.has(.yes) else {
+            terminal.complain("this would drop slot \(status.name) of database \(status.database): \(loss)")
+            terminal.complain("nothing was done; add --yes to drop it")
+            return .usage
+        }
+        _ = try access.asking { try $0.query("SELECT pg_catalog.pg_drop_replication_slot($1)", [status.name]) }
+        if arguments.has(.json) {
+            var line = JSONLine()
+            line.add("name", status.name)
+            line.add("dropped", true)
+            line.add("confirmed_lsn", status.confirmed?.description)
+            try terminal.print(line.text)
+        } else {
+            try terminal.print(
+                "dropped slot \(status.name); it was confirmed up to \(status.confirmed?.description ?? "-")")
+        }
+        return .ok
+    }
+}
+
+extension Option {
+    fileprivate static let yes = Option.flag("yes", "Do it.")
+}

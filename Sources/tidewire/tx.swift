@@ -1,0 +1,89 @@
+import Bytes
+import Change
+import EventLog
+import History
+import Server
+
+/// `tidewire tx`
+struct TransactionCommand: Command {
+    let name = "tx"
+    let summary = "Show all changes of one transaction."
+    let discussion = """
+        The transaction is named by its number (7421), or by a place in the WAL (0/16B3748) that is the beginning or the \
+        end of its commit record; both are in what 'tidewire tail' prints. Transaction numbers come back after four \
+        billion, and after a restore: all of that number are shown, newest first.
+
+        A line before the changes tells when it was committed, where from (its replication origin, if it was not made \
+        here) and how many changes it has.
+
+        JSON. One object a change, as 'tidewire tail --json' prints them.
+        """
+    let operands = [Operand("XID|LSN", .one, "7421, xid:7421, 0/16B3748 or lsn:0/16B3748.")]
+    let options: [Option] = [.limit, .mask, .json, .zone, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [
+        Example("tidewire tx 7421", "What else did this transaction do?"),
+        Example("tidewire tx 0/5A48B20 --json | jq -r .table | sort | uniq -c", "How many changes in which tables?"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let query = try arguments.query(zone)
+        let limit = try arguments.limit()
+        guard let name = TransactionName(arguments.operands[0]) else {
+            throw UsageError("\(arguments.operands[0]): expected a transaction (7421) or an LSN (0/16B3748)")
+        }
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            try NameCheck(log).check(query.masks)
+            var found = 0
+            try log.transactions(name) { transaction in
+                found += 1
+                if !arguments.has(.json) {
+                    if found > 1 { try terminal.print("") }
+                    try terminal.print(heading(transaction, zone))
+                }
+                var printer = ChangePrinter(terminal, isJSON: arguments.has(.json), zone: zone)
+                try print(transaction, log, query, limit, &printer)
+                return true
+            }
+            if found > 0 { return .ok }
+            if !arguments.has(.json) { terminal.complain(try absent(name, log, zone)) }
+            return .notFound
+        }
+    }
+
+    private func print(
+        _ transaction: RecordedTransaction, _ log: HistoryLog, _ query: HistoryQuery, _ limit: Int?,
+        _ printer: inout ChangePrinter
+    ) throws {
+        var query = query
+        query.from = .offset(transaction.offsets.lowerBound)
+        query.to = .offset(transaction.offsets.upperBound)
+        var reader = try HistoryReader(log, query)
+        while printer.count < limit ?? .max, let item = try reader.next() {
+            // A gap right before the transaction is no part of it.
+            if item.isChange { try printer.print(item) }
+        }
+    }
+
+    private func heading(_ transaction: RecordedTransaction, _ zone: DisplayZone) -> String {
+        let info = transaction.info
+        let time = info.commitTime == 0 ? "outside of a transaction" : zone.text(info.commitTime) + " " + zone.name
+        let origin = info.origin.isEmpty ? "" : ", origin \(ScreenText.escaped(info.origin))"
+        let count = transaction.offsets.count == 1 ? "1 change" : "\(transaction.offsets.count) changes"
+        return "transaction \(info.xid), \(time)\(origin), \(count), commit LSN \(info.commitLSN) … \(info.endLSN), "
+            + "epoch \(Hex.text(transaction.epoch))"
+    }
+
+    private func absent(_ name: TransactionName, _ log: HistoryLog, _ zone: DisplayZone) throws -> String {
+        let what =
+            switch name {
+            case .xid(let xid): "no transaction \(xid)"
+            case .lsn(let lsn): "no transaction at \(lsn)"
+            }
+        let oldest = try log.segments()[0]
+        return "the log has \(what); it holds \(zone.text(oldest.begin)) … now, from @\(oldest.firstOffset) on"
+    }
+}
