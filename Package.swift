@@ -67,7 +67,7 @@ let floor4: [Target] = [
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
-        dependencies: ["Embedded", "Postgres", "EventLog", "Change", "System", "Bytes"],
+        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Bytes", "Bytes", "CChecksum"),
@@ -79,11 +79,27 @@ let proofs: [Target] = [
     tests(of: "Server", "Server", "Diagnostics"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench"),
+    tests(of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "System", "Bytes"),
+    tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
+]
+
+/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `deploy/fuzz` builds it.
+func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
+    .executableTarget(
+        name: "Fuzz" + name, dependencies: mayImport + ["FuzzSupport"], path: "Tests/Fuzz/" + name,
+        swiftSettings: strict + [.unsafeFlags(["-parse-as-library"])])
+}
+let fuzzers: [Target] = [
+    .target(name: "FuzzSupport", dependencies: ["Bytes"], path: "Tests/Fuzz/Support", swiftSettings: strict),
+    fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),
+    fuzzer("Stored", "TestSupport", "Change", "Bytes"),
+    fuzzer("JSON", "Change", "Bytes"),
 ]
 
 let package = Package(
     name: "tidewire",
     products: [.executable(name: "tidewire", targets: ["tidewire"])],
-    targets: cellar + floor1 + floor2 + floor3 + floor4 + proofs,
+    targets: cellar + floor1 + floor2 + floor3 + floor4 + proofs
+        + (Context.environment["TIDEWIRE_FUZZ"] == nil ? [] : fuzzers),
     cLanguageStandard: .gnu2x
 )

@@ -34,13 +34,13 @@ public enum Hex {
 public enum Base64URL {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
-    public static func encode(_ bytes: [UInt8]) -> String {
+    public static func encode(_ bytes: Span<UInt8>) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count * 4 + 2) / 3)
         var held: UInt32 = 0
         var bits = 0
-        for byte in bytes {
-            held = held << 8 | UInt32(byte)
+        for index in bytes.indices {
+            held = held << 8 | UInt32(bytes[index])
             bits += 8
             while bits >= 6 {
                 bits -= 6

@@ -161,7 +161,7 @@ public struct SegmentHeader: Sendable, Equatable {
         writer.append(little: UInt32(0))
     }
 
-    func append(to writer: inout ByteWriter) {
+    public func append(to writer: inout ByteWriter) {
         appendUnsealed(to: &writer)
         writer.append(little: checksum)
     }
@@ -206,7 +206,8 @@ enum LogFile {
     private static func sequence(of name: String, suffix: String) -> UInt64? {
         guard name.hasSuffix(suffix) else { return nil }
         let digits = name.dropLast(suffix.count)
-        guard digits.count >= 10, digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
+        // Nineteen digits and more are no number of ours, and adding one to them might be no number at all.
+        guard (10...18).contains(digits.count), digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
         return UInt64(digits)
     }
 }

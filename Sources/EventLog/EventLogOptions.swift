@@ -17,6 +17,9 @@ public struct EventLogOptions: Sendable {
     /// because the file system has nothing to note.
     public var preparesSegments = true
     public var now: @Sendable () -> Int64 = { Clock.unixMicroseconds() }
+    /// Where a new log begins: not at zero when it is a copy of a part of another.
+    public var firstOffset: UInt64 = 0
+    public var firstLSN: UInt64 = 0
     public var newEpoch: @Sendable () -> UInt64 = { UInt64.random(in: 1 ... .max) }
 
     public init(source: UInt64) { self.source = source }

@@ -153,4 +153,28 @@ extension EventLogReader {
         }
         return summaries
     }
+
+    /// The payload of every schema entry of the log. Where an index says where they are, nothing else is read.
+    public static func visitSchemas(
+        in directory: any StorageDirectory, _ visit: (RawSpan) -> Void
+    ) throws(EventLogError) {
+        let files = SegmentFiles(directory: directory)
+        for sequence in try files.sequences() {
+            guard let (file, header) = try files.open(sequence) else { continue }
+            if let map = files.sidecar(of: file, header) {
+                var scanner = SegmentScanner(file, header, readBytes: 16 << 10)
+                for point in map.relations {
+                    scanner.move(to: point)
+                    if try reading({ () throws(SystemError) in try scanner.step() }) == .entry {
+                        visit(scanner.payload)
+                    }
+                }
+            } else {
+                var scanner = SegmentScanner(file, header)
+                while try reading({ () throws(SystemError) in try scanner.step() }) == .entry {
+                    if scanner.entry.kind == .relation { visit(scanner.payload) }
+                }
+            }
+        }
+    }
 }

@@ -46,7 +46,8 @@ private struct Prelude {
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    let key: UInt64?
+    /// Sealed segments that certainly have none of these are passed over; without any, all are read.
+    public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
     /// No more is written to the present segment.
@@ -66,27 +67,49 @@ public struct EventLogReader: ~Copyable, Sendable {
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
     ) throws(EventLogError) {
-        self = try Self.opened(SegmentFiles(directory: directory), end, start, key)
+        try self.init(directory: directory, end: end, from: start, matchingAnyOf: key.map { [$0] } ?? [])
+    }
+
+    /// The same with several keys, of which one is enough. A segment that begins an epoch is never passed over, since
+    /// it begins with a gap, which concerns everyone.
+    public init(
+        directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
+        matchingAnyOf keys: [UInt64]
+    ) throws(EventLogError) {
+        let files = SegmentFiles(directory: directory)
+        var attempts = 3
+        while true {
+            do {
+                self = try Self.opened(files, end, start, keys)
+                return
+            } catch .outsideRetention(let oldest) {
+                // Retention may take the oldest segment while it is being opened; who asked for no particular entry
+                // then starts at the next.
+                attempts -= 1
+                if case .offset = start { throw .outsideRetention(oldest: oldest) }
+                if attempts == 0 { throw .outsideRetention(oldest: oldest) }
+            }
+        }
     }
 
     private static func opened(
-        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ key: UInt64?
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ start: EventLogStart, _ keys: [UInt64]
     ) throws(EventLogError) -> EventLogReader {
         let sequence = try SegmentChoice(files: files, end: end).sequence(for: start)
         guard let (file, header) = try files.open(sequence) else { throw try lost(files) }
-        var reader = EventLogReader(files, end, key, file, header)
+        var reader = EventLogReader(files, end, keys, file, header)
         try reader.noteWhetherSealed()
         try reader.find(start)
-        if reader.isSealed, reader.isExcludedByKey() { reader.skipSegment() }
+        if let end = reader.excludedEnd(), try !reader.mayBeginEpoch() { reader.setPrelude([], then: end) }
         return reader
     }
 
     private init(
-        _ files: SegmentFiles, _ end: EventLogEnd?, _ key: UInt64?, _ file: any StorageFile, _ header: SegmentHeader
+        _ files: SegmentFiles, _ end: EventLogEnd?, _ keys: [UInt64], _ file: any StorageFile, _ header: SegmentHeader
     ) {
         self.files = files
         self.end = end
-        self.key = key
+        self.keys = keys
         isSealed = false
         wholeEnd = 0
         unfinishedAt = 0
@@ -99,6 +122,14 @@ public struct EventLogReader: ~Copyable, Sendable {
     public var payload: RawSpan {
         @_lifetime(borrow self)
         get { scanner.payload }
+    }
+
+    /// The header of the segment that `entry` lies in.
+    public var segmentHeader: SegmentHeader { scanner.header }
+
+    /// From the next segment on, this key is looked for too.
+    public mutating func alsoMatch(_ key: UInt64) {
+        if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
 
     /// What a client gives back to go on after the entry it has.
@@ -195,6 +226,9 @@ public struct EventLogReader: ~Copyable, Sendable {
                 wholeEnd = scanner.next
                 if scanner.position == start.position { return .here }
                 scanner.move(to: start)
+                // Its first parts may have been read before an abandoned transaction was overwritten by this one. Now
+                // that the last part is there, so are all.
+                scanner.refresh()
                 return .ahead
             }
             let stop = scanner.next
@@ -211,8 +245,11 @@ public struct EventLogReader: ~Copyable, Sendable {
         // Sealed: what was written between our look at its end and its sealing is still to be read.
         if isSealed { return true }
         if step != .end, unfinishedAt != stop { try lookInto(stop) }
-        if try files.sequences().last ?? 0 > scanner.header.sequence + 1 { throw try Self.lost(files) }
-        return false
+        guard try files.sequences().last ?? 0 > scanner.header.sequence else { return false }
+        // Later segments are there. The next one may have come since we asked; if it is gone again, we are too late.
+        try noteWhetherSealed()
+        if isSealed { return true }
+        throw try Self.lost(files)
     }
 
     /// Odd bytes in the file: a write under way, a torn tail that the next writer will cut, or damage?
@@ -249,33 +286,36 @@ public struct EventLogReader: ~Copyable, Sendable {
         guard scanner.next == size else {
             throw files.damage(scanner.header.sequence, at: scanner.next, SegmentScanner.Step.end.words)
         }
-        let endOffset = scanner.nextPoint.offset
-        repeat {
+        var expected = scanner.nextPoint.offset
+        let epoch = scanner.header.epoch
+        while true {
             guard let (file, header) = try files.open(scanner.header.sequence + 1) else { throw try Self.lost(files) }
-            guard header.baseOffset >= endOffset else {
+            guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
             scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()
-        } while isSealed && isExcludedByKey()
-        return true
+            guard header.epoch == epoch, let end = excludedEnd() else { return true }
+            expected = end.offset
+        }
     }
 
-    private func isExcludedByKey() -> Bool {
-        guard let key, let map = files.sidecar(of: scanner.file, scanner.header) else { return false }
-        return !map.filter.mayContain(key)
+    /// Whether the segment may begin with a gap, as far as one can tell from outside.
+    private func mayBeginEpoch() throws(EventLogError) -> Bool {
+        guard scanner.header.sequence > 1 else { return false }
+        return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
     }
 
-    /// Goes to the end of a sealed segment without reading it.
-    private mutating func skipSegment() {
-        guard let map = files.sidecar(of: scanner.file, scanner.header) else { return }
+    /// The end of a sealed segment that certainly has none of the keys.
+    private func excludedEnd() -> IndexPoint? {
+        guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header),
+            !keys.contains(where: map.filter.mayContain)
+        else { return nil }
         let summary = map.summary
-        setPrelude(
-            [],
-            then: IndexPoint(
-                position: summary.bytes, offset: summary.endOffset, lsn: summary.lastLSN, time: summary.maximumTime))
+        return IndexPoint(
+            position: summary.bytes, offset: summary.endOffset, lsn: summary.lastLSN, time: summary.maximumTime)
     }
 
     /// What to say when a segment that should be there is not.

@@ -36,8 +36,8 @@ struct LogOpening {
     private mutating func create() throws(EventLogError) -> (file: any StorageFile, index: SegmentIndex) {
         report.isNew = true
         let header = SegmentHeader(
-            epoch: options.newEpoch(), sequence: 1, baseOffset: 0, baseLSN: 0, created: options.now(),
-            source: options.source)
+            epoch: options.newEpoch(), sequence: 1, baseOffset: options.firstOffset, baseLSN: options.firstLSN,
+            created: options.now(), source: options.source)
         let made = try failing { () throws(EventLogFailure) in
             try SegmentMaker(directory: directory, bytes: options.segmentBytes)
                 .make(header, on: nil, gap: nil, withZeros: options.preparesSegments)

@@ -102,6 +102,8 @@ public struct ReplicationStream: ~Copyable {
         // SAFETY: the handle lives; the result is cleared here.
         guard let result = unsafe PQgetResult(connection.handle) else { return lost() }
         defer { unsafe PQclear(result) }
+        // A server that shuts down ends the stream without an error.
+        guard unsafe PQresultStatus(result) == PGRES_FATAL_ERROR else { return lost() }
         var error = unsafe connection.serverError(result, "stream")
         error.isConnectionLost = true
         return error

@@ -39,7 +39,7 @@ struct PartBuilder: ~Copyable {
 
     /// The transaction came here by replication; known before its first change.
     mutating func setOrigin(_ name: String) {
-        guard var info, changeCount == 0 else { return }
+        guard var info, changeCount == 0, !name.isEmpty else { return }
         info.origin = name
         open(info)
     }
@@ -48,11 +48,7 @@ struct PartBuilder: ~Copyable {
         _ operation: Operation, _ schema: Schema, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
     ) {
         use(schema)
-        if new.byteCount > 0 { keys.append(schema.key(of: new)) }
-        if old.byteCount > 0 {
-            let key = schema.key(of: old)
-            if key != keys.last { keys.append(key) }
-        }
+        find(newKey: schema.newKey(operation, new), oldKey: schema.oldKey(old))
         count(1)
         TransactionCodec.append(
             operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
@@ -69,10 +65,14 @@ struct PartBuilder: ~Copyable {
     /// A change in its stored form already: one that was spooled.
     mutating func addStored(_ change: RawSpan, _ schema: Schema?, newKey: UInt64, oldKey: UInt64) {
         if let schema { use(schema) }
-        if newKey != 0 { keys.append(newKey) }
-        if oldKey != 0, oldKey != newKey { keys.append(oldKey) }
+        find(newKey: newKey, oldKey: oldKey)
         count(1)
         payload.append(change)
+    }
+
+    private mutating func find(newKey: UInt64, oldKey: UInt64) {
+        if newKey != 0 { keys.append(newKey) }
+        if oldKey != 0, oldKey != newKey { keys.append(oldKey) }
     }
 
     private mutating func count(_ changes: UInt32) {

@@ -16,6 +16,8 @@ final class SpooledTransaction {
     private var written: UInt64 = 0
     private(set) var aborted: Set<UInt32> = []
     private(set) var schemas: [UInt64: Schema] = [:]
+    /// The node it was first committed on, when it came here by replication.
+    private(set) var origin = ""
 
     init(xid: UInt32, file: any StorageFile) {
         self.xid = xid
@@ -26,6 +28,10 @@ final class SpooledTransaction {
 
     func uses(_ schema: Schema) {
         if schemas[schema.fingerprint] == nil { schemas[schema.fingerprint] = schema }
+    }
+
+    func setOrigin(_ name: String) {
+        if origin.isEmpty { origin = name }
     }
 
     func abort(_ subtransaction: UInt32) { aborted.insert(subtransaction) }

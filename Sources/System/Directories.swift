@@ -2,7 +2,8 @@ import Glibc
 
 /// Directories with their parents.
 public enum Directories {
-    public static func make(_ path: String) throws(SystemError) {
+    /// The last one gets `mode`: by default it is for this user alone.
+    public static func make(_ path: String, mode lastMode: UInt32 = 0o700) throws(SystemError) {
         guard path.hasPrefix("/") else {
             throw SystemError(operation: "make directory", subject: path, code: EINVAL)
         }
@@ -10,7 +11,7 @@ public enum Directories {
         let parts = path.split(separator: "/")
         for (index, part) in parts.enumerated() {
             made += "/" + part
-            let mode: mode_t = index == parts.count - 1 ? 0o700 : 0o755
+            let mode: mode_t = index == parts.count - 1 ? mode_t(lastMode) : 0o755
             // SAFETY: Swift passes a C string that lives for the call.
             if unsafe mkdir(made, mode) != 0, errno != EEXIST {
                 throw SystemError(operation: "make directory", subject: made, code: errno)

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// A count that only grows, and threads waiting for it to grow.

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// Signals taken by waiting for them, in one place, instead of by handlers that run anywhere.

@@ -5,6 +5,8 @@ _ = signal(SIGPIPE, SIG_IGN)
 
 let program = Program(commands: [
     ServeCommand(),
+    DevCommand(),
+    TailCommand(),
     ConfigCommand(),
     BenchCommand(),
     VersionCommand(),

@@ -13,7 +13,7 @@ enum ExitCode: Int32, CaseIterable {
         case .notFound: "nothing was found, a check failed, or the command could not finish"
         case .usage: "the command line or the configuration is wrong"
         case .outsideRetention: "what was asked for is older than what the event log still holds"
-        case .unreachable: "the database or the hub cannot be reached"
+        case .unreachable: "the database, the hub or the event log cannot be reached"
         case .damaged: "the event log is damaged"
         }
     }

@@ -1,1 +1,0 @@
-// History: see Sources/README.md.

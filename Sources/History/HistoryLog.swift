@@ -1,0 +1,149 @@
+import Bytes
+import Change
+import EventLog
+import System
+
+/// The event log as something that can be asked. It only reads, takes no lock and may be used beside a running writer.
+public struct HistoryLog: Sendable {
+    public let directory: any StorageDirectory
+
+    public init(directory: any StorageDirectory) { self.directory = directory }
+
+    /// All segments, oldest first.
+    public func segments() throws(EventLogError) -> [SegmentSummary] {
+        let segments = try EventLogReader.segments(in: directory)
+        if segments.isEmpty { throw .missing(path: directory.path) }
+        return segments
+    }
+
+    /// Every schema that the log has, older ones of the same table too.
+    public func relations() throws(EventLogError) -> [RecordedRelation] {
+        var found: [UInt64: RecordedRelation] = [:]
+        var order: [UInt64] = []
+        try EventLogReader.visitSchemas(in: directory) { payload in
+            let fingerprint = RelationCodec.fingerprint(of: payload)
+            guard found[fingerprint] == nil, let relation = try? RecordedRelation(stored: payload) else { return }
+            found[fingerprint] = relation
+            order.append(fingerprint)
+        }
+        return order.compactMap { found[$0] }
+    }
+}
+
+/// The header of a stored transaction or part of one.
+struct TransactionHead {
+    let info: TransactionInfo
+    let firstIndex: UInt32
+
+    init(_ reader: borrowing EventLogReader) throws(UnreadableEntry) {
+        do {
+            let part = try TransactionPart(reader.payload)
+            info = part.info
+            firstIndex = part.firstIndex
+        } catch {
+            throw UnreadableEntry(
+                offset: reader.entry.offset, segment: reader.entry.segment, reason: error.description)
+        }
+    }
+}
+
+/// A whole transaction's place in the log.
+public struct RecordedTransaction: Sendable, Equatable {
+    public var info: TransactionInfo
+    public var epoch: UInt64
+    public var segment: UInt64
+    public var offsets: Range<UInt64>
+}
+
+/// How a transaction is asked for.
+public enum TransactionName: Sendable, Hashable {
+    case xid(UInt32)
+    /// Where its commit record begins or ends, or anything between.
+    case lsn(LSN)
+
+    /// `7421`, `xid:7421`, `0/16B3748` or `lsn:0/16B3748`.
+    public init?(_ text: String) {
+        switch HistoryBound(text, now: 0) {
+        case .xid(let xid): self = .xid(xid)
+        case .lsn(let lsn): self = .lsn(lsn)
+        default:
+            if let lsn = LSN(text) {
+                self = .lsn(lsn)
+            } else if let xid = UInt32(text), text.utf8.allSatisfy({ (48...57).contains($0) }) {
+                self = .xid(xid)
+            } else {
+                return nil
+            }
+        }
+    }
+}
+
+extension HistoryLog {
+    /// Gives each transaction of that name to `visit`, newest first, until it says false.
+    public func transactions(_ name: TransactionName, _ visit: (RecordedTransaction) throws -> Bool) throws {
+        switch name {
+        case .lsn(let lsn): if let found = try transaction(at: lsn) { _ = try visit(found) }
+        case .xid(let xid):
+            for segment in try segments().reversed() {
+                for found in try transactions(xid, in: segment).reversed() {
+                    guard try visit(found) else { return }
+                }
+            }
+        }
+    }
+
+    func newestTransaction(xid: UInt32) throws -> RecordedTransaction? {
+        var newest: RecordedTransaction?
+        try transactions(.xid(xid)) { found in
+            newest = found
+            return false
+        }
+        return newest
+    }
+
+    private func transactions(_ xid: UInt32, in segment: SegmentSummary) throws -> [RecordedTransaction] {
+        var found: [RecordedTransaction] = []
+        guard segment.changes > 0 else { return found }
+        var reader: EventLogReader
+        do {
+            reader = try EventLogReader(directory: directory, from: .offset(segment.firstOffset))
+        } catch EventLogError.outsideRetention {
+            // Deleted since the segments were listed.
+            return found
+        }
+        while let next = try reader.nextTransaction(), next.segment <= segment.sequence {
+            if next.segment == segment.sequence, next.info.xid == xid { found.append(next) }
+        }
+        return found
+    }
+
+    private func transaction(at lsn: LSN) throws -> RecordedTransaction? {
+        var reader = try EventLogReader(directory: directory, from: .lsn(lsn.rawValue))
+        guard let first = try reader.nextTransaction() else { return nil }
+        // Where one commit record ends another may begin; the one that begins there is meant.
+        if first.info.commitLSN != lsn, let second = try reader.nextTransaction(), second.info.commitLSN == lsn {
+            return second
+        }
+        return first.info.commitLSN <= lsn && lsn <= first.info.endLSN ? first : nil
+    }
+}
+
+extension EventLogReader {
+    /// Moves over the next transaction, whatever else lies before it.
+    mutating func nextTransaction() throws -> RecordedTransaction? {
+        var first: (offset: UInt64, info: TransactionInfo)?
+        while try next() {
+            guard entry.kind == .transaction else { continue }
+            let info = try TransactionHead(self).info
+            let begin = first ?? (entry.offset, info)
+            if entry.isContinued {
+                first = begin
+                continue
+            }
+            return RecordedTransaction(
+                info: info, epoch: entry.epoch, segment: entry.segment,
+                offsets: begin.offset..<entry.offset + UInt64(entry.changeCount))
+        }
+        return nil
+    }
+}

@@ -1,0 +1,226 @@
+import Bytes
+import Change
+import EventLog
+import System
+
+/// A query in; what it finds out, in the order of the log: changes, and the gaps between them.
+///
+/// It holds one part of a transaction in memory at a time. `next` gives nil when there is nothing more for now; with a
+/// window that is open at its end it may be asked again later. One thread uses it.
+public struct HistoryReader: ~Copyable {
+    private let log: HistoryLog
+    public let query: HistoryQuery
+    public let window: HistoryWindow
+    private var reader: EventLogReader
+    private var relations: [UInt64: PreparedRelation] = [:]
+    private var found: [HistoryItem] = []
+    private var given = 0
+    /// Messages outside of transactions have no time: they are taken to be as old as what was logged before them.
+    private var lastTime: Int64 = .min
+    /// The transaction that is being read, when it has several parts: its end is known from the last one only.
+    private var openEnd: LSN?
+    /// Nothing more will come, whatever is written.
+    public private(set) var isFinished = false
+
+    /// `matching` overrides the keys by which segments are passed over.
+    public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
+    {
+        self.log = log
+        self.query = query
+        self.window = window
+        let keys = keys ?? query.tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
+        reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
+    }
+
+    public init(_ log: HistoryLog, _ query: HistoryQuery) throws {
+        try self.init(log, query, window: log.window(from: query.from, to: query.to))
+    }
+
+    /// Where it stands: the offset of the next change that it has not looked at.
+    public var offset: UInt64 { reader.position.offset }
+
+    /// From the next segment on, this row is looked for too.
+    public mutating func alsoMatch(_ key: UInt64) { reader.alsoMatch(key) }
+
+    public mutating func next() throws -> HistoryItem? {
+        guard let item = try nextUnmasked() else { return nil }
+        return masked(item)
+    }
+
+    mutating func nextUnmasked() throws -> HistoryItem? {
+        while given == found.count {
+            found.removeAll(keepingCapacity: true)
+            given = 0
+            guard !isFinished, try readEntry() else { return nil }
+        }
+        given += 1
+        return found[given - 1]
+    }
+
+    func masked(_ item: HistoryItem) -> HistoryItem {
+        guard case .change(let change) = item, let relation = change.relation else { return item }
+        return .change(change.masking(relations[relation.fingerprint]?.masked ?? []))
+    }
+
+    func masks(of relation: RecordedRelation) -> Set<Int> { relations[relation.fingerprint]?.masked ?? [] }
+
+    /// Looks at one more entry; false if there is none for now, or none that could be in the window.
+    private mutating func readEntry() throws -> Bool {
+        guard try reader.next() else { return false }
+        let entry = reader.entry
+        if entry.offset >= window.endOffset || entry.segment > window.lastSegment {
+            isFinished = true
+            return false
+        }
+        if entry.time != 0 { lastTime = entry.time }
+        do {
+            switch entry.kind {
+            case .relation: try learn()
+            case .gap: try noteGap(entry)
+            case .transaction: try readChanges(entry)
+            default: break
+            }
+        } catch let error as ByteError {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+        return true
+    }
+
+    private mutating func learn() throws {
+        let fingerprint = RelationCodec.fingerprint(of: reader.payload)
+        guard relations[fingerprint] == nil else { return }
+        relations[fingerprint] = PreparedRelation(try RecordedRelation(stored: reader.payload), for: query)
+    }
+
+    private mutating func noteGap(_ entry: EventLogEntry) throws {
+        guard window.contains(offset: entry.offset, time: entry.time) else { return }
+        found.append(
+            .gap(
+                RecordedGap(
+                    offset: entry.offset, epoch: entry.epoch, time: entry.time, gap: try GapCodec.decode(reader.payload)
+                )))
+    }
+
+    private mutating func readChanges(_ entry: EventLogEntry) throws {
+        let end = try endLSN(entry)
+        let time = entry.time == 0 ? lastTime : entry.time
+        // Its own scope: a part borrows the reader's bytes.
+        var taken: [HistoryItem] = []
+        var part = try TransactionPart(reader.payload)
+        var info = part.info
+        info.endLSN = end
+        var index: UInt64 = 0
+        while let change = try part.next() {
+            defer { index += 1 }
+            guard query.wants(change.operation), window.contains(offset: entry.offset + index, time: time) else {
+                continue
+            }
+            let place = RecordedChange(
+                offset: entry.offset + index, epoch: entry.epoch, transaction: info,
+                index: part.firstIndex + UInt32(index), operation: change.operation, oldImage: change.oldImage,
+                options: change.options, relation: nil, old: [], new: [])
+            if let kept = try keep(change, place) { taken.append(.change(kept)) }
+        }
+        found = taken
+    }
+
+    private func keep(_ change: borrowing Change, _ place: RecordedChange) throws -> RecordedChange? {
+        var kept = place
+        if change.operation == .message {
+            guard query.tables.isEmpty, query.conditions.isEmpty else { return nil }
+            kept.prefix = change.messagePrefix.copied()
+            kept.content = change.messageContent.copied()
+            return kept
+        }
+        guard let relation = relations[change.relation] else {
+            throw ByteError(expected: "the schema of each change before it", offset: 0)
+        }
+        guard relation.isWanted else { return nil }
+        kept.relation = relation.known
+        if let old = change.old { kept.old = try Self.values(old, of: relation.known) }
+        if let new = change.new { kept.new = try Self.values(new, of: relation.known) }
+        guard query.conditions.isEmpty || (change.operation != .truncate && relation.fulfils(kept)) else { return nil }
+        kept.compareImages()
+        return kept
+    }
+
+    private static func values(_ tuple: borrowing Tuple, of relation: RecordedRelation) throws(ByteError) -> [RowValue]
+    {
+        var values: [RowValue] = []
+        values.reserveCapacity(relation.relation.columns.count)
+        var columns = tuple.columns()
+        while let value = try columns.next() { values.append(RowValue(value)) }
+        guard values.count == relation.relation.columns.count else {
+            throw ByteError(expected: "a row as wide as its table", offset: 0)
+        }
+        return values
+    }
+
+    /// Where the transaction's commit record ends. Of a large transaction only the last part tells, so a second reader
+    /// goes ahead and looks; once, when the first part comes.
+    private mutating func endLSN(_ entry: EventLogEntry) throws -> LSN {
+        let head = try TransactionHead(reader)
+        guard entry.isContinued else {
+            openEnd = nil
+            return head.info.endLSN
+        }
+        if let openEnd, head.firstIndex > 0 { return openEnd }
+        var ahead = try EventLogReader(directory: log.directory, from: .offset(entry.offset))
+        let end = try ahead.nextTransaction()?.info.endLSN ?? .zero
+        openEnd = end
+        return end
+    }
+}
+
+/// The last changes of a query, and a reader that goes on behind them.
+public struct LastChanges: ~Copyable {
+    public private(set) var items: [HistoryItem] = []
+    public var reader: HistoryReader
+
+    init(_ count: Int, from reader: consuming HistoryReader) throws {
+        self.reader = reader
+        while let item = try self.reader.next() {
+            items.append(item)
+            // Twice as many are kept at most, so that each is moved once on average.
+            if items.count >= 2 * count + 1024 { items = items.endingWith(count) }
+        }
+        items = items.endingWith(count)
+    }
+}
+
+extension HistoryLog {
+    /// It looks back further and further until it has enough; the log is not read from its beginning for that, unless
+    /// there is little to find. The query has no lower bound.
+    public func last(_ count: Int, of query: HistoryQuery) throws -> LastChanges {
+        let whole = try window(from: nil, to: query.to)
+        let segments = try segments()
+        let (oldest, newest) = (segments[0].firstOffset, min(segments[segments.count - 1].endOffset, whole.endOffset))
+        var distance = UInt64(count) * 4 + 64
+        while newest > oldest, newest - oldest > distance {
+            var window = whole
+            window.firstOffset = newest - distance
+            window.start = .offset(window.firstOffset)
+            let last = try LastChanges(count, from: HistoryReader(self, query, window: window))
+            if last.items.count(where: \.isChange) >= count { return last }
+            distance = distance < 1 << 60 ? distance * 8 : .max
+        }
+        return try LastChanges(count, from: HistoryReader(self, query, window: whole))
+    }
+}
+
+extension HistoryItem {
+    public var isChange: Bool { if case .change = self { true } else { false } }
+}
+
+extension [HistoryItem] {
+    /// From the change on that is `count`th from the end, with the gaps behind it.
+    fileprivate func endingWith(_ count: Int) -> [HistoryItem] {
+        guard count > 0 else { return [] }
+        var left = count
+        let start = indices.reversed().first { index in
+            if self[index].isChange { left -= 1 }
+            return left == 0
+        }
+        return start.map { Array(self[$0...]) } ?? self
+    }
+}

@@ -1,0 +1,106 @@
+import Change
+import EventLog
+import System
+
+/// A window with its ends found in the log.
+public struct HistoryWindow: Sendable, Equatable {
+    /// Where reading begins; what it gives before the window is passed over.
+    public internal(set) var start: EventLogStart = .oldest
+    public internal(set) var firstOffset: UInt64 = 0
+    public internal(set) var endOffset: UInt64 = .max
+    public internal(set) var firstTime: Int64 = .min
+    /// Half-open, like the offset.
+    public internal(set) var endTime: Int64 = .max
+    /// No segment after this one has anything for it.
+    var lastSegment: UInt64 = .max
+
+    func contains(offset: UInt64, time: Int64) -> Bool {
+        offset >= firstOffset && offset < endOffset && time >= firstTime && time < endTime
+    }
+}
+
+/// What keeps a window from being found.
+public enum HistoryError: Error, Sendable, Equatable {
+    case outsideRetention(asked: HistoryBound, oldestOffset: UInt64, oldestTime: Int64)
+    /// No transaction of this number is in the log.
+    case noTransaction(xid: UInt32)
+}
+
+extension HistoryLog {
+    /// Finds the ends. Times stay times, since commits do not come in the order of their times; everything else becomes an
+    /// offset.
+    public func window(from: HistoryBound?, to: HistoryBound?) throws -> HistoryWindow {
+        let segments = try segments()
+        guard let oldest = segments.first else { throw EventLogError.missing(path: directory.path) }
+        var window = HistoryWindow()
+        if let from { try begin(&window, at: from, oldest, segments) }
+        if let to { try end(&window, at: to, segments) }
+        return window
+    }
+
+    private func begin(
+        _ window: inout HistoryWindow, at bound: HistoryBound, _ oldest: SegmentSummary, _ segments: [SegmentSummary]
+    ) throws {
+        if oldest.isBegunAfter(bound) {
+            throw HistoryError.outsideRetention(
+                asked: bound, oldestOffset: oldest.firstOffset, oldestTime: oldest.begin)
+        }
+        switch bound {
+        case .oldest: break
+        case .time(let time):
+            window.start = .time(time)
+            window.firstTime = time
+        case .end, .offset, .lsn, .xid:
+            window.firstOffset = try offset(of: bound, segments)
+            window.start = .offset(window.firstOffset)
+        }
+    }
+
+    private func end(_ window: inout HistoryWindow, at bound: HistoryBound, _ segments: [SegmentSummary]) throws {
+        switch bound {
+        case .time(let time):
+            window.endTime = time
+            window.lastSegment = segments.last { $0.minimumTime < time }?.sequence ?? 0
+            // Into the segment that is being written, an earlier time may still come.
+            if window.lastSegment == segments.last?.sequence { window.lastSegment = .max }
+        case .oldest, .end, .offset, .lsn, .xid: window.endOffset = try offset(of: bound, segments)
+        }
+    }
+
+    private func offset(of bound: HistoryBound, _ segments: [SegmentSummary]) throws -> UInt64 {
+        switch bound {
+        case .oldest: return segments.first?.firstOffset ?? 0
+        case .end, .time: return segments.last?.endOffset ?? 0
+        case .offset(let offset): return offset
+        case .lsn(let lsn): return try firstOffset(atOrAfter: lsn) ?? segments.last?.endOffset ?? 0
+        case .xid(let xid):
+            guard let found = try newestTransaction(xid: xid) else { throw HistoryError.noTransaction(xid: xid) }
+            return found.offsets.lowerBound
+        }
+    }
+
+    /// The first change of the first transaction whose commit record begins here or later.
+    private func firstOffset(atOrAfter lsn: LSN) throws -> UInt64? {
+        var reader = try EventLogReader(directory: directory, from: .lsn(lsn.rawValue))
+        while try reader.next() {
+            guard reader.entry.kind == .transaction else { continue }
+            if try TransactionHead(reader).info.commitLSN >= lsn { return reader.entry.offset }
+        }
+        return nil
+    }
+}
+
+extension SegmentSummary {
+    /// The time of its first entry, as near as its numbers tell.
+    var begin: Int64 { !isEmpty && minimumTime > 0 ? minimumTime : header.created }
+
+    /// Whether something was deleted that the bound asks for. This is the oldest segment.
+    fileprivate func isBegunAfter(_ bound: HistoryBound) -> Bool {
+        switch bound {
+        case .oldest, .end, .xid: false
+        case .offset(let offset): offset < firstOffset
+        case .time(let time): sequence > 1 && time < begin
+        case .lsn(let lsn): sequence > 1 && lsn.rawValue < header.baseLSN
+        }
+    }
+}

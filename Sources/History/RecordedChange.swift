@@ -1,0 +1,139 @@
+import Bytes
+import Change
+
+/// One change as the log has it, with the transaction it belongs to. It owns its values.
+public struct RecordedChange: Sendable {
+    public var offset: UInt64
+    public var epoch: UInt64
+    public var transaction: TransactionInfo
+    /// Its place in the transaction.
+    public var index: UInt32
+    public var operation: Operation
+    public var oldImage: OldImage
+    /// Truncate: bit 0 CASCADE, bit 1 RESTART IDENTITY. Message: bit 0 transactional.
+    public var options: UInt8
+    /// Nil for a message.
+    public var relation: RecordedRelation?
+    /// Empty where there is no such image.
+    public var old: [RowValue]
+    public var new: [RowValue]
+    /// A message's prefix and content.
+    public var prefix: [UInt8] = []
+    public var content: [UInt8] = []
+
+    /// When it was committed; nil for a message outside of transactions, of which PostgreSQL does not tell.
+    public var time: Int64? { transaction.commitTime == 0 ? nil : transaction.commitTime }
+
+    /// The row after the change, or the one that was deleted.
+    public var row: [RowValue] { operation == .delete ? old : new }
+
+    /// Names and values of the key, as far as the change tells it.
+    public var key: [(column: Int, value: RowValue)] {
+        guard let relation, operation != .truncate else { return [] }
+        return relation.keyColumns.compactMap { column in
+            value(of: column).map { (column, $0) }
+        }
+    }
+
+    /// The newest that the change tells of a column: large values that were not sent may stand in a full old image.
+    public func value(of column: Int) -> RowValue? {
+        if operation == .delete { return oldValue(of: column) }
+        let now = column < new.count ? new[column] : .unchanged
+        if now.isKnown { return now }
+        guard oldImage == .full, column < old.count, old[column].isKnown else { return nil }
+        return old[column]
+    }
+
+    /// Whether the old image tells this column: of a key image the other columns are unknown, not NULL.
+    public func oldValue(of column: Int) -> RowValue? {
+        guard let relation, column < old.count, old[column].isKnown else { return nil }
+        switch oldImage {
+        case .none: return nil
+        case .key: return relation.relation.columns[column].isIdentity ? old[column] : nil
+        case .full: return old[column]
+        }
+    }
+
+    /// The columns an update gave another value; nil when the log cannot tell, for want of a full old image.
+    public var changedColumns: [Int]? {
+        guard operation == .update, oldImage == .full else { return nil }
+        return differences
+    }
+
+    /// The columns of which both images are known and differ.
+    public internal(set) var differences: [Int] = []
+    /// The key before the change, when the change gave the row another.
+    public internal(set) var oldKey: [RowValue]?
+
+    /// Columns that PostgreSQL did not send, because the change did not touch their large values.
+    public var unchangedColumns: [Int] { row.indices.filter { row[$0] == .unchanged } }
+
+    public var cascades: Bool { operation == .truncate && options & 1 != 0 }
+    public var restartsIdentity: Bool { operation == .truncate && options & 2 != 0 }
+    public var isTransactional: Bool { operation != .message || options & 1 != 0 }
+}
+
+extension RecordedChange {
+    /// Notes what comparing the images tells, before any value is masked.
+    mutating func compareImages() {
+        guard operation == .update, oldImage != .none, let relation else { return }
+        differences = new.indices.filter { column in
+            guard let before = oldValue(of: column), new[column].isKnown else { return false }
+            return before != new[column]
+        }
+        let before = relation.keyColumns.compactMap { oldValue(of: $0) }
+        if before.count == relation.keyColumns.count, before != key.map(\.value) { oldKey = before }
+    }
+
+    /// The same without the values of some columns; NULL is still seen to be NULL.
+    func masking(_ columns: Set<Int>) -> RecordedChange {
+        guard !columns.isEmpty else { return self }
+        var masked = self
+        masked.old = old.masking(columns)
+        masked.new = new.masking(columns)
+        if let oldKey, let relation {
+            masked.oldKey = zip(relation.keyColumns, oldKey).map { columns.contains($0) ? $1.masked : $1 }
+        }
+        return masked
+    }
+}
+
+extension [RowValue] {
+    func masking(_ columns: Set<Int>) -> [RowValue] {
+        indices.map { columns.contains($0) ? self[$0].masked : self[$0] }
+    }
+}
+
+extension RowValue {
+    var masked: RowValue {
+        switch self {
+        case .null, .unchanged: self
+        case .text, .binary, .masked: .masked
+        }
+    }
+}
+
+/// A place where changes were lost before they reached the log.
+public struct RecordedGap: Sendable, Equatable {
+    /// The offset of the next change after it.
+    public var offset: UInt64
+    /// The epoch that it begins.
+    public var epoch: UInt64
+    public var time: Int64
+    public var gap: Gap
+}
+
+/// What a window shows.
+public enum HistoryItem: Sendable {
+    case change(RecordedChange)
+    case gap(RecordedGap)
+}
+
+/// Entries whose content cannot be read though their checksums are right: of a later version, or of a fault of ours.
+public struct UnreadableEntry: Error, CustomStringConvertible {
+    public let offset: UInt64
+    public let segment: UInt64
+    public let reason: String
+
+    public var description: String { "the entry at @\(offset) (segment \(segment)) cannot be understood: \(reason)" }
+}

@@ -1,0 +1,156 @@
+import Bytes
+import Change
+
+/// One column of a recorded row, kept.
+public enum RowValue: Sendable, Hashable {
+    case null
+    /// A large value that the change did not touch, and PostgreSQL did not send: unknown, not NULL.
+    case unchanged
+    case text([UInt8])
+    case binary([UInt8])
+    /// There is a value, and it is not to be shown.
+    case masked
+
+    init(_ value: borrowing ColumnValue) {
+        switch copy value {
+        case .null: self = .null
+        case .unchanged: self = .unchanged
+        case .text(let text): self = .text(text.copied())
+        case .binary(let bytes): self = .binary(bytes.copied())
+        }
+    }
+
+    /// Whether it is told at all.
+    public var isKnown: Bool { self != .unchanged }
+
+    /// As PostgreSQL writes it; what is not text is nil.
+    public var plainText: String? {
+        switch self {
+        case .text(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .masked: RowValue.mask
+        case .null, .unchanged, .binary: nil
+        }
+    }
+
+    /// What stands in the place of a masked value.
+    public static let mask = "***"
+
+    /// As JSON, by the column's type; nil for a value that is not known.
+    public func json(_ rendering: JSONRendering) -> String? {
+        switch self {
+        case .null: return "null"
+        case .unchanged: return nil
+        case .masked: return "\"\(RowValue.mask)\""
+        case .text(let bytes):
+            var writer = ByteWriter(capacity: bytes.count + 16)
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            rendering.append(unsafe bytes.span.bytes, to: &writer)
+            return writer.bytes.text
+        case .binary(let bytes):
+            var writer = ByteWriter(capacity: bytes.count * 2 + 2)
+            writer.append("\"")
+            // SAFETY: as above.
+            Hex.append(unsafe bytes.span.bytes, to: &writer)
+            writer.append("\"")
+            return writer.bytes.text
+        }
+    }
+}
+
+/// A relation with what is computed once for it and used for every row.
+public final class RecordedRelation: Sendable {
+    public let relation: Relation
+    public let fingerprint: UInt64
+    public let renderings: [JSONRendering]
+    /// The columns that tell one row from another; empty if none do.
+    public let keyColumns: [Int]
+    public let tableKey: UInt64
+
+    public init(_ relation: Relation, fingerprint: UInt64) {
+        self.relation = relation
+        self.fingerprint = fingerprint
+        renderings = relation.columns.map { BuiltInType.rendering(of: $0.typeOID) }
+        keyColumns = relation.keyColumns
+        tableKey = RowKey.table(schema: relation.schema, name: relation.name)
+    }
+
+    /// From the payload of a schema entry.
+    public convenience init(stored payload: RawSpan) throws(ByteError) {
+        let relation = try RelationCodec.decode(payload)
+        self.init(relation, fingerprint: RelationCodec.fingerprint(of: payload))
+    }
+
+    public var table: TableName { TableName(schema: relation.schema, name: relation.name) }
+
+    /// The hash by which segments know the row; nil when the values do not tell the whole key.
+    public func rowKey(_ row: [RowValue]) -> UInt64? {
+        guard !keyColumns.isEmpty else { return nil }
+        var hash = RowKey.row(table: tableKey)
+        for column in keyColumns {
+            guard column < row.count, case .text(let bytes) = row[column] else { return nil }
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            hash.combine(unsafe bytes.span.bytes)
+        }
+        return hash.value
+    }
+
+    /// The hash that changes of rows without a known key were noted under.
+    public var unkeyed: UInt64 { RowKey.unkeyed(table: tableKey) }
+}
+
+/// A table's name in two parts.
+public struct TableName: Sendable, Hashable {
+    public var schema: String
+    public var name: String
+
+    public init(schema: String, name: String) {
+        self.schema = schema
+        self.name = name
+    }
+
+    /// `notes`, `public.notes`, `"Odd schema"."odd ""table"""`; nil for anything else. Unlike in SQL, case is kept
+    /// without quotes too: what is in the log is compared letter by letter.
+    public init?(_ text: String) {
+        guard let parts = QualifiedName.parts(text), (1...2).contains(parts.count) else { return nil }
+        self.init(schema: parts.count == 2 ? parts[0] : "public", name: parts[parts.count - 1])
+    }
+}
+
+extension TableName: CustomStringConvertible {
+    public var description: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
+}
+
+/// Names with dots between them, each perhaps in double quotes.
+enum QualifiedName {
+    static func parts(_ text: String) -> [String]? {
+        var rest = Substring(text)
+        var parts: [String] = []
+        while true {
+            guard let part = rest.hasPrefix("\"") ? quoted(&rest) : plain(&rest), !part.isEmpty else { return nil }
+            parts.append(part)
+            if rest.isEmpty { return parts }
+            guard rest.removeFirst() == "." else { return nil }
+        }
+    }
+
+    private static func plain(_ rest: inout Substring) -> String? {
+        let part = rest.prefix { $0 != "." && $0 != "\"" }
+        rest = rest.dropFirst(part.count)
+        return String(part)
+    }
+
+    private static func quoted(_ rest: inout Substring) -> String? {
+        var part = ""
+        rest.removeFirst()
+        while let character = rest.popFirst() {
+            guard character == "\"" else {
+                part.append(character)
+                continue
+            }
+            guard rest.hasPrefix("\"") else { return part }
+            part.append("\"")
+            rest.removeFirst()
+        }
+        return nil
+    }
+}

@@ -1,0 +1,129 @@
+/// Moments as people write them: RFC 3339 with as much of it left out as makes sense. No time zone data is read here;
+/// whoever knows a zone passes its offset.
+public enum TimeText {
+    /// `2026-11-14T10:02:11.204`, with the microseconds only where there are some. `separator` stands before the time.
+    public static func write(
+        _ microseconds: Int64, offsetSeconds: Int64 = 0, separator: Character = "T", digits: Int = 6
+    ) -> String {
+        let local = microseconds &+ offsetSeconds * 1_000_000
+        let (days, rest) = local.floored(by: 86_400_000_000)
+        let (year, month, day) = CivilDate.of(daysSince1970: days)
+        let seconds = rest / 1_000_000
+        let fraction = padded(rest % 1_000_000, 6).prefix(digits)
+        return "\(padded(year, 4))-\(padded(month, 2))-\(padded(day, 2))\(separator)"
+            + "\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):\(padded(seconds % 60, 2)).\(fraction)"
+    }
+
+    /// For scripts: UTC with all six digits, so that it sorts as text.
+    public static func json(_ microseconds: Int64) -> String { write(microseconds) + "Z" }
+
+    private static func padded(_ number: Int64, _ width: Int) -> String {
+        let digits = String(number)
+        return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
+    }
+
+    /// Microseconds since 1970, or nil. Without a zone of its own the text is in the one given: `zone` tells its offset in
+    /// seconds at a local time.
+    public static func parse(_ text: some StringProtocol, zone: (Int64) -> Int64 = { _ in 0 }) -> Int64? {
+        var scanner = Scanner(rest: Array(text.utf8)[...])
+        guard let year = scanner.number(4), scanner.take("-"), let month = scanner.number(2), scanner.take("-"),
+            let day = scanner.number(2), let days = CivilDate.days(year, month, day)
+        else { return nil }
+        var microseconds = days * 86_400_000_000
+        if !scanner.isAtEnd {
+            guard scanner.take("T") || scanner.take("t") || scanner.take(" "), let time = scanner.timeOfDay() else {
+                return nil
+            }
+            microseconds += time
+        }
+        if scanner.isAtEnd { return microseconds - zone(microseconds / 1_000_000) * 1_000_000 }
+        guard let offset = scanner.offset(), scanner.isAtEnd else { return nil }
+        return microseconds - offset * 1_000_000
+    }
+
+    private struct Scanner {
+        var rest: ArraySlice<UInt8>
+
+        var isAtEnd: Bool { rest.isEmpty }
+
+        mutating func take(_ character: Unicode.Scalar) -> Bool {
+            guard rest.first == UInt8(ascii: character) else { return false }
+            rest.removeFirst()
+            return true
+        }
+
+        mutating func number(_ digits: Int) -> Int64? {
+            let text = rest.prefix(digits)
+            guard text.count == digits, text.allSatisfy({ (48...57).contains($0) }) else { return nil }
+            rest = rest.dropFirst(digits)
+            return text.reduce(0) { $0 * 10 + Int64($1 - 48) }
+        }
+
+        mutating func timeOfDay() -> Int64? {
+            guard let hour = number(2), hour < 24, take(":"), let minute = number(2), minute < 60 else { return nil }
+            var second: Int64 = 0
+            if take(":") {
+                // Sixty is a leap second, which PostgreSQL counts as the first of the next minute.
+                guard let given = number(2), given <= 60 else { return nil }
+                second = given
+            }
+            let whole = (hour * 3600 + minute * 60 + second) * 1_000_000
+            return take(".") ? fraction().map { whole + $0 } : whole
+        }
+
+        mutating func fraction() -> Int64? {
+            let digits = rest.prefix { (48...57).contains($0) }
+            guard !digits.isEmpty else { return nil }
+            rest = rest.dropFirst(digits.count)
+            let six = digits.prefix(6) + [UInt8](repeating: 48, count: max(0, 6 - digits.count))
+            return six.reduce(0) { $0 * 10 + Int64($1 - 48) }
+        }
+
+        /// `Z`, `+02`, `+02:00`, `-0330`; in seconds.
+        mutating func offset() -> Int64? {
+            if take("Z") || take("z") { return 0 }
+            let isNegative = rest.first == UInt8(ascii: "-")
+            guard take("+") || take("-"), let hours = number(2), hours < 24 else { return nil }
+            var minutes: Int64 = 0
+            if !isAtEnd {
+                _ = take(":")
+                guard let given = number(2), given < 60 else { return nil }
+                minutes = given
+            }
+            let seconds = hours * 3600 + minutes * 60
+            return isNegative ? -seconds : seconds
+        }
+    }
+}
+
+/// The proleptic Gregorian calendar, counted in years that begin in March, so that the leap day is the last of its year.
+/// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".)
+enum CivilDate {
+    static func of(daysSince1970: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let (era, dayOfEra) = (daysSince1970 + 719_468).floored(by: 146_097)
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let monthFromMarch = (5 * dayOfYear + 2) / 153
+        let day = dayOfYear - (153 * monthFromMarch + 2) / 5 + 1
+        let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
+        return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, day)
+    }
+
+    /// Nil for a day that no calendar has, such as 30 February.
+    static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64? {
+        guard (1...12).contains(month), (1...31).contains(day) else { return nil }
+        let (era, yearOfEra) = (month <= 2 ? year - 1 : year).floored(by: 400)
+        let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+        let days = era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+        let back = of(daysSince1970: days)
+        return back == (year, month, day) ? days : nil
+    }
+}
+
+extension Int64 {
+    /// Division that rounds towards minus infinity, so that moments before 1970 keep a positive time of day.
+    func floored(by divisor: Int64) -> (quotient: Int64, remainder: Int64) {
+        let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
+        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+    }
+}

@@ -1,0 +1,24 @@
+import CLinux
+import Glibc
+
+/// The C library's knowledge of time zones.
+public enum LocalTime {
+    /// Makes this the process's zone; false if the system has no file for it. Only before other threads ask.
+    public static func use(zone: String) -> Bool {
+        let isName = !zone.isEmpty && !zone.hasPrefix("/") && !zone.contains("..") && !zone.utf8.contains(0)
+        // SAFETY: Swift passes C strings that live for the calls.
+        guard isName, unsafe access("/usr/share/zoneinfo/" + zone, R_OK) == 0 else { return false }
+        unsafe setenv("TZ", zone, 1)
+        tzset()
+        return true
+    }
+
+    /// Seconds east of UTC at a moment in seconds since 1970.
+    public static func offset(_ seconds: Int64) -> Int64 {
+        var moment = time_t(seconds)
+        // SAFETY: both are locals, the structure's pointer to a zone name is not used, and the call keeps no pointer.
+        var parts = unsafe tm()
+        guard unsafe localtime_r(&moment, &parts) != nil else { return 0 }
+        return unsafe Int64(parts.tm_gmtoff)
+    }
+}

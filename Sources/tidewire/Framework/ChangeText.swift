@@ -1,0 +1,108 @@
+import Bytes
+import Change
+import History
+
+/// A recorded change as people read it.
+struct ChangeText {
+    let zone: DisplayZone
+    /// Long values are shortened where a screen is looked at.
+    let isShortened: Bool
+
+    private static let longest = 40
+
+    /// OFFSET, TIME, LSN, XID, OP: what all tables of changes begin with.
+    func place(_ change: RecordedChange) -> [String] {
+        [
+            String(change.offset), zone.text(change.time), change.transaction.commitLSN.description,
+            change.transaction.xid == 0 ? "-" : String(change.transaction.xid), change.operation.letter,
+        ]
+    }
+
+    func table(_ change: RecordedChange) -> String { change.relation?.table.description ?? "-" }
+
+    func key(_ change: RecordedChange) -> String {
+        let key = change.key
+        return key.isEmpty ? "-" : key.map { $0.value.plainText ?? $0.value.word }.joined(separator: ",")
+    }
+
+    /// What the change did, by itself.
+    func summary(_ change: RecordedChange) -> String {
+        switch change.operation {
+        case .insert: columns(change, known(change).filter { !change.isKey($0) })
+        case .update: update(change)
+        case .delete: deletion(change)
+        case .truncate: truncation(change)
+        case .message: "\(text(change.prefix)): \(text(change.content))"
+        }
+    }
+
+    private func update(_ change: RecordedChange) -> String {
+        if change.oldImage == .full || !change.differences.isEmpty {
+            if let changed = change.changedColumns, changed.isEmpty { return "(nothing changed)" }
+            return change.differences.map { difference(change, $0, change.oldValue(of: $0)) }.joined(separator: ", ")
+        }
+        return columns(change, change.row.indices.filter { !change.isKey($0) })
+    }
+
+    private func deletion(_ change: RecordedChange) -> String {
+        let shown = known(change).filter { !change.isKey($0) }
+        return change.oldImage == .full ? "(row removed) " + columns(change, shown) : "(row removed)"
+    }
+
+    private func truncation(_ change: RecordedChange) -> String {
+        let options = [change.cascades ? ", cascade" : "", change.restartsIdentity ? ", restart identity" : ""]
+        return "(all rows removed\(options.joined()))"
+    }
+
+    private func known(_ change: RecordedChange) -> [Int] { change.row.indices.filter { change.row[$0].isKnown } }
+
+    private func columns(_ change: RecordedChange, _ columns: [Int]) -> String {
+        columns.map { "\(name($0, change)): \(value(change.row[$0], $0, change))" }.joined(separator: ", ")
+    }
+
+    /// `body: "a"→"b"`
+    func difference(_ change: RecordedChange, _ column: Int, _ before: RowValue?) -> String {
+        let after = value(change.value(of: column) ?? .unchanged, column, change)
+        guard let before else { return "\(name(column, change)): \(after)" }
+        return "\(name(column, change)): \(value(before, column, change))→\(after)"
+    }
+
+    private func name(_ column: Int, _ change: RecordedChange) -> String {
+        change.relation.map { SQLName.quoted($0.relation.columns[column].name) } ?? ""
+    }
+
+    func value(_ value: RowValue, _ column: Int, _ change: RecordedChange) -> String {
+        guard let relation = change.relation, value != .masked else { return value.word }
+        let text = value.json(relation.renderings[column]) ?? value.word
+        return isShortened && text.count > Self.longest ? shortened(text) : text
+    }
+
+    private func shortened(_ text: String) -> String {
+        text.prefix(Self.longest - 2) + "…" + (text.hasPrefix("\"") ? "\"" : "")
+    }
+
+    private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
+
+    /// Where history breaks, in the middle of its lines.
+    func line(_ gap: RecordedGap) -> String {
+        "──── gap: \(gap.gap.reason.rawValue), \(gap.gap.from) → \(gap.gap.to), new epoch \(Hex.text(gap.epoch)), "
+            + "\(zone.text(gap.time)) ────"
+    }
+}
+
+extension RecordedChange {
+    func isKey(_ column: Int) -> Bool { relation?.keyColumns.contains(column) ?? false }
+}
+
+extension RowValue {
+    /// For a value without a text.
+    var word: String {
+        switch self {
+        case .null: "null"
+        case .unchanged: "(unchanged)"
+        case .masked: Self.mask
+        case .binary: "(binary)"
+        case .text: plainText ?? ""
+        }
+    }
+}

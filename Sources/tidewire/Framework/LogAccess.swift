@@ -1,0 +1,92 @@
+import Diagnostics
+import EventLog
+import Glibc
+import History
+import Server
+import System
+
+/// Where a command that reads the event log finds it.
+extension Option {
+    static let log = Option.value(
+        "log", "DIR", "The log's own directory (the one with the .segment files), wherever it was copied to.")
+}
+
+extension OptionGroup {
+    /// For commands that need nothing but the log.
+    static let dataDirectory = OptionGroup.configuration(of: [.dataDirectory])
+}
+
+extension Arguments {
+    /// The directory of the event log, as it was asked for or configured.
+    func logDirectory(_ terminal: Terminal) throws -> String {
+        if let path = value(of: .log) {
+            guard !path.isEmpty else { throw UsageError("--log: expected a directory") }
+            return path
+        }
+        return IngestService.Settings.logDirectory(try configuration(terminal).dataDirectory)
+    }
+
+    /// The log, opened for reading: no lock is taken, and a hub may run meanwhile.
+    func historyLog(_ terminal: Terminal) throws -> HistoryLog {
+        HistoryLog(directory: try LogAccess.open(logDirectory(terminal)))
+    }
+}
+
+enum LogAccess {
+    static let exitCodes: [ExitCode] = [.notFound, .outsideRetention, .unreachable, .damaged]
+
+    static func open(_ path: String) throws -> DiskDirectory {
+        do throws(SystemError) {
+            return try DiskDirectory(path)
+        } catch {
+            if error.code == ENOENT { throw missing(path) }
+            throw CommandFailure(.unreachable, "cannot read the event log: \(error)")
+        }
+    }
+
+    static func missing(_ path: String) -> CommandFailure {
+        CommandFailure(
+            .unreachable, "there is no event log in \(path)",
+            hint: "Name the hub's data directory with --data-dir, or a log directory with --log; "
+                + "`tidewire serve` makes a log when it first reaches its database.")
+    }
+
+    /// Runs something that reads the log, and says what stops it in words and in an exit code.
+    static func explained<T: ~Copyable>(_ body: () throws -> T) throws -> T {
+        do {
+            return try body()
+        } catch let error as EventLogError {
+            throw failure(error)
+        } catch let error as EventLogFailure {
+            throw failure(.failure(error))
+        } catch let error as HistoryError {
+            throw failure(error)
+        } catch let error as UnreadableEntry {
+            throw CommandFailure(.damaged, "\(error)", hint: "Was it written by a newer version of tidewire?")
+        }
+    }
+
+    static func failure(_ error: EventLogError) -> CommandFailure {
+        switch error {
+        case .missing(let path): missing(path)
+        case .damaged: CommandFailure(.damaged, "\(error)")
+        case .failure, .lockedElsewhere, .foreignSource: CommandFailure(.unreachable, "\(error)")
+        case .outsideRetention(let oldest):
+            CommandFailure(
+                .outsideRetention, "retention has deleted these entries; the oldest kept is @\(oldest)",
+                hint: "--from @\(oldest) or --from oldest shows what is left.")
+        }
+    }
+
+    private static func failure(_ error: HistoryError) -> CommandFailure {
+        switch error {
+        case .noTransaction(let xid): CommandFailure(.notFound, "the log has no transaction \(xid)")
+        case .outsideRetention(_, let oldest, let time):
+            CommandFailure(
+                .outsideRetention,
+                "the log does not go back so far: retention has deleted what was before; "
+                    + "the oldest kept is @\(oldest), of \(TimeText.write(time, digits: 3))Z",
+                hint: "--from @\(oldest) or --from oldest shows what is left.")
+        }
+    }
+}

@@ -1,0 +1,156 @@
+import Change
+import History
+import Server
+import System
+
+/// The options by which commands say what they want from the log.
+extension Option {
+    static let from = Option.value("from", "WHEN", "Where the window begins; see SELECTORS above.")
+    static let to = Option.value("to", "WHEN", "Where it ends; what begins exactly there is not in it.")
+    static let table = Option.value(
+        "table", "TABLE", short: "t", isRepeatable: true,
+        "Only changes of this table: notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")
+    static let operation = Option.value(
+        "op", "LIST", isRepeatable: true,
+        "Only these operations, separated by commas: I, U, D, T, M or insert, update, delete, truncate, message.")
+    static let condition = Option.value(
+        "where", "CONDITION", isRepeatable: true,
+        "Only rows (for deletes: old rows) with this: column=value, column!=value, \"column is null\", \"column is not null\". Of several, all must hold. Values are compared as text, uuid and boolean in any spelling."
+    )
+    static let mask = Option.value(
+        "mask", "COLUMN", isRepeatable: true,
+        "Show *** instead of this column's values: email, users.email or public.users.email. NULL stays visible.")
+    static let limit = Option.value("limit", "N", short: "n", "How many changes at most.")
+
+    static let window: [Option] = [.from, .to]
+}
+
+enum SelectorHelp {
+    /// For the DESCRIPTION of every command with a window.
+    static let text = """
+        SELECTORS. --from and --to take a time (2026-11-14, 2026-11-14T10:02:11.5Z, with +02:00 or without a zone), an \
+        age (-15m, -2h, -1d12h), now, oldest, an offset (@18442901), a place in the WAL (lsn:0/16B3748: the first \
+        commit at or after it) or a transaction (xid:7421, the newest of that number). Times are commit times. The \
+        window holds what begins at or after --from and before --to.
+        """
+}
+
+extension Arguments {
+    /// The question, without having looked into the log yet.
+    func query(_ zone: DisplayZone = .utc) throws(UsageError) -> HistoryQuery {
+        let now = Clock.unixMicroseconds()
+        var query = HistoryQuery(from: try bound(.from, now, zone), to: try bound(.to, now, zone))
+        query.tables = try values(of: .table).mapped { (text) throws(UsageError) in
+            guard let table = TableName(text) else {
+                throw UsageError("--table \(text): expected table, schema.table or \"Quoted Schema\".\"table\"")
+            }
+            return table
+        }
+        query.operations = try operations()
+        query.conditions = try values(of: .condition).mapped { (text) throws(UsageError) in
+            guard let condition = RowCondition(text) else {
+                throw UsageError("--where \(text): expected \(RowCondition.forms)")
+            }
+            return condition
+        }
+        query.masks = try masks()
+        return query
+    }
+
+    func masks() throws(UsageError) -> [ColumnMask] {
+        try values(of: .mask).mapped { (text) throws(UsageError) in
+            guard let mask = ColumnMask(text) else {
+                throw UsageError("--mask \(text): expected column, table.column or schema.table.column")
+            }
+            return mask
+        }
+    }
+
+    private func bound(_ option: Option, _ now: Int64, _ zone: DisplayZone) throws(UsageError) -> HistoryBound? {
+        guard let text = value(of: option) else { return nil }
+        guard let bound = HistoryBound(text, now: now, zone: zone.offset(atLocal:)) else {
+            throw UsageError("--\(option.name) \(text): expected \(HistoryBound.forms)")
+        }
+        return bound
+    }
+
+    private func operations() throws(UsageError) -> Set<Operation> {
+        let words = values(of: .operation).flatMap { $0.split(separator: ",", omittingEmptySubsequences: false) }
+        return Set(
+            try words.mapped { (word) throws(UsageError) in
+                guard let operation = Operation(word: word) else {
+                    throw UsageError(
+                        "--op \(word): expected I, U, D, T, M or insert, update, delete, truncate, message")
+                }
+                return operation
+            })
+    }
+
+    /// Nil when it was not given.
+    func limit() throws(UsageError) -> Int? {
+        guard case .integer(let number) = try value(of: .limit, as: .integer(0...1_000_000_000)) else { return nil }
+        return Int(number)
+    }
+}
+
+extension Array {
+    /// As in the standard library, with this framework's error.
+    fileprivate func mapped<T>(_ transform: (Element) throws(UsageError) -> T) throws(UsageError) -> [T] {
+        var result: [T] = []
+        for element in self { result.append(try transform(element)) }
+        return result
+    }
+}
+
+extension Operation {
+    init?(word: some StringProtocol) {
+        let word = String(word).filter { $0 != " " }.uppercased()
+        guard let found = Operation.allCases.first(where: { $0.name == word || $0.letter == word }) else { return nil }
+        self = found
+    }
+
+    var letter: String { String(UnicodeScalar(rawValue)) }
+}
+
+/// Names in a question that no table of the log has: mostly slips, and with a mask a dangerous one.
+struct NameCheck {
+    private let relations: [RecordedRelation]
+
+    init(_ log: HistoryLog) throws { relations = try log.relations() }
+
+    func check(_ query: HistoryQuery) throws {
+        for table in query.tables where !relations.contains(where: { $0.table == table }) { throw unknown(table) }
+        let asked = relations.filter { query.tables.isEmpty || query.tables.contains($0.table) }
+        for condition in query.conditions where !asked.contains(where: { $0.has(condition.column) }) {
+            throw unknown("--where", condition.column, among: asked)
+        }
+        try check(query.masks)
+    }
+
+    func check(_ masks: [ColumnMask]) throws {
+        for mask in masks {
+            let isKnown = relations.contains { known in
+                known.relation.columns.contains { mask.covers(known.relation, $0) }
+            }
+            if !isKnown { throw unknown("--mask", mask.column, among: relations) }
+        }
+    }
+
+    func unknown(_ table: TableName) -> CommandFailure {
+        let tables = Set(relations.map(\.table.description)).sorted()
+        let near = NearestName.to(table.description, among: tables).map { "did you mean \($0)? " } ?? ""
+        let list =
+            tables.isEmpty ? "It has no table at all yet." : "It has " + tables.prefix(20).joined(separator: ", ")
+        return CommandFailure(.notFound, "the log has no changes of \(table)", hint: near + list)
+    }
+
+    private func unknown(_ option: String, _ column: String, among relations: [RecordedRelation]) -> UsageError {
+        let names = Set(relations.flatMap { $0.relation.columns.map(\.name) }).sorted()
+        let near = NearestName.to(column, among: names).map { "; did you mean \($0)?" } ?? ""
+        return UsageError("\(option): no table that is asked for has a column \(SQLName.quoted(column))\(near)")
+    }
+}
+
+extension RecordedRelation {
+    fileprivate func has(_ column: String) -> Bool { relation.column(named: column) != nil }
+}

@@ -1,0 +1,186 @@
+import Bytes
+import Crypto
+import Diagnostics
+import Embedded
+import EventLog
+import Foundation
+import Postgres
+import Server
+import System
+
+/// `tidewire dev`
+struct DevCommand: Command {
+    let name = "dev"
+    let summary = "Run the hub with a PostgreSQL of its own and a demo."
+    let discussion = """
+        Makes a private PostgreSQL in the data directory from the installed programs, prepares it as a Supabase \
+        database (roles, auth functions, publication, five example applications, a demo table), lets a little activity \
+        happen in it and follows it like 'tidewire serve'. Prints how to connect and ready-made tokens for an anonymous \
+        visitor, two users and the service role.
+
+        PostgreSQL listens on 127.0.0.1 only, on a free port that is kept between runs, and runs as an unprivileged user. \
+        Ctrl-C stops everything in order; the next run goes on with the same data. To begin anew, delete the directory.
+
+        Without --data-dir the directory is dev/ below the usual data directory, so that it never meets a production log.
+        """
+    let options: [Option] = [.interval, .quiet, .json]
+    // The database is its own, so there is no flag for another.
+    let optionGroups: [OptionGroup] = [.configuration(of: Setting.all.filter { $0 != .databaseURL })]
+    let examples = [
+        Example("tidewire dev", "Start:"),
+        Example(
+            "tidewire tail --follow --data-dir /var/lib/tidewire/dev", "In another terminal, watch the changes arrive:"),
+        Example("tidewire dev --activity 0 --data-dir /tmp/mine", "Only what you do yourself, somewhere else:"),
+    ]
+    let exitCodes: [ExitCode] = [.damaged]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let interval = try activityInterval(arguments)
+        let base = try arguments.configuration(terminal)
+        Log.shared.configure(level: base.logLevel, format: base.logFormat)
+        Hub.blockSignals()
+        let directory = base.source(of: .dataDirectory) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
+        return try ServeCommand.explained {
+            try explained { try live(in: directory, interval, arguments, terminal) }
+        }
+    }
+
+    private func activityInterval(_ arguments: Arguments) throws -> Int {
+        guard let text = arguments.value(of: .interval) else { return 800 }
+        guard let interval = Int(text), (0...3_600_000).contains(interval) else {
+            throw UsageError("--activity takes milliseconds between two steps, or 0 for none; not \(text)")
+        }
+        return interval
+    }
+
+    /// Start in order, wait, stop in the reverse order.
+    private func live(
+        in directory: String, _ interval: Int, _ arguments: Arguments, _ terminal: Terminal
+    ) throws -> ExitCode {
+        // PostgreSQL's user must be able to pass through to its own part; log and secrets in it stay closed.
+        try Directories.make(directory, mode: 0o711)
+        let lock = try takeLock(directory)
+        terminal.complain("Starting a private PostgreSQL in \(directory)/postgres …")
+        let cluster = try PrivateCluster(directory: directory + "/postgres")
+        try cluster.start()
+        defer { cluster.stop() }
+        let database = try DemoDatabase(in: cluster)
+        let configuration = try arguments.configuration(
+            terminal,
+            decided: [
+                SettingOverride(.databaseURL, database.hubURL, from: .command("tidewire dev")),
+                SettingOverride(.dataDirectory, directory, from: .command("tidewire dev")),
+            ])
+        let hub = try Hub(configuration)
+        defer { hub.stop() }
+        let activity = interval == 0 ? nil : try DemoActivity(cluster.target(), everyMilliseconds: interval)
+        defer { activity?.stop() }
+        if !arguments.has(.quiet) {
+            let secret = try configuration.jwtSecret?.revealed ?? PersistentSecret.read(directory + "/jwt_secret")
+            try DevCard(directory: directory, database: database, secret: secret)
+                .print(on: terminal, asJSON: arguments.has(.json))
+        }
+        while Hub.waitForSignal(milliseconds: 500) == nil {
+            guard cluster.isRunning else {
+                throw CommandFailure(
+                    .notFound, "the private PostgreSQL ended by itself", hint: "see \(cluster.logFile)")
+            }
+        }
+        terminal.complain("Stopping …")
+        return withExtendedLifetime(lock) { .ok }
+    }
+
+    /// Two of us on one directory would take the database from under each other.
+    private func takeLock(_ directory: String) throws -> any StorageLock {
+        switch try DiskDirectory(directory).lock("DEV.LOCK") {
+        case .taken(let lock): return lock
+        case .heldElsewhere(let processID):
+            let who = processID.map { "process \($0)" } ?? "another process"
+            throw CommandFailure(
+                .notFound, "\(directory) is in use by \(who)",
+                hint: "stop that 'tidewire dev', or choose another --data-dir")
+        }
+    }
+
+    private func explained<T>(_ body: () throws -> T) throws -> T {
+        do {
+            return try body()
+        } catch let error as EmbeddedError {
+            throw CommandFailure(.notFound, error.message, hint: error.hint)
+        } catch let error as PostgresError {
+            throw CommandFailure(.unreachable, "\(error)")
+        } catch let error as SystemError {
+            throw CommandFailure(.notFound, "\(error)")
+        }
+    }
+}
+
+extension Option {
+    fileprivate static let interval = Option.value(
+        "activity", "MS", "Milliseconds between two steps of simulated activity, 0 for none. Default: 800.")
+    fileprivate static let quiet = Option.flag("quiet", "Do not print how to connect.")
+}
+
+/// How to connect, for a person or a script.
+private struct DevCard {
+    let directory: String
+    let database: DemoDatabase
+    let secret: String
+
+    func print(on terminal: Terminal, asJSON: Bool) throws {
+        if asJSON {
+            var line = JSONLine()
+            for row in rows { line.add(row.key, row.value) }
+            try terminal.print(line.text)
+        } else {
+            try terminal.print(text)
+        }
+        try terminal.flush()
+    }
+
+    private var rows: [(key: String, label: String, value: String)] {
+        [
+            ("database_url", "Database (superuser)", database.superuserURL),
+            ("hub_url", "Database (as the hub)", database.hubURL),
+            ("data_dir", "Data directory", directory),
+            ("jwt_secret", "JWT secret", secret),
+            ("anon", "Token: anon", token(role: "anon", person: nil)),
+        ]
+            + DemoDatabase.people.map { person in
+                (person.name, "Token: \(person.name)", token(role: "authenticated", person: person))
+            } + [("service_role", "Token: service_role", token(role: "service_role", person: nil))]
+    }
+
+    private var text: String {
+        let lines = rows.map { "  " + $0.label.padding(toLength: 23, withPad: " ", startingAt: 0) + $0.value }
+        return """
+
+            Tidewire is running with a PostgreSQL of its own.
+
+            \(lines.joined(separator: "\n"))
+
+              Watch the changes      tidewire tail --follow --data-dir \(directory)
+              Make one yourself      psql '\(database.superuserURL)' -c "select demo.step()"
+
+            Clients cannot connect yet: this version keeps the event log; the WebSocket service comes with the next.
+            Ctrl-C stops everything; the data stays.
+
+            """
+    }
+
+    /// Good for a year, like the keys of a project.
+    private func token(role: String, person: DemoDatabase.Person?) -> String {
+        let now = Clock.unixMicroseconds() / 1_000_000
+        var claims = JSONLine()
+        claims.add("iss", "tidewire-dev")
+        claims.add("role", role)
+        if let person {
+            claims.add("aud", "authenticated")
+            claims.add("sub", person.id)
+            claims.add("email", "\(person.name)@example.com")
+        }
+        claims.add("iat", now)
+        claims.add("exp", now + 365 * 86_400)
+        return JWT.sign(claims: Array(claims.text.utf8).span, secret: Array(secret.utf8).span)
+    }
+}

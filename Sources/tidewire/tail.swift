@@ -1,0 +1,174 @@
+import Change
+import Diagnostics
+import Glibc
+import History
+import Server
+import System
+
+/// `tidewire tail`
+struct TailCommand: Command {
+    let name = "tail"
+    let summary = "Show changes: the last ones, a window, or as they come."
+    let discussion = """
+        Without --from it shows the last 10 changes (or -n of them); with --from, everything in the window (or the \
+        first -n of it). With --follow it goes on with what is written from then on, until Ctrl-C.
+
+        It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. Where changes were \
+        lost before they reached the log, a line says so in the middle.
+
+        \(SelectorHelp.text)
+
+        COLUMNS. LSN is where the transaction's commit record begins. The last column tells, for an insert, the row; for \
+        an update, what changed where the table has REPLICA IDENTITY FULL (before→after), else the row; for a delete, the \
+        row as far as it is known. (unchanged) is a large value that PostgreSQL did not send.
+
+        JSON. One object a line: offset, epoch, lsn, end_lsn, xid, index (in the transaction), time, origin, op, schema, \
+        table; for rows key, record, old_record, and for updates changed (null when the log cannot tell) and unchanged \
+        (large values not sent, which record lacks); for op MESSAGE transactional, prefix, content (null where it is no \
+        text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP reason, from_lsn, to_lsn.
+        """
+    let options: [Option] = [
+        .from, .to, .table, .operation, .condition, .follow, .limit, .mask, .json, .zone, .log,
+    ]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [
+        Example("tidewire tail -f", "Watch the database change:"),
+        Example(
+            "tidewire tail --from -15m --table orders --op U,D",
+            "What happened to orders in the last quarter of an hour?"),
+        Example(
+            "tidewire tail --from 2026-11-14T10:00Z --to 2026-11-14T10:05Z --where owner_id=7 --json", "For a script:"),
+        Example("tidewire tail --from xid:7421 -n 50 --mask users.email", "From a transaction on, without addresses:"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let query = try arguments.query(zone)
+        let limit = try arguments.limit()
+        let follows = arguments.has(.follow)
+        if follows, query.to != nil { throw UsageError("--follow goes on without end, so it takes no --to") }
+        if follows { Hub.blockSignals() }
+        var printer = ChangePrinter(terminal, isJSON: arguments.has(.json), zone: zone)
+        return try LogAccess.explained {
+            guard let log = try open(arguments, terminal, follows) else { return .ok }
+            try checkNames(log, query, terminal, follows)
+            return try tail(log, query, limit, follows, &printer)
+        }
+    }
+
+    /// Who follows may come before the hub's first words: then it waits for them. Nil when it was interrupted meanwhile.
+    private func open(_ arguments: Arguments, _ terminal: Terminal, _ follows: Bool) throws -> HistoryLog? {
+        var hasSaid = false
+        while true {
+            do {
+                let log = try LogAccess.explained {
+                    let log = try arguments.historyLog(terminal)
+                    _ = try log.segments()
+                    return log
+                }
+                return log
+            } catch let failure as CommandFailure where failure.exitCode == .unreachable && follows {
+                if !hasSaid { terminal.complain("tidewire: \(failure.message); waiting for it") }
+                hasSaid = true
+                if Hub.waitForSignal(milliseconds: 500) != nil { return nil }
+            }
+        }
+    }
+
+    /// Tables may still come while one follows; a mask must not wait for that.
+    private func checkNames(_ log: HistoryLog, _ query: HistoryQuery, _ terminal: Terminal, _ follows: Bool) throws {
+        do {
+            try NameCheck(log).check(query)
+        } catch let failure as CommandFailure where follows {
+            terminal.complain("tidewire: \(failure.message) yet; waiting for them")
+        } catch let error as UsageError where follows {
+            terminal.complain("tidewire: \(error.message) (yet)")
+        }
+    }
+
+    private static let usualCount = 10
+
+    private func tail(
+        _ log: HistoryLog, _ query: HistoryQuery, _ limit: Int?, _ follows: Bool, _ printer: inout ChangePrinter
+    ) throws -> ExitCode {
+        if query.from == nil {
+            var last = try log.last(limit ?? Self.usualCount, of: query)
+            for item in last.items { try printer.print(item) }
+            if follows { return try follow(&last.reader, &printer) }
+        } else {
+            var reader = try HistoryReader(log, query)
+            while printer.count < limit ?? .max, let item = try reader.next() { try printer.print(item) }
+            if follows, printer.count < limit ?? .max { return try follow(&reader, &printer, until: limit) }
+        }
+        try printer.finish()
+        return printer.count > 0 || printer.gaps > 0 ? .ok : .notFound
+    }
+
+    /// How often it looks for something new. Looking costs two system calls.
+    private static let interval = 100
+
+    private func follow(
+        _ reader: inout HistoryReader, _ printer: inout ChangePrinter, until limit: Int? = nil
+    ) throws -> ExitCode {
+        while true {
+            while let item = try reader.next() {
+                try printer.print(item)
+                if let limit, printer.count >= limit { return .ok }
+            }
+            try printer.flush()
+            if Hub.waitForSignal(milliseconds: Self.interval) != nil { return .ok }
+        }
+    }
+}
+
+extension Option {
+    static let follow = Option.flag("follow", short: "f", "Go on with what is written from now on, until Ctrl-C.")
+}
+
+/// Prints changes as they are found: lines of a table, or JSON.
+struct ChangePrinter {
+    private let terminal: Terminal
+    private let isJSON: Bool
+    private let text: ChangeText
+    private var table: TableStream
+    private(set) var count = 0
+    private(set) var gaps = 0
+
+    init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
+        self.terminal = terminal
+        self.isJSON = isJSON
+        text = ChangeText(zone: zone, isShortened: terminal.isInteractive)
+        table = TableStream(
+            [
+                .number("OFFSET", minimumWidth: 8), .text(zone.heading, minimumWidth: 23),
+                .text("LSN", minimumWidth: 10),
+                .number("XID", minimumWidth: 6), .text("OP"), .text("TABLE", minimumWidth: 16),
+                .text("KEY", canBeCut: true, minimumWidth: 12),
+                .text("CHANGED", canBeCut: terminal.isInteractive, minimumWidth: 24),
+            ], width: terminal.width)
+    }
+
+    mutating func print(_ item: HistoryItem) throws {
+        if count == 0, gaps == 0, !isJSON { try terminal.print(table.heading) }
+        switch item {
+        case .change(let change):
+            count += 1
+            try terminal.print(isJSON ? change.json : line(change))
+        case .gap(let gap):
+            gaps += 1
+            try terminal.print(isJSON ? gap.json : text.line(gap))
+        }
+    }
+
+    private mutating func line(_ change: RecordedChange) -> String {
+        table.line(text.place(change) + [text.table(change), text.key(change), text.summary(change)])
+    }
+
+    func flush() throws { try terminal.flush() }
+
+    /// Says that there was nothing, to people.
+    func finish() throws {
+        if count == 0, gaps == 0, !isJSON { terminal.complain("no changes found") }
+    }
+}
