@@ -1,7 +1,24 @@
 import Bytes
 
 /// How the text of a value, as PostgreSQL writes it with ISO dates, UTC and hex, becomes JSON.
-public indirect enum JSONRendering: Sendable {
+///
+/// A plain number in memory: it is looked up for every value of every row, and a reference in it would be counted up
+/// and down each time. Arrays of arrays have the same type as arrays, so one level says it all.
+public enum JSONRendering: Sendable {
+    case scalar(ScalarRendering)
+    case array(of: ScalarRendering)
+
+    /// Appends the value. The text comes from PostgreSQL; what it should never write is given as a JSON string,
+    /// so that the output is well-formed whatever came in.
+    public func append(_ text: RawSpan, to writer: inout ByteWriter) {
+        switch self {
+        case .scalar(let scalar): scalar.append(text, to: &writer)
+        case .array(let element): ArrayText.append(text, of: element, to: &writer)
+        }
+    }
+}
+
+public enum ScalarRendering: Sendable {
     case integer
     /// numeric and float: digits as they are, an exponent written out, NaN and the infinities null.
     case number
@@ -11,11 +28,8 @@ public indirect enum JSONRendering: Sendable {
     case timestampWithZone
     case bytes
     case text
-    case array(of: JSONRendering)
 
-    /// Appends the value. The text comes from PostgreSQL; what it should never write is given as a JSON string,
-    /// so that the output is well-formed whatever came in.
-    public func append(_ text: RawSpan, to writer: inout ByteWriter) {
+    func append(_ text: RawSpan, to writer: inout ByteWriter) {
         switch self {
         case .text: JSONText.appendString(text, to: &writer)
         case .integer, .number: NumberText.append(text, to: &writer)
@@ -24,17 +38,14 @@ public indirect enum JSONRendering: Sendable {
         case .timestamp: TimestampText.append(text, withZone: false, to: &writer)
         case .timestampWithZone: TimestampText.append(text, withZone: true, to: &writer)
         case .bytes: appendBytes(text, to: &writer)
-        case .array(let element): ArrayText.append(text, of: element, to: &writer)
         }
     }
 
     private func appendBoolean(_ text: RawSpan, to writer: inout ByteWriter) {
-        if text.equals("t") {
-            writer.append("true")
-        } else if text.equals("f") {
-            writer.append("false")
-        } else {
-            JSONText.appendString(text, to: &writer)
+        switch text.byteCount == 1 ? text.byte(0) : 0 {
+        case UInt8(ascii: "t"): writer.append("true")
+        case UInt8(ascii: "f"): writer.append("false")
+        default: JSONText.appendString(text, to: &writer)
         }
     }
 
@@ -138,13 +149,15 @@ enum NumberText {
 enum TimestampText {
     /// `2026-03-01 10:20:30.5+00` becomes `2026-03-01T10:20:30.5+00:00`; `infinity` stays what it is.
     static func append(_ text: RawSpan, withZone: Bool, to writer: inout ByteWriter) {
-        var space = 0
+        // A year has four digits unless it is far away.
+        var space = text.byteCount > 10 && text.byte(10) == UInt8(ascii: " ") ? 10 : 0
         while space < text.byteCount, text.byte(space) != UInt8(ascii: " ") { space += 1 }
         guard space + 1 < text.byteCount, NumberText.isDigit(text.byte(space + 1)) else {
             return JSONText.appendString(text, to: &writer)
         }
         var end = text.byteCount
-        let isBeforeChrist = end >= 3 && text.extracting(end - 3..<end).equals(" BC")
+        let isBeforeChrist =
+            text.byte(end - 1) == UInt8(ascii: "C") && end >= 3 && text.extracting(end - 3..<end).equals(" BC")
         if isBeforeChrist { end -= 3 }
         writer.append(UInt8(ascii: "\""))
         JSONText.appendEscaped(text.extracting(0..<space), to: &writer)
@@ -162,7 +175,7 @@ enum TimestampText {
 enum ArrayText {
     static let maximumDimensions = 6
 
-    static func append(_ text: RawSpan, of element: JSONRendering, to writer: inout ByteWriter) {
+    static func append(_ text: RawSpan, of element: ScalarRendering, to writer: inout ByteWriter) {
         let before = writer.count
         var start = 0
         while start < text.byteCount, text.byte(start) != UInt8(ascii: "{") { start += 1 }
@@ -176,7 +189,7 @@ enum ArrayText {
 
     /// Appends the array that begins at `start`; the offset behind it, or nil when it is malformed.
     private static func appendArray(
-        _ text: RawSpan, from start: Int, depth: Int, of element: JSONRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, depth: Int, of element: ScalarRendering, to writer: inout ByteWriter
     ) -> Int? {
         guard depth <= maximumDimensions, start < text.byteCount, text.byte(start) == UInt8(ascii: "{") else {
             return nil
@@ -203,7 +216,7 @@ enum ArrayText {
     }
 
     private static func appendElement(
-        _ text: RawSpan, from start: Int, depth: Int, of element: JSONRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, depth: Int, of element: ScalarRendering, to writer: inout ByteWriter
     ) -> Int? {
         switch text.byte(start) {
         case UInt8(ascii: "{"): return appendArray(text, from: start, depth: depth + 1, of: element, to: &writer)
@@ -220,7 +233,7 @@ enum ArrayText {
     }
 
     private static func appendQuoted(
-        _ text: RawSpan, from start: Int, of element: JSONRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, of element: ScalarRendering, to writer: inout ByteWriter
     ) -> Int? {
         var unquoted = ByteWriter(capacity: 64)
         var at = start + 1

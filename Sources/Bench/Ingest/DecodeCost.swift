@@ -39,7 +39,9 @@ struct DecodeCost {
 
 /// The messages of some whole transactions as they came over the wire.
 private struct CapturedStream {
-    private var messages: [[UInt8]] = []
+    private var content: [UInt8] = []
+    /// Where each message ends in `content`.
+    private var ends: [Int] = []
     private(set) var rows = 0
     private(set) var bytes = 0
 
@@ -72,7 +74,8 @@ private struct CapturedStream {
         guard try reader.uint8() == UInt8(ascii: "w") else { return false }
         try reader.skip(24)
         let content = reader.rest()
-        messages.append(content.copied())
+        self.content += content.copied()
+        ends.append(self.content.count)
         if content.byte(0) == UInt8(ascii: "I") {
             rows += 1
             // With the five bytes that PostgreSQL puts before every message.
@@ -82,9 +85,13 @@ private struct CapturedStream {
     }
 
     func feed(_ assembler: inout TransactionAssembler, _ sink: RenderingSink) throws {
-        for message in messages {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try assembler.receive(unsafe message.span.bytes, into: sink) { throw $0 }
+        // SAFETY: any byte is a valid UInt8.
+        let bytes = unsafe content.span.bytes
+        let ends = ends.span
+        var start = 0
+        for index in ends.indices {
+            try assembler.receive(bytes.extracting(start..<ends[index]), into: sink) { throw $0 }
+            start = ends[index]
         }
     }
 }

@@ -65,7 +65,7 @@ struct Drains {
             throw BenchFailure("\(name) did not come to the end: \(words.split(separator: "\n").last ?? "")")
         }
         // The walsender ends a little after its client, and its time is known when it has.
-        Pause.milliseconds(50)
+        try stage.awaitNoWalsender()
         return Drain(
             seconds: Double(ended - began) / 1e9, clientSeconds: Double(process.usage.cpuNanoseconds) / 1e9,
             serverSeconds: Double(stage.endedProcessesNanoseconds - serverBefore) / 1e9)

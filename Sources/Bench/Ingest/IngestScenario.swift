@@ -37,32 +37,7 @@ struct IngestScenario: Scenario {
                 try series[index].measure(drains, hubFirst: round % 2 == 1)
             }
         }
-        settings.progress("decoding a captured stream")
-        return series.flatMap(\.results) + (try decodeCost(stage, shapes[1], place, settings))
-    }
-
-    private func decodeCost(
-        _ stage: IngestStage, _ shape: IngestShape, _ place: Workplace, _ settings: BenchSettings
-    ) throws -> [BenchResult] {
-        let cost = try DecodeCost(stage, shape, place)
-        let passes = settings.isQuick ? 5 : 100
-        var decode = Samples()
-        var both = Samples()
-        for _ in 0..<settings.rounds(usually: 7) {
-            decode.add(try cost.measure(passes: passes, asJSON: false))
-            both.add(try cost.measure(passes: passes, asJSON: true))
-        }
-        func result(_ metric: String, _ values: Samples, _ target: Target? = nil) -> BenchResult {
-            BenchResult(
-                scenario: name, caseName: "captured stream", metric: metric, unit: "ns/row", values: values,
-                target: target)
-        }
-        return [
-            result("decode to stored form", decode), result("decode + JSON", both, .valueAtMost(150)),
-            BenchResult(
-                scenario: name, caseName: "captured stream", metric: "row on the wire", unit: "B",
-                values: Samples([cost.wireBytesPerRow])),
-        ]
+        return series.flatMap(\.results) + (try DecodeScenario.results(name, stage, shapes[1], place, settings))
     }
 }
 

@@ -72,6 +72,13 @@ final class IngestStage {
         }
     }
 
+    func awaitNoWalsender() throws {
+        let sql = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender'"
+        for _ in 0..<500 where try !connection.query(sql).isEmpty { Pause.milliseconds(10) }
+        // It is out of the list a moment before it is gone.
+        Pause.milliseconds(30)
+    }
+
     var source: UInt64 { systemIdentifier }
 
     /// Processor time of the server's processes that have ended: after a drain, its walsender's is among them.

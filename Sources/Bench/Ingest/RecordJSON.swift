@@ -4,32 +4,45 @@ import Replication
 
 /// Writes rows of one relation as JSON objects, as subscribers are sent them.
 struct RecordJSON {
-    /// The key with what stands before it, made once for all rows.
-    private let keys: [[UInt8]]
-    private let renderings: [JSONRendering]
+    private struct Column {
+        /// Where its key ends in `keys`; it begins where the one before ends.
+        var keyEnd: Int
+        var rendering: JSONRendering
+    }
+
+    /// All keys, each with what stands before and behind it, made once for all rows.
+    private let keys: [UInt8]
+    private let columns: [Column]
 
     init(_ relation: Relation) {
-        keys = relation.columns.enumerated().map { index, column in
-            var writer = ByteWriter()
-            writer.append(index == 0 ? "{" : ",")
+        var writer = ByteWriter()
+        var columns: [Column] = []
+        for column in relation.columns {
+            writer.append(columns.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
             JSONText.appendString(column.name, to: &writer)
-            writer.append(":")
-            return writer.copied()
+            writer.append(UInt8(ascii: ":"))
+            columns.append(Column(keyEnd: writer.count, rendering: BuiltInType.rendering(of: column.typeOID)))
         }
-        renderings = relation.columns.map { BuiltInType.rendering(of: $0.typeOID) }
+        self.columns = columns
+        keys = writer.copied()
     }
 
     func append(_ row: Tuple, to writer: inout ByteWriter) throws(ByteError) {
-        var columns = row.columns()
-        var index = 0
-        while let value = try columns.next(), index < keys.count {
-            writer.append(keys[index])
+        var values = row.columns()
+        // SAFETY: any byte is a valid UInt8.
+        let keys = unsafe keys.span.bytes
+        let columns = columns.span
+        var keyStart = 0
+        for index in columns.indices {
+            guard let value = try values.next() else { break }
+            let column = columns[index]
+            writer.append(keys.extracting(keyStart..<column.keyEnd))
+            keyStart = column.keyEnd
             switch value {
-            case .text(let text): renderings[index].append(text, to: &writer)
+            case .text(let text): column.rendering.append(text, to: &writer)
             case .null, .unchanged, .binary: writer.append("null")
             }
-            index += 1
         }
-        writer.append("}")
+        writer.append(UInt8(ascii: "}"))
     }
 }
