@@ -72,6 +72,9 @@ public enum Limits {
     /// Between two attempts to write after the disk was full or failed.
     public static let diskRetryInterval = Duration.seconds(1)
 
+    /// A refusal of the disk that lasts is said again after this long.
+    public static let stallReminderInterval = Duration.seconds(30)
+
     /// A byte of a value may become six in JSON (`\u0001`); a line of an export is never longer than this.
     public static let worstJSONExpansion = 6
     public static let maximumImportLineBytes = worstJSONExpansion * maximumEntryPayloadBytes + (64 << 20)

@@ -81,8 +81,10 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func stream(_ keeper: SlotKeeper, _ replication: Connection) throws {
         var spool = TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions)
         try spool.removeAll()
+        let status = StatusSender(connection: replication)
         var assembler = TransactionAssembler(
-            spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey)
+            spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
+            betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
         var stream = try ReplicationStream(replication, start(replication.serverVersion))
         Log.shared.info(
             "streaming",
@@ -93,7 +95,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         streaming()
         var pace = StreamPace(sink.durablePosition)
         do {
-            try loop(&stream, &assembler, &pace, StatusSender(connection: replication))
+            try loop(&stream, &assembler, &pace, status)
         } catch {
             if assembler.isInTransaction { try abandon() }
             throw explained(error, keeper)
@@ -153,6 +155,8 @@ struct ReplicationSession<Sink: TransactionSink> {
                     pace.hasWhole = sink.position > sink.durablePosition
                     if pace.flushIsDue(sink.pendingBytes) { try flush(&pace, status) }
                     try keepInTouch(&pace, status, assembler.isInTransaction)
+                    // A stream that never pauses must not keep us from stopping.
+                    if interrupt.isRung { return }
                 }
             }
             guard stream.hasMore else { break }
@@ -162,16 +166,21 @@ struct ReplicationSession<Sink: TransactionSink> {
     }
 
     private func flush(_ pace: inout StreamPace, _ status: StatusSender) throws {
+        try untilTaken(status) { try sink.flush() }
+        pace.hasWhole = false
+        try confirm(&pace, status)
+    }
+
+    /// The same call again for as long as the disk refuses: nothing is lost by waiting.
+    private func untilTaken(_ status: StatusSender, _ body: () throws -> Void) throws {
         while true {
             do {
-                try sink.flush()
-                break
+                try body()
+                return status.stallEnded()
             } catch let stall as StorageStall {
                 try waitOut(stall, status)
             }
         }
-        pace.hasWhole = false
-        try confirm(&pace, status)
     }
 
     private func confirm(_ pace: inout StreamPace, _ status: StatusSender) throws {
@@ -184,7 +193,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         guard pace.hasDuty else { return }
         if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
-            try sink.advance(to: pace.idlePosition)
+            try untilTaken(status) { try sink.advance(to: pace.idlePosition) }
             return try flush(&pace, status)
         }
         if pace.statusIsDue { try confirm(&pace, status) }
@@ -192,10 +201,12 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     private func waitOut(_ stall: StorageStall, _ status: StatusSender) throws {
         Metrics.shared.diskStalls.add()
-        Log.shared.error(
-            "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
-            [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
-        try status.send(flushed: sink.durablePosition)
+        if status.stallIsWorthALine() {
+            Log.shared.error(
+                "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
+                [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
+        }
+        try status.sendIfDue(flushed: sink.durablePosition)
         if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
     }
 
@@ -241,9 +252,13 @@ extension Gap.Reason {
     }
 }
 
-/// Tells the server how far everything is durable.
-struct StatusSender {
-    let connection: Connection
+/// Tells the server how far everything is durable, and remembers when it last did.
+final class StatusSender {
+    private let connection: Connection
+    private(set) var lastSentAt = Clock.monotonicNanoseconds()
+    private var stallSaidAt: UInt64?
+
+    init(connection: Connection) { self.connection = connection }
 
     func send(flushed: LSN) throws(PostgresError) {
         var message = ByteWriter(capacity: 40)
@@ -254,6 +269,27 @@ struct StatusSender {
         message.append(big: UInt64(bitPattern: now))
         message.append(UInt8(0))
         try connection.sendCopy(message.bytes)
+        lastSentAt = Clock.monotonicNanoseconds()
+    }
+
+    var isDue: Bool { Clock.monotonicNanoseconds() - lastSentAt >= Limits.statusInterval.wholeNanoseconds }
+
+    func sendIfDue(flushed: LSN) throws(PostgresError) {
+        if isDue { try send(flushed: flushed) }
+    }
+
+    /// A disk that refuses is said at once and then now and then, not at every attempt.
+    func stallIsWorthALine() -> Bool {
+        let now = Clock.monotonicNanoseconds()
+        if let last = stallSaidAt, now - last < Limits.stallReminderInterval.wholeNanoseconds { return false }
+        stallSaidAt = now
+        return true
+    }
+
+    func stallEnded() {
+        guard stallSaidAt != nil else { return }
+        stallSaidAt = nil
+        Log.shared.info("the event log is written again")
     }
 }
 

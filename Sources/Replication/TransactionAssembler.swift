@@ -18,11 +18,22 @@ public struct TransactionAssembler: ~Copyable {
     private var isSkipping = false
     private var tally = ChangeTally()
     private let primaryKey: (UInt32) throws -> Set<String>
+    private let betweenParts: () throws -> Void
+    private let now: () -> Int64
 
-    /// - Parameter primaryKey: the names of a table's primary-key columns, asked when the table is announced.
-    init(spool: consuming TransactionSpool, maximumSchemas: Int, primaryKey: @escaping (UInt32) throws -> Set<String>) {
+    /// - Parameters:
+    ///   - primaryKey: the names of a table's primary-key columns, asked when the table is announced.
+    ///   - betweenParts: called after each part of a large transaction but the last: storing one that was streamed can
+    ///     take longer than the server waits for a sign of life.
+    ///   - now: the time of a message that stands alone, which the server does not tell.
+    init(
+        spool: consuming TransactionSpool, maximumSchemas: Int, primaryKey: @escaping (UInt32) throws -> Set<String>,
+        betweenParts: @escaping () throws -> Void = {}, now: @escaping () -> Int64 = { Clock.unixMicroseconds() }
+    ) {
         self.spool = spool
         self.primaryKey = primaryKey
+        self.betweenParts = betweenParts
+        self.now = now
         schemas = SchemaBook(maximum: maximumSchemas)
     }
 
@@ -158,11 +169,13 @@ public struct TransactionAssembler: ~Copyable {
     ) throws {
         while true {
             do {
-                return try part.hand(isLast: isLast, endLSN: endLSN) { try sink.append($0) }
+                try part.hand(isLast: isLast, endLSN: endLSN) { try sink.append($0) }
+                break
             } catch let stall as StorageStall {
                 try whileStalled(stall)
             }
         }
+        if !isLast { try betweenParts() }
     }
 
     private static func retrying(
@@ -215,7 +228,7 @@ public struct TransactionAssembler: ~Copyable {
     ) throws {
         try expectOutside("a message of its own inside a transaction")
         if lsn <= sink.position { return }
-        part.begin(TransactionInfo(xid: 0, commitLSN: lsn, endLSN: lsn, commitTime: 0))
+        part.begin(TransactionInfo(xid: 0, commitLSN: lsn, endLSN: lsn, commitTime: now()))
         part.addMessage(isTransactional: false, prefix: prefix, content: content)
         tally.count(.message)
         try finish(lsn, sink, whileStalled)

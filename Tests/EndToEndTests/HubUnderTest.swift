@@ -39,12 +39,16 @@ struct LoggedHistory {
 
     /// Reads the directory as another process would.
     static func read(_ logDirectory: String) throws -> LoggedHistory {
+        guard FileManager.default.fileExists(atPath: logDirectory) else { return LoggedHistory() }
+        return try read(DiskDirectory(logDirectory))
+    }
+
+    static func read(_ directory: any StorageDirectory) throws -> LoggedHistory {
         var history = LoggedHistory()
-        guard FileManager.default.fileExists(atPath: logDirectory) else { return history }
         var relations: [UInt64: Relation] = [:]
         var reader: EventLogReader
         do throws(EventLogError) {
-            reader = try EventLogReader(directory: try! DiskDirectory(logDirectory))
+            reader = try EventLogReader(directory: directory)
         } catch {
             if case .missing = error { return history }
             throw error

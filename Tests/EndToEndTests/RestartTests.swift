@@ -16,6 +16,14 @@ extension EndToEnd {
                 "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION supabase_realtime FOR ALL TABLES")
         }
 
+        /// The server takes a moment to notice that a hub has gone.
+        private func letGo(_ database: TestDatabase) throws {
+            try eventually("the slot to be let go") {
+                try database.value("SELECT active FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+                    == "f"
+            }
+        }
+
         @Test func `a restart repeats nothing and misses nothing`() throws {
             let database = try TestDatabase()
             try table(on: database)
@@ -87,6 +95,7 @@ extension EndToEnd {
             try database.run("INSERT INTO t VALUES (1, 'kept')")
             try hub.caughtUp()
             hub.stop()
+            try letGo(database)
             try database.run("SELECT pg_drop_replication_slot('\(database.slot)')")
             try database.run("INSERT INTO t VALUES (2, 'lost')")
             try hub.start()

@@ -31,9 +31,9 @@ final class Conversation {
     private func connect() {
         var spool = TransactionSpool(directory: directory, maximum: maximumStreamed)
         do { try spool.removeAll() } catch { Issue.record("the spool was not cleared: \(error)") }
-        assembler = TransactionAssembler(spool: spool, maximumSchemas: maximumSchemas) { [unowned self] oid in
-            primaryKeys[oid] ?? []
-        }
+        assembler = TransactionAssembler(
+            spool: spool, maximumSchemas: maximumSchemas, primaryKey: { [unowned self] oid in primaryKeys[oid] ?? [] },
+            now: { 0 })
     }
 
     /// What a session does after an error: half a transaction is forgotten, and all is heard anew.

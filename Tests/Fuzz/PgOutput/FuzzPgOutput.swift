@@ -35,7 +35,8 @@ private final class FuzzedServer {
         var spool = TransactionSpool(directory: directory, maximum: 4)
         do { try spool.removeAll() } catch { preconditionFailure("memory does not fail") }
         // A table with an even OID has its column `id` as primary key.
-        assembler = TransactionAssembler(spool: spool, maximumSchemas: 16) { $0 % 2 == 0 ? ["id"] : [] }
+        assembler = TransactionAssembler(
+            spool: spool, maximumSchemas: 16, primaryKey: { $0 % 2 == 0 ? ["id"] : [] })
     }
 
     func say(_ message: [UInt8]) {

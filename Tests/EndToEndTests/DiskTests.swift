@@ -1,0 +1,78 @@
+import Change
+import Diagnostics
+import EventLog
+import Glibc
+import Postgres
+import Replication
+import Server
+import System
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// A real database on one side, a disk that refuses on the other.
+    @Suite(.serialized) struct DiskTests {
+        @Test(arguments: [ENOSPC, EIO])
+        func `a disk that refuses stops the confirming and loses nothing`(code: Int32) throws {
+            let database = try TestDatabase()
+            try database.run(
+                "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION supabase_realtime FOR TABLE t")
+            let disk = FaultyStorage()
+            let interrupt = try Wake()
+            let status = ReplicationStatus()
+            let thread = try follow(database, disk, interrupt, status)
+            try eventually("the stream") { status.isStreaming }
+            try database.run("INSERT INTO t VALUES (1, 'before')")
+            try eventually("the first change") { try Self.history(disk).changes.count == 1 }
+            let stalls = Metrics.shared.diskStalls.value
+            disk.setFaults { faults in
+                faults.code = code
+                faults.failSyncAfter = 0
+                faults.times = 2
+            }
+            try database.run("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(2, 2000) g")
+            let target = try #require(try database.value("SELECT pg_current_wal_lsn()"))
+            try eventually("the refusal to be met") { Metrics.shared.diskStalls.value > stalls }
+            #expect(
+                try database.value(
+                    "SELECT confirmed_flush_lsn < '\(target)' FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+                ) == "t",
+                "what is not durable is not confirmed")
+            try eventually("the rest") { try Self.history(disk).changes.count == 2000 }
+            try eventually("the confirmation") {
+                try database.value(
+                    "SELECT confirmed_flush_lsn >= '\(target)' FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+                ) == "t"
+            }
+            interrupt.ring()
+            thread.join()
+            let history = try Self.history(disk)
+            #expect(history.changes.compactMap { $0.new["id"] ?? nil } == (1...2000).map { "\($0)" })
+            #expect(history.gaps.isEmpty)
+            try drop(database)
+        }
+
+        private func follow(
+            _ database: TestDatabase, _ disk: FaultyStorage, _ interrupt: Wake, _ status: ReplicationStatus
+        ) throws -> BackgroundThread {
+            let settings = ReplicationSettings(target: database.target, slot: database.slot)
+            return try BackgroundThread("ingest") {
+                var options = EventLogOptions(source: 0)
+                options.preparesSegments = false
+                guard let sink = try? LogSink(directory: disk, options: options) else { return }
+                Replicator(
+                    settings: settings, spoolDirectory: MemoryDirectory(), sink: sink, interrupt: interrupt,
+                    status: status
+                ).run()
+            }
+        }
+
+        private static func history(_ disk: FaultyStorage) throws -> LoggedHistory { try LoggedHistory.read(disk) }
+
+        private func drop(_ database: TestDatabase) throws {
+            try eventually("the slot to be let go") {
+                (try? database.run("SELECT pg_drop_replication_slot('\(database.slot)')")) != nil
+            }
+        }
+    }
+}
