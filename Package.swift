@@ -74,9 +74,10 @@ let proofs: [Target] = [
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
     tests(of: "EventLog", "EventLog", "System", "Bytes"),
+    tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
-    tests(of: "tidewire", "tidewire", "Server"),
+    tests(of: "tidewire", "tidewire", "Server", "History", "EventLog", "Change", "System", "Bytes"),
 ]
 
 let package = Package(
