@@ -77,7 +77,7 @@ let proofs: [Target] = [
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
-    tests(of: "tidewire", "tidewire", "Server", "History", "EventLog", "Change", "System", "Bytes"),
+    tests(of: "tidewire", "tidewire", "Server", "History", "System"),
 ]
 
 let package = Package(
