@@ -46,7 +46,7 @@ let floor3: [Target] = [
 ]
 
 let floor4: [Target] = [
-    room("History", "EventLog", "Change", "Bytes", "System"),
+    room("History", "EventLog", "Change", "Diagnostics", "Bytes", "System"),
     room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
     room(
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
@@ -77,10 +77,11 @@ let proofs: [Target] = [
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
     tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
+    tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
     tests(of: "Bench", "Bench"),
-    tests(of: "tidewire", "tidewire", "Server", "Bench"),
+    tests(of: "tidewire", "tidewire", "Server", "History", "Bench", "System"),
     tests(
         of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),

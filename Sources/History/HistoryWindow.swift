@@ -92,7 +92,11 @@ extension HistoryLog {
 
 extension SegmentSummary {
     /// The time of its first entry, as near as its numbers tell.
-    public var begin: Int64 { !isEmpty && minimumTime > 0 ? minimumTime : header.created }
+    public var begin: Int64 {
+        if isEmpty { return header.created }
+        // Messages outside of transactions have no time.
+        return minimumTime > 0 ? minimumTime : min(header.created, maximumTime)
+    }
 
     /// Whether something was deleted that the bound asks for. This is the oldest segment.
     fileprivate func isBegunAfter(_ bound: HistoryBound) -> Bool {

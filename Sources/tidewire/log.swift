@@ -1,10 +1,10 @@
 /// `tidewire log`
 struct LogCommand: Command {
     let name = "log"
-    let summary = "Look at the event log's files: info, verify."
+    let summary = "Look at the event log's files: info, verify, export, import."
     let discussion = """
         The event log is a directory of segment files, written by the hub alone. These commands work on it with or \
         without a running hub; only repair and import write, and neither beside a running hub.
         """
-    let subcommands: [any Command] = [LogInfoCommand(), LogVerifyCommand()]
+    let subcommands: [any Command] = [LogInfoCommand(), LogVerifyCommand(), LogExportCommand(), LogImportCommand()]
 }

@@ -98,7 +98,10 @@ struct TailCommand: Command {
             if follows { return try follow(&last.reader, &printer) }
         } else {
             var reader = try HistoryReader(log, query)
-            while printer.count < limit ?? .max, let item = try reader.next() { try printer.print(item) }
+            while printer.count < limit ?? .max, let item = try reader.next() {
+                try printer.print(item)
+                if follows, printer.isInterrupted { return .ok }
+            }
             if follows, printer.count < limit ?? .max { return try follow(&reader, &printer, until: limit) }
         }
         try printer.finish()
@@ -115,6 +118,7 @@ struct TailCommand: Command {
             while let item = try reader.next() {
                 try printer.print(item)
                 if let limit, printer.count >= limit { return .ok }
+                if printer.isInterrupted { return .ok }
             }
             try printer.flush()
             if Hub.waitForSignal(milliseconds: Self.interval) != nil { return .ok }
@@ -166,6 +170,9 @@ struct ChangePrinter {
     }
 
     func flush() throws { try terminal.flush() }
+
+    /// Whether Ctrl-C was pressed, asked now and then while much is printed; for a command that blocked the signal.
+    var isInterrupted: Bool { count % 64 == 0 && Hub.waitForSignal(milliseconds: 0) != nil }
 
     /// Says that there was nothing, to people.
     func finish() throws {

@@ -1,0 +1,379 @@
+import Bytes
+import Change
+import EventLog
+
+/// The log as lines of JSON, without loss: an import makes the same entries of them.
+///
+///     {"type":"header","format":"tidewire-log","version":1,"source":…,"epoch":…,"offset":…,"lsn":…}
+///     {"type":"relation",…}       a schema, before the first change that has it
+///     {"type":"transaction",…}    or a part of one; as many change lines as it says follow
+///     {"type":"change",…}
+///     {"type":"progress",…}       the database was idle up to there
+///     {"type":"gap",…}            a new epoch
+///     {"type":"entry",…}          anything else, in hexadecimal
+///     {"type":"end","offset":…,"lines":…}
+///
+/// Values are PostgreSQL's text; NULL is null, {"unchanged":true} a large value that was not sent, {"hex":…} bytes that are
+/// no text, {"binary":…} a value in PostgreSQL's binary form.
+public struct LogExport: ~Copyable {
+    private var reader: EventLogReader
+    /// For a window with an end in time: where the last transaction in it ends.
+    private let endOffset: UInt64
+    private let masks: [ColumnMask]
+    private var relations: [UInt64: ExportedRelation] = [:]
+    private var line = ByteWriter(capacity: 4096)
+    private var lines = 0
+    private var nextOffset: UInt64 = 0
+    private var isInside = false
+
+    /// Transactions are exported whole: one that the window touches is in it. A window in time becomes the stretch from the
+    /// first transaction in it to the last.
+    public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, masks: [ColumnMask]) throws {
+        let window = try log.window(from: from, to: to)
+        let endOffset = try Self.endOffset(log, window)
+        let reader = try EventLogReader(directory: log.directory, from: window.start)
+        self.endOffset = endOffset
+        self.reader = reader
+        self.masks = masks
+    }
+
+    private static func endOffset(_ log: HistoryLog, _ window: HistoryWindow) throws -> UInt64 {
+        guard window.endTime != .max else { return window.endOffset }
+        var end: UInt64 = 0
+        var reader = try EventLogReader(directory: log.directory, from: window.start)
+        while try reader.next(), reader.entry.segment <= window.lastSegment {
+            if reader.entry.time < window.endTime {
+                end = max(end, reader.entry.offset + UInt64(reader.entry.changeCount))
+            }
+        }
+        return min(end, window.endOffset)
+    }
+
+    /// Gives line after line, each with its line break.
+    public mutating func run(_ write: (RawSpan) throws -> Void) throws {
+        while try reader.next() {
+            let entry = reader.entry
+            if !isInside, !entry.precedesStart, entry.offset >= endOffset, entry.kind != .relation { break }
+            if entry.kind == .relation {
+                try learn()
+                continue
+            }
+            if lines == 0 { try writeHeader(write) }
+            try writeEntry(entry, write)
+            isInside = entry.isContinued
+            nextOffset = entry.offset + UInt64(entry.changeCount)
+        }
+        if lines == 0 { try writeHeader(write) }
+        line.append("{\"type\":\"end\",\"offset\":")
+        line.append(decimal: nextOffset)
+        line.append(",\"lines\":")
+        line.append(decimal: UInt64(lines + 1))
+        line.append("}")
+        try flush(write)
+    }
+
+    private mutating func flush(_ write: (RawSpan) throws -> Void) throws {
+        line.append("\n")
+        lines += 1
+        try write(line.bytes)
+        line.removeAll()
+        line.shrink(to: 4 << 20)
+    }
+
+    private mutating func learn() throws {
+        let fingerprint = RelationCodec.fingerprint(of: reader.payload)
+        guard relations[fingerprint] == nil else { return }
+        guard let relation = try? RelationCodec.decode(reader.payload) else { return }
+        let masked = Set(masks.flatMap { $0.columns(of: relation) })
+        relations[fingerprint] = ExportedRelation(relation: relation, masked: masked)
+    }
+
+    private mutating func writeHeader(_ write: (RawSpan) throws -> Void) throws {
+        let header = reader.segmentHeader
+        nextOffset = reader.entry.offset
+        line.append("{\"type\":\"header\",\"format\":\"tidewire-log\",\"version\":1,\"source\":\"")
+        line.append(decimal: header.source)
+        line.append("\",\"epoch\":")
+        // What begins with a gap comes after an epoch that is not in the export; zero is the epoch of no log.
+        line.append(quoted: Hex.text(reader.entry.kind == .gap ? 0 : header.epoch))
+        line.append(",\"offset\":")
+        line.append(decimal: reader.entry.offset)
+        line.append(",\"lsn\":")
+        line.append(quoted: LSN(header.baseLSN).description)
+        line.append("}")
+        try flush(write)
+    }
+
+    private mutating func writeEntry(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
+        switch entry.kind {
+        case .transaction where PartCheck.isPlain(reader.payload, entry, relations): try writePart(entry, write)
+        case .progress where reader.payload.byteCount == 0:
+            line.append("{\"type\":\"progress\"")
+            appendPlace(entry)
+            line.append("}")
+            try flush(write)
+        case .gap: try writeGap(entry, write)
+        default: try writeOther(entry, write)
+        }
+    }
+
+    private mutating func writeGap(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
+        let gap: Gap
+        do throws(ByteError) { gap = try GapCodec.decode(reader.payload) } catch {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+        line.append("{\"type\":\"gap\",\"offset\":")
+        line.append(decimal: entry.offset)
+        line.append(",\"epoch\":")
+        line.append(quoted: Hex.text(entry.epoch))
+        line.append(",\"source\":\"")
+        line.append(decimal: reader.segmentHeader.source)
+        line.append("\",\"reason\":")
+        line.append(quoted: gap.reason.rawValue)
+        line.append(",\"from\":")
+        line.append(quoted: gap.from.description)
+        line.append(",\"to\":")
+        line.append(quoted: gap.to.description)
+        appendPlace(entry)
+        line.append("}")
+        try flush(write)
+    }
+
+    /// What this version does not know, or could not make again from values.
+    private mutating func writeOther(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
+        if !masks.isEmpty, entry.kind == .transaction {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: "its values cannot be masked")
+        }
+        line.append("{\"type\":\"entry\",\"offset\":")
+        line.append(decimal: entry.offset)
+        line.append(",\"kind\":")
+        line.append(decimal: UInt64(entry.kind.rawValue))
+        line.append(",\"changes\":")
+        line.append(decimal: UInt64(entry.changeCount))
+        line.append(entry.isContinued ? ",\"continued\":true" : ",\"continued\":false")
+        appendPlace(entry)
+        line.append(",\"payload\":\"")
+        let payload = reader.payload.copied()
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        Hex.append(unsafe payload.span.bytes, to: &line)
+        line.append("\"}")
+        try flush(write)
+    }
+
+    /// The LSN and time of the entry itself.
+    private mutating func appendPlace(_ entry: EventLogEntry) {
+        line.append(",\"lsn\":")
+        line.append(quoted: LSN(entry.lsn).description)
+        line.append(",\"time\":")
+        line.append(quoted: TimeText.json(entry.time))
+    }
+
+    // MARK: Transactions
+
+    private mutating func writePart(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
+        let used = try usedRelations()
+        for fingerprint in used { try writeRelation(fingerprint, write) }
+        let head = try TransactionHead(reader)
+        line.append("{\"type\":\"transaction\",\"offset\":")
+        line.append(decimal: entry.offset)
+        line.append(",\"changes\":")
+        line.append(decimal: UInt64(entry.changeCount))
+        line.append(",\"xid\":")
+        line.append(decimal: UInt64(head.info.xid))
+        line.append(",\"commit_lsn\":")
+        line.append(quoted: head.info.commitLSN.description)
+        line.append(",\"end_lsn\":")
+        line.append(quoted: head.info.endLSN.description)
+        line.append(",\"commit_time\":")
+        line.append(quoted: TimeText.json(head.info.commitTime))
+        if !head.info.origin.isEmpty {
+            line.append(",\"origin\":")
+            line.append(quoted: head.info.origin)
+        }
+        line.append(",\"first_index\":")
+        line.append(decimal: UInt64(head.firstIndex))
+        line.append(entry.isContinued ? ",\"continued\":true" : ",\"continued\":false")
+        appendPlace(entry)
+        line.append("}")
+        try flush(write)
+        // A copy, because writing changes what the reader is a part of; parts are of a bounded size.
+        let payload = reader.payload.copied()
+        // SAFETY: any byte is a valid UInt8, and the array outlives the part.
+        var part = try TransactionPart(unsafe payload.span.bytes)
+        var offset = entry.offset
+        while let change = try part.next() {
+            try appendChange(change, offset, relations[change.relation], to: &line)
+            line.append("\n")
+            lines += 1
+            try write(line.bytes)
+            line.removeAll()
+            offset += 1
+        }
+    }
+
+    /// The relations of this part that were not written yet, in the order of their first use.
+    private func usedRelations() throws -> [UInt64] {
+        var used: [UInt64] = []
+        var part = try TransactionPart(reader.payload)
+        while let change = try part.next() {
+            if change.operation == .message || used.last == change.relation || used.contains(change.relation) {
+                continue
+            }
+            if relations[change.relation]?.isWritten == false { used.append(change.relation) }
+        }
+        return used
+    }
+
+    private mutating func writeRelation(_ fingerprint: UInt64, _ write: (RawSpan) throws -> Void) throws {
+        guard let relation = relations[fingerprint]?.relation else { return }
+        relations[fingerprint]?.isWritten = true
+        line.append("{\"type\":\"relation\",\"relation\":")
+        line.append(quoted: Hex.text(fingerprint))
+        line.append(",\"oid\":")
+        line.append(decimal: UInt64(relation.oid))
+        line.append(",\"schema\":")
+        line.append(quoted: relation.schema)
+        line.append(",\"table\":")
+        line.append(quoted: relation.name)
+        line.append(",\"replica_identity\":")
+        line.append(quoted: String(UnicodeScalar(relation.identity.rawValue)))
+        line.append(",\"columns\":[")
+        for (index, column) in relation.columns.enumerated() {
+            line.append(index == 0 ? "{\"name\":" : ",{\"name\":")
+            line.append(quoted: column.name)
+            line.append(",\"type\":")
+            line.append(quoted: column.typeName)
+            line.append(",\"type_oid\":")
+            line.append(decimal: UInt64(column.typeOID))
+            line.append(",\"type_modifier\":")
+            line.append(decimal: Int64(column.typeModifier))
+            line.append(column.isIdentity ? ",\"identity\":true" : ",\"identity\":false")
+            line.append(column.isPrimaryKey ? ",\"primary_key\":true}" : ",\"primary_key\":false}")
+        }
+        line.append("]}")
+        try flush(write)
+    }
+}
+
+/// A relation with what the export needs to know of it.
+struct ExportedRelation {
+    let relation: Relation
+    let masked: Set<Int>
+    var isWritten = false
+}
+
+/// Whether a part can be written as values and made again of them, byte for byte.
+enum PartCheck {
+    static func isPlain(_ payload: RawSpan, _ entry: EventLogEntry, _ relations: [UInt64: ExportedRelation]) -> Bool {
+        // The flags, of which this version knows none.
+        guard payload.byteCount > 1, payload.byte(1) == 0, var part = try? TransactionPart(payload),
+            part.changeCount == entry.changeCount, isText(part.info.origin)
+        else { return false }
+        do {
+            while let change = try part.next() {
+                guard try isPlain(change, relations) else { return false }
+            }
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// An origin with the replacement character may have had other bytes.
+    private static func isText(_ origin: String) -> Bool { !origin.unicodeScalars.contains("\u{fffd}") }
+
+    private static func isPlain(_ change: borrowing Change, _ relations: [UInt64: ExportedRelation]) throws -> Bool {
+        if change.operation == .message { return change.relation == 0 && change.oldImage == .none }
+        guard let relation = relations[change.relation] else { return false }
+        let width = relation.relation.columns.count
+        guard Set(relation.relation.columns.map(\.name)).count == width else { return false }
+        if let old = change.old, try !isWhole(old, width) { return false }
+        if let new = change.new, try !isWhole(new, width) { return false }
+        return true
+    }
+
+    private static func isWhole(_ tuple: borrowing Tuple, _ width: Int) throws -> Bool {
+        guard tuple.columnCount == width else { return false }
+        var columns = tuple.columns()
+        while try columns.next() != nil {}
+        return columns.offset == tuple.bytes.byteCount
+    }
+}
+
+private func appendChange(
+    _ change: borrowing Change, _ offset: UInt64, _ relation: ExportedRelation?, to line: inout ByteWriter
+) throws {
+    line.append("{\"type\":\"change\",\"offset\":")
+    line.append(decimal: offset)
+    line.append(",\"op\":\"")
+    line.append(change.operation.name)
+    line.append("\"")
+    if change.options != 0 {
+        line.append(",\"options\":")
+        line.append(decimal: UInt64(change.options))
+    }
+    if change.operation == .message {
+        line.append(",\"prefix\":")
+        appendText(change.messagePrefix, to: &line)
+        line.append(",\"content\":")
+        appendText(change.messageContent, to: &line)
+    } else if let relation {
+        line.append(",\"relation\":")
+        line.append(quoted: Hex.text(change.relation))
+        if let old = change.old {
+            line.append(
+                change.oldImage == .key ? ",\"old_image\":\"key\",\"old\":" : ",\"old_image\":\"full\",\"old\":")
+            try appendRow(old, relation, to: &line)
+        }
+        if let new = change.new {
+            line.append(",\"new\":")
+            try appendRow(new, relation, to: &line)
+        }
+    }
+    line.append("}")
+}
+
+private func appendRow(_ row: borrowing Tuple, _ relation: ExportedRelation, to line: inout ByteWriter) throws {
+    line.append("{")
+    var columns = row.columns()
+    var index = 0
+    while let value = try columns.next() {
+        if index > 0 { line.append(",") }
+        line.append(quoted: relation.relation.columns[index].name)
+        line.append(":")
+        appendValue(value, isMasked: relation.masked.contains(index), to: &line)
+        index += 1
+    }
+    line.append("}")
+}
+
+private func appendValue(_ value: borrowing ColumnValue, isMasked: Bool, to line: inout ByteWriter) {
+    switch copy value {
+    case .null: line.append("null")
+    case .unchanged: line.append("{\"unchanged\":true}")
+    case .text(let text):
+        if isMasked { return line.append(quoted: RowValue.mask) }
+        appendText(text, to: &line)
+    case .binary(let bytes):
+        if isMasked { return line.append(quoted: RowValue.mask) }
+        line.append("{\"binary\":\"")
+        Hex.append(bytes, to: &line)
+        line.append("\"}")
+    }
+}
+
+private func appendText(_ bytes: RawSpan, to line: inout ByteWriter) {
+    if isUTF8(bytes) { return JSONText.appendString(bytes, to: &line) }
+    line.append("{\"hex\":\"")
+    Hex.append(bytes, to: &line)
+    line.append("\"}")
+}
+
+private func isUTF8(_ bytes: RawSpan) -> Bool {
+    // SAFETY: the buffer is used inside the closure only.
+    unsafe bytes.withUnsafeBytes { unsafe String(validating: $0, as: UTF8.self) != nil }
+}
+
+extension ByteWriter {
+    fileprivate mutating func append(quoted text: String) { JSONText.appendString(text, to: &self) }
+}

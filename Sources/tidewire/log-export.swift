@@ -1,0 +1,44 @@
+import Bytes
+import History
+import Server
+
+/// `tidewire log export`
+struct LogExportCommand: Command {
+    let name = "export"
+    let summary = "Write the event log, or a window of it, as NDJSON without loss."
+    let discussion = """
+        Writes everything the log says to standard output, one JSON object a line: a header, each schema before its first \
+        use, transactions with their changes, gaps, idle positions, and an end that shows whether all is there. Values \
+        are PostgreSQL's text. 'tidewire log import' makes the same log of it. Transactions are written whole: one that \
+        the window touches is in it, and a window in time becomes the stretch from its first transaction to its last.
+
+        \(SelectorHelp.text)
+
+        LINES. Every line has a type. header: format, version, source, epoch, offset, lsn. relation: relation (its \
+        fingerprint), oid, schema, table, replica_identity, columns. transaction: offset, changes, xid, commit_lsn, \
+        end_lsn, commit_time, origin, first_index, continued (a large one goes on in the next transaction line), lsn, \
+        time. change: offset, op, relation, old_image (key or full), old, new, options; for messages prefix, content. \
+        progress: lsn, time. gap: offset, epoch, source, reason, from, to, lsn, time. end: offset, lines. NULL is null, \
+        {"unchanged":true} a large value that PostgreSQL did not send, {"hex":…} bytes that are no text.
+        """
+    let options: [Option] = [.from, .to, .mask, .zone, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [
+        Example("tidewire log export | gzip > log.ndjson.gz", "A backup that other programs can read:"),
+        Example(
+            "tidewire log export --from -1h --mask users.email > incident.ndjson",
+            "A window for somebody else to look at:"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let query = try arguments.query(try arguments.zone())
+        try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            try NameCheck(log).check(query.masks)
+            var export = try LogExport(log, from: query.from, to: query.to, masks: query.masks)
+            try export.run { line in try terminal.write(line.copied()) }
+        }
+        return .ok
+    }
+}

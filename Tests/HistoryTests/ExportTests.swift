@@ -1,0 +1,139 @@
+import Bytes
+import Change
+import EventLog
+import System
+import TestSupport
+import Testing
+
+@testable import History
+
+@Suite struct ExportTests {
+    /// A log of everything a log may hold, by chance.
+    private func randomLog(_ random: inout SeededRandom) throws -> HistoryStage {
+        let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...6000, using: &random))
+        var relations = [notes, users]
+        for step in 0..<Int.random(in: 1...40, using: &random) {
+            let time = Int64.random(in: -1_000_000_000_000...2_000_000_000_000_000, using: &random)
+            switch Int.random(in: 0...12, using: &random) {
+            case 0: try stage.gap(Gap.Reason.allCases.randomElement(using: &random) ?? .slotMissing, time: time)
+            case 1: try stage.idle(time: time)
+            case 2: relations[0].columns.append(column("new \"\(step)\" é"))
+            case 3:
+                let bytes: [UInt8] = (0..<9).map { _ in UInt8.random(in: 0...255, using: &random) }
+                try stage.writer.append(
+                    kind: EntryKind(rawValue: 77), lsn: stage.writer.appendedLSN, time: time, payload: bytes.span.bytes)
+            default:
+                let puts = (0..<Int.random(in: 1...6, using: &random)).map { _ in put(relations, &random) }
+                try stage.commit(
+                    puts, xid: UInt32.random(in: 0...UInt32.max, using: &random), time: time,
+                    origin: Bool.random(using: &random) ? "" : "naïve \"origin\"",
+                    partSize: Int.random(in: 1...7, using: &random))
+            }
+        }
+        try stage.writer.flush()
+        return stage
+    }
+
+    private func put(_ relations: [Relation], _ random: inout SeededRandom) -> Put {
+        let relation = relations[Int.random(in: 0..<relations.count, using: &random)]
+        func row() -> [RowValue] { relation.columns.map { _ in value(&random) } }
+        let image: OldImage = Bool.random(using: &random) ? .key : .full
+        switch Int.random(in: 0...5, using: &random) {
+        case 0: return .insert(relation, row())
+        case 1: return .update(relation, row())
+        case 2: return .update(relation, row(), old: row(), image)
+        case 3: return .delete(relation, row(), image)
+        case 4: return .truncate(relation, options: UInt8.random(in: 0...3, using: &random))
+        default:
+            let bytes: [UInt8] = (0..<5).map { _ in UInt8.random(in: 0...255, using: &random) }
+            return .message(Array("préfixe\u{0}".utf8), bytes, transactional: Bool.random(using: &random))
+        }
+    }
+
+    private func value(_ random: inout SeededRandom) -> RowValue {
+        switch Int.random(in: 0...6, using: &random) {
+        case 0: .null
+        case 1: .unchanged
+        case 2: ""
+        case 3: .binary([0, 255, 7])
+        case 4: .text([0xff, 0xfe])
+        case 5: "say \"hi\"\\ \n\t\u{1} é 😀"
+        default: RowValue(stringLiteral: String(UInt32.random(in: 0...99, using: &random)))
+        }
+    }
+
+    private func imported(_ lines: [[UInt8]], segmentBytes: UInt64 = 3000) throws -> HistoryLog {
+        let storage = FaultyStorage()
+        let log = LogImport(into: storage, segmentBytes: segmentBytes)
+        for line in lines { try log.take(line.span.bytes.extracting(0..<line.count - 1)) }
+        try log.finish()
+        return HistoryLog(directory: storage)
+    }
+
+    private struct Entry: Equatable {
+        var header: [UInt64]
+        var payload: [UInt8]
+    }
+
+    /// Everything but schemas, which stand where segments begin.
+    private func entries(_ log: HistoryLog) throws -> [Entry] {
+        var reader = try EventLogReader(directory: log.directory)
+        var entries: [Entry] = []
+        while try reader.next() {
+            let entry = reader.entry
+            guard entry.kind != .relation else { continue }
+            entries.append(
+                Entry(
+                    header: [
+                        UInt64(entry.kind.rawValue), entry.offset, UInt64(entry.changeCount), entry.lsn, entry.epoch,
+                        UInt64(bitPattern: entry.time), entry.isContinued ? 1 : 0, reader.segmentHeader.source,
+                    ], payload: reader.payload.copied()))
+        }
+        return entries
+    }
+
+    @Test(arguments: seeds(40)) func `an import is the same log, and exports the same`(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try randomLog(&random)
+        let lines = try stage.log.export()
+        let copy = try imported(lines, segmentBytes: UInt64.random(in: 700...5000, using: &random))
+        #expect(try entries(copy) == entries(stage.log))
+        #expect(try copy.export() == lines)
+        #expect(try EventLogVerifier.verify(copy.directory).allSatisfy { $0.problems.isEmpty })
+        // A window too: whole transactions, at the same offsets.
+        let end = stage.writer.nextOffset
+        let from = UInt64.random(in: 0...end, using: &random)
+        let window = try stage.log.export(
+            from: .offset(from), to: .offset(UInt64.random(in: from...end, using: &random)))
+        #expect(try imported(window).export() == window)
+    }
+
+    @Test(arguments: seeds(10)) func `a changed line is refused with its number, or read`(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let lines = try randomLog(&random).log.export()
+        for _ in 0..<60 {
+            var changed = lines
+            let index = Int.random(in: 0..<lines.count, using: &random)
+            switch Int.random(in: 0...3, using: &random) {
+            case 0: changed.remove(at: index)
+            case 1: changed.insert(lines[Int.random(in: 0..<lines.count, using: &random)], at: index)
+            case 2: changed[index].remove(at: Int.random(in: 0..<changed[index].count - 1, using: &random))
+            default:
+                let at = Int.random(in: 0..<changed[index].count - 1, using: &random)
+                changed[index][at] = Array("\"{}[]:,0129abnx/@".utf8).randomElement(using: &random) ?? 0
+            }
+            do { _ = try imported(changed) } catch let refusal as ImportRefusal {
+                #expect((1...changed.count + 1).contains(refusal.line))
+            }
+        }
+    }
+
+    @Test func `masks values and says so in their place`() throws {
+        let stage = try HistoryStage()
+        try stage.commit([.insert(notes, ["1", "secret", .null]), .update(notes, ["1", "secret", "secret"])])
+        let masks = [ColumnMask("notes.body"), ColumnMask("email")].compactMap { $0 }
+        let text = String(decoding: try stage.log.export(masks: masks).joined(), as: UTF8.self)
+        #expect(!text.contains("secret"))
+        #expect(text.contains(#""body":"***","email":null"#))
+    }
+}

@@ -1,0 +1,243 @@
+import Change
+import EventLog
+import System
+import TestSupport
+import Testing
+
+@testable import History
+
+let notes = Relation(
+    oid: 1, schema: "public", name: "notes", identity: .primaryKey,
+    columns: [column("id", 23, key: true), column("body"), column("email")])
+let users = Relation(
+    oid: 2, schema: "app", name: "users", identity: .full,
+    columns: [column("id", 2950, key: true, identity: true), column("email", identity: true)])
+
+@Suite struct WindowTests {
+    /// The same answer as looking at every change, for windows of every kind, whatever the order of commit times.
+    @Test(arguments: seeds(30)) func `finds what looking at everything finds`(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...4000, using: &random))
+        // Messages outside of transactions are as old as what was logged before them, an idle position too.
+        var times: [UInt64: Int64] = [:]
+        var latest = Int64.min
+        for step in 0..<Int.random(in: 5...40, using: &random) {
+            let first = stage.writer.nextOffset
+            let time = Int64.random(in: 0...1000, using: &random) * 1_000_000 + 5_000_000
+            switch Int.random(in: 0...9, using: &random) {
+            case 0: try stage.gap(to: stage.lsn + 0x80, time: time)
+            case 1: try stage.idle(time: time)
+            case 2:
+                try stage.commit([.message([1], [2], transactional: false)], xid: 0, time: 0)
+                times[first] = latest
+                continue
+            default:
+                let relation = Bool.random(using: &random) ? notes : users
+                let puts = (0..<Int.random(in: 1...5, using: &random)).map { index in
+                    Put.insert(
+                        relation, [RowValue(stringLiteral: "\(index)")] + relation.columns.dropFirst().map { _ in "x" })
+                }
+                try stage.commit(
+                    puts, xid: UInt32(step % 9 + 1), time: time, partSize: Int.random(in: 1...6, using: &random))
+            }
+            latest = time
+            for offset in first..<stage.writer.nextOffset { times[offset] = time }
+        }
+        let all = try stage.log.items(HistoryQuery())
+        let changes = all.compactMap(\.recorded)
+        #expect(changes.map(\.offset) == Array(0..<stage.writer.nextOffset))
+        for _ in 0..<20 {
+            var query = HistoryQuery()
+            query.from = bound(&random, changes)
+            query.to = bound(&random, changes)
+            if Bool.random(using: &random) { query.tables = [TableName(schema: "app", name: "users")] }
+            let expected = Model(all, times).offsets(query)
+            #expect(try stage.log.offsets(query) == expected, "\(query)")
+            query.from = nil
+            let count = Int.random(in: 0...12, using: &random)
+            let last = try stage.log.last(count, of: query)
+            #expect(last.items.compactMap { $0.recorded?.offset } == Model(all, times).offsets(query).suffix(count))
+        }
+    }
+
+    private func bound(_ random: inout SeededRandom, _ changes: [RecordedChange]) -> HistoryBound? {
+        let change = changes.randomElement(using: &random)
+        switch Int.random(in: 0...5, using: &random) {
+        case 0: return .offset(UInt64.random(in: 0...UInt64(changes.count + 3), using: &random))
+        case 1: return .time(Int64.random(in: 0...1010, using: &random) * 1_000_000)
+        case 2:
+            return change.map { .lsn(LSN($0.transaction.commitLSN.rawValue + (Bool.random(using: &random) ? 1 : 0))) }
+        case 3: return change.flatMap { $0.transaction.xid == 0 ? nil : .xid($0.transaction.xid) }
+        case 4: return .oldest
+        default: return nil
+        }
+    }
+
+    /// What the window means, by looking at every change.
+    private struct Model {
+        let changes: [RecordedChange]
+        let times: [UInt64: Int64]
+
+        init(_ items: [HistoryItem], _ times: [UInt64: Int64]) {
+            changes = items.compactMap(\.recorded)
+            self.times = times
+        }
+
+        func offsets(_ query: HistoryQuery) -> [UInt64] {
+            changes.filter { change in
+                let isWanted = query.tables.isEmpty || query.tables.contains { $0 == change.relation?.table }
+                return isWanted && isAfter(query.from, change) && !isAtOrAfter(query.to, change)
+            }.map(\.offset)
+        }
+
+        private func isAfter(_ bound: HistoryBound?, _ change: RecordedChange) -> Bool {
+            bound.map { place($0, change) } ?? true
+        }
+
+        private func isAtOrAfter(_ bound: HistoryBound?, _ change: RecordedChange) -> Bool {
+            bound.map { place($0, change) } ?? false
+        }
+
+        private func place(_ bound: HistoryBound, _ change: RecordedChange) -> Bool {
+            switch bound {
+            case .oldest: return true
+            case .end: return false
+            case .offset(let offset): return change.offset >= offset
+            case .time(let time): return (times[change.offset] ?? .min) >= time
+            case .lsn(let lsn):
+                guard let first = changes.first(where: { $0.transaction.commitLSN >= lsn }) else { return false }
+                return change.offset >= first.offset
+            case .xid(let xid):
+                let last = changes.last { $0.transaction.xid == xid }
+                let first = changes.first { $0.transaction.commitLSN == last?.transaction.commitLSN }
+                return change.offset >= first?.offset ?? .max
+            }
+        }
+    }
+}
+
+@Suite struct ReaderTests {
+    @Test func `shows gaps in the middle, also where segments are passed over`() throws {
+        let stage = try HistoryStage()
+        try stage.commit([.insert(notes, ["1", "a", .null])])
+        try stage.gap(.slotInvalidated, to: 0x10)
+        try stage.commit([.insert(notes, ["2", "b", .null])])
+        try stage.gap()
+        try stage.commit([.insert(users, ["u", "c"])])
+        var query = HistoryQuery()
+        query.tables = [TableName(schema: "app", name: "users")]
+        let items = try stage.log.items(query)
+        #expect(items.map(\.isChange) == [false, false, true])
+        guard case .gap(let gap) = items[0] else { return }
+        #expect(gap.gap.reason == .slotInvalidated && gap.offset == 1 && gap.epoch == 8)
+    }
+
+    @Test func `knows the end of a transaction of several parts in each of them`() throws {
+        let stage = try HistoryStage()
+        let puts = (0..<7).map { Put.insert(notes, [RowValue(stringLiteral: "\($0)"), "b", .null]) }
+        let info = try stage.commit(puts, xid: 5, partSize: 2)
+        let changes = try stage.log.items(HistoryQuery()).compactMap(\.recorded)
+        #expect(changes.allSatisfy { $0.transaction == info })
+        #expect(changes.map(\.index) == Array(0..<7))
+        var found: [RecordedTransaction] = []
+        try stage.log.transactions(.xid(5)) {
+            found.append($0); return true
+        }
+        #expect(found.map(\.offsets) == [0..<7])
+        try stage.log.transactions(.lsn(info.endLSN)) {
+            found.append($0); return true
+        }
+        #expect(found.count == 2)
+    }
+
+    @Test func `filters rows and masks what is shown`() throws {
+        let stage = try HistoryStage()
+        try stage.commit([
+            .insert(notes, ["1", "a", "x@y"]), .update(notes, ["1", "", .null]),
+            .delete(notes, ["1", .null, .null]), .update(notes, ["2", .unchanged, "z"]),
+        ])
+        func found(_ conditions: String...) throws -> [UInt64] {
+            var query = HistoryQuery()
+            query.conditions = conditions.compactMap { RowCondition($0) }
+            #expect(query.conditions.count == conditions.count)
+            return try stage.log.offsets(query)
+        }
+        #expect(try found("id=1") == [0, 1, 2])
+        #expect(try found("id!=1") == [3])
+        #expect(try found("body=") == [1])
+        #expect(try found("id=1", "body=a") == [0])
+        // A key image says nothing of other columns, and an unsent value is unknown.
+        #expect(try found("email is null") == [1])
+        #expect(try found("body is not null") == [0, 1])
+        var query = HistoryQuery()
+        query.masks = [ColumnMask("notes.email")].compactMap { $0 }
+        let shown = try stage.log.items(query).compactMap(\.recorded)
+        #expect(shown[0].new[2] == .masked && shown[1].new[2] == .null)
+    }
+
+    @Test func `goes on where it stopped when more is written`() throws {
+        let stage = try HistoryStage(segmentBytes: 600)
+        try stage.commit([.insert(notes, ["1", "a", .null])])
+        var reader = try HistoryReader(stage.log, HistoryQuery())
+        #expect(try reader.next()?.recorded?.offset == 0)
+        for offset in 1..<30 as Range<UInt64> {
+            #expect(try reader.next() == nil)
+            try stage.commit([.insert(notes, ["1", "abcdefgh", .null])])
+            #expect(try reader.next()?.recorded?.offset == offset)
+        }
+        #expect(stage.writer.segmentSequence > 3)
+    }
+
+    @Test func `says when the start was deleted`() throws {
+        let stage = try HistoryStage(segmentBytes: 600)
+        for _ in 0..<20 { try stage.commit([.insert(notes, ["1", "abcdefgh", .null])], time: 50_000_000) }
+        stage.storage.delete("0000000001.segment")
+        let oldest = try stage.log.segments()[0].firstOffset
+        for bound in [HistoryBound.offset(0), .time(3), .lsn(LSN(0x10))] {
+            #expect(throws: HistoryError.self) { try HistoryReader(stage.log, HistoryQuery(from: bound)).offset }
+        }
+        #expect(try stage.log.offsets(HistoryQuery(from: .oldest)).first == oldest)
+    }
+}
+
+@Suite struct RowHistoryTests {
+    private func versions(_ stage: HistoryStage, _ table: String, _ name: [String]) throws -> [RowVersion] {
+        let table = TableName(table) ?? TableName(schema: "", name: "")
+        var history = try RowHistory(stage.log, table, RowName(name), HistoryQuery())
+        var versions: [RowVersion] = []
+        while let item = try history.next() { if case .version(let version) = item { versions.append(version) } }
+        return versions
+    }
+
+    @Test func `tells every version, what changed, and follows the key`() throws {
+        let stage = try HistoryStage(segmentBytes: 700)
+        try stage.commit([.insert(notes, ["1", "a", "x"]), .insert(notes, ["2", "other", "x"])])
+        for index in 0..<20 {
+            try stage.commit([.insert(notes, [RowValue(stringLiteral: "1\(index)"), "noise", "n"])])
+        }
+        try stage.commit([.update(notes, ["1", "b", .unchanged])])
+        try stage.commit([.update(notes, ["9", "b", "x"], old: ["1", .null, .null], .key)])
+        for index in 0..<20 {
+            try stage.commit([.insert(notes, [RowValue(stringLiteral: "2\(index)"), "noise", "n"])])
+        }
+        try stage.commit([.update(notes, ["9", "c", "x"])])
+        try stage.commit([.truncate(notes)])
+        try stage.commit([.truncate(notes)])
+        let found = try versions(stage, "notes", ["1"])
+        #expect(found.map(\.change.operation) == [.insert, .update, .update, .update, .truncate])
+        #expect(found[1].differences?.map(\.column) == [1])
+        #expect(found[1].differences?.first?.before == "a")
+        #expect(found[2].formerKey == ["1"])
+        #expect(found[3].differences?.map(\.before) == ["b"])
+        #expect(try versions(stage, "notes", ["email=n"]).count == 40)
+    }
+
+    @Test func `takes a uuid in any case`() throws {
+        let stage = try HistoryStage()
+        try stage.commit([.insert(users, ["7f3c0000-0000-4000-8000-000000000001", "e"])])
+        #expect(try versions(stage, "app.users", ["7F3C0000-0000-4000-8000-000000000001"]).count == 1)
+        #expect(try versions(stage, "app.users", ["id=7F3C00000000400080000000-00000001"]).count == 1)
+        #expect(throws: RowNameError.self) { try versions(stage, "app.users", ["a", "b"]) }
+        #expect(throws: RowNameError.self) { try versions(stage, "users", ["a"]) }
+    }
+}

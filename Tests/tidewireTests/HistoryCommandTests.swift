@@ -1,0 +1,166 @@
+import Glibc
+import History
+import System
+import TestSupport
+import Testing
+
+@testable import tidewire
+
+/// A small log, as it was exported: one row's life, and two messages.
+private let export = #"""
+    {"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":12,"lsn":"0/0"}
+    {"type":"relation","relation":"0a021ce2f249ec4b","oid":16406,"schema":"public","table":"fullrep","replica_identity":"f","columns":[{"name":"id","type":"int4","type_oid":23,"type_modifier":-1,"identity":true,"primary_key":true},{"name":"email","type":"text","type_oid":25,"type_modifier":-1,"identity":true,"primary_key":false},{"name":"body","type":"text","type_oid":25,"type_modifier":-1,"identity":true,"primary_key":false},{"name":"deleted_at","type":"timestamptz","type_oid":1184,"type_modifier":-1,"identity":true,"primary_key":false}]}
+    {"type":"transaction","offset":12,"changes":1,"xid":741,"commit_lsn":"0/153EF78","end_lsn":"0/153EFA8","commit_time":"2026-11-21T10:04:51.703277Z","first_index":0,"continued":false,"lsn":"0/153EFA8","time":"2026-11-21T10:04:51.703277Z"}
+    {"type":"change","offset":12,"op":"INSERT","relation":"0a021ce2f249ec4b","new":{"id":"5","email":"me@x","body":"call back","deleted_at":null}}
+    {"type":"transaction","offset":13,"changes":1,"xid":742,"commit_lsn":"0/153F018","end_lsn":"0/153F048","commit_time":"2026-11-21T10:04:51.704060Z","first_index":0,"continued":false,"lsn":"0/153F048","time":"2026-11-21T10:04:51.704060Z"}
+    {"type":"change","offset":13,"op":"UPDATE","relation":"0a021ce2f249ec4b","old_image":"full","old":{"id":"5","email":"me@x","body":"call back","deleted_at":null},"new":{"id":"5","email":"me@x","body":"called","deleted_at":null}}
+    {"type":"transaction","offset":14,"changes":1,"xid":743,"commit_lsn":"0/153F0B8","end_lsn":"0/153F0E8","commit_time":"2026-11-21T10:04:51.708628Z","first_index":0,"continued":false,"lsn":"0/153F0E8","time":"2026-11-21T10:04:51.708628Z"}
+    {"type":"change","offset":14,"op":"UPDATE","relation":"0a021ce2f249ec4b","old_image":"full","old":{"id":"5","email":"me@x","body":"called","deleted_at":null},"new":{"id":"5","email":"me@x","body":"called","deleted_at":"2026-03-01 10:20:30.5+00"}}
+    {"type":"transaction","offset":15,"changes":1,"xid":744,"commit_lsn":"0/153F1A0","end_lsn":"0/153F1D0","commit_time":"2026-11-21T10:04:51.709110Z","first_index":0,"continued":false,"lsn":"0/153F1D0","time":"2026-11-21T10:04:51.709110Z"}
+    {"type":"change","offset":15,"op":"UPDATE","relation":"0a021ce2f249ec4b","old_image":"full","old":{"id":"5","email":"me@x","body":"called","deleted_at":"2026-03-01 10:20:30.5+00"},"new":{"id":"6","email":"me@x","body":"called","deleted_at":"2026-03-01 10:20:30.5+00"}}
+    {"type":"transaction","offset":16,"changes":1,"xid":745,"commit_lsn":"0/153F228","end_lsn":"0/153F258","commit_time":"2026-11-21T10:04:51.710816Z","first_index":0,"continued":false,"lsn":"0/153F258","time":"2026-11-21T10:04:51.710816Z"}
+    {"type":"change","offset":16,"op":"DELETE","relation":"0a021ce2f249ec4b","old_image":"full","old":{"id":"6","email":"me@x","body":"called","deleted_at":"2026-03-01 10:20:30.5+00"}}
+    {"type":"transaction","offset":17,"changes":1,"xid":0,"commit_lsn":"0/153F2D8","end_lsn":"0/153F2D8","commit_time":"1970-01-01T00:00:00.000000Z","first_index":0,"continued":false,"lsn":"0/153F2D8","time":"1970-01-01T00:00:00.000000Z"}
+    {"type":"change","offset":17,"op":"MESSAGE","prefix":"app","content":"alone"}
+    {"type":"transaction","offset":18,"changes":1,"xid":746,"commit_lsn":"0/153F2D8","end_lsn":"0/153F308","commit_time":"2026-11-21T10:04:51.711246Z","first_index":0,"continued":false,"lsn":"0/153F308","time":"2026-11-21T10:04:51.711246Z"}
+    {"type":"change","offset":18,"op":"MESSAGE","options":1,"prefix":"app","content":"hello"}
+    {"type":"end","offset":19,"lines":17}
+    """#
+
+private let commands: [any Command] = [
+    TailCommand(), RowCommand(), TransactionCommand(), LogCommand(), SlotCommand(),
+]
+
+/// Runs a command line on that log.
+private func onLog(_ words: String..., width: Int? = nil) async throws -> Run {
+    let directory = try TemporaryLog()
+    defer { directory.remove() }
+    return await run(words + ["--log", directory.path], commands: commands, width: width)
+}
+
+private struct TemporaryLog {
+    let path: String
+
+    init() throws {
+        path = "/tmp/tidewire-test-log-\(UInt64.random(in: 0 ... .max))"
+        let log = LogImport(into: try DiskDirectory(path, creating: true), segmentBytes: 1 << 16)
+        for line in export.split(separator: "\n") {
+            let bytes = Array(line.utf8)
+            try log.take(bytes.span.bytes)
+        }
+        try log.finish()
+    }
+
+    func remove() {
+        guard let directory = try? DiskDirectory(path) else { return }
+        for name in (try? directory.names()) ?? [] { try? directory.remove(name) }
+        rmdir(path)
+    }
+}
+
+@Suite struct HistoryCommandTests {
+    @Test func `tail prints a table`() async throws {
+        let result = try await onLog("tail", "--from", "xid:742", "--to", "@15")
+        #expect(result.exitCode == .ok && result.errors.isEmpty)
+        #expect(
+            result.output == """
+                  OFFSET  TIME (UTC)               LSN            XID  OP  TABLE             KEY           CHANGED
+                      13  2026-11-21 10:04:51.704  0/153F018      742  U   public.fullrep    5             body: "call back"→"called"
+                      14  2026-11-21 10:04:51.708  0/153F0B8      743  U   public.fullrep    5             deleted_at: null→"2026-03-01T10:20:30.5+00:00"
+                """ + "\n")
+    }
+
+    @Test func `tail prints JSON with names that stay`() async throws {
+        let result = try await onLog("tail", "-n", "3", "--json", "--mask", "email")
+        #expect(
+            result.output == #"""
+                {"offset":16,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F228","end_lsn":"0/153F258","xid":745,"index":0,"time":"2026-11-21T10:04:51.710816Z","origin":null,"op":"DELETE","schema":"public","table":"fullrep","key":{"id":6},"record":null,"old_record":{"id":6,"email":"***","body":"called","deleted_at":"2026-03-01T10:20:30.5+00:00"}}
+                {"offset":17,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F2D8","end_lsn":"0/153F2D8","xid":0,"index":0,"time":null,"origin":null,"op":"MESSAGE","schema":null,"table":null,"transactional":false,"prefix":"app","content":"alone"}
+                {"offset":18,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F2D8","end_lsn":"0/153F308","xid":746,"index":0,"time":"2026-11-21T10:04:51.711246Z","origin":null,"op":"MESSAGE","schema":null,"table":null,"transactional":true,"prefix":"app","content":"hello"}
+                """# + "\n")
+    }
+
+    @Test func `row tells the life of a row`() async throws {
+        let result = try await onLog("row", "fullrep", "5", "--mask", "fullrep.email", "--tz", "+02:00")
+        #expect(
+            result.output == """
+                  OFFSET  TIME (+02:00)            LSN            XID  OP  CHANGED
+                      12  2026-11-21 12:04:51.703  0/153EF78      741  I   email: ***, body: "call back", deleted_at: null
+                      13  2026-11-21 12:04:51.704  0/153F018      742  U   body: "call back"→"called"
+                      14  2026-11-21 12:04:51.708  0/153F0B8      743  U   deleted_at: null→"2026-03-01T10:20:30.5+00:00"
+                      15  2026-11-21 12:04:51.709  0/153F1A0      744  U   id: 5→6
+                ──── its key was 5 and is now 6; both are followed ────
+                      16  2026-11-21 12:04:51.710  0/153F228      745  D   (row removed) email: ***, body: "called", deleted_at: "2026-03-01T10:20:30.5+00:00"
+                5 versions; first seen at @12; the log holds 2026-11-21 12:04:51.711 … now, from @12 on.
+                """ + "\n")
+        #expect(try await onLog("row", "fullrep", "99").exitCode == .notFound)
+    }
+
+    @Test func `tx tells of a whole transaction`() async throws {
+        for name in ["742", "xid:742", "0/153F018", "lsn:0/153F048"] {
+            let result = try await onLog("tx", name)
+            #expect(
+                result.output == """
+                    transaction 742, 2026-11-21 10:04:51.704 UTC, 1 change, commit LSN 0/153F018 … 0/153F048, epoch 7dfdd7af39bc2da8
+                      OFFSET  TIME (UTC)               LSN            XID  OP  TABLE             KEY           CHANGED
+                          13  2026-11-21 10:04:51.704  0/153F018      742  U   public.fullrep    5             body: "call back"→"called"
+                    """ + "\n")
+        }
+        #expect(try await onLog("tx", "9").exitCode == .notFound)
+    }
+
+    @Test func `log verify and export agree with the import`() async throws {
+        #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is right: 1 segment, 7 changes"))
+        #expect(try await onLog("log", "export").output == export + "\n")
+        #expect(try await onLog("log", "info", "--json").output.contains(#""first_offset":12,"end_offset":19"#))
+    }
+
+    @Test(
+        arguments: [
+            (["tail", "--from", "yesterday"], ExitCode.usage, "--from yesterday: expected a time"),
+            (["tail", "--to", "5"], .usage, "--to 5: expected a time"),
+            (["tail", "--op", "X"], .usage, "--op X: expected I, U, D, T, M"),
+            (["tail", "--where", "x"], .usage, "--where x: expected column=value"),
+            (["tail", "--table", "a.b.c"], .usage, "--table a.b.c: expected table"),
+            (["tail", "--table", "fulrep"], .notFound, "did you mean public.fullrep?"),
+            (["tail", "--mask", "emial"], .usage, "did you mean email?"),
+            (["tail", "--where", "bdy=x"], .usage, "did you mean body?"),
+            (["tail", "--from", "@3"], .outsideRetention, "the oldest kept is @12"),
+            (["tail", "--from", "2100-01-01"], .notFound, "no changes found"),
+            (["tail", "--from", "xid:3"], .notFound, "no transaction 3"),
+            (["tail", "-f", "--to", "now"], .usage, "--follow goes on without end"),
+            (["tail", "--tz", "Mars"], .usage, "--tz Mars: expected UTC"),
+            (["row", "fullrep"], .usage, "KEY is missing"),
+            (["row", "fullrep", "1", "2"], .usage, "has one column (id)"),
+            (["tx", "-1h"], .usage, "expected a transaction"),
+        ] as [([String], ExitCode, String)])
+    func `says what is wrong`(words: [String], exitCode: ExitCode, message: String) async throws {
+        let directory = try TemporaryLog()
+        defer { directory.remove() }
+        let result = await run(words + ["--log", directory.path], commands: commands)
+        #expect(result.exitCode == exitCode)
+        #expect(result.errors.contains(message), "\(result.errors)")
+    }
+
+    @Test func `says where there is no log, and no database`() async {
+        let result = await run(["tail", "--log", "/nowhere/log"], commands: commands)
+        #expect(result.exitCode == .unreachable)
+        #expect(result.errors.hasPrefix("tidewire: there is no event log in /nowhere/log\n"))
+        let slot = await run(
+            ["slot", "status", "--database-url", "postgres://u@127.0.0.1:1/d"], commands: commands)
+        #expect(slot.exitCode == .unreachable)
+    }
+
+    /// Commands are shown on one line, however long they are.
+    @Test func `keeps every manual within eighty columns`() async {
+        for words in [
+            ["tail"], ["row"], ["tx"], ["log"], ["log", "info"], ["log", "verify"], ["log", "export"],
+            ["log", "import"], ["slot", "status"], ["slot", "drop"],
+        ] {
+            let manual = await run(["help"] + words, commands: commands).output
+            for line in manual.split(separator: "\n") where !line.contains("tidewire ") {
+                #expect(line.count <= 80, "\(line)")
+            }
+        }
+    }
+}
