@@ -19,12 +19,16 @@ public struct BenchSettings: Sendable {
     public var isQuick = false
     /// How often each thing is measured.
     public var rounds: Int?
+    /// Only cases whose name has this in it.
+    public var only = ""
     /// Where files go: a disk, as the hub's data would be.
     public var directory = "/var/tmp"
     /// Told what is being done.
     public var progress: @Sendable (String) -> Void = { _ in }
 
     public init() {}
+
+    func includes(_ caseName: String) -> Bool { only.isEmpty || caseName.contains(only) }
 
     func rounds(usually: Int) -> Int { rounds ?? (isQuick ? 2 : usually) }
 }

@@ -86,6 +86,15 @@ public enum Limits {
     public static let connectTimeout = Duration.seconds(5)
     public static let catalogQueryTimeout = Duration.seconds(2)
 
+    /// What is read from the stream at once, and kept between reads.
+    public static let streamReadBytes = 1 << 20
+
+    /// PostgreSQL's own limit for one message (`PQ_LARGE_MESSAGE_LIMIT` is `MaxAllocSize`) is below 1 GiB.
+    public static let maximumServerMessageBytes = 1 << 30
+
+    /// The rest between two reads of a busy stream, in which more comes together; far below what a commit takes.
+    public static let streamRestMicroseconds: UInt32 = 50
+
     /// How often the server hears from us. Its `wal_sender_timeout` is 60 s unless changed.
     public static let statusInterval = Duration.seconds(10)
 

@@ -23,6 +23,8 @@ public struct ConnectionTarget: Sendable {
 public final class Connection {
     let handle: OpaquePointer
     public let purpose: ConnectionTarget.Purpose
+    /// libpq has sent its last command; what comes and goes now is read and written past it.
+    var isHandedOver = false
 
     /// Output settings that make every value's text the same whatever the server's defaults are.
     private static let outputSettings = [
@@ -111,15 +113,6 @@ extension Connection {
 
     private func waitForSocket(_ socket: Int32, writing: Bool, _ interrupt: Wake?, _ timeout: Int32) -> Poll.Ready {
         Poll.wait(socket: socket, forWriting: writing, interrupt: interrupt, timeoutMilliseconds: timeout)
-    }
-
-    /// Sends one CopyData message, e.g. a standby status update, on a connection that streams.
-    public func sendCopy(_ message: RawSpan) throws(PostgresError) {
-        // SAFETY: libpq copies the bytes inside the closure.
-        let sent = unsafe message.withUnsafeBytes { bytes in
-            unsafe PQputCopyData(handle, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count))
-        }
-        guard sent == 1, unsafe PQflush(handle) == 0 else { throw connectionError("confirm") }
     }
 
     static func interrupted(_ operation: String) -> PostgresError {

@@ -16,10 +16,12 @@ public struct StartReplication: Sendable {
         self.options = options
     }
 
+    static let name = "START_REPLICATION"
+
     var command: String {
         let position = String(startLSN >> 32, radix: 16) + "/" + String(startLSN & 0xffff_ffff, radix: 16)
         let list = options.map { Quoted.identifier($0.name) + " " + Quoted.literal($0.value) }.joined(separator: ", ")
-        return "START_REPLICATION SLOT \(Quoted.identifier(slot)) LOGICAL \(position) (\(list))"
+        return "\(Self.name) SLOT \(Quoted.identifier(slot)) LOGICAL \(position) (\(list))"
     }
 }
 
@@ -39,22 +41,23 @@ public enum Quoted {
 ///
 /// In: what the walsender writes. Out: one CopyData message at a time, borrowed until the next is asked for.
 /// It does not know what a message means.
+///
+/// libpq connects and authenticates. Where nothing lies between it and the socket the stream is then read past it
+/// (`CopyStream`); an encrypted one is read by libpq's own calls.
 @safe
 public struct ReplicationStream: ~Copyable {
     private let connection: Connection
+    private let isDirect: Bool
+    private var direct: CopyStream
     private var held: UnsafeMutablePointer<CChar>?
 
     public init(_ connection: Connection, _ start: StartReplication) throws(PostgresError) {
         precondition(connection.purpose == .replication, "only a replication connection can stream")
         self.connection = connection
-        // SAFETY: the handle lives with `connection`; the result is cleared on every path.
+        isDirect = !connection.isEncrypted
+        direct = CopyStream(socket: connection.socket)
         unsafe held = nil
-        let result = unsafe PQexec(connection.handle, start.command)
-        defer { unsafe PQclear(result) }
-        guard let result = unsafe result, unsafe PQresultStatus(result) == PGRES_COPY_BOTH else {
-            if let result = unsafe result { throw unsafe connection.serverError(result, "START_REPLICATION") }
-            throw connection.connectionError("START_REPLICATION")
-        }
+        if isDirect { try beginDirectly(start) } else { try begin(start) }
     }
 
     deinit {
@@ -62,9 +65,49 @@ public struct ReplicationStream: ~Copyable {
         unsafe PQfreemem(held)
     }
 
+    private func begin(_ start: StartReplication) throws(PostgresError) {
+        // SAFETY: the handle lives with `connection`; the result is cleared on every path.
+        let result = unsafe PQexec(connection.handle, start.command)
+        defer { unsafe PQclear(result) }
+        guard let result = unsafe result, unsafe PQresultStatus(result) == PGRES_COPY_BOTH else {
+            if let result = unsafe result { throw unsafe connection.serverError(result, StartReplication.name) }
+            throw connection.connectionError(StartReplication.name)
+        }
+    }
+
+    /// libpq sends the command and never reads the answer: from here on all that comes is ours.
+    private mutating func beginDirectly(_ start: StartReplication) throws(PostgresError) {
+        try connection.handOver(sending: start.command)
+        while true {
+            switch try direct.next() {
+            case .begins?: return
+            case .refused(var error)?:
+                error.operation = StartReplication.name
+                throw error
+            case .data?, .ends?: throw lost()
+            case nil:
+                _ = Poll.wait(for: connection.socket, timeoutMilliseconds: -1)
+                try direct.receive()
+            }
+        }
+    }
+
     /// The next message that has already arrived, or nil when there is none yet.
     @_lifetime(&self)
     public mutating func next() throws(PostgresError) -> RawSpan? {
+        if !isDirect { return try nextOfLibrary() }
+        switch try direct.next() {
+        case .data(let message)?: return message
+        case .refused(var error)?:
+            error.isConnectionLost = true
+            throw error
+        case .begins?, .ends?: throw lost()
+        case nil: return nil
+        }
+    }
+
+    @_lifetime(&self)
+    private mutating func nextOfLibrary() throws(PostgresError) -> RawSpan? {
         // SAFETY: the buffer that was lent before is given back here; the span over the new one cannot outlive the
         // borrow of `self`, which ends before the next call.
         unsafe PQfreemem(held)
@@ -80,21 +123,19 @@ public struct ReplicationStream: ~Copyable {
 
     /// Reads what the network has; call when `next` gave nil.
     public mutating func receive() throws(PostgresError) {
+        if isDirect { return try direct.receive() }
         // SAFETY: the handle lives.
         guard unsafe PQconsumeInput(connection.handle) == 1 else { throw connection.connectionError("stream") }
     }
 
-    /// More is waiting in the socket right now.
+    /// More may be waiting in the socket right now.
     public var hasMore: Bool {
-        // SAFETY: the handle lives.
-        Poll.wait(for: unsafe PQsocket(connection.handle), timeoutMilliseconds: 0)
+        isDirect ? direct.mayHaveMore : Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
     }
 
     /// Waits until something arrives, the interrupt rings or the time is up.
     public func wait(interrupt: Wake, timeoutMilliseconds: Int32) -> Poll.Ready {
-        // SAFETY: the handle lives.
-        Poll.wait(
-            socket: unsafe PQsocket(connection.handle), interrupt: interrupt, timeoutMilliseconds: timeoutMilliseconds)
+        Poll.wait(socket: connection.socket, interrupt: interrupt, timeoutMilliseconds: timeoutMilliseconds)
     }
 
     /// Why the stream ended: the server's error, or a lost connection.

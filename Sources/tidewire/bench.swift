@@ -19,7 +19,7 @@ private struct ScenarioCommand: Command {
     var name: String { scenario.name }
     var summary: String { scenario.summary }
     var discussion: String { scenario.discussion }
-    let options: [Option] = [.json, .quick, .rounds, .directory]
+    let options: [Option] = [.json, .quick, .rounds, .only, .directory]
     var examples: [Example] {
         [Example("tidewire bench \(name) --dir /var/lib/tidewire", "On the disk that will hold the log:")]
     }
@@ -27,6 +27,7 @@ private struct ScenarioCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         var settings = BenchSettings()
         settings.isQuick = arguments.has(.quick)
+        settings.only = arguments.value(of: .only) ?? ""
         settings.directory = arguments.value(of: .directory) ?? settings.directory
         if case .integer(let rounds)? = try arguments.value(of: .rounds, as: .integer(1...1000)) {
             settings.rounds = Int(rounds)
@@ -46,6 +47,7 @@ private struct ScenarioCommand: Command {
 extension Option {
     fileprivate static let quick = Option.flag("quick", "A small run that shows that it works; nothing is judged.")
     fileprivate static let rounds = Option.value("rounds", "N", "How often each thing is measured.")
+    fileprivate static let only = Option.value("only", "TEXT", "Only cases whose name has TEXT in it.")
     fileprivate static let directory = Option.value(
         "dir", "DIR", "Where files go; on a disk, not in memory. Default: /var/tmp.")
 }

@@ -16,12 +16,13 @@ struct LogScenario: Scenario {
         keep their cache; a host's own cache below us stays).
         """
 
+    private static let scan = "recovery scan"
     private static let payload = (0..<500).map { UInt8(truncatingIfNeeded: $0 &* 31) }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
         let place = try Workplace(below: settings.directory)
         let library = try SQLiteLibrary()
-        var series = [1, 16, 128, 1024].map { AppendSeries(batch: $0) }
+        var series = [1, 16, 128, 1024].map { AppendSeries(batch: $0) }.filter { settings.includes($0.name) }
         let rounds = settings.rounds(usually: 7)
         for round in 0..<rounds {
             settings.progress("appending, round \(round + 1) of \(rounds)")
@@ -29,7 +30,8 @@ struct LogScenario: Scenario {
                 try series[index].measure(place, library, Self.payload, seconds: settings.isQuick ? 0.2 : 1)
             }
         }
-        return series.flatMap(\.results) + (try scan(place, settings))
+        let results = series.flatMap(\.results)
+        return settings.includes(Self.scan) ? results + (try scan(place, settings)) : results
     }
 
     private func scan(_ place: Workplace, _ settings: BenchSettings) throws -> [BenchResult] {
@@ -60,13 +62,14 @@ struct LogScenario: Scenario {
 
     private func result(_ state: String, _ scan: Samples, _ plain: Samples, _ target: Target) -> BenchResult {
         BenchResult(
-            scenario: name, caseName: "recovery scan, \(state)", metric: "checked", unit: "GB/s", values: scan,
+            scenario: name, caseName: "\(Self.scan), \(state)", metric: "checked", unit: "GB/s", values: scan,
             baseline: .init("plain checksum", plain), target: target)
     }
 }
 
 private struct AppendSeries {
     let batch: Int
+    var name: String { "\(batch) per fdatasync" }
     private var log = Samples()
     private var sqlite = Samples()
     private var disk = Samples()
@@ -108,7 +111,7 @@ private struct AppendSeries {
 
     private func result(_ baseline: String, _ values: Samples, _ target: Target?) -> BenchResult {
         BenchResult(
-            scenario: "log", caseName: "\(batch) per fdatasync", metric: "appended", unit: "entries/s", values: log,
+            scenario: "log", caseName: name, metric: "appended", unit: "entries/s", values: log,
             baseline: .init(baseline, values), target: target)
     }
 }
