@@ -46,13 +46,15 @@ let floor3: [Target] = [
 ]
 
 let floor4: [Target] = [
-    room("History", "EventLog", "Change", "Bytes", "System"),
+    room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
     room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
     room(
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes"
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System",
+        "CLinux",
+        "Bytes"
     ),
     .executableTarget(
         name: "tidewire",
@@ -66,23 +68,44 @@ let floor4: [Target] = [
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
-        dependencies: ["Embedded", "Postgres", "EventLog", "Change", "System", "Bytes"],
+        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
+    tests(of: "Tidy"),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
-    tests(of: "EventLog", "EventLog", "System", "Bytes"),
+    tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
-    tests(of: "tidewire", "tidewire", "Server", "History", "System"),
+    tests(of: "Bench", "Bench"),
+    tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
+    tests(
+        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",
+        "Postgres", "System", "Bytes"),
+    tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
+]
+
+/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `deploy/fuzz` builds it.
+func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
+    .executableTarget(
+        name: "Fuzz" + name, dependencies: mayImport + ["FuzzSupport"], path: "Tests/Fuzz/" + name,
+        swiftSettings: strict + [.unsafeFlags(["-parse-as-library"])])
+}
+let fuzzers: [Target] = [
+    .target(name: "FuzzSupport", dependencies: ["Bytes"], path: "Tests/Fuzz/Support", swiftSettings: strict),
+    fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),
+    fuzzer("Stored", "TestSupport", "Change", "Bytes"),
+    fuzzer("JSON", "Change", "Bytes"),
+    fuzzer("Segment", "TestSupport"),
 ]
 
 let package = Package(
     name: "tidewire",
     products: [.executable(name: "tidewire", targets: ["tidewire"])],
-    targets: cellar + floor1 + floor2 + floor3 + floor4 + proofs,
+    targets: cellar + floor1 + floor2 + floor3 + floor4 + proofs
+        + (Context.environment["TIDEWIRE_FUZZ"] == nil ? [] : fuzzers),
     cLanguageStandard: .gnu2x
 )

@@ -90,6 +90,16 @@ public struct ByteWriter: ~Copyable {
     @inlinable public mutating func append(little value: UInt32) { store(value.littleEndian) }
     @inlinable public mutating func append(little value: UInt64) { store(value.littleEndian) }
 
+    /// The first `count` bytes of a word as it lies in memory: a short tail without a call to memcpy.
+    @inlinable
+    public mutating func append(low word: UInt64, count: Int) {
+        precondition(count >= 0 && count <= 8, "a word has eight bytes")
+        reserve(8)
+        // SAFETY: `reserve` made room for the whole word; what lies behind `count` is room that is not in use.
+        unsafe base.storeBytes(of: word.littleEndian, toByteOffset: used, as: UInt64.self)
+        used &+= count
+    }
+
     @inlinable
     public mutating func append(_ span: RawSpan) {
         let length = span.byteCount
@@ -110,7 +120,8 @@ public struct ByteWriter: ~Copyable {
         used &+= length
     }
 
-    /// For text that is not on a hot path.
+    /// For text that is not on a hot path. A literal is meant as the static one above, which needs no conversion.
+    @_disfavoredOverload
     public mutating func append(_ text: String) {
         var text = text
         text.withUTF8 { utf8 in

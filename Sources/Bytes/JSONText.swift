@@ -16,35 +16,67 @@ public enum JSONText {
         }
     }
 
-    /// Eight bytes at a time while none of them needs an escape: quote, backslash or a control character.
+    /// Eight bytes at a time, looked at and copied in one go, while none of them needs an escape: quote, backslash or a
+    /// control character.
     @inlinable
     public static func appendEscaped(_ text: RawSpan, to writer: inout ByteWriter) {
         let length = text.byteCount
         writer.reserve(length &+ 8)
-        var start = 0
         var at = 0
         while at &+ 8 <= length {
             // SAFETY: `at + 8` lies within the span; every bit pattern is an integer.
-            let word = unsafe text.unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self)
+            let word = unsafe text.unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self).littleEndian
             if needsEscape(word) {
-                let clean = plainPrefix(text, from: at, to: at &+ 8)
-                writer.append(text.extracting(start..<clean))
-                appendEscape(text.byte(clean), to: &writer)
-                start = clean &+ 1
-                at = start
+                appendEachEscaped(text, from: at, to: at &+ 8, &writer)
             } else {
-                at &+= 8
+                writer.append(little: word)
+            }
+            at &+= 8
+        }
+        if at < length { appendTail(text, from: at, to: &writer) }
+    }
+
+    /// The last one to seven bytes, filled up to a word with spaces, which need no escape.
+    @inlinable
+    static func appendTail(_ text: RawSpan, from start: Int, to writer: inout ByteWriter) {
+        let word = tail(text, from: start)
+        if needsEscape(word) {
+            appendEachEscaped(text, from: start, to: text.byteCount, &writer)
+        } else {
+            writer.append(low: word, count: text.byteCount &- start)
+        }
+    }
+
+    @inlinable
+    static func tail(_ text: RawSpan, from start: Int) -> UInt64 {
+        let count = text.byteCount &- start
+        let spaces: UInt64 = 0x2020_2020_2020_2020
+        if start >= 8 {
+            // The word that ends where the text does, without the bytes that came before.
+            // SAFETY: it lies within the span because `start` is 8 or more; every bit pattern is an integer.
+            let last = unsafe text.unsafeLoadUnaligned(
+                fromUncheckedByteOffset: text.byteCount &- 8, as: UInt64.self
+            ).littleEndian
+            return last >> UInt64(64 &- count &* 8) | spaces << UInt64(count &* 8)
+        }
+        var word = spaces
+        for at in 0..<count {
+            let shift = UInt64(at &* 8)
+            word = word & ~(0xff << shift) | UInt64(text.byte(start &+ at)) << shift
+        }
+        return word
+    }
+
+    @usableFromInline @inline(never)
+    static func appendEachEscaped(_ text: RawSpan, from start: Int, to end: Int, _ writer: inout ByteWriter) {
+        for at in start..<end {
+            let byte = text.byte(at)
+            if byte < 0x20 || byte == 0x22 || byte == 0x5c {
+                appendEscape(byte, to: &writer)
+            } else {
+                writer.append(byte)
             }
         }
-        while at < length {
-            let clean = plainPrefix(text, from: at, to: length)
-            if clean == length { break }
-            writer.append(text.extracting(start..<clean))
-            appendEscape(text.byte(clean), to: &writer)
-            start = clean &+ 1
-            at = start
-        }
-        writer.append(text.extracting(start..<length))
     }
 
     /// Whether any of eight bytes is below 0x20, a quote or a backslash (bit tricks on all lanes at once; a false
@@ -59,17 +91,6 @@ public enum JSONText {
         let isQuote = (quote &- ones) & ~quote
         let isBackslash = (backslash &- ones) & ~backslash
         return (control | isQuote | isBackslash) & highs != 0
-    }
-
-    @inlinable
-    static func plainPrefix(_ text: RawSpan, from start: Int, to end: Int) -> Int {
-        var at = start
-        while at < end {
-            let byte = text.byte(at)
-            if byte < 0x20 || byte == 0x22 || byte == 0x5c { return at }
-            at &+= 1
-        }
-        return at
     }
 
     @usableFromInline
@@ -91,13 +112,32 @@ public enum JSONText {
 
     /// JSON that PostgreSQL has checked, without the line breaks and tabs that `json` keeps between tokens.
     public static func appendOnOneLine(_ json: RawSpan, to writer: inout ByteWriter) {
-        guard json.byteCount > 0 else { return writer.append("null") }
-        var start = 0
-        for at in 0..<json.byteCount where json.byte(at) < 0x20 {
-            // Inside a string a control character cannot stand raw, so this is space between tokens.
-            writer.append(json.extracting(start..<at))
-            start = at + 1
+        let length = json.byteCount
+        guard length > 0 else { return writer.append("null") }
+        writer.reserve(length &+ 8)
+        var at = 0
+        while at &+ 8 <= length {
+            // SAFETY: `at + 8` lies within the span; every bit pattern is an integer.
+            let word = unsafe json.unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self).littleEndian
+            if hasControl(word) {
+                appendWithoutControls(json, from: at, to: at &+ 8, &writer)
+            } else {
+                writer.append(little: word)
+            }
+            at &+= 8
         }
-        writer.append(json.extracting(start..<json.byteCount))
+        appendWithoutControls(json, from: at, to: length, &writer)
+    }
+
+    /// Inside a string a control character cannot stand raw, so these are space between tokens.
+    private static func appendWithoutControls(
+        _ json: RawSpan, from start: Int, to end: Int, _ writer: inout ByteWriter
+    ) {
+        for at in start..<end where json.byte(at) >= 0x20 { writer.append(json.byte(at)) }
+    }
+
+    /// Whether any of eight bytes is below 0x20; a false alarm is possible above such a byte, never a miss.
+    private static func hasControl(_ word: UInt64) -> Bool {
+        (word &- 0x2020_2020_2020_2020) & ~word & 0x8080_8080_8080_8080 != 0
     }
 }

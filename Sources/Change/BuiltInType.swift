@@ -39,10 +39,10 @@ public enum BuiltInType {
     /// How a value's text becomes JSON. It depends on the type alone, so it is looked up once a column.
     public static func rendering(of oid: UInt32) -> JSONRendering {
         if let element = arrayElements[oid] { return .array(of: scalar(element, inArray: true)) }
-        return scalar(oid, inArray: false)
+        return .scalar(scalar(oid, inArray: false))
     }
 
-    private static func scalar(_ oid: UInt32, inArray: Bool) -> JSONRendering {
+    private static func scalar(_ oid: UInt32, inArray: Bool) -> ScalarRendering {
         switch oid {
         case 16: .boolean
         case 20, 21, 23: .integer

@@ -1,7 +1,24 @@
 import Bytes
 
 /// How the text of a value, as PostgreSQL writes it with ISO dates, UTC and hex, becomes JSON.
-public indirect enum JSONRendering: Sendable {
+///
+/// A plain number in memory: it is looked up for every value of every row, and a reference in it would be counted up
+/// and down each time. Arrays of arrays have the same type as arrays, so one level says it all.
+public enum JSONRendering: Sendable {
+    case scalar(ScalarRendering)
+    case array(of: ScalarRendering)
+
+    /// Appends the value. The text comes from PostgreSQL; what it should never write is given as a JSON string,
+    /// so that the output is well-formed whatever came in.
+    public func append(_ text: RawSpan, to writer: inout ByteWriter) {
+        switch self {
+        case .scalar(let scalar): scalar.append(text, to: &writer)
+        case .array(let element): ArrayText.append(text, of: element, to: &writer)
+        }
+    }
+}
+
+public enum ScalarRendering: Sendable {
     case integer
     /// numeric and float: digits as they are, an exponent written out, NaN and the infinities null.
     case number
@@ -11,11 +28,8 @@ public indirect enum JSONRendering: Sendable {
     case timestampWithZone
     case bytes
     case text
-    case array(of: JSONRendering)
 
-    /// Appends the value. The text comes from PostgreSQL; what it should never write is given as a JSON string,
-    /// so that the output is well-formed whatever came in.
-    public func append(_ text: RawSpan, to writer: inout ByteWriter) {
+    func append(_ text: RawSpan, to writer: inout ByteWriter) {
         switch self {
         case .text: JSONText.appendString(text, to: &writer)
         case .integer, .number: NumberText.append(text, to: &writer)
@@ -24,17 +38,14 @@ public indirect enum JSONRendering: Sendable {
         case .timestamp: TimestampText.append(text, withZone: false, to: &writer)
         case .timestampWithZone: TimestampText.append(text, withZone: true, to: &writer)
         case .bytes: appendBytes(text, to: &writer)
-        case .array(let element): ArrayText.append(text, of: element, to: &writer)
         }
     }
 
     private func appendBoolean(_ text: RawSpan, to writer: inout ByteWriter) {
-        if text.equals("t") {
-            writer.append("true")
-        } else if text.equals("f") {
-            writer.append("false")
-        } else {
-            JSONText.appendString(text, to: &writer)
+        switch text.byteCount == 1 ? text.byte(0) : 0 {
+        case UInt8(ascii: "t"): writer.append("true")
+        case UInt8(ascii: "f"): writer.append("false")
+        default: JSONText.appendString(text, to: &writer)
         }
     }
 
@@ -46,22 +57,66 @@ public indirect enum JSONRendering: Sendable {
 
 enum NumberText {
     static func append(_ text: RawSpan, to writer: inout ByteWriter) {
-        guard text.byteCount > 0 else { return writer.append("null") }
-        let start = text.byte(0) == UInt8(ascii: "-") ? 1 : 0
-        guard start < text.byteCount, isDigit(text.byte(start)) else { return writer.append("null") }
-        var exponent = 0
-        while exponent < text.byteCount, text.byte(exponent) != UInt8(ascii: "e") { exponent += 1 }
-        if exponent == text.byteCount {
-            writer.append(text)
+        guard let mark = endOfMantissa(text) else { return appendOther(text, to: &writer) }
+        if mark == text.byteCount { return writer.append(text) }
+        guard let exponent = exponent(text, from: mark) else { return appendOther(text, to: &writer) }
+        appendWrittenOut(text, exponentAt: mark, exponent, to: &writer)
+    }
+
+    @inline(__always)
+    static func isDigit(_ byte: UInt8) -> Bool { byte &- 48 < 10 }
+
+    /// JSON has no NaN and no infinity. Anything else that is no number is none of PostgreSQL's.
+    private static func appendOther(_ text: RawSpan, to writer: inout ByteWriter) {
+        if text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity") {
+            writer.append("null")
         } else {
-            appendWrittenOut(text, exponentAt: exponent, to: &writer)
+            JSONText.appendString(text, to: &writer)
         }
     }
 
-    static func isDigit(_ byte: UInt8) -> Bool { byte &- 48 < 10 }
+    /// RFC 8259 §6: an optional minus, an integer without leading zeros, an optional fraction. The offset behind it,
+    /// or nil when that is not what stands there.
+    private static func endOfMantissa(_ text: RawSpan) -> Int? {
+        let length = text.byteCount
+        let start = length > 0 && text.byte(0) == UInt8(ascii: "-") ? 1 : 0
+        let whole = endOfDigits(text, from: start)
+        guard whole > start, whole == start + 1 || text.byte(start) != UInt8(ascii: "0") else { return nil }
+        if whole == length { return whole }
+        guard text.byte(whole) == UInt8(ascii: ".") else { return isExponent(text, at: whole) ? whole : nil }
+        let fraction = endOfDigits(text, from: whole + 1)
+        guard fraction > whole + 1, fraction == length || isExponent(text, at: fraction) else { return nil }
+        return fraction
+    }
+
+    private static func isExponent(_ text: RawSpan, at offset: Int) -> Bool {
+        text.byte(offset) == UInt8(ascii: "e")
+    }
+
+    private static func endOfDigits(_ text: RawSpan, from start: Int) -> Int {
+        var at = start
+        while at < text.byteCount, isDigit(text.byte(at)) { at &+= 1 }
+        return at
+    }
+
+    /// What follows the `e`; nil when it is no number, or larger than a double's.
+    private static func exponent(_ text: RawSpan, from mark: Int) -> Int? {
+        var start = mark + 1
+        guard start < text.byteCount else { return nil }
+        let isNegative = text.byte(start) == UInt8(ascii: "-")
+        if isNegative || text.byte(start) == UInt8(ascii: "+") { start += 1 }
+        let end = endOfDigits(text, from: start)
+        guard end == text.byteCount, (1...3).contains(end - start) else { return nil }
+        var value = 0
+        for offset in start..<end { value = value * 10 + Int(text.byte(offset) - 48) }
+        guard value <= 400 else { return nil }
+        return isNegative ? -value : value
+    }
 
     /// `1.5e+20` becomes `150000000000000000000`, `1e-07` becomes `0.0000001`.
-    private static func appendWrittenOut(_ text: RawSpan, exponentAt mark: Int, to writer: inout ByteWriter) {
+    private static func appendWrittenOut(
+        _ text: RawSpan, exponentAt mark: Int, _ exponent: Int, to writer: inout ByteWriter
+    ) {
         var digits: [UInt8] = []
         var point: Int?
         for offset in 0..<mark {
@@ -69,14 +124,13 @@ enum NumberText {
             if isDigit(byte) { digits.append(byte) }
             if byte == UInt8(ascii: ".") { point = digits.count }
         }
-        // A double's exponent has three digits at most, so this cannot overflow.
-        var exponent = 0
-        for offset in mark + 1..<text.byteCount where isDigit(text.byte(offset)) {
-            exponent = min(exponent * 10 + Int(text.byte(offset) - 48), 400)
-        }
-        if mark + 1 < text.byteCount, text.byte(mark + 1) == UInt8(ascii: "-") { exponent = -exponent }
-        let place = (point ?? digits.count) + exponent
+        let zeros = digits.prefix { $0 == UInt8(ascii: "0") }.count
         if text.byte(0) == UInt8(ascii: "-") { writer.append(UInt8(ascii: "-")) }
+        if zeros == digits.count { return writer.append("0") }
+        append(Array(digits[zeros...]), pointAt: (point ?? digits.count) + exponent - zeros, to: &writer)
+    }
+
+    private static func append(_ digits: [UInt8], pointAt place: Int, to writer: inout ByteWriter) {
         if place <= 0 {
             writer.append("0.")
             writer.append([UInt8](repeating: 48, count: -place))
@@ -95,18 +149,20 @@ enum NumberText {
 enum TimestampText {
     /// `2026-03-01 10:20:30.5+00` becomes `2026-03-01T10:20:30.5+00:00`; `infinity` stays what it is.
     static func append(_ text: RawSpan, withZone: Bool, to writer: inout ByteWriter) {
-        var space = 0
+        // A year has four digits unless it is far away.
+        var space = text.byteCount > 10 && text.byte(10) == UInt8(ascii: " ") ? 10 : 0
         while space < text.byteCount, text.byte(space) != UInt8(ascii: " ") { space += 1 }
         guard space + 1 < text.byteCount, NumberText.isDigit(text.byte(space + 1)) else {
             return JSONText.appendString(text, to: &writer)
         }
         var end = text.byteCount
-        let isBeforeChrist = end >= 3 && text.extracting(end - 3..<end).equals(" BC")
+        let isBeforeChrist =
+            text.byte(end - 1) == UInt8(ascii: "C") && end >= 3 && text.extracting(end - 3..<end).equals(" BC")
         if isBeforeChrist { end -= 3 }
         writer.append(UInt8(ascii: "\""))
-        writer.append(text.extracting(0..<space))
+        JSONText.appendEscaped(text.extracting(0..<space), to: &writer)
         writer.append(UInt8(ascii: "T"))
-        writer.append(text.extracting(space + 1..<end))
+        JSONText.appendEscaped(text.extracting(space + 1..<end), to: &writer)
         if withZone, end >= 3, text.byte(end - 3) == UInt8(ascii: "+") || text.byte(end - 3) == UInt8(ascii: "-") {
             writer.append(":00")
         }
@@ -119,7 +175,7 @@ enum TimestampText {
 enum ArrayText {
     static let maximumDimensions = 6
 
-    static func append(_ text: RawSpan, of element: JSONRendering, to writer: inout ByteWriter) {
+    static func append(_ text: RawSpan, of element: ScalarRendering, to writer: inout ByteWriter) {
         let before = writer.count
         var start = 0
         while start < text.byteCount, text.byte(start) != UInt8(ascii: "{") { start += 1 }
@@ -133,7 +189,7 @@ enum ArrayText {
 
     /// Appends the array that begins at `start`; the offset behind it, or nil when it is malformed.
     private static func appendArray(
-        _ text: RawSpan, from start: Int, depth: Int, of element: JSONRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, depth: Int, of element: ScalarRendering, to writer: inout ByteWriter
     ) -> Int? {
         guard depth <= maximumDimensions, start < text.byteCount, text.byte(start) == UInt8(ascii: "{") else {
             return nil
@@ -160,7 +216,7 @@ enum ArrayText {
     }
 
     private static func appendElement(
-        _ text: RawSpan, from start: Int, depth: Int, of element: JSONRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, depth: Int, of element: ScalarRendering, to writer: inout ByteWriter
     ) -> Int? {
         switch text.byte(start) {
         case UInt8(ascii: "{"): return appendArray(text, from: start, depth: depth + 1, of: element, to: &writer)
@@ -177,7 +233,7 @@ enum ArrayText {
     }
 
     private static func appendQuoted(
-        _ text: RawSpan, from start: Int, of element: JSONRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, of element: ScalarRendering, to writer: inout ByteWriter
     ) -> Int? {
         var unquoted = ByteWriter(capacity: 64)
         var at = start + 1

@@ -4,9 +4,12 @@
 public enum Limits {
     // MARK: Entries and transactions
 
-    /// PostgreSQL's own limit for one field is 1 GiB - 1 (`MaxAllocSize`), so a change that fits one entry is any change
-    /// whose columns together stay below it; a larger one is refused with a message, never cut.
-    public static let maximumEntryPayloadBytes = (1 << 30) - 1
+    /// PostgreSQL sends a change as one message of less than 1 GiB (`MaxAllocSize`); with what shares its part that fits
+    /// here. Small enough that a length read from damaged bytes is refused before memory is asked for.
+    public static let maximumEntryPayloadBytes = Int(Int32.max) - 255
+
+    /// The largest message the server can send, which is the largest change.
+    static let maximumMessageBytes = (1 << 30) - 1
 
     /// A long transaction is written in parts of about this size, so that memory does not grow with its length. A single
     /// change larger than this makes one part of its own.
@@ -22,7 +25,8 @@ public enum Limits {
     /// message, and libpq hands it over whole.
     public static let ingestMemoryBudgetBytes = 128 << 20
 
-    /// Schemas remembered at once; the least recently used is forgotten and the server asked for it again.
+    /// Schemas remembered on one connection. The server announces each once, so none can be forgotten: at the limit the
+    /// connection is made anew.
     public static let maximumCachedRelations = 65_536
 
     /// PostgreSQL's own limit (`MaxHeapAttributeNumber` is 1600; a message can only name fewer).
@@ -45,7 +49,25 @@ public enum Limits {
     public static let maximumRetentionBytes: Int64 = 1 << 50
 
     /// Keys remembered for one segment's filter (8 bytes each). A segment with more has no filter and is always read.
-    public static let maximumKeyHashesPerSegment = 1 << 20
+    public static let maximumKeyHashesPerSegment = 2 << 20
+
+    /// Distance of the points of a segment's sparse index.
+    public static let indexStride: UInt64 = 64 << 10
+
+    /// What a reader of the log reads at once, and keeps between entries.
+    public static let logReadBytes = 1 << 20
+
+    /// What a scan of whole segments (recovery, verification) reads at once.
+    public static let logScanBytes = 4 << 20
+
+    /// Steps in which a spare segment is filled with zeros.
+    public static let zeroFillBytes = 1 << 20
+
+    /// A segment's index larger than this is not believed.
+    public static let maximumSidecarBytes = 256 << 20
+
+    /// A segment that took longer to fill than this leaves the disk time to fill the next one with zeros.
+    public static let calmFillMicroseconds: Int64 = 5_000_000
 
     /// Between two attempts to write after the disk was full or failed.
     public static let diskRetryInterval = Duration.seconds(1)
@@ -104,7 +126,8 @@ extension Limits {
         precondition(
             transactionPartTargetBytes <= minimumSegmentBytes, "a usual part must fit the smallest segment")
         precondition(
-            maximumEntryPayloadBytes < maximumSegmentBytes, "the largest entry must fit a segment of its own")
+            maximumMessageBytes + 2 * transactionPartTargetBytes <= maximumEntryPayloadBytes,
+            "the largest change must fit an entry, beside what its part already holds")
         precondition(
             maximumEntryPayloadBytes <= Int(Int32.max), "an entry's length must fit the 32 bits of its header")
         precondition(

@@ -111,6 +111,10 @@ public enum FreePort {
     private static func bound(to port: Int) throws(SystemError) -> Int {
         let socket = try systemCall("socket", "127.0.0.1") { Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
         defer { _ = close(socket) }
+        // A port whose last connections are still fading away is free for a listener.
+        var yes: Int32 = 1
+        // SAFETY: the option is a local of the size given.
+        _ = unsafe setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = UInt16(port).bigEndian

@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import System
 
 /// The segment that is written to: its file, what is in memory but not durable yet, and its index.
@@ -41,7 +42,7 @@ struct ActiveSegment: ~Copyable {
     /// Takes an entry into memory. If that is full it is written through first; when this fails, the entry is not taken.
     @inline(__always)
     mutating func append(_ entry: EntryHeader, payload: RawSpan, keys: Span<UInt64>) throws(EventLogFailure) {
-        if batch.count > 0, batch.count + entry.byteCount > EventLogLimits.batchBytes { try makeDurable() }
+        if batch.count > 0, batch.count + entry.byteCount > Limits.flushBatchBytes { try makeDurable() }
         if keys.count > 0 { index.add(keys: keys) }
         index.add(entry)
         entry.append(payload: payload, seed: header.checksum, to: &batch)
@@ -61,7 +62,7 @@ struct ActiveSegment: ~Copyable {
         } catch { throw EventLogFailure(error) }
         batchStart = end
         batch.removeAll()
-        batch.shrink(to: 2 * EventLogLimits.batchBytes)
+        batch.shrink(to: 2 * Limits.flushBatchBytes)
         published = index.whole
     }
 
@@ -97,7 +98,7 @@ struct ActiveSegment: ~Copyable {
 extension StorageFile {
     /// Overwrites a range with zeros.
     func writeZeros(from start: UInt64, to end: UInt64) throws(SystemError) {
-        let zeros = [UInt8](repeating: 0, count: Int(min(end - min(start, end), UInt64(EventLogLimits.zeroFillBytes))))
+        let zeros = [UInt8](repeating: 0, count: Int(min(end - min(start, end), UInt64(Limits.zeroFillBytes))))
         var at = start
         while at < end {
             let count = Int(min(UInt64(zeros.count), end - at))

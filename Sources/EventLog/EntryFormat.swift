@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 
 /// What an entry is, as far as the log cares. Numbers it does not know are kept and returned like the others.
 public struct EntryKind: RawRepresentable, Sendable, Hashable {
@@ -69,7 +70,7 @@ extension EntryHeader {
         let checksum = unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
         if checksum == 0 { return length == 0 ? .unwritten : .implausible }
         let word = unsafe UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt32.self))
-        guard length <= EventLogLimits.payloadBytes, word & 0xffff_fe00 == 0 else {
+        guard length <= Limits.maximumEntryPayloadBytes, word & 0xffff_fe00 == 0 else {
             return .implausible
         }
         let header = EntryHeader(
@@ -161,7 +162,7 @@ public struct SegmentHeader: Sendable, Equatable {
         writer.append(little: UInt32(0))
     }
 
-    func append(to writer: inout ByteWriter) {
+    public func append(to writer: inout ByteWriter) {
         appendUnsealed(to: &writer)
         writer.append(little: checksum)
     }
@@ -206,7 +207,8 @@ enum LogFile {
     private static func sequence(of name: String, suffix: String) -> UInt64? {
         guard name.hasSuffix(suffix) else { return nil }
         let digits = name.dropLast(suffix.count)
-        guard digits.count >= 10, digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
+        // Nineteen digits and more are no number of ours, and adding one to them might be no number at all.
+        guard (10...18).contains(digits.count), digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
         return UInt64(digits)
     }
 }

@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import System
 
 /// Where a reader starts.
@@ -76,7 +77,20 @@ public struct EventLogReader: ~Copyable, Sendable {
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingAnyOf keys: [UInt64]
     ) throws(EventLogError) {
-        self = try Self.opened(SegmentFiles(directory: directory), end, start, keys)
+        let files = SegmentFiles(directory: directory)
+        var attempts = 3
+        while true {
+            do {
+                self = try Self.opened(files, end, start, keys)
+                return
+            } catch .outsideRetention(let oldest) {
+                // Retention may take the oldest segment while it is being opened; who asked for no particular entry
+                // then starts at the next.
+                attempts -= 1
+                if case .offset = start { throw .outsideRetention(oldest: oldest) }
+                if attempts == 0 { throw .outsideRetention(oldest: oldest) }
+            }
+        }
     }
 
     private static func opened(
@@ -87,7 +101,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         var reader = EventLogReader(files, end, keys, file, header)
         try reader.noteWhetherSealed()
         try reader.find(start)
-        if reader.isSealed, reader.isExcludedByKey(), try !reader.mayBeginEpoch() { reader.skipSegment() }
+        if let end = reader.excludedEnd(), try !reader.mayBeginEpoch() { reader.setPrelude([], then: end) }
         return reader
     }
 
@@ -101,7 +115,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         wholeEnd = 0
         unfinishedAt = 0
         prelude = Prelude()
-        scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
+        scanner = SegmentScanner(file, header, readBytes: Limits.logReadBytes)
         entry = EventLogEntry(
             header: scanner.entry, epoch: header.epoch, segment: header.sequence, position: 0, precedesStart: false)
     }
@@ -213,6 +227,9 @@ public struct EventLogReader: ~Copyable, Sendable {
                 wholeEnd = scanner.next
                 if scanner.position == start.position { return .here }
                 scanner.move(to: start)
+                // Its first parts may have been read before an abandoned transaction was overwritten by this one. Now
+                // that the last part is there, so are all.
+                scanner.refresh()
                 return .ahead
             }
             let stop = scanner.next
@@ -229,8 +246,11 @@ public struct EventLogReader: ~Copyable, Sendable {
         // Sealed: what was written between our look at its end and its sealing is still to be read.
         if isSealed { return true }
         if step != .end, unfinishedAt != stop { try lookInto(stop) }
-        if try files.sequences().last ?? 0 > scanner.header.sequence + 1 { throw try Self.lost(files) }
-        return false
+        guard try files.sequences().last ?? 0 > scanner.header.sequence else { return false }
+        // Later segments are there. The next one may have come since we asked; if it is gone again, we are too late.
+        try noteWhetherSealed()
+        if isSealed { return true }
+        throw try Self.lost(files)
     }
 
     /// Odd bytes in the file: a write under way, a torn tail that the next writer will cut, or damage?
@@ -267,24 +287,20 @@ public struct EventLogReader: ~Copyable, Sendable {
         guard scanner.next == size else {
             throw files.damage(scanner.header.sequence, at: scanner.next, SegmentScanner.Step.end.words)
         }
-        let endOffset = scanner.nextPoint.offset
+        var expected = scanner.nextPoint.offset
         let epoch = scanner.header.epoch
-        repeat {
+        while true {
             guard let (file, header) = try files.open(scanner.header.sequence + 1) else { throw try Self.lost(files) }
-            guard header.baseOffset >= endOffset else {
+            guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
-            scanner = SegmentScanner(file, header, readBytes: EventLogLimits.readBytes)
+            scanner = SegmentScanner(file, header, readBytes: Limits.logReadBytes)
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()
-        } while isSealed && scanner.header.epoch == epoch && isExcludedByKey()
-        return true
-    }
-
-    private func isExcludedByKey() -> Bool {
-        guard !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header) else { return false }
-        return !keys.contains(where: map.filter.mayContain)
+            guard header.epoch == epoch, let end = excludedEnd() else { return true }
+            expected = end.offset
+        }
     }
 
     /// Whether the segment may begin with a gap, as far as one can tell from outside.
@@ -293,14 +309,14 @@ public struct EventLogReader: ~Copyable, Sendable {
         return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
     }
 
-    /// Goes to the end of a sealed segment without reading it.
-    private mutating func skipSegment() {
-        guard let map = files.sidecar(of: scanner.file, scanner.header) else { return }
+    /// The end of a sealed segment that certainly has none of the keys.
+    private func excludedEnd() -> IndexPoint? {
+        guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header),
+            !keys.contains(where: map.filter.mayContain)
+        else { return nil }
         let summary = map.summary
-        setPrelude(
-            [],
-            then: IndexPoint(
-                position: summary.bytes, offset: summary.endOffset, lsn: summary.lastLSN, time: summary.maximumTime))
+        return IndexPoint(
+            position: summary.bytes, offset: summary.endOffset, lsn: summary.lastLSN, time: summary.maximumTime)
     }
 
     /// What to say when a segment that should be there is not.

@@ -27,17 +27,15 @@ public enum EventLogVerifier {
     public static func verify(_ directory: any StorageDirectory) throws(EventLogError) -> [SegmentReport] {
         let files = SegmentFiles(directory: directory)
         let sequences = try files.sequences()
-        guard let first = sequences.first, let last = sequences.last else { throw .missing(path: directory.path) }
-        let present = Set(sequences)
+        guard let last = sequences.last else { throw .missing(path: directory.path) }
         var reports: [SegmentReport] = []
-        for sequence in first...last {
-            var report = SegmentReport(sequence: sequence, path: files.path(sequence))
-            if present.contains(sequence) {
-                try examine(files, isLast: sequence == last, &report)
-                noteContinuity(after: reports.last?.summary, &report)
-            } else {
-                report.problems.append(.missingSegment)
+        for sequence in sequences {
+            if let previous = reports.last?.sequence, previous + 1 != sequence {
+                reports.append(missing(previous + 1, files))
             }
+            var report = SegmentReport(sequence: sequence, path: files.path(sequence))
+            try examine(files, isLast: sequence == last, &report)
+            noteContinuity(after: reports.last?.summary, &report)
             reports.append(report)
         }
         return reports
@@ -49,11 +47,19 @@ public enum EventLogVerifier {
         guard let last = try files.sequences().last, let (_, header) = try files.open(last) else {
             throw .missing(path: directory.path)
         }
-        var opening = LogOpening(directory: directory, options: EventLogOptions(source: header.source))
+        var options = EventLogOptions(source: header.source)
+        // No room is set aside: nothing is going to be written.
+        options.segmentBytes = 0
+        var opening = LogOpening(directory: directory, options: options)
         let lock = try opening.takeLock()
         defer { withExtendedLifetime(lock) {} }
         _ = try opening.recover(last)
         return opening.report
+    }
+
+    /// The first of the segments missing here.
+    private static func missing(_ sequence: UInt64, _ files: SegmentFiles) -> SegmentReport {
+        SegmentReport(sequence: sequence, path: files.path(sequence), problems: [.missingSegment])
     }
 
     private static func examine(

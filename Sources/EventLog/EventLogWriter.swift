@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import System
 
 /// Entries in; a durable, ordered, checksummed log out.
@@ -36,7 +37,6 @@ public final class EventLogWriter {
         segmentBegan = options.now()
         active = ActiveSegment(file: file, index: index)
         end = EventLogEnd(Self.state(index.whole))
-        prepareSpare(withZeros: true)
     }
 
     deinit { _ = spare?.take() }
@@ -50,7 +50,7 @@ public final class EventLogWriter {
     // MARK: - Where it stands
 
     /// The LSN of the last whole transaction that is durable: this far the source may forget.
-    public var durableLSN: UInt64 { active.published.lastLSN }
+    public var durableLSN: UInt64 { end.state.lsn }
     /// The LSN of the last entry that was taken, durable or not.
     public var appendedLSN: UInt64 { active.index.all.lastLSN }
     /// The offset the next change gets.
@@ -99,7 +99,7 @@ public final class EventLogWriter {
     private static func append(
         to active: inout ActiveSegment, _ wanted: EntryHeader, payload: RawSpan, keys: Span<UInt64>
     ) throws(EventLogFailure) -> UInt64 {
-        precondition(payload.byteCount <= EventLogLimits.payloadBytes, "an entry's payload has a largest size")
+        precondition(payload.byteCount <= Limits.maximumEntryPayloadBytes, "an entry's payload has a largest size")
         precondition(wanted.kind.rawValue != 0, "kind 0 is no kind")
         precondition(
             wanted.changeCount == 0 || wanted.kind == .transaction, "only transactions move the offset")
@@ -116,12 +116,14 @@ public final class EventLogWriter {
     /// After a failure (full disk, failed sync) nothing was published and nothing is lost: all of it is still in
     /// memory and the next call writes all of it again.
     public func flush() throws(EventLogFailure) {
+        // A segment whose name a power cut could take away again holds nothing durable.
         if directoryNeedsSync {
             try storage { () throws(SystemError) in try directory.sync() }
             directoryNeedsSync = false
         }
         defer { end.publish(Self.state(active.published)) }
         try active.makeDurable()
+        if spare == nil, active.end > options.segmentBytes / 2 { prepareSpare() }
     }
 
     /// Drops the parts of a transaction whose end will not come (the connection to the source was lost).
@@ -139,6 +141,7 @@ public final class EventLogWriter {
     }
 
     /// Seals the segment and begins the next if `willRoll` says so; then the caller writes its schema entries again.
+    /// When it throws, the present segment is still the one that is written to.
     @discardableResult
     public func rollIfNeeded(adding bytes: Int) throws(EventLogFailure) -> Bool {
         guard willRoll(adding: bytes) else { return false }
@@ -152,8 +155,12 @@ public final class EventLogWriter {
         try replaceActive(epoch: last.epoch, baseLSN: last.lastLSN, firstEntry: nil)
     }
 
-    /// Marks that changes were lost, or that the source went back: a new epoch, beginning with a gap entry that is
-    /// durable together with it. Offsets go on; the LSN may go back.
+    /// Marks that changes were lost, or that the source went back or is another: a new epoch, beginning with a gap entry;
+    /// there is never one without the other. Offsets go on; the LSN may go back. Parts of an unfinished transaction are
+    /// dropped.
+    ///
+    /// When it throws, nothing has changed: call it again. When it returns the epoch has begun, and the next `flush` that
+    /// succeeds (it tries one itself) makes it durable and publishes it.
     public func beginEpoch(
         source newSource: UInt64? = nil, lsn: UInt64, time: Int64, payload: RawSpan
     ) throws(EventLogFailure) {
@@ -192,9 +199,9 @@ public final class EventLogWriter {
         summary.isSealed = true
         sealed.append(summary)
         active = ActiveSegment(file: made.file, index: made.index)
-        prepareSpare(withZeros: options.now() - segmentBegan > EventLogLimits.calmFillMicroseconds)
         segmentBegan = options.now()
-        try flush()
+        // If this fails the new segment is there all the same, and the caller's next flush says why it is not durable.
+        try? flush()
     }
 
     /// The index beside the segment, then the segment cut to its size. Repeated without harm if it fails half-way.
@@ -211,8 +218,11 @@ public final class EventLogWriter {
         } catch { throw EventLogFailure(error) }
     }
 
-    private func prepareSpare(withZeros: Bool) {
+    /// Begins when half of the segment is full: an idle log needs no spare, and how long that half took says whether the
+    /// disk has time for zeros.
+    private func prepareSpare() {
         guard options.preparesSegments else { return }
-        spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: withZeros)
+        let isCalm = options.now() - segmentBegan > Limits.calmFillMicroseconds / 2
+        spare = SpareSegment.prepare(in: directory, bytes: options.segmentBytes, withZeros: isCalm)
     }
 }

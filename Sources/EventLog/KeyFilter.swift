@@ -1,3 +1,5 @@
+import Diagnostics
+
 /// A Bloom filter over key hashes: says "certainly not here" or "perhaps".
 ///
 /// All bits of a key lie in one block of 512, so that a question touches one cache line. With ten bits a key it says
@@ -70,7 +72,7 @@ struct KeyCollector: Sendable {
 
     mutating func add(_ added: Span<UInt64>) {
         guard !isOverfull else { return }
-        guard keys.count + added.count <= EventLogLimits.keysPerSegment else {
+        guard keys.count + added.count <= Limits.maximumKeyHashesPerSegment else {
             giveUp()
             return
         }

@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import Glibc
 import System
 
@@ -140,10 +141,10 @@ struct LogOpening {
     }
 
     private func rewrite(_ file: any StorageFile, from start: UInt64, to end: UInt64) throws(SystemError) {
-        var buffer = ReadBuffer(capacity: EventLogLimits.readBytes)
+        var buffer = ReadBuffer(capacity: Limits.logReadBytes)
         var at = start
         while at < end {
-            try buffer.fill(from: file, at: at, wanted: EventLogLimits.readBytes, limit: end)
+            try buffer.fill(from: file, at: at, wanted: Limits.logReadBytes, limit: end)
             let count = buffer.available(at: at)
             if count == 0 { break }
             try file.write(buffer.bytes(count, at: at), at: at)

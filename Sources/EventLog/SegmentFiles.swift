@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import Glibc
 import System
 
@@ -6,12 +7,22 @@ import System
 struct SegmentFiles: Sendable {
     let directory: any StorageDirectory
 
-    /// In order; a segment whose number is missing between two others is damage.
+    /// In order. A list that is read while a writer rolls may show a new segment and not the one before it, so one with
+    /// a hole is read again.
     func sequences() throws(EventLogError) -> [UInt64] {
+        var sequences = try listed()
+        for _ in 0..<2 where zip(sequences, sequences.dropFirst()).contains(where: { $1 != $0 + 1 }) {
+            sequences = try listed()
+        }
+        return sequences
+    }
+
+    private func listed() throws(EventLogError) -> [UInt64] {
         let names = try reading { () throws(SystemError) in try directory.names() }
         return names.compactMap(LogFile.sequence(ofSegment:)).sorted()
     }
 
+    /// A segment whose number is missing between two others is damage.
     func requireUnbroken(_ sequences: [UInt64]) throws(EventLogError) {
         for (earlier, later) in zip(sequences, sequences.dropFirst()) where later != earlier + 1 {
             throw .damaged(
@@ -56,7 +67,7 @@ struct SegmentFiles: Sendable {
     func sidecar(of file: any StorageFile, _ header: SegmentHeader) -> SegmentMap? {
         guard let size = try? file.size(),
             let bytes = try? contents(
-                of: LogFile.sidecar(header.sequence), in: directory, atMost: EventLogLimits.sidecarBytes)
+                of: LogFile.sidecar(header.sequence), in: directory, atMost: Limits.maximumSidecarBytes)
         else { return nil }
         return Sidecar.decode(bytes.bytes, of: header, segmentBytes: size)
     }

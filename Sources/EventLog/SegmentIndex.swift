@@ -1,3 +1,5 @@
+import Diagnostics
+
 /// A place in a segment where an entry (the first of its transaction) begins, and what lies before it.
 public struct IndexPoint: Sendable, Equatable {
     public var position: UInt64
@@ -97,7 +99,7 @@ struct SegmentIndex: Sendable {
     mutating func giveUpKeys() { keys.giveUp() }
 
     private mutating func beginTransaction() {
-        if all.bytes - points[points.count - 1].position >= EventLogLimits.indexStride {
+        if all.bytes - points[points.count - 1].position >= Limits.indexStride {
             points.append(
                 IndexPoint(position: all.bytes, offset: all.endOffset, lsn: all.lastLSN, time: all.maximumTime))
         }

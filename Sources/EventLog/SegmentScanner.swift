@@ -1,4 +1,6 @@
 import Bytes
+import Diagnostics
+import Glibc
 import System
 
 /// Walks over one segment, entry by entry, and checks everything that can be checked: checksums, order of offsets
@@ -32,7 +34,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
     /// Starts at the first entry, or at a place that an index says an entry begins at.
     public init(
         _ file: any StorageFile, _ header: SegmentHeader, from point: IndexPoint? = nil, limit: UInt64 = .max,
-        readBytes: Int = EventLogLimits.scanBytes
+        readBytes: Int = Limits.logScanBytes
     ) {
         self.file = file
         self.header = header
@@ -131,16 +133,11 @@ public struct SegmentScanner: ~Copyable, Sendable {
 
 extension RawSpan {
     var isZero: Bool {
-        var at = 0
-        while at &+ 8 <= byteCount {
-            // SAFETY: `at + 8` is within the span.
-            if unsafe unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self) != 0 { return false }
-            at &+= 8
+        guard byteCount > 0 else { return true }
+        // SAFETY: both ranges lie inside the buffer. Equal to itself one byte further on, and zero at the start: all zero.
+        return unsafe withUnsafeBytes { bytes in
+            guard let base = bytes.baseAddress else { return true }
+            return unsafe bytes[0] == 0 && memcmp(base, base + 1, bytes.count - 1) == 0
         }
-        while at < byteCount {
-            if byte(at) != 0 { return false }
-            at &+= 1
-        }
-        return true
     }
 }

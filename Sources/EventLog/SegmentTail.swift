@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import System
 
 /// What lies behind the last entry that reads back.
@@ -23,7 +24,7 @@ private struct WitnessSearch: ~Copyable {
     let header: SegmentHeader
     let position: UInt64
     let size: UInt64
-    var buffer = ReadBuffer(capacity: EventLogLimits.readBytes)
+    var buffer = ReadBuffer(capacity: Limits.logReadBytes)
     var candidate = ReadBuffer(capacity: 4096)
     var lastWritten: UInt64?
     var bytesChecked: UInt64 = 0
@@ -36,11 +37,11 @@ private struct WitnessSearch: ~Copyable {
     }
 
     mutating func run() throws(SystemError) -> SegmentTail {
-        let stride = EventLogLimits.readBytes - EntryHeader.byteCount
+        let stride = Limits.logReadBytes - EntryHeader.byteCount
         var at = position
         while at < size {
             // Pieces overlap by a header, so that none is missed at a seam.
-            try buffer.fill(from: file, at: at, wanted: EventLogLimits.readBytes, limit: size)
+            try buffer.fill(from: file, at: at, wanted: Limits.logReadBytes, limit: size)
             let count = buffer.available(at: at)
             if count == 0 { break }
             if !buffer.bytes(count, at: at).isZero {

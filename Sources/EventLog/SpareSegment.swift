@@ -1,3 +1,4 @@
+import Diagnostics
 import Synchronization
 import System
 
@@ -37,11 +38,13 @@ final class SpareSegment: Sendable {
     private func fillWithZeros(_ bytes: UInt64) throws(SystemError) {
         var at: UInt64 = 0
         while at < bytes, !isCancelled.load(ordering: .relaxed) {
-            let end = min(at + UInt64(EventLogLimits.zeroFillBytes), bytes)
+            let began = Clock.monotonicNanoseconds()
+            let end = min(at + UInt64(Limits.zeroFillBytes), bytes)
             try file.writeZeros(from: at, to: end)
-            // Each step by itself: one large sync would hold up the log's own.
+            // Each step by itself, and a rest three times as long: the disk belongs to the log's own syncs.
             try file.sync()
             at = end
+            BackgroundThread.rest(nanoseconds: min(3 * (Clock.monotonicNanoseconds() - began), 50_000_000))
         }
     }
 

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import EventLog
 import Synchronization
 import System
@@ -140,7 +141,7 @@ public final class LogImport {
         guard kind == .transaction || (!writer.isInsideTransaction && changes == 0) else {
             throw Refused("a transaction without its last part")
         }
-        guard payload.byteCount <= EventLogLimits.payloadBytes else { throw Refused("an entry that is too large") }
+        guard payload.byteCount <= Limits.maximumEntryPayloadBytes else { throw Refused("an entry that is too large") }
         try writer.append(
             kind: kind, continued: place.isContinued, changeCount: changes, lsn: place.lsn.rawValue, time: place.time,
             payload: payload, keys: keys.span)

@@ -178,9 +178,9 @@ extension ConnectionTarget {
 }
 
 extension PostgresError {
-    /// libpq ends its messages with a line break and may have several lines.
+    /// libpq ends its messages with a line break, may have several lines, and indents the later ones.
     static func oneLine(_ message: String) -> String {
-        message.split(whereSeparator: \.isNewline).joined(separator: "; ")
+        message.split(whereSeparator: \.isNewline).map { $0.drop(while: \.isWhitespace) }.joined(separator: "; ")
     }
 }
 

@@ -47,8 +47,8 @@ public struct ReplicationStream: ~Copyable {
     public init(_ connection: Connection, _ start: StartReplication) throws(PostgresError) {
         precondition(connection.purpose == .replication, "only a replication connection can stream")
         self.connection = connection
-        unsafe held = nil
         // SAFETY: the handle lives with `connection`; the result is cleared on every path.
+        unsafe held = nil
         let result = unsafe PQexec(connection.handle, start.command)
         defer { unsafe PQclear(result) }
         guard let result = unsafe result, unsafe PQresultStatus(result) == PGRES_COPY_BOTH else {
@@ -102,6 +102,8 @@ public struct ReplicationStream: ~Copyable {
         // SAFETY: the handle lives; the result is cleared here.
         guard let result = unsafe PQgetResult(connection.handle) else { return lost() }
         defer { unsafe PQclear(result) }
+        // A server that shuts down ends the stream without an error.
+        guard unsafe PQresultStatus(result) == PGRES_FATAL_ERROR else { return lost() }
         var error = unsafe connection.serverError(result, "stream")
         error.isConnectionLost = true
         return error

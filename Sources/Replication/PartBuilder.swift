@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 
 /// Collects the changes of one transaction into parts of bounded size.
 struct PartBuilder: ~Copyable {
@@ -13,9 +14,7 @@ struct PartBuilder: ~Copyable {
     var isOpen: Bool { info != nil }
     /// Changes since the transaction began, in all parts.
     var totalChanges: UInt32 { nextIndex }
-    var isFull: Bool { payload.count >= PartBuilder.targetBytes }
-
-    static let targetBytes = 1 << 20
+    var isFull: Bool { payload.count >= Limits.transactionPartTargetBytes }
 
     mutating func begin(_ info: TransactionInfo) {
         nextIndex = 0
@@ -25,7 +24,7 @@ struct PartBuilder: ~Copyable {
     private mutating func open(_ info: TransactionInfo) {
         self.info = info
         payload.removeAll()
-        payload.shrink(to: 4 * PartBuilder.targetBytes)
+        payload.shrink(to: 4 * Limits.transactionPartTargetBytes)
         schemas.removeAll(keepingCapacity: true)
         keys.removeAll(keepingCapacity: true)
         changeCount = 0
@@ -39,7 +38,7 @@ struct PartBuilder: ~Copyable {
 
     /// The transaction came here by replication; known before its first change.
     mutating func setOrigin(_ name: String) {
-        guard var info, changeCount == 0 else { return }
+        guard var info, changeCount == 0, !name.isEmpty else { return }
         info.origin = name
         open(info)
     }
@@ -48,13 +47,7 @@ struct PartBuilder: ~Copyable {
         _ operation: Operation, _ schema: Schema, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
     ) {
         use(schema)
-        if new.byteCount > 0 { keys.append(schema.key(of: new)) }
-        if old.byteCount > 0 {
-            let key = schema.key(of: old)
-            if key != keys.last { keys.append(key) }
-        }
-        // A truncate concerns every row: whoever looks for one must come upon it.
-        if new.byteCount == 0, old.byteCount == 0 { keys.append(schema.unkeyedKey) }
+        find(newKey: schema.newKey(operation, new), oldKey: schema.oldKey(old))
         count(1)
         TransactionCodec.append(
             operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
@@ -71,11 +64,14 @@ struct PartBuilder: ~Copyable {
     /// A change in its stored form already: one that was spooled.
     mutating func addStored(_ change: RawSpan, _ schema: Schema?, newKey: UInt64, oldKey: UInt64) {
         if let schema { use(schema) }
-        if newKey != 0 { keys.append(newKey) }
-        if oldKey != 0, oldKey != newKey { keys.append(oldKey) }
-        if let schema, newKey == 0, oldKey == 0 { keys.append(schema.unkeyedKey) }
+        find(newKey: newKey, oldKey: oldKey)
         count(1)
         payload.append(change)
+    }
+
+    private mutating func find(newKey: UInt64, oldKey: UInt64) {
+        if newKey != 0 { keys.append(newKey) }
+        if oldKey != 0, oldKey != newKey { keys.append(oldKey) }
     }
 
     private mutating func count(_ changes: UInt32) {
@@ -85,7 +81,8 @@ struct PartBuilder: ~Copyable {
 
     private mutating func use(_ schema: Schema) {
         if let last = schemas.last, last === schema { return }
-        if schemas.contains(where: { $0 === schema }) { return }
+        // Not by identity: a schema that changed and changed back is another object.
+        if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
         schemas.append(schema)
         keys.append(schema.tableKey)
     }

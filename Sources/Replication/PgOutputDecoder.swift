@@ -88,8 +88,8 @@ public struct PgOutputDecoder {
             return .relation(message, xid: xid)
         case UInt8(ascii: "Y"):
             let oid = try reader.uint32()
-            _ = try reader.cString()
-            let name = try reader.cString()
+            _ = try name(&reader)
+            let name = try name(&reader)
             try reader.expectEnd()
             return .type(oid: oid, name: name, xid: xid)
         case UInt8(ascii: "T"):
@@ -102,8 +102,8 @@ public struct PgOutputDecoder {
     @_lifetime(reader: copy reader)
     private static func relation(_ reader: inout ByteReader) throws(ByteError) -> RelationMessage {
         let oid = try reader.uint32()
-        let schema = try reader.cString().text
-        let name = try reader.cString().text
+        let schema = try name(&reader).text
+        let relationName = try name(&reader).text
         guard let identity = ReplicaIdentity(rawValue: try reader.uint8()) else {
             throw refusal("a replica identity (d, n, f or i)", reader)
         }
@@ -111,7 +111,7 @@ public struct PgOutputDecoder {
         var columns: [RelationMessage.Column] = []
         for _ in 0..<count {
             let flags = try reader.uint8()
-            let columnName = try reader.cString().text
+            let columnName = try name(&reader).text
             let typeOID = try reader.uint32()
             let modifier = Int32(bitPattern: try reader.uint32())
             columns.append(
@@ -120,7 +120,19 @@ public struct PgOutputDecoder {
         try reader.expectEnd()
         // An empty namespace stands for pg_catalog.
         return RelationMessage(
-            oid: oid, schema: schema.isEmpty ? "pg_catalog" : schema, name: name, identity: identity, columns: columns)
+            oid: oid, schema: schema.isEmpty ? "pg_catalog" : schema, name: relationName, identity: identity,
+            columns: columns)
+    }
+
+    /// A name of PostgreSQL's has 63 bytes, in the largest build 255, and some more once it was converted to UTF-8. The
+    /// stored form keeps lengths in 16 bits and relies on this limit.
+    private static var maximumNameBytes: Int { 4096 }
+
+    @_lifetime(copy reader)
+    private static func name(_ reader: inout ByteReader) throws(ByteError) -> RawSpan {
+        let name = try reader.cString()
+        guard name.byteCount <= maximumNameBytes else { throw refusal("a name of a possible length", reader) }
+        return name
     }
 
     @_lifetime(copy reader)
@@ -161,7 +173,7 @@ public struct PgOutputDecoder {
             return .commit(commitLSN: commit, endLSN: end, time: time)
         case UInt8(ascii: "O"):
             try reader.skip(8)
-            let name = try reader.cString()
+            let name = try Self.name(&reader)
             try reader.expectEnd()
             return .origin(name: name)
         default:

@@ -135,7 +135,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         _ status: StatusSender
     ) throws {
         let whileStalled: (StorageStall) throws -> Void = { try self.waitOut($0, status) }
-        repeat {
+        while true {
             while let message = try stream.next() {
                 var reader = ByteReader(message)
                 switch try reader.uint8() {
@@ -155,8 +155,9 @@ struct ReplicationSession<Sink: TransactionSink> {
                     try keepInTouch(&pace, status, assembler.isInTransaction)
                 }
             }
+            guard stream.hasMore else { break }
             try stream.receive()
-        } while stream.hasMore
+        }
         pace.hasWhole = sink.position > sink.durablePosition
     }
 

@@ -22,6 +22,15 @@ public final class Schema: Sendable {
         keyColumns = relation.keyColumns
     }
 
+    /// What the row after a change is found by; zero when the change has none. A truncate is a change of every row.
+    func newKey(_ operation: Operation, _ new: RawSpan) -> UInt64 {
+        if new.byteCount > 0 { return key(of: new) }
+        return operation == .truncate ? unkeyedKey : 0
+    }
+
+    /// What the row before a change is found by; zero when nothing of it was sent.
+    func oldKey(_ old: RawSpan) -> UInt64 { old.byteCount > 0 ? key(of: old) : 0 }
+
     /// The row's hash, or the table's "unkeyed" one when the image does not tell the whole key.
     func key(of image: RawSpan) -> UInt64 {
         guard !keyColumns.isEmpty else { return unkeyedKey }
@@ -44,50 +53,67 @@ public final class Schema: Sendable {
 /// The schemas the server has announced on this connection, by OID.
 ///
 /// A streamed transaction may announce a schema that only it has seen; it is kept apart until the transaction
-/// commits, just as pgoutput remembers on its side what it sent in which streamed transaction.
+/// commits, just as pgoutput remembers on its side what it sent in which streamed transaction. It then counts for all,
+/// unless the server has announced the relation anew in the meantime: what was said last holds.
 struct SchemaBook {
     enum Refusal: Error { case unknownRelation(UInt32), tooMany }
 
-    private var schemas: [UInt32: Schema] = [:]
-    private var streamed: [UInt32: [UInt32: Schema]] = [:]
+    private struct Announcement {
+        var schema: Schema
+        var number: UInt64
+    }
+
+    private var schemas: [UInt32: Announcement] = [:]
+    private var streamed: [UInt32: [UInt32: Announcement]] = [:]
     private var typeNames: [UInt32: String] = [:]
     private var lastOID: UInt32 = 0
     private var last: Schema?
+    private var announcements: UInt64 = 0
     private let maximum: Int
 
     init(maximum: Int) { self.maximum = maximum }
 
-    mutating func typeAnnounced(_ oid: UInt32, _ name: String) { typeNames[oid] = name }
+    /// A type too many is not remembered and will be named by its number.
+    mutating func typeAnnounced(_ oid: UInt32, _ name: String) {
+        guard typeNames.count < maximum || typeNames[oid] != nil else { return }
+        typeNames[oid] = name
+    }
 
     mutating func announced(
         _ message: RelationMessage, primaryKey: Set<String>, inStream xid: UInt32?
-    ) throws(Refusal) -> Schema {
-        let schema = Schema(relation(message, primaryKey))
+    ) throws(Refusal) {
+        let known = xid.map { streamed[$0]?[message.oid] } ?? schemas[message.oid]
+        guard known != nil || count < maximum else { throw .tooMany }
+        let relation = relation(message, primaryKey)
+        // The server repeats itself, with every partition its root: one object for one schema.
+        let schema = known.flatMap { $0.schema.relation == relation ? $0.schema : nil } ?? Schema(relation)
+        announcements += 1
+        let announcement = Announcement(schema: schema, number: announcements)
         last = nil
         if let xid {
-            streamed[xid, default: [:]][message.oid] = schema
+            streamed[xid, default: [:]][message.oid] = announcement
         } else {
-            guard schemas.count < maximum || schemas[message.oid] != nil else { throw .tooMany }
-            schemas[message.oid] = schema
+            schemas[message.oid] = announcement
         }
-        return schema
     }
+
+    private var count: Int { streamed.values.reduce(schemas.count) { $0 + $1.count } }
 
     mutating func schema(_ oid: UInt32, inStream xid: UInt32?) throws(Refusal) -> Schema {
         if let xid {
-            guard let schema = streamed[xid]?[oid] else { throw .unknownRelation(oid) }
-            return schema
+            guard let announcement = streamed[xid]?[oid] else { throw .unknownRelation(oid) }
+            return announcement.schema
         }
         if oid == lastOID, let last { return last }
-        guard let schema = schemas[oid] else { throw .unknownRelation(oid) }
+        guard let announcement = schemas[oid] else { throw .unknownRelation(oid) }
         lastOID = oid
-        last = schema
-        return schema
+        last = announcement.schema
+        return announcement.schema
     }
 
     mutating func streamCommitted(_ xid: UInt32) {
         guard let announced = streamed.removeValue(forKey: xid) else { return }
-        schemas.merge(announced) { _, new in new }
+        schemas.merge(announced) { $0.number > $1.number ? $0 : $1 }
         last = nil
     }
 

@@ -17,19 +17,26 @@ public final class StoredKeys: Sendable {
         schemas.withLock { $0[schema.fingerprint] = schema }
     }
 
-    /// The keys of one part, or nil when a schema is missing: then nothing can be said of it.
+    /// The keys of one part, or nil when a schema is missing or the part cannot be read to its end: half of the keys
+    /// would hide the other half's rows.
     public func keys(ofTransaction payload: RawSpan) -> [UInt64]? {
         let schemas = schemas.withLock { $0 }
         var keys: Set<UInt64> = []
-        guard var part = try? TransactionPart(payload) else { return nil }
-        while let change = try? part.next() {
-            if change.operation == .message { continue }
-            guard let schema = schemas[change.relation] else { return nil }
-            keys.insert(schema.tableKey)
-            if change.operation == .truncate { keys.insert(schema.unkeyedKey) }
-            if let new = change.new { keys.insert(schema.key(of: new.bytes)) }
-            if let old = change.old { keys.insert(schema.key(of: old.bytes)) }
-        }
+        do throws(ByteError) {
+            var part = try TransactionPart(payload)
+            while let change = try part.next() {
+                if change.operation == .message { continue }
+                guard let schema = schemas[change.relation] else { return nil }
+                Self.add(change, schema, to: &keys)
+            }
+        } catch { return nil }
         return Array(keys)
+    }
+
+    private static func add(_ change: borrowing Change, _ schema: Schema, to keys: inout Set<UInt64>) {
+        keys.insert(schema.tableKey)
+        if change.operation == .truncate { keys.insert(schema.unkeyedKey) }
+        if let new = change.new { keys.insert(schema.key(of: new.bytes)) }
+        if let old = change.old { keys.insert(schema.key(of: old.bytes)) }
     }
 }

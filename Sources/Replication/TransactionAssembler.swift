@@ -1,6 +1,7 @@
 import Bytes
 import Change
 import Diagnostics
+import System
 
 /// `pgoutput` messages in, stored transactions out: what stands between Begin and Commit, in order, whole or in parts
 /// of bounded size, and nothing that the log already has.
@@ -14,7 +15,6 @@ public struct TransactionAssembler: ~Copyable {
     private var part = PartBuilder()
     private var spool: TransactionSpool
     private var streamedBlock: SpooledTransaction?
-    private var pendingOrigin = ""
     private var isSkipping = false
     private var tally = ChangeTally()
     private let primaryKey: (UInt32) throws -> Set<String>
@@ -26,12 +26,21 @@ public struct TransactionAssembler: ~Copyable {
         schemas = SchemaBook(maximum: maximumSchemas)
     }
 
+    /// One that is fed by other means than a session: captured bytes, for measuring and for fuzzing.
+    public init(
+        spoolDirectory: any StorageDirectory, primaryKey: @escaping (UInt32) throws -> Set<String> = { _ in [] }
+    ) {
+        self.init(
+            spool: TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions),
+            maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey)
+    }
+
     /// Between Begin and Commit: the position must not be moved on by a keep-alive.
     var isInTransaction: Bool { part.isOpen }
 
     /// Takes one message. While the disk does not take what must be written, `whileStalled` is called between attempts;
     /// it waits, or throws to give up.
-    mutating func receive(
+    public mutating func receive(
         _ bytes: RawSpan, into sink: some TransactionSink, whileStalled: (StorageStall) throws -> Void
     ) throws {
         switch try decoder.decode(bytes) {
@@ -43,23 +52,21 @@ public struct TransactionAssembler: ~Copyable {
             try add(.delete, oid, oldImage, old, RawSpan(), xid, sink, whileStalled)
         case .begin(let commitLSN, let time, let xid):
             try begin(TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: .zero, commitTime: time), sink)
-        case .commit(_, let endLSN, _):
-            try commit(endLSN, sink, whileStalled)
+        case .commit(let commitLSN, let endLSN, _):
+            try commit(commitLSN, endLSN, sink, whileStalled)
         case .relation(let message, let xid):
             let keyNames = try primaryKey(message.oid)
-            _ = try schemas.announced(message, primaryKey: keyNames, inStream: xid == nil ? nil : streamedBlock?.xid)
+            try schemas.announced(message, primaryKey: keyNames, inStream: xid == nil ? nil : streamedBlock?.xid)
         case .type(let oid, let name, _):
             schemas.typeAnnounced(oid, name.text)
-        case .origin(let name):
-            pendingOrigin = name.text
-            part.setOrigin(pendingOrigin)
+        case .origin(let name): try setOrigin(name.text)
         case .truncate(let relations, let options, let xid):
             for oid in relations {
                 try add(.truncate, oid, .none, RawSpan(), RawSpan(), xid, options: options, sink, whileStalled)
             }
         case .message(let isTransactional, let lsn, let prefix, let content, let xid):
             try message(isTransactional, lsn, prefix, content, xid, sink, whileStalled)
-        case .streamStart(let xid, _): streamedBlock = try spool.begin(xid)
+        case .streamStart(let xid, let isFirst): try beginBlock(xid, isFirst)
         case .streamStop: try endBlock(whileStalled)
         case .streamCommit(let xid, let commitLSN, let endLSN, let time):
             let info = TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: endLSN, commitTime: time)
@@ -71,11 +78,17 @@ public struct TransactionAssembler: ~Copyable {
     // MARK: A transaction that is sent at its commit
 
     private mutating func begin(_ info: TransactionInfo, _ sink: some TransactionSink) throws {
-        guard !part.isOpen, streamedBlock == nil else { throw Refusal.unexpected("Begin inside a transaction") }
+        try expectOutside("Begin inside a transaction")
         // A commit record begins before the stored position exactly when it ends at or before it: records do not overlap.
         isSkipping = info.commitLSN < sink.position
-        pendingOrigin = ""
         part.begin(info)
+    }
+
+    /// The server says where a transaction came from right after its Begin, or after its first Stream Start.
+    private mutating func setOrigin(_ name: String) throws(Refusal) {
+        if let block = streamedBlock { return block.setOrigin(name) }
+        guard part.isOpen else { throw .unexpected("an origin outside a transaction") }
+        part.setOrigin(name)
     }
 
     private mutating func add(
@@ -89,9 +102,9 @@ public struct TransactionAssembler: ~Copyable {
         if isSkipping { return }
         let schema = try schemas.schema(oid, inStream: nil)
         try Self.checkWidth(schema, old, new)
+        try makeRoom(sink, whileStalled)
         tally.count(operation)
         part.add(operation, schema, oldImage: oldImage, old: old, new: new, options: options)
-        if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
     }
 
     /// A row image must have the columns its schema has, or it would be read with the wrong names.
@@ -106,9 +119,11 @@ public struct TransactionAssembler: ~Copyable {
     }
 
     private mutating func commit(
-        _ endLSN: LSN, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+        _ commitLSN: LSN, _ endLSN: LSN, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
     ) throws {
-        guard part.isOpen else { throw Refusal.unexpected("Commit outside a transaction") }
+        guard let begun = part.info else { throw Refusal.unexpected("Commit outside a transaction") }
+        guard begun.commitLSN == commitLSN else { throw Refusal.unexpected("the Commit of another transaction") }
+        try Self.expectOrder(commitLSN, endLSN)
         if isSkipping {
             part.forget()
             Metrics.shared.transactionsSkipped.add()
@@ -128,6 +143,14 @@ public struct TransactionAssembler: ~Copyable {
             part.forget()
             try Self.retrying(whileStalled) { try sink.advance(to: endLSN) }
         }
+    }
+
+    /// A full part goes when one more change comes, not before: so the last part, which ends the transaction, is never
+    /// an empty one.
+    private mutating func makeRoom(
+        _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
     }
 
     private mutating func hand(
@@ -150,6 +173,17 @@ public struct TransactionAssembler: ~Copyable {
         }
     }
 
+    // MARK: What the server never says
+
+    private func expectOutside(_ what: StaticString) throws(Refusal) {
+        guard !part.isOpen, streamedBlock == nil else { throw .unexpected(what) }
+    }
+
+    /// A commit record has a length. The sink's position relies on it: it never moves back.
+    private static func expectOrder(_ commitLSN: LSN, _ endLSN: LSN) throws(Refusal) {
+        guard endLSN > commitLSN else { throw .unexpected("a commit that ends where it begins, or before") }
+    }
+
     // MARK: Messages
 
     private mutating func message(
@@ -169,9 +203,9 @@ public struct TransactionAssembler: ~Copyable {
         }
         guard part.isOpen else { throw Refusal.unexpected("a transactional message outside a transaction") }
         if isSkipping { return }
+        try makeRoom(sink, whileStalled)
         tally.count(.message)
         part.addMessage(isTransactional: true, prefix: prefix, content: content)
-        if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
     }
 
     /// A message outside transactions stands at its own place in the WAL, which is where its record ends.
@@ -179,7 +213,7 @@ public struct TransactionAssembler: ~Copyable {
         _ lsn: LSN, _ prefix: RawSpan, _ content: RawSpan, _ sink: some TransactionSink,
         _ whileStalled: (StorageStall) throws -> Void
     ) throws {
-        guard !part.isOpen else { throw Refusal.unexpected("a message of its own inside a transaction") }
+        try expectOutside("a message of its own inside a transaction")
         if lsn <= sink.position { return }
         part.begin(TransactionInfo(xid: 0, commitLSN: lsn, endLSN: lsn, commitTime: 0))
         part.addMessage(isTransactional: false, prefix: prefix, content: content)
@@ -189,6 +223,15 @@ public struct TransactionAssembler: ~Copyable {
 
     // MARK: Transactions that are streamed while they run
 
+    private mutating func beginBlock(_ xid: UInt32, _ isFirst: Bool) throws {
+        try expectOutside("a streamed block inside a transaction")
+        // Without its first block a transaction would be stored without its first changes.
+        guard isFirst == (spool.transaction(xid) == nil) else {
+            throw Refusal.unexpected("the first block of a transaction in another place than the first")
+        }
+        streamedBlock = try spool.begin(xid)
+    }
+
     private mutating func spoolChange(
         _ operation: Operation, _ oid: UInt32, _ oldImage: OldImage, _ old: RawSpan, _ new: RawSpan,
         _ subtransaction: UInt32, _ options: UInt8, _ whileStalled: (StorageStall) throws -> Void
@@ -197,8 +240,8 @@ public struct TransactionAssembler: ~Copyable {
         let schema = try schemas.schema(oid, inStream: block.xid)
         try Self.checkWidth(schema, old, new)
         block.uses(schema)
-        let newKey = new.byteCount > 0 ? schema.key(of: new) : 0
-        let oldKey = old.byteCount > 0 ? schema.key(of: old) : 0
+        let newKey = schema.newKey(operation, new)
+        let oldKey = schema.oldKey(old)
         spool.add(to: block, subtransaction: subtransaction, newKey: newKey, oldKey: oldKey) { writer in
             TransactionCodec.append(
                 operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
@@ -224,6 +267,7 @@ public struct TransactionAssembler: ~Copyable {
     }
 
     private mutating func abortStreamed(_ xid: UInt32, _ subtransaction: UInt32) throws {
+        try expectOutside("a rollback inside a transaction")
         guard xid == subtransaction else {
             spool.transaction(xid)?.abort(subtransaction)
             return
@@ -235,20 +279,32 @@ public struct TransactionAssembler: ~Copyable {
     private mutating func commitStreamed(
         _ info: TransactionInfo, _ sink: some TransactionSink, _ whileStalled: (StorageStall) throws -> Void
     ) throws {
-        guard streamedBlock == nil, let transaction = spool.transaction(info.xid) else {
+        try expectOutside("a streamed commit inside a transaction")
+        guard let transaction = spool.transaction(info.xid) else {
             throw Refusal.unexpected("the commit of a transaction that was not streamed")
         }
+        try Self.expectOrder(info.commitLSN, info.endLSN)
         schemas.streamCommitted(info.xid)
-        if info.commitLSN >= sink.position {
-            part.begin(info)
-            try transaction.replay { change, schema, newKey, oldKey in
-                tally.count(stored: change)
-                part.addStored(change, schema, newKey: newKey, oldKey: oldKey)
-                if part.isFull { try hand(isLast: false, .zero, sink, whileStalled) }
-            }
-            try finish(info.endLSN, sink, whileStalled)
+        if info.commitLSN < sink.position {
+            Metrics.shared.transactionsSkipped.add()
+        } else {
+            try store(transaction, info, sink, whileStalled)
         }
         try spool.end(info.xid)
+    }
+
+    private mutating func store(
+        _ transaction: SpooledTransaction, _ info: TransactionInfo, _ sink: some TransactionSink,
+        _ whileStalled: (StorageStall) throws -> Void
+    ) throws {
+        part.begin(info)
+        part.setOrigin(transaction.origin)
+        try transaction.replay { change, schema, newKey, oldKey in
+            try makeRoom(sink, whileStalled)
+            tally.count(stored: change)
+            part.addStored(change, schema, newKey: newKey, oldKey: oldKey)
+        }
+        try finish(info.endLSN, sink, whileStalled)
     }
 }
 

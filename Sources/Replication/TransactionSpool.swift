@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import System
 
 /// A transaction in progress that the server streams: its changes wait in a file until it commits, because nobody
@@ -16,6 +17,8 @@ final class SpooledTransaction {
     private var written: UInt64 = 0
     private(set) var aborted: Set<UInt32> = []
     private(set) var schemas: [UInt64: Schema] = [:]
+    /// The node it was first committed on, when it came here by replication.
+    private(set) var origin = ""
 
     init(xid: UInt32, file: any StorageFile) {
         self.xid = xid
@@ -26,6 +29,10 @@ final class SpooledTransaction {
 
     func uses(_ schema: Schema) {
         if schemas[schema.fingerprint] == nil { schemas[schema.fingerprint] = schema }
+    }
+
+    func setOrigin(_ name: String) {
+        if origin.isEmpty { origin = name }
     }
 
     func abort(_ subtransaction: UInt32) { aborted.insert(subtransaction) }
@@ -132,7 +139,7 @@ struct TransactionSpool: ~Copyable {
         buffer.set(little: UInt32(buffer.count - start - 4), at: start)
     }
 
-    var isFull: Bool { buffer.count >= 256 << 10 }
+    var isFull: Bool { buffer.count >= Limits.streamedTransactionBufferBytes }
 
     /// Writes what is in memory; when the disk refuses, it can be called again.
     mutating func flush(_ transaction: SpooledTransaction) throws(StorageStall) {

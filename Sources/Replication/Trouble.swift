@@ -24,6 +24,8 @@ extension Trouble {
         switch error {
         case let trouble as Trouble: trouble
         case let error as PostgresError: from(error, settings)
+        case let stall as StorageStall:
+            Trouble(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         case let error as ByteError:
             Trouble(
                 .protocolError, "the server sent what is not pgoutput: \(error)",
@@ -37,6 +39,8 @@ extension Trouble {
             Trouble(
                 .protocolError, "more than \(Limits.maximumStreamedTransactions) large transactions at once",
                 hint: "set streaming = off, so that they are sent at their commit")
+        case let stall as StorageStall:
+            Trouble(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         default: Trouble(.other, String(describing: error))
         }
     }
@@ -68,6 +72,7 @@ extension Trouble {
                 .authentication, words,
                 hint: "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD)")
         }
+        if words.contains("does not exist") { return missing(words) }
         if words.contains("pg_hba.conf") {
             return Trouble(.authentication, words, hint: "allow the hub's role and address in the server's pg_hba.conf")
         }
@@ -75,5 +80,11 @@ extension Trouble {
             return Trouble(.authentication, words, hint: "ALTER ROLE the hub's role WITH REPLICATION")
         }
         return Trouble(.connectionRefused, words, hint: error.hint ?? "is the database running, and the address right?")
+    }
+    private static func missing(_ words: String) -> Trouble {
+        words.contains("role ")
+            ? Trouble(
+                .authentication, words, hint: "check the user in the database URL (TIDEWIRE_DATABASE_URL or DB_USER)")
+            : Trouble(.other, words, hint: "check the database in the database URL (TIDEWIRE_DATABASE_URL or DB_NAME)")
     }
 }

@@ -44,4 +44,11 @@ public final class BackgroundThread: @unchecked Sendable {
         isJoined = true
         _ = pthread_join(handle, nil)
     }
+
+    /// Lets the calling thread do nothing for a while.
+    public static func rest(nanoseconds: UInt64) {
+        var time = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+        // SAFETY: both structures are local; a signal only makes the rest shorter.
+        _ = unsafe nanosleep(&time, nil)
+    }
 }

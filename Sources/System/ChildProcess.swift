@@ -13,10 +13,17 @@ public final class ChildProcess: Sendable {
         case killed(signal: Int32)
     }
 
+    /// What a child had used when it ended.
+    public struct Usage: Sendable, Equatable {
+        /// Of the processor, for itself and for the kernel's work on its behalf.
+        public var cpuNanoseconds: UInt64 = 0
+    }
+
     private struct State {
         var processID: pid_t = 0
         var failure: SystemError?
         var ending: Ending?
+        var usage = Usage()
     }
 
     /// Shared with the watching thread, which outlives the object if need be.
@@ -52,6 +59,8 @@ public final class ChildProcess: Sendable {
     public var processID: pid_t { shared.state.withLock { $0.processID } }
     public var ending: Ending? { shared.state.withLock { $0.ending } }
     public var isRunning: Bool { ending == nil }
+    /// Known once it has ended.
+    public var usage: Usage { shared.state.withLock { $0.usage } }
 
     /// Waits for its end; nil when the time is up first.
     @discardableResult
@@ -110,8 +119,8 @@ public final class ChildProcess: Sendable {
     /// Our own environment with these on top.
     private static func merged(_ environment: [String: String]) -> [String] {
         var variables: [String] = []
-        var entry = unsafe environ
         // SAFETY: `environ` ends with a null pointer; nobody changes it while the hub runs.
+        var entry = unsafe environ
         while let text = unsafe entry.pointee {
             let variable = unsafe String(cString: text)
             let name = variable.prefix { $0 != "=" }
@@ -124,10 +133,12 @@ public final class ChildProcess: Sendable {
     private static func watch(_ shared: Shared) {
         let processID = shared.state.withLock { $0.processID }
         var status: Int32 = 0
-        // SAFETY: the status is a local.
-        while unsafe waitpid(processID, &status, 0) == -1, errno == EINTR {}
+        var nanoseconds: UInt64 = 0
+        // SAFETY: both are locals.
+        while unsafe tw_wait(processID, &status, &nanoseconds) == -1, errno == EINTR {}
         let signal = status & 0x7f
-        shared.state.withLock { state in
+        shared.state.withLock { [nanoseconds] state in
+            state.usage.cpuNanoseconds = nanoseconds
             state.ending = signal == 0 ? .exited((status >> 8) & 0xff) : .killed(signal: signal)
         }
         shared.ended.ring()

@@ -6,12 +6,13 @@ _ = signal(SIGPIPE, SIG_IGN)
 let program = Program(commands: [
     ServeCommand(),
     DevCommand(),
-    ConfigCommand(),
     TailCommand(),
     RowCommand(),
     TransactionCommand(),
     LogCommand(),
     SlotCommand(),
+    ConfigCommand(),
+    BenchCommand(),
     VersionCommand(),
 ])
 

@@ -45,6 +45,27 @@ import Testing
         #expect(json(text, oid) == expected)
     }
 
+    /// PostgreSQL writes none of these; whatever comes, the line stays JSON.
+    @Test(
+        arguments: [
+            ("12abc", 20, #""12abc""#), ("1.", 1700, #""1.""#), ("01", 23, #""01""#), ("1,000", 1700, #""1,000""#),
+            ("-", 20, #""-""#), ("", 20, #""""#), ("abc", 23, #""abc""#), ("1e", 701, #""1e""#),
+            ("1e+", 701, #""1e+""#), ("1x2e5", 701, #""1x2e5""#), ("00e5", 701, #""00e5""#),
+            ("1.2.3e5", 701, #""1.2.3e5""#), ("1e5x", 701, #""1e5x""#), ("1e+999", 701, #""1e+999""#),
+            (#"2026-03-01 1"2"#, 1114, #""2026-03-01T1\"2""#), (#"2"026 1"#, 1114, #""2\"026T1""#),
+            ("2026-03-01 1\n", 1184, #""2026-03-01T1\n""#), ("{1x}", 1007, #"["1x"]"#),
+        ] as [(String, UInt32, String)])
+    func `writes what PostgreSQL never writes as a string`(text: String, oid: UInt32, expected: String) {
+        #expect(json(text, oid) == expected)
+    }
+
+    @Test func `a number keeps every digit`() {
+        for text in ["0", "-0", "0.10", "-12.5", "9223372036854775808", "0.000"] { #expect(json(text, 1700) == text) }
+        #expect(json("0e+5", 701) == "0")
+        #expect(json("0.5e+1", 701) == "5")
+        #expect(json("-0.05e+1", 701) == "-0.5")
+    }
+
     @Test func `a double's largest and smallest values have every digit`() {
         let large = json("1.7976931348623157e+308", 701)
         #expect(large.count == 309 && large.hasPrefix("17976931348623157") && large.hasSuffix("000"))

@@ -95,4 +95,49 @@ import Testing
         try writer.flush()
         #expect(writer.end.wait(beyond: state, timeout: .seconds(100)).lsn == 1)
     }
+
+    @Test func `is not left behind when two segments appear between two looks`() throws {
+        let storage = FaultyStorage()
+        let writer = try EventLogWriter(directory: storage, options: testOptions())
+        var expected = [try writer.put([1], lsn: 1)]
+        try writer.flush()
+        let watched = WatchedDirectory(storage)
+        var reader = try EventLogReader(directory: watched)
+        #expect(try reader.rest() == expected)
+        watched.whenMissing = {
+            for lsn in [2, 3] as [UInt64] {
+                try? writer.roll()
+                if let entry = try? writer.put([2], lsn: lsn) { expected.append(entry) }
+                try? writer.flush()
+            }
+        }
+        #expect(try reader.rest() == Array(expected.dropFirst()) && expected.count == 3)
+    }
+}
+
+/// Lets something happen right after a file was found missing; for one thread.
+private final class WatchedDirectory: StorageDirectory, @unchecked Sendable {
+    private let storage: FaultyStorage
+    var whenMissing: (() -> Void)?
+
+    init(_ storage: FaultyStorage) { self.storage = storage }
+
+    var path: String { storage.path }
+    func names() throws(SystemError) -> [String] { try storage.names() }
+    func rename(_ name: String, to newName: String) throws(SystemError) { try storage.rename(name, to: newName) }
+    func remove(_ name: String) throws(SystemError) { try storage.remove(name) }
+    func sync() throws(SystemError) { try storage.sync() }
+    func lock(_ name: String) throws(SystemError) -> LockAttempt { try storage.lock(name) }
+    func freeBytes() throws(SystemError) -> UInt64 { try storage.freeBytes() }
+
+    func open(_ name: String, for access: StorageAccess) throws(SystemError) -> any StorageFile {
+        do {
+            return try storage.open(name, for: access)
+        } catch {
+            let happens = whenMissing
+            whenMissing = nil
+            happens?()
+            throw error
+        }
+    }
 }

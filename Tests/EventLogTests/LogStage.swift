@@ -18,7 +18,7 @@ struct Seen: Equatable, Sendable, CustomStringConvertible {
 }
 
 /// Deterministic small logs: no thread of its own, small segments, time that stands still.
-func testOptions(segmentBytes: UInt64 = 1 << 20, epoch: UInt64 = 7) -> EventLogOptions {
+func testOptions(segmentBytes: UInt64 = 64 << 10, epoch: UInt64 = 7) -> EventLogOptions {
     var options = EventLogOptions(source: 99)
     options.segmentBytes = segmentBytes
     options.preparesSegments = false
@@ -35,7 +35,11 @@ func epochs(from first: UInt64) -> @Sendable () -> UInt64 {
 
 func payload(_ seed: UInt64, _ count: Int) -> [UInt8] {
     var random = SeededRandom(seed: seed)
-    return (0..<count).map { _ in UInt8.random(in: 0...255, using: &random) }
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(count + 8)
+    while bytes.count < count { withUnsafeBytes(of: random.next()) { bytes.append(contentsOf: $0) } }
+    bytes.removeSubrange(count...)
+    return bytes
 }
 
 extension EventLogWriter {

@@ -86,7 +86,7 @@ import Testing
             lsn += 1
             for part in 1...parts {
                 // Few sizes, so that old and new entries often begin at the same places.
-                let size = [10, 3000, 4048, 9000].randomElement(using: &random)!
+                let size = random.pick([10, 3000, 4048, 9000])
                 entries.append(
                     try writer.put(payload(random.next(), size), continued: part < parts, changes: 2, lsn: lsn))
             }

@@ -1,3 +1,4 @@
+import Diagnostics
 import EventLog
 import System
 import TestSupport
@@ -53,7 +54,7 @@ import Testing
             largest = max(largest, writer.pendingBytes)
             #expect(!writer.willRoll(adding: 1 << 20) || part == 12)
         }
-        #expect(largest <= EventLogLimits.batchBytes)
+        #expect(largest <= Limits.flushBatchBytes)
         #expect(try readAll(storage, end: writer.end) == [expected[0]])
         #expect(try readAll(storage) == [expected[0]])
         try writer.flush()

@@ -83,7 +83,7 @@ public final class FaultyStorage: StorageDirectory {
             for change in shared.pending.prefix(kept) { Self.apply(change, to: &shared.durable) }
             shared.pending = []
             // In a fixed order, so that a seed always means the same.
-            for name in shared.durable.keys.sorted() { Self.cut(shared.durable[name]!, &generator) }
+            for (_, content) in shared.durable.sorted(by: { $0.key < $1.key }) { Self.cut(content, &generator) }
             shared.seen = shared.durable
         }
         random = generator
@@ -95,10 +95,10 @@ public final class FaultyStorage: StorageDirectory {
             var after = state.durable
             // The size that the file system noted: the old one, the new one, or one on the way.
             let sizes = [state.durable.count, state.seen.count, (state.durable.count + state.seen.count) / 2]
-            let size = sizes.randomElement(using: &generator)!
+            let size = generator.pick(sizes)
             after.resize(to: size)
             // All, none, or some: each of them shows other mistakes.
-            let share = [0.0, 0.3, 0.5, 0.8, 1.0].randomElement(using: &generator)!
+            let share = generator.pick([0.0, 0.3, 0.5, 0.8, 1.0])
             for page in state.dirtyPages.sorted() where Double.random(in: 0..<1, using: &generator) < share {
                 let start = page * pageBytes
                 let end = min(start + pageBytes, state.seen.count, after.count)

@@ -15,6 +15,11 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
         value = (value ^ value >> 27) &* 0x94d0_49bb_1331_11eb
         return value ^ value >> 31
     }
+
+    /// One of several; there must be one.
+    public mutating func pick<Choice>(_ choices: [Choice]) -> Choice {
+        choices[Int.random(in: 0..<choices.count, using: &self)]
+    }
 }
 
 /// The seeds a seeded test runs with: those of this run, or the one of `SEED=… swift test`.

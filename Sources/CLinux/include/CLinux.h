@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <unistd.h>
 
 static inline int tw_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
@@ -32,3 +33,5 @@ static inline const char *tw_entry_name(const struct dirent *entry) { return ent
 
 int tw_fallocate(int fd, off_t from, off_t length);
 int tw_name_thread(pthread_t thread, const char *name);
+/// waitpid, and the processor time that the child had used.
+int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds);

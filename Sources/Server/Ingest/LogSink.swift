@@ -174,6 +174,8 @@ public final class LogSink: TransactionSink {
                 source: systemIdentifier, lsn: gap.to.rawValue, time: Clock.unixMicroseconds(), payload: payload.bytes)
         }
         position = gap.to
+        // The gap stands; from here on only its durability can be waited for.
+        try stalling { try writer.flush() }
     }
 
     // MARK: Retention

@@ -1,1 +1,0 @@
-// Bench: see Sources/README.md.

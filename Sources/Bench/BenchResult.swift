@@ -1,0 +1,61 @@
+/// What a figure should reach.
+public enum Target: Sendable, Equatable {
+    case ratioAtLeast(Double)
+    case valueAtLeast(Double)
+    case valueAtMost(Double)
+}
+
+/// One figure of a scenario, and what it was compared with in the same run.
+public struct BenchResult: Sendable, Equatable {
+    public struct Baseline: Sendable, Equatable {
+        public var name: String
+        public var values: Samples
+
+        public init(_ name: String, _ values: Samples) {
+            self.name = name
+            self.values = values
+        }
+    }
+
+    public var scenario: String
+    public var caseName: String
+    public var metric: String
+    public var unit: String
+    public var values: Samples
+    public var baseline: Baseline?
+    public var target: Target?
+    /// Of times: the ratio is then turned over, so that more is always better.
+    public var isLessBetter = false
+    /// A small run shows that the benchmark works; its figures say nothing.
+    public var isJudged = true
+
+    public init(
+        scenario: String, caseName: String, metric: String, unit: String, values: Samples, baseline: Baseline? = nil,
+        target: Target? = nil, isLessBetter: Bool = false
+    ) {
+        self.scenario = scenario
+        self.caseName = caseName
+        self.metric = metric
+        self.unit = unit
+        self.values = values
+        self.baseline = baseline
+        self.target = target
+        self.isLessBetter = isLessBetter
+    }
+
+    /// Ours divided by the baseline's (or the other way round), so that more than 1 is better than the baseline.
+    public var ratios: Samples? {
+        baseline.map { isLessBetter ? $0.values.ratios(to: values) : values.ratios(to: $0.values) }
+    }
+    public var ratio: Double? { ratios?.median }
+
+    /// Nil where there is nothing to judge.
+    public var isReached: Bool? {
+        guard isJudged, let target else { return nil }
+        switch target {
+        case .ratioAtLeast(let least): return ratio.map { $0 >= least }
+        case .valueAtLeast(let least): return values.median >= least
+        case .valueAtMost(let most): return values.median <= most
+        }
+    }
+}

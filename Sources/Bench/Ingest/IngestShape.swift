@@ -1,0 +1,81 @@
+/// WAL of one shape: how it is made and what a log that drained it must hold.
+struct IngestShape: Sendable {
+    enum Kind: Sendable { case inserts, fullUpdates }
+
+    let name: String
+    /// Its table, slot and the beginning of what belongs to it.
+    let table: String
+    let kind: Kind
+    let rows: Int
+    let rowsPerTransaction: Int
+
+    var publication: String { table }
+    /// A table that gets one row when all is done.
+    var marker: String { table + "_done" }
+    var transactions: Int { rows / rowsPerTransaction }
+
+    static func all(isQuick: Bool) -> [IngestShape] {
+        let scale = isQuick ? 20 : 1
+        return [
+            IngestShape(
+                name: "1 insert per transaction", table: "single_inserts", kind: .inserts, rows: 200_000 / scale,
+                rowsPerTransaction: 1),
+            IngestShape(
+                name: "1000 inserts per transaction", table: "batch_inserts", kind: .inserts, rows: 500_000 / scale,
+                rowsPerTransaction: 1000),
+            IngestShape(
+                name: "1000 full updates per transaction", table: "full_updates", kind: .fullUpdates,
+                rows: 300_000 / scale, rowsPerTransaction: 1000),
+            IngestShape(
+                name: "\(1_000_000 / scale) inserts in one transaction", table: "one_transaction", kind: .inserts,
+                rows: 1_000_000 / scale, rowsPerTransaction: 1_000_000 / scale),
+        ]
+    }
+
+    /// Eight columns, some 270 bytes in a CopyData message: what `performance` figures of the project speak of.
+    static let columns = """
+        id bigint PRIMARY KEY, owner_id uuid, created_at timestamptz, amount numeric(12,2), is_settled boolean,
+        status text, title text, details jsonb
+        """
+
+    var create: String {
+        "CREATE TABLE \(table) (\(Self.columns)); ALTER TABLE \(table) REPLICA IDENTITY "
+            + (kind == .fullUpdates ? "FULL" : "DEFAULT")
+    }
+
+    /// What must be there before the slot is made.
+    var prepare: String? { kind == .fullUpdates ? insert("1", "\(rows)") : nil }
+
+    /// Makes the WAL, in a session whose commits do not wait for the disk one by one.
+    var load: String {
+        let step = kind == .inserts ? insert("first", "last") : update("first", "last")
+        return """
+            DO $load$
+            DECLARE
+                first bigint := 1;
+                last bigint;
+            BEGIN
+                WHILE first <= \(rows) LOOP
+                    last := first + \(rowsPerTransaction - 1);
+                    \(step);
+                    COMMIT;
+                    first := last + 1;
+                END LOOP;
+            END $load$
+            """
+    }
+
+    private func insert(_ first: String, _ last: String) -> String {
+        """
+        INSERT INTO \(table)
+        SELECT n, md5(n::text)::uuid, '2026-03-01 10:20:30.123456+00'::timestamptz + n * interval '1.000001 s',
+               (n % 100000) / 100.0, n % 2 = 0, 'confirmed', 'Expense number ' || n || ' of a shared trip',
+               jsonb_build_object('category', 'food', 'participants', 4, 'note', 'split evenly', 'city', 'Lisbon')
+        FROM generate_series((\(first))::bigint, (\(last))::bigint) AS n
+        """
+    }
+
+    private func update(_ first: String, _ last: String) -> String {
+        "UPDATE \(table) SET amount = amount + 1, status = 'cancelled' WHERE id BETWEEN \(first) AND \(last)"
+    }
+}

@@ -1,0 +1,93 @@
+import Change
+import Embedded
+import Postgres
+import Replication
+import System
+
+/// A private PostgreSQL with the WAL of every shape in it, and slots that stand at its beginning.
+final class IngestStage {
+    private static let drainSlot = "drain"
+
+    let cluster: PrivateCluster
+    let connection: Connection
+    private let systemIdentifier: UInt64
+    private var ends: [String: LSN] = [:]
+
+    init(_ place: Workplace) throws {
+        var options = PrivateCluster.Options()
+        // Durable as in production; only what would disturb a measurement now and then is put off.
+        options.settings = [
+            "shared_buffers=512MB", "max_wal_size=16GB", "checkpoint_timeout=1h", "autovacuum=off",
+            "logical_decoding_work_mem=64MB",
+        ]
+        cluster = try PrivateCluster(directory: place.path + "/postgres", options: options)
+        try cluster.start()
+        connection = try cluster.connect()
+        let answer = try connection.query("SELECT system_identifier FROM pg_control_system()")
+        guard let text = answer.first?[0], let number = UInt64(text) else { throw BenchFailure("no identity") }
+        systemIdentifier = number
+    }
+
+    func close() { cluster.stop() }
+
+    /// Makes the shape's WAL, once, between its slot's position and the end that is noted.
+    func load(_ shape: IngestShape) throws {
+        try connection.execute(shape.create)
+        // A publication of its own, so that who drains one shape is sent nothing of the next.
+        try connection.execute(
+            "CREATE TABLE \(shape.marker) (at timestamptz);"
+                + "CREATE PUBLICATION \(shape.publication) FOR TABLE \(shape.table), \(shape.marker)")
+        if let prepare = shape.prepare { try connection.execute(prepare) }
+        try connection.query("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", [shape.table])
+        let loader = try cluster.connect()
+        // Only here: the marker's commit below makes all of it durable at once.
+        try loader.execute("SET synchronous_commit = off")
+        try loader.execute(shape.load)
+        let end = try connection.query("SELECT pg_current_wal_insert_lsn()").first?[0]
+        guard let end = end.flatMap({ LSN($0) }) else { throw BenchFailure("no position in the WAL") }
+        ends[shape.table] = end
+        // Something behind the end, so that whoever drains learns at once that it has been reached.
+        try connection.execute("INSERT INTO \(shape.marker) VALUES (now())")
+        try connection.execute("CHECKPOINT")
+    }
+
+    func end(of shape: IngestShape) -> LSN { ends[shape.table] ?? .zero }
+
+    /// Gives a slot that stands where the shape's WAL begins, for one drain.
+    func withSlot<T>(_ shape: IngestShape, _ body: (_ slot: String, _ position: LSN) throws -> T) throws -> T {
+        try connection.query(
+            "SELECT pg_copy_logical_replication_slot($1, $2)", [shape.table, Self.drainSlot])
+        defer { dropSlot() }
+        guard let position = try SlotStatus.read(Self.drainSlot, connection)?.confirmed else {
+            throw BenchFailure("the copy of slot \(shape.table) has no position")
+        }
+        return try body(Self.drainSlot, position)
+    }
+
+    /// The walsender may need a moment to notice that its client has gone.
+    private func dropSlot() {
+        for _ in 0..<500 {
+            if (try? connection.query("SELECT pg_drop_replication_slot($1)", [Self.drainSlot])) != nil { return }
+            Pause.milliseconds(10)
+        }
+    }
+
+    func awaitNoWalsender() throws {
+        let sql = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender'"
+        for _ in 0..<500 where try !connection.query(sql).isEmpty { Pause.milliseconds(10) }
+        // It is out of the list a moment before it is gone.
+        Pause.milliseconds(30)
+    }
+
+    var source: UInt64 { systemIdentifier }
+
+    /// Processor time of the server's processes that have ended: after a drain, its walsender's is among them.
+    var endedProcessesNanoseconds: UInt64 {
+        guard let first = TextFile.read(cluster.directory + "/data/postmaster.pid")?.split(separator: "\n").first,
+            let status = TextFile.read("/proc/\(first)/stat"), let name = status.lastIndex(of: ")")
+        else { return 0 }
+        let fields = status[name...].split(separator: " ")
+        // proc(5): cutime and cstime are fields 16 and 17, the name is field 2; in ticks of 10 ms.
+        return fields[14...15].compactMap { UInt64($0) }.reduce(0, +) * 10_000_000
+    }
+}

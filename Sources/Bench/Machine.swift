@@ -1,0 +1,51 @@
+import Glibc
+
+/// What the figures were measured on.
+public enum Machine {
+    public static func description(directory: String) -> String {
+        let parts = [
+            TextFile.line("model name", in: "/proc/cpuinfo") ?? "unknown processor",
+            "\(sysconf(Int32(_SC_NPROCESSORS_ONLN))) cores", "Linux \(kernel)",
+            "\(fileSystem(of: directory)) at \(directory)", postgres, "Swift \(swift)", "load \(load)",
+        ]
+        return parts.joined(separator: ", ")
+    }
+
+    private static var kernel: String {
+        TextFile.read("/proc/sys/kernel/osrelease").map { String($0.prefix { !$0.isNewline }) } ?? "?"
+    }
+
+    /// The last minute's: others who use the machine make the figures wander.
+    private static var load: String {
+        TextFile.read("/proc/loadavg").map { String($0.prefix { $0 != " " }) } ?? "?"
+    }
+
+    private static var postgres: String {
+        PostgresVersion.installed.map { "PostgreSQL \($0)" } ?? "no PostgreSQL"
+    }
+
+    private static var swift: String {
+        #if compiler(>=6.4)
+            "6.4 or later"
+        #elseif compiler(>=6.3)
+            "6.3"
+        #else
+            "6.2"
+        #endif
+    }
+
+    /// The kind of file system a path lies on: that of the longest mount point above it.
+    static func fileSystem(of path: String) -> String {
+        var best = (length: -1, kind: "?")
+        for line in (TextFile.read("/proc/self/mounts") ?? "").split(separator: "\n") {
+            let fields = line.split(separator: " ")
+            guard fields.count > 2, isAbove(fields[1], path), fields[1].count > best.length else { continue }
+            best = (fields[1].count, String(fields[2]))
+        }
+        return best.kind
+    }
+
+    private static func isAbove(_ mount: Substring, _ path: String) -> Bool {
+        mount == "/" || path == mount || path.hasPrefix(mount + "/")
+    }
+}

@@ -1,0 +1,27 @@
+/// What one thing measured, round by round.
+public struct Samples: Sendable, Equatable {
+    public private(set) var values: [Double]
+
+    public init(_ values: [Double] = []) { self.values = values }
+
+    public mutating func add(_ value: Double) { values.append(value) }
+
+    public var count: Int { values.count }
+    public var minimum: Double { values.min() ?? .nan }
+    public var maximum: Double { values.max() ?? .nan }
+
+    /// The middle one, or the mean of the two in the middle.
+    public var median: Double {
+        guard !values.isEmpty else { return .nan }
+        let sorted = values.sorted()
+        let middle = sorted.count / 2
+        return sorted.count % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
+    }
+
+    /// Round by round against another series of the same run. What disturbed the machine during a round disturbed both,
+    /// so the ratio of neighbours wanders less than either.
+    public func ratios(to baseline: Samples) -> Samples {
+        precondition(count == baseline.count, "both are measured in every round")
+        return Samples(zip(values, baseline.values).map { $0 / $1 })
+    }
+}

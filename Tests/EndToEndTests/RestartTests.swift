@@ -1,0 +1,190 @@
+import Change
+import Diagnostics
+import Embedded
+import Foundation
+import Postgres
+import Replication
+import Server
+import System
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite(.serialized) struct RestartTests {
+        private func table(on cluster: TestDatabase) throws {
+            try cluster.run(
+                "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION supabase_realtime FOR ALL TABLES")
+        }
+
+        @Test func `a restart repeats nothing and misses nothing`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            for round in 0..<4 {
+                try hub.start()
+                try database.run("INSERT INTO t VALUES (\(round * 10), 'while it runs')")
+                hub.stop()
+                try database.run("INSERT INTO t VALUES (\(round * 10 + 1), 'while it is away')")
+            }
+            try hub.start()
+            let history = try hub.caughtUp()
+            #expect(
+                history.changes(of: "public.t").compactMap { $0.new["id"] ?? nil } == [
+                    "0", "1", "10", "11", "20", "21", "30", "31",
+                ])
+            #expect(history.gaps.isEmpty)
+            #expect(Set(history.changes.map(\.epoch)).count == 1)
+        }
+
+        @Test func `an idle slot moves on, so that the server can remove WAL`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            try database.run(
+                "CREATE TABLE unpublished (v text); ALTER PUBLICATION supabase_realtime SET (publish = 'delete')")
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try database.run("INSERT INTO unpublished SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            let target = try #require(try database.value("SELECT pg_current_wal_lsn()"))
+            try eventually("the slot to be moved on", seconds: 40) {
+                try database.value(
+                    "SELECT confirmed_flush_lsn >= '\(target)' FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+                ) == "t"
+            }
+            hub.stop()
+            try hub.start()
+            #expect(try hub.history().gaps.isEmpty)
+        }
+
+        @Test func `the database may stop, crash and come back`() throws {
+            let cluster = try TestCluster.fresh()
+            let database = try TestDatabase(on: cluster)
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1, 'before')")
+            // A fast shutdown waits for walsenders: it ends only because the hub confirms everything.
+            cluster.stop()
+            try cluster.start()
+            var again = try cluster.connect(database: database.name)
+            try again.execute("INSERT INTO t VALUES (2, 'after a stop')")
+            cluster.kill()
+            try cluster.start()
+            again = try cluster.connect(database: database.name)
+            try again.execute("INSERT INTO t VALUES (3, 'after a crash')")
+            let history = try hub.caughtUp(on: again)
+            // A throwaway cluster does not sync, so the crash may cost it its own last commit; the log must agree with it.
+            let rows = try again.execute("SELECT id FROM t ORDER BY id").values.compactMap { $0[0] }
+            #expect(history.changes(of: "public.t").compactMap { $0.new["id"] ?? nil } == rows)
+            hub.stop()
+            cluster.stop()
+        }
+
+        @Test func `a dropped slot is a gap and another epoch`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1, 'kept')")
+            try hub.caughtUp()
+            hub.stop()
+            try database.run("SELECT pg_drop_replication_slot('\(database.slot)')")
+            try database.run("INSERT INTO t VALUES (2, 'lost')")
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (3, 'kept')")
+            let history = try hub.caughtUp()
+            #expect(history.changes(of: "public.t").compactMap { $0.new["id"] ?? nil } == ["1", "3"])
+            #expect(history.gaps.map(\.reason) == [.slotMissing])
+            #expect(Set(history.changes.map(\.epoch)).count == 2)
+            #expect(
+                history.changes.map(\.offset) == Array(0..<UInt64(history.changes.count)) || history.changes.count > 0)
+        }
+
+        @Test func `a slot that somebody else moved is a gap`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            hub.stop()
+            try database.run("INSERT INTO t VALUES (1, 'taken by another')")
+            try eventually("the slot to be let go") {
+                try database.value("SELECT active FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+                    == "f"
+            }
+            try database.run("SELECT pg_replication_slot_advance('\(database.slot)', pg_current_wal_lsn())")
+            try hub.start()
+            #expect(try hub.history().gaps.map(\.reason) == [.slotAdvanced])
+        }
+
+        @Test func `an invalidated slot is made again and marked`() throws {
+            var options = PrivateCluster.Options.forTests
+            options.settings += ["max_slot_wal_keep_size=1MB", "min_wal_size=32MB", "max_wal_size=32MB"]
+            let cluster = try TestCluster.fresh(options)
+            let database = try TestDatabase(on: cluster)
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            hub.stop()
+            for _ in 0..<6 {
+                try database.run("SELECT pg_logical_emit_message(false, 'bulk', repeat('x', 9000000))")
+                try database.run("SELECT pg_switch_wal()")
+                try database.run("CHECKPOINT")
+            }
+            #expect(try database.value("SELECT wal_status FROM pg_replication_slots") == "lost")
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1, 'after')")
+            let history = try hub.caughtUp()
+            #expect(history.gaps.map(\.reason) == [.slotInvalidated])
+            #expect(history.changes(of: "public.t").count == 1)
+            hub.stop()
+            cluster.stop()
+        }
+
+        @Test func `a database that went back in time is a gap`() throws {
+            let cluster = try TestCluster.fresh()
+            let database = try TestDatabase(on: cluster)
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            cluster.stop()
+            let copy = cluster.directory + "/data.copy"
+            try shell("cp -a \(cluster.directory)/data \(copy)")
+            try cluster.start()
+            var again = try cluster.connect(database: database.name)
+            try again.execute("INSERT INTO t SELECT g, 'will be forgotten' FROM generate_series(1, 1000) g")
+            try hub.caughtUp(on: again)
+            cluster.stop()
+            try shell("rm -rf \(cluster.directory)/data && mv \(copy) \(cluster.directory)/data")
+            try cluster.start()
+            again = try cluster.connect(database: database.name)
+            try eventually("the gap") { try hub.history().gaps.map(\.reason) == [.databaseRestored] }
+            try again.execute("INSERT INTO t VALUES (5000, 'on the old copy')")
+            let history = try hub.caughtUp(on: again)
+            #expect(history.changes(of: "public.t").last?.new["id"] == "5000")
+            #expect(Set(history.changes.map(\.epoch)).count == 2)
+            hub.stop()
+            cluster.stop()
+        }
+
+        @Test func `two hubs cannot share a log, nor a slot`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            #expect(throws: (any Error).self) { try IngestService(hub.settings) }
+            let rival = try HubUnderTest(database)
+            try rival.start(awaitingStream: false)
+            try eventually("the rival to be told") { rival.service?.status.trouble?.reason == .slotBusy }
+            #expect(rival.service?.status.trouble?.hint?.contains(database.slot) == true)
+            hub.stop()
+            try eventually("the rival to take over") { rival.service?.status.isStreaming == true }
+        }
+    }
+}
+
+func shell(_ command: String) throws {
+    let ending = try ChildProcess(["/bin/sh", "-c", command]).wait()
+    guard ending == .exited(0) else { throw TookTooLong(description: "\(command): \(String(describing: ending))") }
+}

@@ -1,0 +1,137 @@
+import Change
+import Diagnostics
+import Embedded
+import Foundation
+import Postgres
+import Replication
+import Server
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite(.serialized) struct TroubleTests {
+        @Test func `a wrong password is said, and tried again until it is right`() throws {
+            let database = try TestDatabase()
+            let role = "login_\(UInt32.random(in: 0 ... .max))"
+            try database.run(
+                "CREATE PUBLICATION supabase_realtime; CREATE ROLE \(role) LOGIN REPLICATION PASSWORD 'right'")
+            let hub = try HubUnderTest(database) {
+                $0.replication.target = ConnectionTarget(
+                    database.cluster.url(user: role, password: "wrong", database: database.name))
+            }
+            try hub.start(awaitingStream: false)
+            try eventually("the refusal") { hub.service?.status.trouble?.reason == .authentication }
+            #expect(hub.service?.status.trouble?.hint?.contains("TIDEWIRE_DATABASE_URL") == true)
+            try database.run("ALTER ROLE \(role) PASSWORD 'wrong'")
+            try eventually("the stream") { hub.service?.status.isStreaming == true }
+            hub.stop()
+        }
+
+        @Test func `a missing publication is made where that is allowed`() throws {
+            let database = try TestDatabase()
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            #expect(
+                try database.value("SELECT count(*) FROM pg_publication WHERE pubname = 'supabase_realtime'") == "1")
+        }
+
+        @Test func `a missing publication is said with the SQL where it is not`() throws {
+            let database = try TestDatabase()
+            let hub = try HubUnderTest(database) { $0.replication.mayCreatePublication = false }
+            try hub.start(awaitingStream: false)
+            try eventually("the complaint") { hub.service?.status.trouble?.reason == .publicationMissing }
+            #expect(hub.service?.status.trouble?.hint?.contains("CREATE PUBLICATION \"supabase_realtime\"") == true)
+            try database.run("CREATE PUBLICATION supabase_realtime")
+            try eventually("the stream") { hub.service?.status.isStreaming == true }
+        }
+
+        @Test func `a missing slot is said with the SQL where it may not be made`() throws {
+            let database = try TestDatabase()
+            try database.run("CREATE PUBLICATION supabase_realtime")
+            let hub = try HubUnderTest(database) { $0.replication.mayCreateSlot = false }
+            try hub.start(awaitingStream: false)
+            try eventually("the complaint") { hub.service?.status.trouble?.reason == .slotMissing }
+            #expect(hub.service?.status.trouble?.hint?.contains("pg_create_logical_replication_slot") == true)
+            try database.run("SELECT pg_create_logical_replication_slot('\(database.slot)', 'pgoutput')")
+            try eventually("the stream") { hub.service?.status.isStreaming == true }
+        }
+
+        @Test func `somebody else's slot is left alone`() throws {
+            let database = try TestDatabase()
+            try database.run("SELECT pg_create_logical_replication_slot('\(database.slot)', 'test_decoding')")
+            let hub = try HubUnderTest(database)
+            try hub.start(awaitingStream: false)
+            try eventually("the complaint") { hub.service?.status.trouble?.message.contains("test_decoding") == true }
+            hub.stop()
+            #expect(
+                try database.value("SELECT plugin FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+                    == "test_decoding")
+        }
+
+        @Test func `a publication that was dropped and made again is a gap, not a standstill`() throws {
+            let database = try TestDatabase()
+            try database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION supabase_realtime FOR TABLE t")
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1)")
+            try hub.caughtUp()
+            try database.run("DROP PUBLICATION supabase_realtime")
+            try database.run("INSERT INTO t VALUES (2)")
+            try database.run("CREATE PUBLICATION supabase_realtime FOR TABLE t")
+            try eventually("the gap") { try hub.history().gaps.map(\.reason) == [.publicationRecreated] }
+            try eventually("the stream") { hub.service?.status.isStreaming == true }
+            try database.run("INSERT INTO t VALUES (3)")
+            let history = try hub.caughtUp()
+            #expect(history.changes(of: "public.t").last?.new["id"] == "3")
+        }
+
+        @Test func `the hub's own role is enough`() throws {
+            let cluster = try TestCluster.fresh()
+            let database = try DemoDatabase(in: cluster)
+            let test = try TestDatabase(on: cluster)
+            let dataDirectory = TemporaryDirectory.make("data")
+            let service = try IngestService(
+                IngestService.Settings(
+                    replication: ReplicationSettings(target: ConnectionTarget(database.hubURL)),
+                    dataDirectory: dataDirectory))
+            defer { service.stop() }
+            try eventually("the stream") { service.status.isStreaming }
+            let connection = try cluster.connect()
+            for _ in 0..<50 { _ = try DemoDatabase.step(connection) }
+            let history = try { () throws -> LoggedHistory in
+                var found = LoggedHistory()
+                try eventually("the demo's changes") {
+                    found = try LoggedHistory.read(IngestService.Settings.logDirectory(dataDirectory))
+                    return found.changes.count >= 50
+                }
+                return found
+            }()
+            #expect(history.changes.contains { $0.table == "demo.orders" })
+            withExtendedLifetime(test) {}
+        }
+
+        @Test func `applying sql a second time changes nothing`() throws {
+            let cluster = try TestCluster.fresh()
+            _ = try DemoDatabase(in: cluster)
+            let before = try dump(cluster)
+            _ = try DemoDatabase(in: cluster)
+            #expect(try dump(cluster) == before)
+            #expect(before.contains("CREATE POLICY") && before.contains("demo.orders"))
+            cluster.stop()
+        }
+
+        /// Schema and roles as text.
+        private func dump(_ cluster: PrivateCluster) throws -> String {
+            let file = TemporaryDirectory.make("dump") + "/dump.sql"
+            try shell("\(cluster.binaries.path("pg_dump")) --schema-only -d '\(cluster.url())' -f \(file)")
+            let roles = try cluster.connect().execute("SELECT r::text FROM pg_roles r ORDER BY rolname").values
+            let members = try cluster.connect().execute(
+                "SELECT roleid, member, admin_option FROM pg_auth_members ORDER BY 1, 2"
+            ).values
+            // Newer versions mark each dump with a random word.
+            let schema = try String(contentsOfFile: file, encoding: .utf8)
+                .split(separator: "\n").filter { !$0.hasPrefix("\\restrict") && !$0.hasPrefix("\\unrestrict") }
+            return "\(schema.joined(separator: "\n"))\n\(roles)\n\(members)"
+        }
+    }
+}

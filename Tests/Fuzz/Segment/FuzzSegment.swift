@@ -1,0 +1,15 @@
+import FuzzSupport
+import TestSupport
+
+@_cdecl("LLVMFuzzerInitialize")
+public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
+    writeSeeds([storedSegment()])
+    return 0
+}
+
+/// In: the bytes of a segment file, as a reader, recovery and verification meet them.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    fuzzSegment(input(start, count))
+    return 0
+}

@@ -1,0 +1,104 @@
+import Bytes
+import Change
+import FuzzSupport
+import TestSupport
+
+@_cdecl("LLVMFuzzerInitialize")
+public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
+    writeSeeds([[0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart()])
+    return 0
+}
+
+/// In: a byte that says which, then a stored relation or a stored part of a transaction.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    let bytes = input(start, count)
+    guard let kind = bytes.first else { return 0 }
+    let stored = Array(bytes.dropFirst())
+    // What is malformed is refused with an error, which is all that is asked for.
+    if kind % 2 == 0 { try? readRelation(stored) } else { try? readPart(stored) }
+    return 0
+}
+
+private func readRelation(_ stored: [UInt8]) throws {
+    let relation = try RelationCodec.decode(stored.span.bytes)
+    _ = relation.keyColumns
+    _ = relation.description
+    // Bytes that are no text are replaced by others, which may be too many for a length of 16 bits.
+    let names = relation.columns.flatMap { [$0.name, $0.typeName] } + [relation.schema, relation.name]
+    guard names.allSatisfy({ $0.utf8.count <= UInt16.max }) else { return }
+    var writer = ByteWriter()
+    RelationCodec.encode(relation, to: &writer)
+    let again = try RelationCodec.decode(writer.bytes)
+    precondition(again == relation, "a relation came back as another")
+}
+
+private func readPart(_ stored: [UInt8]) throws {
+    var part = try TransactionPart(stored.span.bytes)
+    var writer = ByteWriter()
+    let info = part.info
+    TransactionCodec.begin(info, firstIndex: part.firstIndex, to: &writer)
+    let count = part.changeCount
+    var seen: UInt32 = 0
+    while let change = try part.next() {
+        seen += 1
+        walk(change)
+        TransactionCodec.append(
+            change.operation, relation: change.relation, oldImage: change.oldImage, old: change.messagePrefix,
+            new: change.messageContent, options: change.options, to: &writer)
+    }
+    precondition(seen == count, "a part that says \(count) changes gave \(seen)")
+    TransactionCodec.finish(endLSN: info.endLSN, changeCount: seen, in: &writer)
+    let isSame = try TransactionPart(writer.bytes).info == info
+    precondition(isSame, "a transaction came back as another")
+}
+
+private func walk(_ change: borrowing Change) {
+    if let old = change.old { walk(old) }
+    if let new = change.new { walk(new) }
+}
+
+private func walk(_ tuple: borrowing Tuple) {
+    guard let cells = try? Cell.row(tuple) else { return }
+    precondition(cells.count == tuple.columnCount, "a row image has another width than it says")
+    do {
+        let isBeyond = try tuple.value(at: cells.count) == nil
+        precondition(isBeyond, "there is a column past the last one")
+    } catch { preconditionFailure("a row image was read once and not twice") }
+}
+
+// MARK: Seeds
+
+private func storedRelation() -> [UInt8] {
+    var writer = ByteWriter()
+    RelationCodec.encode(
+        Relation(
+            oid: 16_384, schema: "public", name: "orders", identity: .primaryKey,
+            columns: [
+                Column(name: "id", typeOID: 20, typeName: "int8", isIdentity: true, isPrimaryKey: true),
+                Column(name: "état", typeOID: 25, typeName: "text", isIdentity: false, isPrimaryKey: false),
+            ]), to: &writer)
+    return writer.copied()
+}
+
+private func storedPart() -> [UInt8] {
+    var writer = ByteWriter()
+    TransactionCodec.begin(info, firstIndex: 0, to: &writer)
+    let old = PgOutput.tuple([1, nil])
+    let new = PgOutput.tuple([1, .unchanged])
+    TransactionCodec.append(
+        .update, relation: 7, oldImage: .full, old: old.span.bytes, new: new.span.bytes, to: &writer)
+    TransactionCodec.append(
+        .truncate, relation: 7, oldImage: .none, old: RawSpan(), new: RawSpan(), options: 3, to: &writer)
+    TransactionCodec.finish(endLSN: LSN(130), changeCount: 2, in: &writer)
+    return writer.copied()
+}
+
+private func storedEmptyPart() -> [UInt8] {
+    var writer = ByteWriter()
+    TransactionCodec.begin(info, firstIndex: 0, to: &writer)
+    TransactionCodec.finish(endLSN: LSN(130), changeCount: 0, in: &writer)
+    return writer.copied()
+}
+
+private let info = TransactionInfo(xid: 7, commitLSN: LSN(100), endLSN: .zero, commitTime: 0, origin: "elsewhere")

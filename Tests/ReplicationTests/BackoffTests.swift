@@ -1,0 +1,32 @@
+import Diagnostics
+import Testing
+
+@testable import Replication
+
+@Suite struct BackoffTests {
+    @Test func `doubles from short to long and stays there`() {
+        var backoff = Backoff()
+        var expected = Limits.reconnectBackoffInitial
+        for _ in 0..<20 {
+            let delay = backoff.next()
+            #expect(delay >= expected * 0.8 && delay <= min(expected * 1.2, Limits.reconnectBackoffMaximum))
+            expected = min(expected * 2, Limits.reconnectBackoffMaximum)
+        }
+        #expect(expected == Limits.reconnectBackoffMaximum)
+    }
+
+    @Test func `begins with short waits again after a reset`() {
+        var backoff = Backoff()
+        for _ in 0..<10 { _ = backoff.next() }
+        backoff.reset()
+        #expect(backoff.next() <= Limits.reconnectBackoffInitial * 1.2)
+    }
+
+    @Test func `does not let every hub knock at once`() {
+        let first = (0..<50).map { _ in
+            var backoff = Backoff()
+            return backoff.next()
+        }
+        #expect(Set(first).count > 1)
+    }
+}

@@ -1,0 +1,112 @@
+import Change
+import Testing
+
+@testable import Replication
+
+@Suite struct ContinuityTests {
+    static let position: UInt64 = 1000
+
+    struct Case: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var isNew = false
+        var system: UInt64 = 7
+        var current: UInt64 = 2000
+        /// Nil: there is no slot.
+        var confirmed: UInt64?
+        var isInvalid = false
+        var answer: Continuity
+    }
+
+    static let ofNewLog: [Case] = [
+        Case(
+            testDescription: "a new log without a slot makes one", isNew: true,
+            answer: .needsSlot(dropFirst: false, gap: nil)),
+        Case(testDescription: "a new log begins where the slot stands", isNew: true, confirmed: 10, answer: .begins),
+        Case(
+            testDescription: "a new log begins at a slot that is far ahead", isNew: true, confirmed: 1900,
+            answer: .begins),
+        Case(
+            testDescription: "a new log replaces a slot that is invalid", isNew: true, confirmed: 10, isInvalid: true,
+            answer: .needsSlot(dropFirst: true, gap: nil)),
+        Case(
+            testDescription: "a new log knows no other database", isNew: true, system: 8, confirmed: 10, answer: .begins
+        ),
+        Case(
+            testDescription: "a new log knows no older copy", isNew: true, current: 5, confirmed: 5, answer: .begins),
+    ]
+
+    static let withSlot: [Case] = [
+        Case(testDescription: "a slot at the log's end goes on", confirmed: position, answer: .goesOn),
+        Case(testDescription: "a slot before the log's end repeats and goes on", confirmed: 1, answer: .goesOn),
+        Case(
+            testDescription: "a slot behind the log's end has let go of changes", confirmed: 1001,
+            answer: .broken(.slotAdvanced)),
+        Case(
+            testDescription: "a server that ends where the log ends is the same", current: position,
+            confirmed: position, answer: .goesOn),
+        Case(
+            testDescription: "a server that ends before the log is an older copy", current: 999, confirmed: 500,
+            answer: .broken(.databaseRestored)),
+        Case(
+            testDescription: "another server is another database", system: 8, confirmed: position,
+            answer: .broken(.otherDatabase)),
+        Case(
+            testDescription: "another server says more than its shorter WAL", system: 8, current: 999, confirmed: 500,
+            answer: .broken(.otherDatabase)),
+        Case(
+            testDescription: "an older copy says more than where its slot stands", current: 999, confirmed: 1001,
+            answer: .broken(.databaseRestored)),
+    ]
+
+    static let withoutSlot: [Case] = [
+        Case(testDescription: "a slot that is gone is a gap", answer: .needsSlot(dropFirst: false, gap: .slotMissing)),
+        Case(
+            testDescription: "another server has no slot of ours", system: 8,
+            answer: .needsSlot(dropFirst: false, gap: .otherDatabase)),
+        Case(
+            testDescription: "an older copy has no slot of ours", current: 999,
+            answer: .needsSlot(dropFirst: false, gap: .databaseRestored)),
+        Case(
+            testDescription: "an invalid slot is replaced, with a gap", confirmed: position, isInvalid: true,
+            answer: .needsSlot(dropFirst: true, gap: .slotInvalidated)),
+        Case(
+            testDescription: "an invalid slot on another server", system: 8, confirmed: 1, isInvalid: true,
+            answer: .needsSlot(dropFirst: true, gap: .otherDatabase)),
+        Case(
+            testDescription: "an invalid slot on an older copy", current: 999, confirmed: 1, isInvalid: true,
+            answer: .needsSlot(dropFirst: true, gap: .databaseRestored)),
+    ]
+
+    @Test(arguments: ofNewLog + withSlot + withoutSlot)
+    func `is decided by what both sides say`(wanted: Case) {
+        let log = LogState(isNew: wanted.isNew, systemIdentifier: wanted.isNew ? 0 : 7, position: LSN(Self.position))
+        let slot = wanted.confirmed.map { ServerState.Slot(confirmed: LSN($0), isInvalid: wanted.isInvalid) }
+        let server = ServerState(systemIdentifier: wanted.system, current: LSN(wanted.current), slot: slot)
+        #expect(Continuity.decide(log, server) == wanted.answer)
+    }
+
+    /// The rule itself, over every constellation of small numbers: it never goes on over a hole, and never marks a gap
+    /// where there is none.
+    @Test func `goes on exactly when nothing can be missing`() {
+        for (current, confirmed, isInvalid, system) in constellations() {
+            let log = LogState(isNew: false, systemIdentifier: 1, position: LSN(2))
+            let server = ServerState(
+                systemIdentifier: system, current: LSN(current),
+                slot: .init(confirmed: LSN(confirmed), isInvalid: isInvalid))
+            let isWhole = system == 1 && current >= 2 && confirmed <= 2 && !isInvalid
+            #expect((Continuity.decide(log, server) == .goesOn) == isWhole)
+        }
+    }
+
+    private func constellations() -> [(UInt64, UInt64, Bool, UInt64)] {
+        var all: [(UInt64, UInt64, Bool, UInt64)] = []
+        for current: UInt64 in 0...4 {
+            for confirmed: UInt64 in 0...4 {
+                for isInvalid in [false, true] {
+                    for system: UInt64 in 1...2 { all.append((current, confirmed, isInvalid, system)) }
+                }
+            }
+        }
+        return all
+    }
+}

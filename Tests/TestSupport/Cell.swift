@@ -1,0 +1,34 @@
+import Bytes
+import Change
+
+/// One value of a row image, as a plain value: what tests write and what they compare.
+public enum Cell: Sendable, Hashable {
+    case null
+    /// A large value that the change did not touch.
+    case unchanged
+    case text(String)
+    case binary([UInt8])
+}
+
+extension Cell: ExpressibleByStringLiteral, ExpressibleByNilLiteral, ExpressibleByIntegerLiteral {
+    public init(stringLiteral value: String) { self = .text(value) }
+    public init(nilLiteral: ()) { self = .null }
+    public init(integerLiteral value: Int) { self = .text(String(value)) }
+}
+
+extension Cell {
+    /// The cells of a row image; what is malformed throws.
+    public static func row(_ tuple: borrowing Tuple) throws(ByteError) -> [Cell] {
+        var columns = tuple.columns()
+        var cells: [Cell] = []
+        while let value = try columns.next() {
+            switch value {
+            case .null: cells.append(.null)
+            case .unchanged: cells.append(.unchanged)
+            case .text(let text): cells.append(.text(text.text))
+            case .binary(let bytes): cells.append(.binary(bytes.copied()))
+            }
+        }
+        return cells
+    }
+}

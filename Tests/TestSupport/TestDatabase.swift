@@ -1,0 +1,80 @@
+import Embedded
+import Foundation
+import Postgres
+import Synchronization
+import System
+
+/// The PostgreSQL that the tests share: started when the first one asks, gone with the process.
+public enum TestCluster {
+    private static let started = Mutex<PrivateCluster?>(nil)
+
+    public static func shared() throws -> PrivateCluster {
+        try started.withLock { started in
+            if let started { return started }
+            let cluster = try fresh()
+            started = cluster
+            return cluster
+        }
+    }
+
+    /// Another one, for a test that stops or breaks it.
+    public static func fresh(_ options: PrivateCluster.Options = .forTests) throws -> PrivateCluster {
+        let cluster = try PrivateCluster(directory: TemporaryDirectory.make("postgres"), options: options)
+        try cluster.start()
+        return cluster
+    }
+}
+
+extension PrivateCluster.Options {
+    public static var forTests: PrivateCluster.Options {
+        var options = PrivateCluster.Options()
+        options.isThrowaway = true
+        // Small, so that tests meet streamed transactions without writing gigabytes.
+        options.settings = ["logical_decoding_work_mem=64kB", "wal_sender_timeout=20s"]
+        return options
+    }
+}
+
+/// Directories that are removed when the process ends.
+public enum TemporaryDirectory {
+    private static let made = Mutex<[String]>([])
+
+    public static func make(_ name: String) -> String {
+        // Not below a home: PostgreSQL's user must be able to reach it.
+        let path = "/tmp/tidewire-tests-\(getpid())/\(name)-\(UInt32.random(in: 0 ... .max))"
+        made.withLock { made in
+            if made.isEmpty { atexit { TemporaryDirectory.removeAll() } }
+            made.append(path)
+        }
+        try? Directories.make(path, mode: 0o711)
+        return path
+    }
+
+    private static func removeAll() {
+        try? FileManager.default.removeItem(atPath: "/tmp/tidewire-tests-\(getpid())")
+    }
+}
+
+/// One database of its own for one test.
+public struct TestDatabase {
+    public let cluster: PrivateCluster
+    public let name: String
+    public let connection: Connection
+
+    public init(on cluster: PrivateCluster? = nil) throws {
+        self.cluster = try cluster ?? TestCluster.shared()
+        name = "test_\(UInt32.random(in: 0 ... .max))"
+        try self.cluster.connect().execute("CREATE DATABASE \(name)")
+        connection = try self.cluster.connect(database: name)
+    }
+
+    public var target: ConnectionTarget { cluster.target(database: name) }
+    public var url: String { cluster.url(database: name) }
+    /// Slots are the whole cluster's, so each database has a slot of its own name.
+    public var slot: String { name }
+
+    @discardableResult
+    public func run(_ sql: String) throws -> Rows { try connection.execute(sql) }
+
+    public func value(_ sql: String) throws -> String? { try connection.execute(sql).first?.first ?? nil }
+}

@@ -1,0 +1,82 @@
+import Foundation
+
+/// The project's own files, as a tidy test looks at them.
+struct House: Sendable {
+    struct Line: Sendable {
+        let number: Int
+        let text: String
+        /// Neither a comment nor empty.
+        let isCode: Bool
+    }
+
+    struct File: Sendable {
+        let path: String
+        let room: String
+        let lines: [Line]
+        var code: [Line] { lines.filter(\.isCode) }
+    }
+
+    static let dataPlane: Set = [
+        "Bytes", "System", "Crypto", "Diagnostics", "Postgres", "Change", "Replication", "EventLog",
+    ]
+
+    let root: URL
+
+    init() {
+        root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+    }
+
+    func text(_ path: String) -> String {
+        (try? String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)) ?? ""
+    }
+
+    func entries(_ path: String) -> [String] {
+        (try? FileManager.default.contentsOfDirectory(atPath: root.appendingPathComponent(path).path)) ?? []
+    }
+
+    func folders(_ path: String) -> [String] {
+        entries(path).filter { entry in
+            var isFolder: ObjCBool = false
+            let full = root.appendingPathComponent(path).appendingPathComponent(entry).path
+            return FileManager.default.fileExists(atPath: full, isDirectory: &isFolder) && isFolder.boolValue
+        }
+    }
+
+    /// Every file below, by its path from the root.
+    func files(_ path: String) -> [String] {
+        let found = FileManager.default.subpaths(atPath: root.appendingPathComponent(path).path) ?? []
+        return found.map { path + "/" + $0 }.filter { $0.contains(".") && !$0.contains("/.build") }.sorted()
+    }
+
+    var allText: [String] {
+        let kinds = [".swift", ".md", ".sql", ".c", ".h", ".modulemap"]
+        let below = ["Sources", "Tests", "sql"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }
+        return below + [
+            "Package.swift", "README.md", "CHANGELOG.md", "deploy/test", "deploy/quickstart", "deploy/fuzz",
+        ]
+    }
+
+    var sources: [File] {
+        files("Sources").filter { $0.hasSuffix(".swift") }.map { path in
+            let lines = text(path).split(separator: "\n", omittingEmptySubsequences: false).enumerated().map {
+                index, line in
+                let trimmed = line.drop { $0 == " " }
+                return Line(number: index + 1, text: String(line), isCode: !trimmed.isEmpty && !trimmed.hasPrefix("//"))
+            }
+            return File(path: path, room: path.split(separator: "/").map(String.init)[1], lines: lines)
+        }
+    }
+
+    /// The table of rooms in Sources/README.md: `| Room | what | may import | … |`.
+    var table: [String: Set<String>]? {
+        var table: [String: Set<String>] = [:]
+        for line in text("Sources/README.md").split(separator: "\n") where line.hasPrefix("| `") {
+            let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            guard cells.count >= 3 else { return nil }
+            let mayImport = cells[2].matches(of: /\w+/).map { String($0.0) }
+            for room in cells[0].matches(of: /`(\w+)`/) { table[String(room.1)] = Set(mayImport) }
+        }
+        return table.isEmpty ? nil : table
+    }
+}

@@ -1,0 +1,106 @@
+import Foundation
+import Testing
+
+/// The rules of the house that a machine can judge; each says what to do instead. Nothing about lengths.
+@Suite struct TidyTests {
+    static let house = House()
+
+    @Test func `the data plane imports no Foundation and starts no tasks`() {
+        for file in Self.house.sources where House.dataPlane.contains(file.room) {
+            for line in file.code {
+                #expect(
+                    line.text.firstMatch(of: /import Foundation|import Dispatch/) == nil,
+                    "\(file.path):\(line.number): use Glibc, or move this to the control plane")
+                #expect(
+                    !line.text.contains("Task {") && !line.text.contains("Task.detached"),
+                    "\(file.path):\(line.number): threads that own what they touch; batches through a mailbox")
+            }
+        }
+    }
+
+    @Test func `every unsafe expression says why it is safe`() {
+        for file in Self.house.sources {
+            var lastReason = -1000
+            var lastUnsafe = -1000
+            for line in file.lines {
+                if line.text.contains("SAFETY:") || line.text.contains("as above") { lastReason = line.number }
+                guard line.isCode, line.text.contains(/\bunsafe\b/) else { continue }
+                // One reason may speak for the lines that follow it, as long as they follow closely.
+                let isExplained =
+                    line.number - lastReason <= 12 || (lastUnsafe - lastReason >= 0 && line.number - lastUnsafe <= 6)
+                #expect(isExplained, "\(file.path):\(line.number): say above it, after // SAFETY:, what makes it safe")
+                if isExplained { lastUnsafe = line.number }
+            }
+        }
+    }
+
+    @Test func `arrows between rooms are those of the table`() throws {
+        let table = try #require(Self.house.table)
+        let manifest = Self.house.text("Package.swift")
+        for (room, mayImport) in table {
+            for file in Self.house.sources where file.room == room {
+                for line in file.code {
+                    guard let match = line.text.firstMatch(of: /^(?:@testable |public |package )?import (\w+)/) else {
+                        continue
+                    }
+                    let imported = String(match.1)
+                    guard table[imported] != nil else { continue }
+                    #expect(
+                        mayImport.contains(imported),
+                        "\(file.path):\(line.number): \(room) may not see \(imported); see Sources/README.md")
+                }
+            }
+            #expect(manifest.contains("\"\(room)\""), "\(room) is in the table and not in Package.swift")
+        }
+    }
+
+    @Test func `every folder of Sources is a room of the table, and every room has a folder`() throws {
+        let table = try #require(Self.house.table)
+        #expect(Set(table.keys) == Set(Self.house.folders("Sources")), "keep Sources/README.md true")
+    }
+
+    @Test func `every file of sql is carried in the binary`() throws {
+        let carried = Self.house.text("Sources/CSQL/sql.c")
+        for path in Self.house.files("sql") where path.hasSuffix(".sql") {
+            #expect(carried.contains("\"../../\(path)\""), "\(path): add it to Sources/CSQL/sql.c")
+        }
+    }
+
+    @Test func `nothing is left for later in the sources`() {
+        for file in Self.house.sources {
+            for line in file.lines {
+                let mark = line.text.firstMatch(of: /\b(FIXME|TODO|XXX|HACK)\b/)
+                #expect(mark == nil, "\(file.path):\(line.number): do it, or say in the changelog that it is not done")
+            }
+        }
+    }
+
+    @Test func `no line ends in blanks and no file speaks of one machine`() {
+        for path in Self.house.allText {
+            for (index, line) in Self.house.text(path).split(separator: "\n", omittingEmptySubsequences: false)
+                .enumerated()
+            {
+                #expect(!line.hasSuffix(" ") && !line.hasSuffix("\t"), "\(path):\(index + 1): trailing blank")
+                #expect(
+                    line.firstMatch(of: /\/(work|root|farm)\//) == nil,
+                    "\(path):\(index + 1): a path of one machine")
+            }
+        }
+    }
+
+    @Test func `the changelog begins with what is not released`() {
+        let heads = Self.house.text("CHANGELOG.md").split(separator: "\n").filter { $0.hasPrefix("## ") }
+        #expect(heads.first == "## Unreleased", "CHANGELOG.md always has an Unreleased head")
+    }
+
+    @Test func `top level holds what belongs there`() throws {
+        let allowed: Set = [
+            "Package.swift", "Sources", "Tests", "sql", "deploy", "README.md", "CHANGELOG.md", ".ci", ".gitignore",
+            ".swift-format",
+        ]
+        let unknown = Self.house.entries("").filter {
+            !allowed.contains($0) && ![".git", ".build", ".tidewire"].contains($0)
+        }
+        #expect(unknown.isEmpty, "each of these needs a reason, or another place")
+    }
+}
