@@ -46,7 +46,7 @@ let floor3: [Target] = [
 ]
 
 let floor4: [Target] = [
-    room("History", "EventLog", "Change", "Diagnostics", "Bytes", "System"),
+    room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
     room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
     room(
         "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
@@ -81,7 +81,7 @@ let proofs: [Target] = [
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
     tests(of: "Bench", "Bench"),
-    tests(of: "tidewire", "tidewire", "Server", "History", "Bench", "System"),
+    tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(
         of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),

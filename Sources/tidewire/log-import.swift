@@ -1,5 +1,5 @@
 import Bytes
-import CLinux
+import Diagnostics
 import EventLog
 import Glibc
 import History
@@ -77,9 +77,6 @@ private struct LineSource {
     private let descriptor: Int32
     private let name: String
 
-    /// A line is as long as the largest row in JSON at most; what is longer is no export.
-    private static let longest = 1 << 31
-
     init(_ name: String) throws {
         self.name = name
         guard name != "-" else {
@@ -88,7 +85,7 @@ private struct LineSource {
         }
         do throws(SystemError) {
             // SAFETY: Swift passes a C string that lives for the call.
-            descriptor = try systemCall("open", name) { unsafe tw_open(name, O_RDONLY | O_CLOEXEC, 0) }
+            descriptor = try systemCall("open", name) { unsafe Glibc.open(name, O_RDONLY | O_CLOEXEC) }
         } catch {
             throw CommandFailure(.unreachable, "cannot read the export: \(error)")
         }
@@ -105,7 +102,9 @@ private struct LineSource {
             }
             pending.dropFirst(start)
             searched = pending.count
-            guard searched < Self.longest else { throw CommandFailure(.notFound, "\(name): a line that is too long") }
+            guard searched <= Limits.maximumImportLineBytes else {
+                throw CommandFailure(.notFound, "\(name): a line that is too long")
+            }
         }
         if pending.count > 0 { try take(pending.bytes) }
     }

@@ -6,6 +6,10 @@ import TestSupport
 
 @testable import History
 
+/// Not the recording sink's own of these names.
+typealias RecordedChange = History.RecordedChange
+typealias RecordedTransaction = History.RecordedTransaction
+
 /// A row image as PostgreSQL sends it.
 func tuple(_ values: [RowValue]) -> [UInt8] {
     var writer = ByteWriter()
