@@ -74,7 +74,7 @@ public final class PrivateCluster: @unchecked Sendable {
                 output: logFile)
             self.process = process
             if try takesConnections(process) { return }
-            guard attempt < 20, lastLogLines(3).contains("still in use") else { break }
+            guard attempt < 20, lastLogLines(30).contains("still in use") else { break }
             usleep(250_000)
         }
         throw EmbeddedError("PostgreSQL ended while starting: \(lastLogLines(1))", hint: "see \(logFile)")

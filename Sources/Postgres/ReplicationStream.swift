@@ -56,6 +56,7 @@ public struct ReplicationStream: ~Copyable {
         self.connection = connection
         isDirect = !connection.isEncrypted
         direct = CopyStream(socket: connection.socket)
+        // SAFETY: nothing is lent yet.
         unsafe held = nil
         if isDirect { try beginDirectly(start) } else { try begin(start) }
     }
