@@ -1,4 +1,5 @@
 import Glibc
+import Server
 
 /// What the figures were measured on.
 public enum Machine {
@@ -6,7 +7,7 @@ public enum Machine {
         let parts = [
             TextFile.line("model name", in: "/proc/cpuinfo") ?? "unknown processor",
             "\(sysconf(Int32(_SC_NPROCESSORS_ONLN))) cores", "Linux \(kernel)",
-            "\(fileSystem(of: directory)) at \(directory)", postgres, "Swift \(swift)", "load \(load)",
+            "\(fileSystem(of: directory)) at \(directory)", postgres, "Swift \(Product.swift)", "load \(load)",
         ]
         return parts.joined(separator: ", ")
     }
@@ -22,16 +23,6 @@ public enum Machine {
 
     private static var postgres: String {
         PostgresVersion.installed.map { "PostgreSQL \($0)" } ?? "no PostgreSQL"
-    }
-
-    private static var swift: String {
-        #if compiler(>=6.4)
-            "6.4 or later"
-        #elseif compiler(>=6.3)
-            "6.3"
-        #else
-            "6.2"
-        #endif
     }
 
     /// The kind of file system a path lies on: that of the longest mount point above it.

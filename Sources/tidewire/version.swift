@@ -13,26 +13,15 @@ struct VersionCommand: Command {
         if arguments.has(.json) {
             var line = JSONLine()
             line.add("version", Product.version)
-            line.add("swift", Self.swift)
+            line.add("swift", Product.swift)
             line.add("os", system)
             line.add("architecture", Self.architecture)
             try terminal.print(line.text)
         } else {
             try terminal.print("\(Product.name) \(Product.version)")
-            try terminal.print("Swift \(Self.swift), \(system), \(Self.architecture)")
+            try terminal.print("Swift \(Product.swift), \(system), \(Self.architecture)")
         }
         return .ok
-    }
-
-    /// The language does not tell its exact version to programs; the compiler's conditions tell it closely enough.
-    private static var swift: String {
-        #if compiler(>=6.4)
-            "6.4 or later"
-        #elseif compiler(>=6.3)
-            "6.3"
-        #else
-            "6.2"
-        #endif
     }
 
     private static var architecture: String {

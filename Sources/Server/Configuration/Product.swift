@@ -2,4 +2,15 @@
 public enum Product {
     public static let name = "tidewire"
     public static let version = "0.1.0"
+
+    /// The language does not tell its exact version to programs; the compiler's conditions tell it closely enough.
+    public static var swift: String {
+        #if compiler(>=6.4)
+            "6.4 or later"
+        #elseif compiler(>=6.3)
+            "6.3"
+        #else
+            "6.2"
+        #endif
+    }
 }
