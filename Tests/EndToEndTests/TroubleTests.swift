@@ -120,18 +120,50 @@ extension EndToEnd {
             cluster.stop()
         }
 
-        /// Schema and roles as text.
+        @Test func `an existing Supabase database is left as it is`() throws {
+            let cluster = try TestCluster.fresh()
+            let connection = try cluster.connect()
+            // As another hand made it: other attributes, other bodies, names that ours would take.
+            try connection.execute(
+                """
+                CREATE ROLE anon NOLOGIN INHERIT; CREATE ROLE authenticated NOLOGIN INHERIT CONNECTION LIMIT 7;
+                CREATE ROLE service_role NOLOGIN BYPASSRLS CREATEDB; CREATE ROLE authenticator LOGIN NOINHERIT;
+                GRANT anon, authenticated TO authenticator;
+                CREATE SCHEMA auth; CREATE TABLE auth.users (id uuid PRIMARY KEY, email text);
+                CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$ SELECT NULL::uuid $$;
+                CREATE FUNCTION auth.role() RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'theirs' $$;
+                CREATE FUNCTION auth.email() RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'theirs' $$;
+                CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$ SELECT '{}'::jsonb $$;
+                CREATE TABLE public.posts (mine text); CREATE TABLE public.staff (mine text);
+                CREATE SCHEMA demo; CREATE TABLE demo.orders (mine text);
+                ALTER TABLE public.posts ENABLE ROW LEVEL SECURITY;
+                CREATE POLICY mine ON public.posts USING (true);
+                CREATE PUBLICATION supabase_realtime FOR ALL TABLES;
+                """)
+            let before = try dump(cluster)
+            for file in SQLFile.foundation { try file.apply(connection) }
+            let after = try dump(cluster).split(separator: "\n").filter { !$0.contains("tidewire") }
+            #expect(after == before.split(separator: "\n"), "only the hub's own role was added")
+            for file in SQLFile.scenarios + SQLFile.demo { try file.apply(connection) }
+            let lines = Set(try dump(cluster).split(separator: "\n"))
+            for line in before.split(separator: "\n") { #expect(lines.contains(line), "gone or changed: \(line)") }
+            #expect(try connection.execute("SELECT count(*) FROM pg_policies WHERE tablename = 'posts'").first == ["1"])
+            cluster.stop()
+        }
+
+        /// Schema and roles as text, an item a line.
         private func dump(_ cluster: PrivateCluster) throws -> String {
             let file = TemporaryDirectory.make("dump") + "/dump.sql"
             try shell("\(cluster.binaries.path("pg_dump")) --schema-only -d '\(cluster.url())' -f \(file)")
             let roles = try cluster.connect().execute("SELECT r::text FROM pg_roles r ORDER BY rolname").values
             let members = try cluster.connect().execute(
-                "SELECT roleid, member, admin_option FROM pg_auth_members ORDER BY 1, 2"
+                "SELECT roleid::regrole || ' has ' || member::regrole FROM pg_auth_members ORDER BY 1"
             ).values
             // Newer versions mark each dump with a random word.
             let schema = try String(contentsOfFile: file, encoding: .utf8)
-                .split(separator: "\n").filter { !$0.hasPrefix("\\restrict") && !$0.hasPrefix("\\unrestrict") }
-            return "\(schema.joined(separator: "\n"))\n\(roles)\n\(members)"
+                .split(separator: "\n").filter { !$0.hasPrefix("\\restrict") && !$0.hasPrefix("\\unrestrict") }.map(
+                    String.init)
+            return (schema + (roles + members).map { $0[0] ?? "" }).joined(separator: "\n")
         }
     }
 }
