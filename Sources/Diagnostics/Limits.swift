@@ -101,6 +101,12 @@ public enum Limits {
     /// How often an idle slot is moved on, so that it does not keep WAL that holds nothing of ours.
     public static let idleProgressInterval = Duration.seconds(10)
 
+    /// How often the server is asked about our slot.
+    public static let slotWatchInterval = Duration.seconds(15)
+
+    /// Being this far behind is worth a line in the log each time.
+    public static let noteworthyLagBytes: Int64 = 64 << 20
+
     /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
     public static let assumedServerTimeout = Duration.seconds(60)
 

@@ -93,7 +93,7 @@ struct ReplicationSession<Sink: TransactionSink> {
                 .serverVersion(replication.serverVersion),
             ])
         streaming()
-        var pace = StreamPace(sink.durablePosition)
+        var pace = StreamPace(sink.durablePosition, SlotWatch(slot: settings.slot, catalog: keeper.catalog))
         do {
             try loop(&stream, &assembler, &pace, status)
         } catch {
@@ -191,6 +191,7 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     /// The duties that time brings: a sign of life, and moving an idle slot on.
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
+        pace.watch.look(sink.position)
         guard pace.hasDuty else { return }
         if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
             try untilTaken(status) { try sink.advance(to: pace.idlePosition) }
@@ -304,7 +305,12 @@ struct StreamPace {
     private var lastStatusAt = Clock.monotonicNanoseconds()
     private var lastIdleAt: UInt64 = 0
 
-    init(_ position: LSN) { idlePosition = position }
+    var watch: SlotWatch
+
+    init(_ position: LSN, _ watch: SlotWatch) {
+        idlePosition = position
+        self.watch = watch
+    }
 
     mutating func received(_ bytes: Int) {
         messages &+= 1

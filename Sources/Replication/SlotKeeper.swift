@@ -43,6 +43,12 @@ public struct SlotStatus: Sendable {
 
     public var isInvalid: Bool { walStatus == "lost" }
 
+    /// How much WAL the server has written beyond a position.
+    public func lagBytes(behind position: LSN) -> Int64 {
+        guard let restart, let retainedBytes else { return 0 }
+        return Int64(clamping: restart.rawValue) + retainedBytes - Int64(clamping: position.rawValue)
+    }
+
     /// The slot of that name, or nil.
     public static func read(_ name: String, _ connection: Connection) throws(PostgresError) -> SlotStatus? {
         let rows = try connection.query(
