@@ -74,6 +74,7 @@ let proofs: [Target] = [
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
+    tests(of: "Postgres", "Postgres", "Bytes", "Diagnostics"),
     tests(of: "EventLog", "EventLog", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
     tests(of: "Server", "Server", "Diagnostics"),
