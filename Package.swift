@@ -76,6 +76,7 @@ let proofs: [Target] = [
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
+    tests(of: "Postgres", "Postgres", "Bytes", "Diagnostics"),
     tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),

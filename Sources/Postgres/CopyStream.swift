@@ -100,7 +100,7 @@ struct CopyStream: ~Copyable {
         if lastRead == 0 { throw Self.failure("the server closed the connection") }
     }
 
-    private static let leastRoom = 64 << 10
+    private static let leastRoom = 256 << 10
 
     /// Two short reads in a row say that the walsender is at work and we are ahead of it. A lonely transaction, with
     /// nothing read before it, never waits here.

@@ -38,7 +38,9 @@ struct IngestScenario: Scenario {
             }
         }
         let results = series.flatMap(\.results)
-        guard let captured = shapes.first(where: { $0.kind == .inserts && $0.transactions > 1 }) else { return results }
+        guard let captured = shapes.first(where: { $0.kind == .inserts && $0.rowsPerTransaction == 1000 }) else {
+            return results
+        }
         return results + (try DecodeScenario.results(name, stage, captured, place, settings))
     }
 }
