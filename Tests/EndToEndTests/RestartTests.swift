@@ -190,6 +190,40 @@ extension EndToEnd {
             hub.stop()
             try eventually("the rival to take over") { rival.service?.status.isStreaming == true }
         }
+
+        /// With TLS libpq reads the stream, without it we do; what is read must be the same.
+        @Test func `a stream over TLS is the same stream`() throws {
+            var options = PrivateCluster.Options.forTests
+            options.settings += ["ssl=on"]
+            let cluster = try PrivateCluster(directory: TemporaryDirectory.make("postgres"), options: options)
+            let data = cluster.directory + "/data"
+            try shell(
+                """
+                openssl req -new -x509 -days 2 -nodes -subj /CN=localhost -keyout \(data)/server.key \
+                    -out \(data)/server.crt 2>/dev/null && chmod 600 \(data)/server.key \
+                    && chown --reference=\(data)/PG_VERSION \(data)/server.key \(data)/server.crt
+                """)
+            try cluster.start()
+            let database = try TestDatabase(on: cluster)
+            try table(on: database)
+            let hub = try HubUnderTest(database) {
+                $0.replication.target = ConnectionTarget(database.url + "?sslmode=require")
+            }
+            try hub.start()
+            let encrypted = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)"
+            #expect(try database.value(encrypted) == "t")
+            try database.run("INSERT INTO t SELECT g, repeat('x', g % 700) FROM generate_series(1, 20000) g")
+            try database.run("INSERT INTO t VALUES (30000, repeat('y', 3000000))")
+            let changes = try hub.caughtUp().changes(of: "public.t")
+            #expect(changes.compactMap { $0.new["id"] ?? nil } == (1...20_000).map { "\($0)" } + ["30000"])
+            #expect(changes.last?.new["v"]??.utf8.count == 3_000_000)
+            // The server goes away under an encrypted stream, too.
+            cluster.stop()
+            try cluster.start()
+            try eventually("the stream again") { hub.service?.status.isStreaming == true }
+            hub.stop()
+            cluster.stop()
+        }
     }
 }
 
