@@ -10,6 +10,8 @@ public final class Schema: Sendable {
     let tableKey: UInt64
     let unkeyedKey: UInt64
     let keyColumns: [Int]
+    /// How many columns a row image has.
+    let width: Int
 
     public init(_ relation: Relation) {
         var writer = ByteWriter()
@@ -20,6 +22,7 @@ public final class Schema: Sendable {
         tableKey = RowKey.table(schema: relation.schema, name: relation.name)
         unkeyedKey = RowKey.unkeyed(table: tableKey)
         keyColumns = relation.keyColumns
+        width = relation.columns.count
     }
 
     /// What the row after a change is found by; zero when the change has none. A truncate is a change of every row.
@@ -66,7 +69,9 @@ struct SchemaBook {
     private var schemas: [UInt32: Announcement] = [:]
     private var streamed: [UInt32: [UInt32: Announcement]] = [:]
     private var typeNames: [UInt32: String] = [:]
+    /// Rows come many of one table in a row.
     private var lastOID: UInt32 = 0
+    private var lastStream: UInt32?
     private var last: Schema?
     private var announcements: UInt64 = 0
     private let maximum: Int
@@ -100,13 +105,11 @@ struct SchemaBook {
     private var count: Int { streamed.values.reduce(schemas.count) { $0 + $1.count } }
 
     mutating func schema(_ oid: UInt32, inStream xid: UInt32?) throws(Refusal) -> Schema {
-        if let xid {
-            guard let announcement = streamed[xid]?[oid] else { throw .unknownRelation(oid) }
-            return announcement.schema
-        }
-        if oid == lastOID, let last { return last }
-        guard let announcement = schemas[oid] else { throw .unknownRelation(oid) }
+        if oid == lastOID, xid == lastStream, let last { return last }
+        let announcement = xid.map { streamed[$0]?[oid] } ?? schemas[oid]
+        guard let announcement else { throw .unknownRelation(oid) }
         lastOID = oid
+        lastStream = xid
         last = announcement.schema
         return announcement.schema
     }
@@ -117,7 +120,10 @@ struct SchemaBook {
         last = nil
     }
 
-    mutating func streamAborted(_ xid: UInt32) { streamed[xid] = nil }
+    mutating func streamAborted(_ xid: UInt32) {
+        streamed[xid] = nil
+        last = nil
+    }
 
     private func relation(_ message: RelationMessage, _ primaryKey: Set<String>) -> Relation {
         Relation(

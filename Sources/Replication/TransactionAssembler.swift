@@ -120,11 +120,10 @@ public struct TransactionAssembler: ~Copyable {
 
     /// A row image must have the columns its schema has, or it would be read with the wrong names.
     private static func checkWidth(_ schema: Schema, _ old: RawSpan, _ new: RawSpan) throws(ByteError) {
-        let width = schema.relation.columns.count
-        if old.byteCount > 0, Tuple(old).columnCount != width {
+        if old.byteCount > 0, Tuple(old).columnCount != schema.width {
             throw ByteError(expected: "an old row image as wide as its table", offset: 0)
         }
-        if new.byteCount > 0, Tuple(new).columnCount != width {
+        if new.byteCount > 0, Tuple(new).columnCount != schema.width {
             throw ByteError(expected: "a new row image as wide as its table", offset: 0)
         }
     }

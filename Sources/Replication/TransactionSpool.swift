@@ -17,6 +17,8 @@ final class SpooledTransaction {
     private var written: UInt64 = 0
     private(set) var aborted: Set<UInt32> = []
     private(set) var schemas: [UInt64: Schema] = [:]
+    /// The schema of the row before, which is nearly always this row's too.
+    private var last: Schema?
     /// The node it was first committed on, when it came here by replication.
     private(set) var origin = ""
 
@@ -28,6 +30,8 @@ final class SpooledTransaction {
     var bytes: UInt64 { written }
 
     func uses(_ schema: Schema) {
+        if last === schema { return }
+        last = schema
         if schemas[schema.fingerprint] == nil { schemas[schema.fingerprint] = schema }
     }
 
@@ -86,7 +90,10 @@ final class SpooledTransaction {
         var reader = ByteReader(change)
         try reader.skip(8)
         let fingerprint = try reader.littleUInt64()
-        return fingerprint == 0 ? nil : schemas[fingerprint]
+        if let last, last.fingerprint == fingerprint { return last }
+        guard fingerprint != 0, let schema = schemas[fingerprint] else { return nil }
+        last = schema
+        return schema
     }
 }
 
