@@ -9,6 +9,8 @@ struct PartBuilder: ~Copyable {
     private var keys: [UInt64] = []
     private var changeCount: UInt32 = 0
     private var nextIndex: UInt32 = 0
+    /// The schema of the change before, by its fingerprint.
+    private var lastUsed: UInt64?
     private(set) var info: TransactionInfo?
 
     var isOpen: Bool { info != nil }
@@ -28,6 +30,7 @@ struct PartBuilder: ~Copyable {
         schemas.removeAll(keepingCapacity: true)
         keys.removeAll(keepingCapacity: true)
         changeCount = 0
+        lastUsed = nil
         TransactionCodec.begin(info, firstIndex: nextIndex, to: &payload)
     }
 
@@ -43,14 +46,26 @@ struct PartBuilder: ~Copyable {
         open(info)
     }
 
+    /// Whether the part must be told of this schema before a change of it is added.
+    func needs(_ fingerprint: UInt64) -> Bool { lastUsed != fingerprint }
+
+    mutating func use(_ schema: Schema) {
+        lastUsed = schema.fingerprint
+        // Not by identity: a schema that changed and changed back is another object.
+        if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
+        schemas.append(schema)
+        keys.append(schema.tableKey)
+    }
+
+    /// A change of a schema that is in use.
     mutating func add(
-        _ operation: Operation, _ schema: Schema, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
+        _ operation: Operation, _ rows: RowPlan, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0
     ) {
-        use(schema)
-        find(newKey: schema.newKey(operation, new), oldKey: schema.oldKey(old))
+        precondition(lastUsed == rows.fingerprint, "a change belongs to the schema in use")
+        find(newKey: rows.newKey(operation, new), oldKey: rows.oldKey(old))
         count(1)
         TransactionCodec.append(
-            operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
+            operation, relation: rows.fingerprint, oldImage: oldImage, old: old, new: new, options: options,
             to: &payload)
     }
 
@@ -63,7 +78,7 @@ struct PartBuilder: ~Copyable {
 
     /// A change in its stored form already: one that was spooled.
     mutating func addStored(_ change: RawSpan, _ schema: Schema?, newKey: UInt64, oldKey: UInt64) {
-        if let schema { use(schema) }
+        if let schema, needs(schema.fingerprint) { use(schema) }
         find(newKey: newKey, oldKey: oldKey)
         count(1)
         payload.append(change)
@@ -77,14 +92,6 @@ struct PartBuilder: ~Copyable {
     private mutating func count(_ changes: UInt32) {
         changeCount += changes
         nextIndex += changes
-    }
-
-    private mutating func use(_ schema: Schema) {
-        if let last = schemas.last, last === schema { return }
-        // Not by identity: a schema that changed and changed back is another object.
-        if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
-        schemas.append(schema)
-        keys.append(schema.tableKey)
     }
 
     /// Hands the part over. When `deliver` throws nothing has changed and it can be called again; when it returns, the

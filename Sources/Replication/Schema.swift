@@ -8,10 +8,7 @@ public final class Schema: Sendable {
     public let encoded: [UInt8]
     public let fingerprint: UInt64
     let tableKey: UInt64
-    let unkeyedKey: UInt64
-    let keyColumns: [Int]
-    /// How many columns a row image has.
-    let width: Int
+    let rows: RowPlan
 
     public init(_ relation: Relation) {
         var writer = ByteWriter()
@@ -20,9 +17,28 @@ public final class Schema: Sendable {
         encoded = writer.copied()
         fingerprint = RelationCodec.fingerprint(of: writer.bytes)
         tableKey = RowKey.table(schema: relation.schema, name: relation.name)
+        rows = RowPlan(relation, fingerprint: fingerprint, tableKey: tableKey)
+    }
+}
+
+/// What every row of a schema needs: numbers alone, so that taking it along costs no counting of references.
+struct RowPlan: BitwiseCopyable {
+    let fingerprint: UInt64
+    let tableKey: UInt64
+    let unkeyedKey: UInt64
+    /// Bit n says that column n is part of the key.
+    private let keyColumns: UInt64
+    /// How many columns a row image has.
+    let width: Int
+
+    init(_ relation: Relation, fingerprint: UInt64, tableKey: UInt64) {
+        self.fingerprint = fingerprint
+        self.tableKey = tableKey
         unkeyedKey = RowKey.unkeyed(table: tableKey)
-        keyColumns = relation.keyColumns
         width = relation.columns.count
+        let columns = relation.keyColumns
+        // A key so far back in the row is not worth finding: such rows count as not to be told apart.
+        keyColumns = columns.allSatisfy { $0 < 64 } ? columns.reduce(0) { $0 | 1 << UInt64($1) } : 0
     }
 
     /// What the row after a change is found by; zero when the change has none. A truncate is a change of every row.
@@ -36,18 +52,17 @@ public final class Schema: Sendable {
 
     /// The row's hash, or the table's "unkeyed" one when the image does not tell the whole key.
     func key(of image: RawSpan) -> UInt64 {
-        guard !keyColumns.isEmpty else { return unkeyedKey }
+        guard keyColumns != 0 else { return unkeyedKey }
         var hash = RowKey.row(table: tableKey)
         var columns = TupleColumns(image)
-        var index = 0
-        for keyColumn in keyColumns {
-            while index < keyColumn {
-                guard (try? columns.next()) != nil else { return unkeyedKey }
-                index += 1
+        var left = keyColumns
+        while left != 0 {
+            guard let value = try? columns.next() else { return unkeyedKey }
+            if left & 1 != 0 {
+                guard case .text(let text) = value else { return unkeyedKey }
+                hash.combine(text)
             }
-            guard let value = try? columns.next(), case .text(let text) = value else { return unkeyedKey }
-            hash.combine(text)
-            index += 1
+            left >>= 1
         }
         return hash.value
     }
@@ -73,6 +88,7 @@ struct SchemaBook {
     private var lastOID: UInt32 = 0
     private var lastStream: UInt32?
     private var last: Schema?
+    private var lastRows: RowPlan?
     private var announcements: UInt64 = 0
     private let maximum: Int
 
@@ -94,12 +110,17 @@ struct SchemaBook {
         let schema = known.flatMap { $0.schema.relation == relation ? $0.schema : nil } ?? Schema(relation)
         announcements += 1
         let announcement = Announcement(schema: schema, number: announcements)
-        last = nil
+        forgetLast()
         if let xid {
             streamed[xid, default: [:]][message.oid] = announcement
         } else {
             schemas[message.oid] = announcement
         }
+    }
+
+    private mutating func forgetLast() {
+        last = nil
+        lastRows = nil
     }
 
     private var count: Int { streamed.values.reduce(schemas.count) { $0 + $1.count } }
@@ -111,18 +132,26 @@ struct SchemaBook {
         lastOID = oid
         lastStream = xid
         last = announcement.schema
+        lastRows = announcement.schema.rows
         return announcement.schema
+    }
+
+    /// What the rows of a relation need, without a touch of the schema itself as long as they are of one table.
+    @inline(__always)
+    mutating func rows(_ oid: UInt32, inStream xid: UInt32?) throws(Refusal) -> RowPlan {
+        if oid == lastOID, xid == lastStream, let lastRows { return lastRows }
+        return try schema(oid, inStream: xid).rows
     }
 
     mutating func streamCommitted(_ xid: UInt32) {
         guard let announced = streamed.removeValue(forKey: xid) else { return }
         schemas.merge(announced) { $0.number > $1.number ? $0 : $1 }
-        last = nil
+        forgetLast()
     }
 
     mutating func streamAborted(_ xid: UInt32) {
         streamed[xid] = nil
-        last = nil
+        forgetLast()
     }
 
     private func relation(_ message: RelationMessage, _ primaryKey: Set<String>) -> Relation {

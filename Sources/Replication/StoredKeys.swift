@@ -35,8 +35,8 @@ public final class StoredKeys: Sendable {
 
     private static func add(_ change: borrowing Change, _ schema: Schema, to keys: inout Set<UInt64>) {
         keys.insert(schema.tableKey)
-        if change.operation == .truncate { keys.insert(schema.unkeyedKey) }
-        if let new = change.new { keys.insert(schema.key(of: new.bytes)) }
-        if let old = change.old { keys.insert(schema.key(of: old.bytes)) }
+        if change.operation == .truncate { keys.insert(schema.rows.unkeyedKey) }
+        if let new = change.new { keys.insert(schema.rows.key(of: new.bytes)) }
+        if let old = change.old { keys.insert(schema.rows.key(of: old.bytes)) }
     }
 }

@@ -111,19 +111,20 @@ public struct TransactionAssembler: ~Copyable {
         }
         guard part.isOpen else { throw Refusal.unexpected("a change outside a transaction") }
         if isSkipping { return }
-        let schema = try schemas.schema(oid, inStream: nil)
-        try Self.checkWidth(schema, old, new)
+        let rows = try schemas.rows(oid, inStream: nil)
+        try Self.checkWidth(rows, old, new)
         try makeRoom(sink, whileStalled)
+        if part.needs(rows.fingerprint) { part.use(try schemas.schema(oid, inStream: nil)) }
         tally.count(operation)
-        part.add(operation, schema, oldImage: oldImage, old: old, new: new, options: options)
+        part.add(operation, rows, oldImage: oldImage, old: old, new: new, options: options)
     }
 
     /// A row image must have the columns its schema has, or it would be read with the wrong names.
-    private static func checkWidth(_ schema: Schema, _ old: RawSpan, _ new: RawSpan) throws(ByteError) {
-        if old.byteCount > 0, Tuple(old).columnCount != schema.width {
+    private static func checkWidth(_ rows: RowPlan, _ old: RawSpan, _ new: RawSpan) throws(ByteError) {
+        if old.byteCount > 0, Tuple(old).columnCount != rows.width {
             throw ByteError(expected: "an old row image as wide as its table", offset: 0)
         }
-        if new.byteCount > 0, Tuple(new).columnCount != schema.width {
+        if new.byteCount > 0, Tuple(new).columnCount != rows.width {
             throw ByteError(expected: "a new row image as wide as its table", offset: 0)
         }
     }
@@ -250,10 +251,10 @@ public struct TransactionAssembler: ~Copyable {
     ) throws {
         guard let block = streamedBlock else { throw Refusal.unexpected("a streamed change outside a block") }
         let schema = try schemas.schema(oid, inStream: block.xid)
-        try Self.checkWidth(schema, old, new)
+        try Self.checkWidth(schema.rows, old, new)
         block.uses(schema)
-        let newKey = schema.newKey(operation, new)
-        let oldKey = schema.oldKey(old)
+        let newKey = schema.rows.newKey(operation, new)
+        let oldKey = schema.rows.oldKey(old)
         spool.add(to: block, subtransaction: subtransaction, newKey: newKey, oldKey: oldKey) { writer in
             TransactionCodec.append(
                 operation, relation: schema.fingerprint, oldImage: oldImage, old: old, new: new, options: options,

@@ -22,7 +22,7 @@ import Testing
 
     @Test func `a truncate is found by every row`() {
         let keys = stored(orders).keys(ofTransaction: payload(.truncate, orders).span.bytes)
-        #expect(keys.map(Set.init) == [orders.tableKey, orders.unkeyedKey])
+        #expect(keys.map(Set.init) == [orders.tableKey, orders.rows.unkeyedKey])
     }
 
     @Test func `says nothing of a schema it was not shown`() {
