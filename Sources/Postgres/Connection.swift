@@ -201,7 +201,8 @@ extension Connection {
     }
 
     /// Any number of statements in one message, or a replication command: no parameters, one implicit transaction.
-    /// Waits for the answer, but not when `interrupt` rings: then the connection is of no more use.
+    /// Waits for the answer, but not when `interrupt` rings: then the server is asked to give up, and the connection is
+    /// of no more use.
     @discardableResult
     public func execute(_ sql: String, interrupt: Wake? = nil) throws(PostgresError) -> Rows {
         if let interrupt { try sendAndWait(sql, interrupt) }
@@ -217,8 +218,23 @@ extension Connection {
         guard unsafe PQsendQuery(handle, sql) == 1 else { throw connectionError(Connection.firstWords(sql)) }
         while unsafe PQisBusy(handle) == 1 {
             let ready = Poll.wait(socket: unsafe PQsocket(handle), interrupt: interrupt, timeoutMilliseconds: -1)
-            if ready.interrupt { throw Connection.interrupted(Connection.firstWords(sql)) }
+            if ready.interrupt {
+                cancel()
+                throw Connection.interrupted(Connection.firstWords(sql))
+            }
             guard unsafe PQconsumeInput(handle) == 1 else { throw connectionError(Connection.firstWords(sql)) }
+        }
+    }
+
+    /// Asks the server to give up what it is doing: it does not notice by itself that nobody waits any more.
+    private func cancel() {
+        // SAFETY: the handle lives; libpq allocates the request and frees it here.
+        guard let request = unsafe PQgetCancel(handle) else { return }
+        defer { unsafe PQfreeCancel(request) }
+        var complaint = (UInt64(0), UInt64(0), UInt64(0), UInt64(0))
+        // SAFETY: the complaint has the size that is announced. Nothing depends on whether the request arrives.
+        _ = unsafe withUnsafeMutableBytes(of: &complaint) { room in
+            unsafe PQcancel(request, room.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(room.count))
         }
     }
 

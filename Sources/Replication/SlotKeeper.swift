@@ -131,7 +131,14 @@ struct SlotKeeper {
                 .other, "slot \(slot.name) belongs to database \(slot.database)",
                 hint: "set another slot name for this database")
         }
-        return ServerState.Slot(confirmed: slot.confirmed ?? .zero, isInvalid: slot.isInvalid)
+        if slot.isInvalid { return ServerState.Slot(confirmed: slot.confirmed ?? .zero, isInvalid: true) }
+        guard let confirmed = slot.confirmed else {
+            let maker = slot.activePID.map { " by server process \($0)" } ?? ""
+            throw Trouble(
+                .slotBusy, "slot \(slot.name) is still being made\(maker)",
+                hint: "the server makes it when the transactions that were running have ended: see pg_stat_activity")
+        }
+        return ServerState.Slot(confirmed: confirmed, isInvalid: false)
     }
 
     func drop() throws {
@@ -147,6 +154,8 @@ struct SlotKeeper {
                 hint: "SELECT pg_create_logical_replication_slot(\(Quoted.literal(settings.slot)), 'pgoutput');")
         }
         // The server waits here until every transaction that runs now has ended.
+        Log.shared.info(
+            "creating the slot; the server waits for the transactions that are running now", [.slot(settings.slot)])
         let rows = try replication.execute(
             "CREATE_REPLICATION_SLOT \(Quoted.identifier(settings.slot)) LOGICAL pgoutput NOEXPORT_SNAPSHOT",
             interrupt: interrupt)

@@ -39,8 +39,6 @@ extension Trouble {
             Trouble(
                 .protocolError, "more than \(Limits.maximumStreamedTransactions) large transactions at once",
                 hint: "set streaming = off, so that they are sent at their commit")
-        case let stall as StorageStall:
-            Trouble(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         default: Trouble(.other, String(describing: error))
         }
     }
@@ -67,24 +65,52 @@ extension Trouble {
     /// A refused connection has no SQLSTATE in libpq, only words.
     private static func fromConnect(_ error: PostgresError) -> Trouble {
         let words = error.message
-        if words.contains("password authentication failed") || words.contains("no password supplied") {
-            return Trouble(
-                .authentication, words,
-                hint: "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD)")
+        if let known = refusals.first(where: { $0.words.contains(where: words.contains) }) {
+            return Trouble(known.reason, words, hint: known.hint)
         }
-        if words.contains("does not exist") { return missing(words) }
-        if words.contains("pg_hba.conf") {
-            return Trouble(.authentication, words, hint: "allow the hub's role and address in the server's pg_hba.conf")
-        }
-        if words.contains("must be superuser or replication role") || words.contains("REPLICATION") {
-            return Trouble(.authentication, words, hint: "ALTER ROLE the hub's role WITH REPLICATION")
-        }
-        return Trouble(.connectionRefused, words, hint: error.hint ?? "is the database running, and the address right?")
+        // A server that speaks is running at the right address: its own words say best what is wrong.
+        let hint = words.contains("FATAL:") ? nil : "is the database running, and the address right?"
+        return Trouble(.connectionRefused, words, hint: error.hint ?? hint)
     }
-    private static func missing(_ words: String) -> Trouble {
-        words.contains("role ")
-            ? Trouble(
-                .authentication, words, hint: "check the user in the database URL (TIDEWIRE_DATABASE_URL or DB_USER)")
-            : Trouble(.other, words, hint: "check the database in the database URL (TIDEWIRE_DATABASE_URL or DB_NAME)")
+
+    private struct Refusal {
+        var words: [String]
+        var reason: Metrics.ReconnectReason
+        var hint: String
     }
+
+    /// The first that fits counts: the narrow ones before the wide ones.
+    private static let refusals = [
+        Refusal(
+            words: ["password authentication failed", "no password supplied"], reason: .authentication,
+            hint: "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD)"),
+        Refusal(
+            words: ["pg_hba.conf"], reason: .authentication,
+            hint: "allow the hub's role and address in the server's pg_hba.conf"),
+        Refusal(
+            words: ["root certificate file", "certificate verify failed", "server certificate for"],
+            reason: .authentication,
+            hint: "name the server's authority with sslrootcert=FILE in the database URL, or choose another sslmode"),
+        Refusal(
+            words: ["server does not support SSL"], reason: .connectionRefused,
+            hint: "set ssl = on in the server, or sslmode=prefer in the database URL"),
+        Refusal(
+            words: ["too many c", "max_wal_senders", "remaining connection slots"], reason: .connectionRefused,
+            hint: "the hub needs two connections, one of them of max_wal_senders: raise the limit or end others"),
+        Refusal(
+            words: ["is starting up", "is shutting down", "in recovery mode", "not yet accepting connections"],
+            reason: .connectionRefused, hint: "the database is running, but not ready yet"),
+        Refusal(
+            words: ["must be superuser or replication role", "REPLICATION"], reason: .authentication,
+            hint: "ALTER ROLE the hub's role WITH REPLICATION"),
+        Refusal(
+            words: ["permission denied for database"], reason: .authentication,
+            hint: "GRANT CONNECT ON DATABASE to the hub's role"),
+        Refusal(
+            words: ["FATAL:  role "], reason: .authentication,
+            hint: "check the user in the database URL (TIDEWIRE_DATABASE_URL or DB_USER)"),
+        Refusal(
+            words: ["FATAL:  database "], reason: .other,
+            hint: "check the database in the database URL (TIDEWIRE_DATABASE_URL or DB_NAME)"),
+    ]
 }

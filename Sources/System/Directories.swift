@@ -4,18 +4,26 @@ import Glibc
 public enum Directories {
     /// The last one gets `mode`: by default it is for this user alone.
     public static func make(_ path: String, mode lastMode: UInt32 = 0o700) throws(SystemError) {
-        guard path.hasPrefix("/") else {
-            throw SystemError(operation: "make directory", subject: path, code: EINVAL)
-        }
-        var made = ""
+        var made = path.hasPrefix("/") ? "/" : ""
         let parts = path.split(separator: "/")
         for (index, part) in parts.enumerated() {
-            made += "/" + part
+            made += index == 0 ? String(part) : "/" + part
             let mode: mode_t = index == parts.count - 1 ? mode_t(lastMode) : 0o755
             // SAFETY: Swift passes a C string that lives for the call.
             if unsafe mkdir(made, mode) != 0, errno != EEXIST {
                 throw SystemError(operation: "make directory", subject: made, code: errno)
             }
         }
+    }
+
+    /// The path from the root, for programs that are started in another directory.
+    public static func absolute(_ path: String) throws(SystemError) -> String {
+        guard !path.hasPrefix("/") else { return path }
+        // SAFETY: getcwd allocates the string because it is given no room; it is copied and freed here.
+        guard let here = unsafe getcwd(nil, 0) else {
+            throw SystemError(operation: "find the working directory", subject: "", code: errno)
+        }
+        defer { unsafe free(here) }
+        return unsafe String(cString: here) + "/" + path
     }
 }

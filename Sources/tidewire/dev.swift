@@ -39,9 +39,9 @@ struct DevCommand: Command {
         let base = try arguments.configuration(terminal)
         Log.shared.configure(level: base.logLevel, format: base.logFormat)
         Hub.blockSignals()
-        let directory = base.source(of: .dataDirectory) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
+        let chosen = base.source(of: .dataDirectory) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
         return try ServeCommand.explained {
-            try explained { try live(in: directory, interval, arguments, terminal) }
+            try explained { try live(in: Directories.absolute(chosen), interval, arguments, terminal) }
         }
     }
 

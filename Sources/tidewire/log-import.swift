@@ -50,8 +50,8 @@ struct LogImportCommand: Command {
 
     private func emptyDirectory(_ path: String) throws -> DiskDirectory {
         do throws(SystemError) {
-            if path.hasPrefix("/") { try Directories.make(path) }
-            let directory = try DiskDirectory(path, creating: true)
+            try Directories.make(path)
+            let directory = try DiskDirectory(path)
             guard try directory.names().allSatisfy({ $0 == "LOCK" }) else {
                 throw SystemError(operation: "import into", subject: path, code: ENOTEMPTY)
             }

@@ -177,6 +177,49 @@ extension EndToEnd {
             cluster.stop()
         }
 
+        @Test func `a stop while the server makes the slot leaves none behind`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let running = try database.cluster.connect(database: database.name)
+            try running.execute("BEGIN; CREATE TABLE other (id int)")
+            let hub = try HubUnderTest(database)
+            try hub.start(awaitingStream: false)
+            let slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+            try eventually("the making to begin") { try database.value(slots) == "1" }
+            hub.stop()
+            try eventually("the half-made slot to go", seconds: 10) { try database.value(slots) == "0" }
+            try running.execute("COMMIT")
+        }
+
+        @Test func `a slot that is not ready yet is waited for, and no loss`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let running = try database.cluster.connect(database: database.name)
+            try running.execute("BEGIN; CREATE TABLE other (id int)")
+            // As a hub leaves it behind that was killed while the server made its slot.
+            let url = database.url
+            let slot = database.slot
+            let maker = try BackgroundThread("maker") {
+                let connection = try? Connection(ConnectionTarget(url))
+                _ = try? connection?.execute("SELECT pg_create_logical_replication_slot('\(slot)', 'pgoutput')")
+            }
+            try eventually("the making to begin") {
+                try database.value("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '\(slot)'") == "1"
+            }
+            let hub = try HubUnderTest(database)
+            try hub.start(awaitingStream: false)
+            try eventually("the complaint") { hub.service?.status.trouble?.reason == .slotBusy }
+            #expect(hub.service?.status.trouble?.message.contains("being made") == true)
+            #expect(try hub.history().entries == 0)
+            try running.execute("COMMIT")
+            maker.join()
+            try eventually("the stream") { hub.service?.status.isStreaming == true }
+            try database.run("INSERT INTO t VALUES (1, 'kept')")
+            let history = try hub.caughtUp()
+            #expect(history.changes(of: "public.t").count == 1)
+            #expect(history.gaps.isEmpty)
+        }
+
         @Test func `two hubs cannot share a log, nor a slot`() throws {
             let database = try TestDatabase()
             try table(on: database)

@@ -41,6 +41,21 @@ import Testing
             reason: .connectionRefused, hint: "running"),
         Case(
             testDescription: "FATAL:  the database system is starting up", reason: .connectionRefused, hint: "running"),
+        Case(
+            testDescription: #"root certificate file "/home/hub/.postgresql/root.crt" does not exist"#,
+            reason: .authentication, hint: "sslrootcert"),
+        Case(
+            testDescription: "server does not support SSL, but SSL was required", reason: .connectionRefused,
+            hint: "sslmode"),
+        Case(
+            testDescription: #"FATAL:  too many connections for role "hub""#, reason: .connectionRefused,
+            hint: "two connections"),
+        Case(
+            testDescription: "FATAL:  number of requested standby connections exceeds max_wal_senders (currently 0)",
+            reason: .connectionRefused, hint: "max_wal_senders"),
+        Case(
+            testDescription: #"FATAL:  permission denied for database "app""#, reason: .authentication,
+            hint: "GRANT CONNECT"),
     ]
 
     static let answers: [Case] = [

@@ -66,3 +66,22 @@ import Testing
         return Array(bytes.prefix(count))
     }
 }
+
+@Suite struct DirectoriesTests {
+    /// From wherever the tests run, by a way that is not from the root.
+    private let roundabout = String(repeating: "../", count: 30)
+
+    @Test func `makes a directory with its parents, named from the root or not`() throws {
+        let base = TemporaryDirectory.make("directories")
+        try Directories.make(base + "/a/b")
+        try Directories.make(roundabout + base.dropFirst() + "/c/d")
+        _ = try DiskDirectory(base + "/a/b")
+        _ = try DiskDirectory(base + "/c/d")
+    }
+
+    @Test func `says the way from the root`() throws {
+        #expect(try Directories.absolute("/a/b") == "/a/b")
+        let here = try Directories.absolute("data")
+        #expect(here.hasPrefix("/") && here.hasSuffix("/data"))
+    }
+}
