@@ -1,5 +1,6 @@
 import Change
 import Diagnostics
+import Embedded
 import EventLog
 import Glibc
 import Postgres
