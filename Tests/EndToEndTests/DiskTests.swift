@@ -1,5 +1,6 @@
 import Change
 import Diagnostics
+import Embedded
 import EventLog
 import Glibc
 import Postgres
@@ -49,6 +50,34 @@ extension EndToEnd {
             let history = try Self.history(disk)
             #expect(history.changes.compactMap { $0.new["id"] ?? nil } == (1...2000).map { "\($0)" })
             #expect(history.gaps.isEmpty)
+            try drop(database)
+        }
+
+        @Test func `what came before the database went is stored while it is away`() throws {
+            let database = try TestDatabase()
+            try database.run(
+                "CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION supabase_realtime FOR TABLE t")
+            let disk = FaultyStorage()
+            let interrupt = try Wake()
+            let status = ReplicationStatus()
+            let thread = try follow(database, disk, interrupt, status)
+            try eventually("the stream") { status.isStreaming }
+            let stalls = Metrics.shared.diskStalls.value
+            disk.setFaults { faults in
+                faults.failWriteAfter = 0
+                faults.times = .max
+            }
+            try database.run("INSERT INTO t VALUES (1)")
+            try eventually("the refusal to be met") { Metrics.shared.diskStalls.value > stalls }
+            let other = try database.cluster.connect()
+            try other.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
+            try other.execute(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+            try eventually("the connection to be missed") { !status.isStreaming }
+            disk.setFaults { _ in }
+            try eventually("the change", seconds: 10) { try Self.history(disk).changes.count == 1 }
+            interrupt.ring()
+            thread.join()
             try drop(database)
         }
 
