@@ -85,7 +85,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         var assembler = TransactionAssembler(
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
             betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
-        var stream = try ReplicationStream(replication, start(replication.serverVersion))
+        var stream = try ReplicationStream(replication, start(replication.serverVersion), interrupt: interrupt)
         Log.shared.info(
             "streaming",
             [
