@@ -50,15 +50,19 @@ public struct ReplicationStream: ~Copyable {
     private let isDirect: Bool
     private var direct: CopyStream
     private var held: UnsafeMutablePointer<CChar>?
+    /// The last read through libpq followed a sign of the socket's.
+    private var wasReady = false
 
-    public init(_ connection: Connection, _ start: StartReplication) throws(PostgresError) {
+    public init(
+        _ connection: Connection, _ start: StartReplication, interrupt: Wake? = nil
+    ) throws(PostgresError) {
         precondition(connection.purpose == .replication, "only a replication connection can stream")
         self.connection = connection
         isDirect = !connection.isEncrypted
         direct = CopyStream(socket: connection.socket)
         // SAFETY: nothing is lent yet.
         unsafe held = nil
-        if isDirect { try beginDirectly(start) } else { try begin(start) }
+        if isDirect { try beginDirectly(start, interrupt) } else { try begin(start) }
     }
 
     deinit {
@@ -77,7 +81,7 @@ public struct ReplicationStream: ~Copyable {
     }
 
     /// libpq sends the command and never reads the answer: from here on all that comes is ours.
-    private mutating func beginDirectly(_ start: StartReplication) throws(PostgresError) {
+    private mutating func beginDirectly(_ start: StartReplication, _ interrupt: Wake?) throws(PostgresError) {
         try connection.handOver(sending: start.command)
         while true {
             switch try direct.next() {
@@ -87,7 +91,8 @@ public struct ReplicationStream: ~Copyable {
                 throw error
             case .data?, .ends?: throw lost()
             case nil:
-                _ = Poll.wait(for: connection.socket, timeoutMilliseconds: -1)
+                let ready = Poll.wait(socket: connection.socket, interrupt: interrupt, timeoutMilliseconds: -1)
+                if ready.interrupt { throw Connection.interrupted(StartReplication.name) }
                 try direct.receive()
             }
         }
@@ -125,13 +130,15 @@ public struct ReplicationStream: ~Copyable {
     /// Reads what the network has; call when `next` gave nil.
     public mutating func receive() throws(PostgresError) {
         if isDirect { return try direct.receive() }
+        wasReady = Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
         // SAFETY: the handle lives.
         guard unsafe PQconsumeInput(connection.handle) == 1 else { throw connection.connectionError("stream") }
     }
 
-    /// More may be waiting in the socket right now.
+    /// More may be waiting right now: in the socket, or decrypted already. A TLS record may be larger than what libpq
+    /// takes at once, and the socket says nothing of the rest; so each read is followed by one more.
     public var hasMore: Bool {
-        isDirect ? direct.mayHaveMore : Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
+        isDirect ? direct.mayHaveMore : wasReady || Poll.wait(for: connection.socket, timeoutMilliseconds: 0)
     }
 
     /// Waits until something arrives, the interrupt rings or the time is up.

@@ -85,7 +85,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         var assembler = TransactionAssembler(
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
             betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
-        var stream = try ReplicationStream(replication, start(replication.serverVersion))
+        var stream = try ReplicationStream(replication, start(replication.serverVersion), interrupt: interrupt)
         Log.shared.info(
             "streaming",
             [
@@ -207,7 +207,8 @@ struct ReplicationSession<Sink: TransactionSink> {
                 "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
                 [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
         }
-        try status.sendIfDue(flushed: sink.durablePosition)
+        // At every attempt: nothing is read meanwhile, so a server with a short wal_sender_timeout asks in vain.
+        try status.send(flushed: sink.durablePosition)
         if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
     }
 
@@ -231,8 +232,9 @@ struct ReplicationSession<Sink: TransactionSink> {
     /// A publication that was dropped cannot be used for the changes made while it was away, even after it was made
     /// again: PostgreSQL looks it up as the catalog was at the time of each change.
     private func explained(_ error: any Error, _ keeper: SlotKeeper) -> any Error {
+        // The words may be in the server's own language. While it streams nothing else of ours can be undefined.
         guard let refusal = error as? PostgresError, refusal.sqlState == SQLState.undefinedObject,
-            refusal.message.contains("publication"), (try? keeper.publicationExists) == true
+            refusal.operation == "stream", (try? keeper.publicationExists) == true
         else { return error }
         return PublicationWasRecreated()
     }

@@ -35,7 +35,11 @@ public final class Replicator<Sink: TransactionSink> {
             do {
                 let session = ReplicationSession(
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
-                    streaming: { [status] in status.streamingBegan() })
+                    streaming: { [status, self] in
+                        status.streamingBegan()
+                        // Whatever ends this stream is news, also if it is what ended the one before.
+                        lastTrouble = ""
+                    })
                 try session.run()
             } catch {
                 ended(error, after: Clock.monotonicNanoseconds() - began)
@@ -45,6 +49,9 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     private func ended(_ error: any Error, after nanoseconds: UInt64) {
+        // What has come whole must not wait for a database that may never return. A disk that refuses is asked again
+        // after the next attempt to connect.
+        try? sink.flush()
         if interrupt.isRung { return }
         status.streamingEnded()
         // A connection that held for a while was healthy: begin with short waits again.

@@ -88,6 +88,7 @@ extension EndToEnd {
             return try BackgroundThread("ingest") {
                 var options = EventLogOptions(source: 0)
                 options.preparesSegments = false
+                options.segmentBytes = 2 << 20
                 guard let sink = try? LogSink(directory: disk, options: options) else { return }
                 Replicator(
                     settings: settings, spoolDirectory: MemoryDirectory(), sink: sink, interrupt: interrupt,

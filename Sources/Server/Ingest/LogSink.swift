@@ -64,7 +64,8 @@ public final class LogSink: TransactionSink {
     }
 
     public var systemIdentifier: UInt64 { isNew ? 0 : writer?.source ?? 0 }
-    public var durablePosition: LSN { LSN(writer?.durableLSN ?? 0) }
+    /// Never beyond `position`: after a gap that led back, and is not on disk yet, the writer still knows the old end.
+    public var durablePosition: LSN { min(position, LSN(writer?.durableLSN ?? 0)) }
     public var pendingBytes: Int { writer?.pendingBytes ?? 0 }
     public var segments: [SegmentSummary] { writer?.segments ?? [] }
 
