@@ -5,6 +5,7 @@ struct LogState: Equatable {
     var isNew: Bool
     var systemIdentifier: UInt64
     var position: LSN
+    var lineage: Lineage?
 }
 
 /// What the server says of itself and of our slot.
@@ -15,7 +16,17 @@ struct ServerState: Equatable {
         var isInvalid: Bool
     }
 
+    /// How the server's history goes on from the timeline that the log followed.
+    enum Branch: Equatable {
+        case same
+        /// Another timeline began there; what the old one had beyond it does not count any more.
+        case left(at: LSN)
+        case unrelated
+    }
+
     var systemIdentifier: UInt64
+    var database: UInt32 = 0
+    var branch: Branch = .same
     /// How far the server's WAL reaches.
     var current: LSN
     var slot: Slot?
@@ -49,7 +60,14 @@ enum Continuity: Equatable {
 
     private static func lossBeforeSlot(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
         if server.systemIdentifier != log.systemIdentifier { return .otherDatabase }
-        // The server only ever sends WAL it has flushed, so one that ends before our position is an older copy.
-        return server.current < log.position ? .databaseRestored : nil
+        if let followed = log.lineage?.database, server.database != followed { return .otherDatabase }
+        // The server only ever sends WAL it has flushed, so one that ends before our position is an older copy. It may
+        // have written more since; then its timeline tells, if a recovery or a promotion began another.
+        if server.current < log.position { return .databaseRestored }
+        switch server.branch {
+        case .same: return nil
+        case .left(let fork): return fork < log.position ? .databaseRestored : nil
+        case .unrelated: return .databaseRestored
+        }
     }
 }

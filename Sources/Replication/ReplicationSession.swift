@@ -40,10 +40,14 @@ struct ReplicationSession<Sink: TransactionSink> {
     // MARK: Where to begin
 
     private func settle(_ keeper: SlotKeeper, _ replication: Connection) throws {
-        let (system, current) = try identify(replication)
+        let (system, timeline, current) = try identify(replication)
+        let lineage = Lineage(timeline: timeline, database: try keeper.databaseNumber())
         let slot = try keeper.slotState()
-        let log = LogState(isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position)
-        let server = ServerState(systemIdentifier: system, current: current, slot: slot)
+        let log = LogState(
+            isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage)
+        let server = ServerState(
+            systemIdentifier: system, database: lineage.database, branch: try branch(to: timeline, replication),
+            current: current, slot: slot)
         switch Continuity.decide(log, server) {
         case .goesOn: break
         case .begins: try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)
@@ -57,14 +61,31 @@ struct ReplicationSession<Sink: TransactionSink> {
             }
         case .broken(let gap): try record(gap, to: slot?.confirmed ?? current, system)
         }
+        // After the gap, so that a crash in between marks it twice rather than never.
+        if sink.lineage != lineage { try sink.follow(lineage) }
     }
 
-    private func identify(_ replication: Connection) throws -> (UInt64, LSN) {
+    private func identify(_ replication: Connection) throws -> (system: UInt64, timeline: UInt32, current: LSN) {
         let answer = try replication.execute("IDENTIFY_SYSTEM")
         guard let row = answer.first, row.count >= 3, let system = row[0].flatMap({ UInt64($0) }),
-            let current = row[2].flatMap({ LSN($0) })
+            let timeline = row[1].flatMap({ UInt32($0) }), let current = row[2].flatMap({ LSN($0) })
         else { throw Trouble(.protocolError, "the server did not identify itself") }
-        return (system, current)
+        return (system, timeline, current)
+    }
+
+    /// PostgreSQL, "Streaming Replication Protocol": a history file has a line for each timeline it came from, with its
+    /// number and where it was left.
+    private func branch(to timeline: UInt32, _ replication: Connection) throws -> ServerState.Branch {
+        guard let followed = sink.lineage?.timeline, followed != timeline else { return .same }
+        let answer: Rows
+        do throws(PostgresError) {
+            answer = try replication.execute("TIMELINE_HISTORY \(timeline)")
+        } catch {
+            // Without the file nobody can say that nothing was lost.
+            if error.sqlState == SQLState.undefinedFile { return .unrelated }
+            throw error
+        }
+        return TimelineHistory.branch(from: followed, in: (answer.first?.last ?? nil) ?? "")
     }
 
     private func record(_ reason: Gap.Reason, to start: LSN, _ system: UInt64) throws {

@@ -141,6 +141,14 @@ struct SlotKeeper {
         return ServerState.Slot(confirmed: confirmed, isInvalid: false)
     }
 
+    func databaseNumber() throws -> UInt32 {
+        let rows = try catalog.query("SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()")
+        guard let number = rows.first?.first.flatMap({ $0 }).flatMap({ UInt32($0) }) else {
+            throw Trouble(.protocolError, "the server did not say which database this is")
+        }
+        return number
+    }
+
     func drop() throws {
         try catalog.query("SELECT pg_catalog.pg_drop_replication_slot($1)", [settings.slot])
         Log.shared.warning("slot dropped", [.slot(settings.slot)])

@@ -42,6 +42,18 @@ public struct StorageStall: Error, Sendable {
     }
 }
 
+/// Which of a server's histories the log follows. Both are numbers of PostgreSQL's: a recovery or a promotion begins
+/// another timeline, and the databases of one server share its WAL.
+public struct Lineage: Sendable, Equatable {
+    public var timeline: UInt32
+    public var database: UInt32
+
+    public init(timeline: UInt32, database: UInt32) {
+        self.timeline = timeline
+        self.database = database
+    }
+}
+
 /// Where transactions go. One thread uses it. A call that throws `StorageStall` has taken nothing and is made again.
 public protocol TransactionSink: AnyObject {
     /// The database the log is of, as `IDENTIFY_SYSTEM` numbers it; zero while the log is new.
@@ -54,6 +66,8 @@ public protocol TransactionSink: AnyObject {
     var pendingBytes: Int { get }
     /// Nothing has ever been taken: the log was made by this process.
     var isNew: Bool { get }
+    /// What `position` belongs to; nil when it was never noted.
+    var lineage: Lineage? { get }
 
     /// The first words of a new log: what it is the log of, and where it begins.
     func begin(systemIdentifier: UInt64, at position: LSN) throws
@@ -65,4 +79,12 @@ public protocol TransactionSink: AnyObject {
     func flush() throws
     /// History does not continue: say so durably and begin another epoch.
     func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws
+    /// From here on the log follows this history. Durable when it returns.
+    func follow(_ lineage: Lineage) throws
+}
+
+/// For sinks that keep nothing.
+extension TransactionSink {
+    public var lineage: Lineage? { nil }
+    public func follow(_ lineage: Lineage) throws {}
 }

@@ -177,6 +177,72 @@ extension EndToEnd {
             cluster.stop()
         }
 
+        /// As a point-in-time recovery, or a standby that lagged behind when it was promoted: nobody was there to see
+        /// that the WAL ended before the log, and by now it is longer.
+        @Test func `a database that went back and has overtaken the log is a gap`() throws {
+            let cluster = try TestCluster.fresh()
+            let database = try TestDatabase(on: cluster)
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            cluster.stop()
+            hub.stop()
+            let copy = cluster.directory + "/data.copy"
+            try shell("cp -a \(cluster.directory)/data \(copy)")
+            try cluster.start()
+            var again = try cluster.connect(database: database.name)
+            try again.execute("INSERT INTO t VALUES (1, 'will be forgotten')")
+            hub.settings.replication.target = cluster.target(database: database.name)
+            try hub.start()
+            try hub.caughtUp(on: again)
+            hub.stop()
+            cluster.stop()
+            try shell("rm -rf \(cluster.directory)/data && mv \(copy) \(cluster.directory)/data")
+            try shell("echo \"restore_command = 'false'\" >> \(cluster.directory)/data/postgresql.auto.conf")
+            try shell("touch \(cluster.directory)/data/recovery.signal")
+            try cluster.start()
+            again = try cluster.connect(database: database.name)
+            try eventually("the promotion") { try again.execute("SELECT pg_is_in_recovery()").first?[0] == "f" }
+            try again.execute("INSERT INTO t SELECT g, 'on the new line' FROM generate_series(2, 20000) g")
+            try again.execute("INSERT INTO t VALUES (0, 'on the new line')")
+            hub.settings.replication.target = cluster.target(database: database.name)
+            try hub.start()
+            let history = try hub.caughtUp(on: again)
+            #expect(history.gaps.map(\.reason) == [.databaseRestored])
+            #expect(history.changes(of: "public.t").count == 20001)
+            hub.stop()
+            // From here on it is the line that the log follows.
+            try hub.start()
+            #expect(try hub.caughtUp(on: again).gaps.count == 1)
+            hub.stop()
+            cluster.stop()
+        }
+
+        @Test func `another database of the same server is a gap, not the same history`() throws {
+            let first = try TestDatabase()
+            try table(on: first)
+            let hub = try HubUnderTest(first)
+            let second = try TestDatabase()
+            try table(on: second)
+            try second.run("SELECT pg_create_logical_replication_slot('\(second.slot)', 'pgoutput')")
+            try second.run("INSERT INTO t VALUES (1, 'before the log of the other ends')")
+            try hub.start()
+            try first.run("INSERT INTO t VALUES (1, 'of the first')")
+            try hub.caughtUp()
+            hub.stop()
+            hub.settings.replication.target = second.target
+            hub.settings.replication.slot = second.slot
+            try hub.start()
+            let history = try hub.caughtUp(on: second.connection)
+            #expect(history.gaps.map(\.reason) == [.otherDatabase])
+            #expect(history.changes(of: "public.t").count == 2)
+            hub.stop()
+            try eventually("the slot to be let go") {
+                (try? second.run("SELECT pg_drop_replication_slot('\(second.slot)')")) != nil
+            }
+        }
+
         @Test func `a stop while the server makes the slot leaves none behind`() throws {
             let database = try TestDatabase()
             try table(on: database)

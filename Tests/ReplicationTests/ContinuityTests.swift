@@ -14,6 +14,8 @@ import Testing
         /// Nil: there is no slot.
         var confirmed: UInt64?
         var isInvalid = false
+        var database: UInt32 = 5
+        var branch: ServerState.Branch = .same
         var answer: Continuity
     }
 
@@ -58,6 +60,30 @@ import Testing
             answer: .broken(.databaseRestored)),
     ]
 
+    static let ofOtherLines: [Case] = [
+        Case(
+            testDescription: "another database of the same server", confirmed: 1, database: 6,
+            answer: .broken(.otherDatabase)),
+        Case(
+            testDescription: "a timeline that was left after the log's end goes on", confirmed: 1,
+            branch: .left(at: LSN(1001)), answer: .goesOn),
+        Case(
+            testDescription: "a timeline that was left at the log's end goes on", confirmed: 1,
+            branch: .left(at: LSN(position)), answer: .goesOn),
+        Case(
+            testDescription: "a timeline that was left before the log's end is an older copy", confirmed: 1,
+            branch: .left(at: LSN(999)), answer: .broken(.databaseRestored)),
+        Case(
+            testDescription: "a timeline that does not come from the log's", confirmed: position,
+            branch: .unrelated, answer: .broken(.databaseRestored)),
+        Case(
+            testDescription: "a new log follows whatever it meets", isNew: true, confirmed: 10, database: 6,
+            branch: .unrelated, answer: .begins),
+        Case(
+            testDescription: "an older line without a slot", branch: .left(at: LSN(999)),
+            answer: .needsSlot(dropFirst: false, gap: .databaseRestored)),
+    ]
+
     static let withoutSlot: [Case] = [
         Case(testDescription: "a slot that is gone is a gap", answer: .needsSlot(dropFirst: false, gap: .slotMissing)),
         Case(
@@ -77,12 +103,23 @@ import Testing
             answer: .needsSlot(dropFirst: true, gap: .databaseRestored)),
     ]
 
-    @Test(arguments: ofNewLog + withSlot + withoutSlot)
+    @Test(arguments: ofNewLog + withSlot + ofOtherLines + withoutSlot)
     func `is decided by what both sides say`(wanted: Case) {
-        let log = LogState(isNew: wanted.isNew, systemIdentifier: wanted.isNew ? 0 : 7, position: LSN(Self.position))
+        let log = LogState(isNew: wanted.isNew, systemIdentifier: wanted.isNew ? 0 : 7, position: LSN(Self.position),
+            lineage: wanted.isNew ? nil : Lineage(timeline: 1, database: 5))
         let slot = wanted.confirmed.map { ServerState.Slot(confirmed: LSN($0), isInvalid: wanted.isInvalid) }
-        let server = ServerState(systemIdentifier: wanted.system, current: LSN(wanted.current), slot: slot)
+        let server = ServerState(
+            systemIdentifier: wanted.system, database: wanted.database, branch: wanted.branch,
+            current: LSN(wanted.current), slot: slot)
         #expect(Continuity.decide(log, server) == wanted.answer)
+    }
+
+    @Test func `a history file says where a timeline was left`() {
+        let text = "1\t0/30001C0\tno recovery target specified\n\n2\t1/A0\tbefore 2026-01-01\n"
+        #expect(TimelineHistory.branch(from: 1, in: text) == .left(at: LSN(0x30001c0)))
+        #expect(TimelineHistory.branch(from: 2, in: text) == .left(at: LSN(0x1_0000_00a0)))
+        #expect(TimelineHistory.branch(from: 3, in: text) == .unrelated)
+        #expect(TimelineHistory.branch(from: 1, in: "") == .unrelated)
     }
 
     /// The rule itself, over every constellation of small numbers: it never goes on over a hole, and never marks a gap

@@ -18,6 +18,7 @@ public final class LogSink: TransactionSink {
     /// The position after the last whole transaction that was taken.
     public private(set) var position: LSN = .zero
     public private(set) var isNew = true
+    public private(set) var lineage: Lineage?
     private var waitingCommitTimes: [Int64] = []
     private var lastRetention: UInt64 = 0
     private let opened: (EventLogEnd) -> Void
@@ -37,6 +38,7 @@ public final class LogSink: TransactionSink {
         try take(EventLogWriter(directory: directory, options: options))
         // A log that was made and never begun: a crash came between.
         isNew = position == .zero
+        lineage = LineageFile(directory: directory).read()
     }
 
     private static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> SegmentSummary? {
@@ -75,7 +77,12 @@ public final class LogSink: TransactionSink {
         if writer == nil {
             var options = options
             options.source = systemIdentifier
-            try take(EventLogWriter(directory: directory, options: options))
+            do throws(EventLogError) {
+                try take(EventLogWriter(directory: directory, options: options))
+            } catch {
+                if case .failure(let failure) = error { throw LogSink.stall(failure) }
+                throw error
+            }
         }
         try advance(to: position)
         try flush()
@@ -179,6 +186,15 @@ public final class LogSink: TransactionSink {
         try stalling { try writer.flush() }
     }
 
+    public func follow(_ lineage: Lineage) throws {
+        do throws(SystemError) {
+            try LineageFile(directory: directory).write(lineage)
+        } catch {
+            throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
+        }
+        self.lineage = lineage
+    }
+
     // MARK: Retention
 
     private static let retentionInterval: UInt64 = 10_000_000_000
@@ -203,9 +219,13 @@ public final class LogSink: TransactionSink {
         do {
             return try body()
         } catch let failure as EventLogFailure {
-            throw StorageStall(
-                operation: failure.operation, path: failure.path,
-                reason: SystemError(operation: "", subject: "", code: failure.code).reason, hint: failure.hint)
+            throw LogSink.stall(failure)
         }
+    }
+
+    private static func stall(_ failure: EventLogFailure) -> StorageStall {
+        StorageStall(
+            operation: failure.operation, path: failure.path,
+            reason: SystemError(operation: "", subject: "", code: failure.code).reason, hint: failure.hint)
     }
 }

@@ -1,0 +1,15 @@
+import Change
+
+/// A timeline history file, as the server keeps and sends it:
+///
+///     1<tab>0/30001C0<tab>no recovery target specified
+enum TimelineHistory {
+    static func branch(from timeline: UInt32, in text: String) -> ServerState.Branch {
+        for line in text.split(whereSeparator: \.isNewline) {
+            let words = line.split(whereSeparator: \.isWhitespace)
+            guard words.count >= 2, UInt32(words[0]) == timeline, let fork = LSN(String(words[1])) else { continue }
+            return .left(at: fork)
+        }
+        return .unrelated
+    }
+}
