@@ -72,7 +72,8 @@ extension EndToEnd {
             let other = try database.cluster.connect()
             try other.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
             try other.execute(
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+            )
             try eventually("the connection to be missed") { !status.isStreaming }
             disk.setFaults { _ in }
             try eventually("the change", seconds: 10) { try Self.history(disk).changes.count == 1 }

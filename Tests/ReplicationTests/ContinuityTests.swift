@@ -105,7 +105,8 @@ import Testing
 
     @Test(arguments: ofNewLog + withSlot + ofOtherLines + withoutSlot)
     func `is decided by what both sides say`(wanted: Case) {
-        let log = LogState(isNew: wanted.isNew, systemIdentifier: wanted.isNew ? 0 : 7, position: LSN(Self.position),
+        let log = LogState(
+            isNew: wanted.isNew, systemIdentifier: wanted.isNew ? 0 : 7, position: LSN(Self.position),
             lineage: wanted.isNew ? nil : Lineage(timeline: 1, database: 5))
         let slot = wanted.confirmed.map { ServerState.Slot(confirmed: LSN($0), isInvalid: wanted.isInvalid) }
         let server = ServerState(
