@@ -95,7 +95,8 @@ public final class DiskDirectory: StorageDirectory {
         } catch  where error.code == EWOULDBLOCK {
             return .heldElsewhere(processID: Self.processID(in: held))
         }
-        try Self.write(processID: getpid(), to: held)
+        // The number is for people only: a full disk must not keep the hub from starting and waiting for room.
+        try? Self.write(processID: getpid(), to: held)
         return .taken(DiskLock(file: held))
     }
 

@@ -1,6 +1,7 @@
 import Change
 import Diagnostics
 import Embedded
+import EventLog
 import Foundation
 import Postgres
 import Replication
@@ -284,6 +285,18 @@ extension EndToEnd {
             let history = try hub.caughtUp()
             #expect(history.changes(of: "public.t").count == 1)
             #expect(history.gaps.isEmpty)
+        }
+
+        @Test func `two hubs cannot share a directory, not even before there is a log`() throws {
+            let database = try TestDatabase()
+            let hub = try HubUnderTest(database) {
+                // Nobody is there, so no log is made yet.
+                $0.replication.target = ConnectionTarget("postgres://127.0.0.1:1/nowhere")
+            }
+            try hub.start(awaitingStream: false)
+            #expect(throws: EventLogError.self) { try IngestService(hub.settings) }
+            hub.stop()
+            try hub.start(awaitingStream: false)
         }
 
         @Test func `two hubs cannot share a log, nor a slot`() throws {

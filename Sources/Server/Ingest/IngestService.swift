@@ -41,6 +41,8 @@ public final class IngestService: Sendable {
             Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
         let spool = try IngestService.directory(
             Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
+        // The log's own lock comes with the log, which is made when the database is first reached.
+        let lock = try IngestService.lock(spool, settings.dataDirectory)
         let logEnd = SharedEnd()
         let sink = try LogSink(directory: log, options: IngestService.options(settings), opened: logEnd.set)
         let interrupt = try Wake()
@@ -48,7 +50,7 @@ public final class IngestService: Sendable {
         self.interrupt = interrupt
         self.logEnd = logEnd
         self.status = status
-        let handed = Handed(sink)
+        let handed = Handed(sink, lock)
         thread = try BackgroundThread("ingest") {
             Replicator(
                 settings: settings.replication, spoolDirectory: spool, sink: handed.sink, interrupt: interrupt,
@@ -70,6 +72,14 @@ public final class IngestService: Sendable {
     private static func directory(_ path: String, below parent: String) throws(SystemError) -> DiskDirectory {
         _ = try DiskDirectory(parent, creating: true)
         return try DiskDirectory(path, creating: true)
+    }
+
+    private static func lock(_ directory: DiskDirectory, _ dataDirectory: String) throws -> any StorageLock {
+        switch try directory.lock("LOCK") {
+        case .taken(let lock): return lock
+        case .heldElsewhere(let processID):
+            throw EventLogError.lockedElsewhere(path: dataDirectory, processID: processID)
+        }
     }
 
     private static func options(_ settings: Settings) -> EventLogOptions {
@@ -95,16 +105,23 @@ public final class IngestService: Sendable {
 private final class Handed: @unchecked Sendable {
     // Guarded by use: the starting thread hands it over before the ingest thread begins, and never looks again.
     private var held: LogSink?
+    private var lock: (any StorageLock)?
 
-    init(_ sink: LogSink) { held = sink }
+    init(_ sink: LogSink, _ lock: any StorageLock) {
+        held = sink
+        self.lock = lock
+    }
 
     var sink: LogSink {
         guard let held else { preconditionFailure("the sink is closed") }
         return held
     }
 
-    /// Lets go of the log and its lock before the thread ends.
-    func close() { held = nil }
+    /// Lets go of the log and the locks before the thread ends.
+    func close() {
+        held = nil
+        lock = nil
+    }
 }
 
 /// The log's end, known once the log has begun.
