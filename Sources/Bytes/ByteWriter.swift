@@ -111,6 +111,25 @@ public struct ByteWriter: ~Copyable {
         used &+= length
     }
 
+    /// Copies whole words of eight bytes from the front of the span until one is refused; how many bytes that were.
+    @inlinable @inline(__always)
+    mutating func appendWords(of span: RawSpan, until isRefused: (UInt64) -> Bool) -> Int {
+        let length = span.byteCount
+        reserve(length &+ 8)
+        // Kept beside the loop, so that they stay in registers.
+        // SAFETY: `reserve` made room for `length` bytes at `used`; every load lies within the span.
+        let target = unsafe base + used
+        var at = 0
+        while at &+ 8 <= length {
+            let word = unsafe span.unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self)
+            if isRefused(word.littleEndian) { break }
+            unsafe target.storeBytes(of: word, toByteOffset: at, as: UInt64.self)
+            at &+= 8
+        }
+        used &+= at
+        return at
+    }
+
     @inlinable
     public mutating func append(_ text: StaticString) {
         let length = text.utf8CodeUnitCount

@@ -21,17 +21,11 @@ public enum JSONText {
     @inlinable
     public static func appendEscaped(_ text: RawSpan, to writer: inout ByteWriter) {
         let length = text.byteCount
-        writer.reserve(length &+ 8)
-        var at = 0
+        var at = writer.appendWords(of: text) { needsEscape($0) }
         while at &+ 8 <= length {
-            // SAFETY: `at + 8` lies within the span; every bit pattern is an integer.
-            let word = unsafe text.unsafeLoadUnaligned(fromUncheckedByteOffset: at, as: UInt64.self).littleEndian
-            if needsEscape(word) {
-                appendEachEscaped(text, from: at, to: at &+ 8, &writer)
-            } else {
-                writer.append(little: word)
-            }
+            appendEachEscaped(text, from: at, to: at &+ 8, &writer)
             at &+= 8
+            at &+= writer.appendWords(of: text.extracting(at..<length)) { needsEscape($0) }
         }
         if at < length { appendTail(text, from: at, to: &writer) }
     }
