@@ -69,7 +69,8 @@ extension EndToEnd {
             }
             try database.run("INSERT INTO t VALUES (1)")
             try eventually("the slot to be let go", seconds: 30) {
-                try database.value("SELECT active FROM pg_replication_slots WHERE slot_name = '\(database.slot)'") == "f"
+                try database.value("SELECT active FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+                    == "f"
             }
             try eventually("the complaint") { status.trouble?.reason == .diskStall }
             try database.run("INSERT INTO t VALUES (2)")
