@@ -72,8 +72,11 @@ public enum Limits {
     /// Between two attempts to write after the disk was full or failed.
     public static let diskRetryInterval = Duration.seconds(1)
 
-    /// A refusal of the disk that lasts is said again after this long.
-    public static let stallReminderInterval = Duration.seconds(30)
+    /// A trouble that lasts is said again after this long.
+    public static let troubleReminderInterval = Duration.seconds(30)
+
+    /// A disk that refuses for longer than this lets go of the database, which could not shut down otherwise.
+    public static let maximumStall = Duration.seconds(5)
 
     /// A byte of a value may become six in JSON (`\u0001`); a line of an export is never longer than this.
     public static let worstJSONExpansion = 6

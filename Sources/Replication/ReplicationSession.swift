@@ -223,11 +223,12 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     private func waitOut(_ stall: StorageStall, _ status: StatusSender) throws {
         Metrics.shared.diskStalls.add()
-        if status.stallIsWorthALine() {
+        if status.stallBegins() {
             Log.shared.error(
                 "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
                 [.operation(stall.operation), .path(stall.path), .error(stall.reason), .hint(stall.hint)])
         }
+        if status.stallIsTooLong { throw stall }
         // At every attempt: nothing is read meanwhile, so a server with a short wal_sender_timeout asks in vain.
         try status.send(flushed: sink.durablePosition)
         if interrupt.sleep(milliseconds: Limits.diskRetryInterval.wholeMilliseconds) { throw Interrupted() }
@@ -280,7 +281,7 @@ extension Gap.Reason {
 final class StatusSender {
     private let connection: Connection
     private(set) var lastSentAt = Clock.monotonicNanoseconds()
-    private var stallSaidAt: UInt64?
+    private var stallBeganAt: UInt64?
 
     init(connection: Connection) { self.connection = connection }
 
@@ -302,17 +303,21 @@ final class StatusSender {
         if isDue { try send(flushed: flushed) }
     }
 
-    /// A disk that refuses is said at once and then now and then, not at every attempt.
-    func stallIsWorthALine() -> Bool {
-        let now = Clock.monotonicNanoseconds()
-        if let last = stallSaidAt, now - last < Limits.stallReminderInterval.wholeNanoseconds { return false }
-        stallSaidAt = now
+    /// True at the first of several refusals of the disk.
+    func stallBegins() -> Bool {
+        guard stallBeganAt == nil else { return false }
+        stallBeganAt = Clock.monotonicNanoseconds()
         return true
     }
 
+    var stallIsTooLong: Bool {
+        guard let began = stallBeganAt else { return false }
+        return Clock.monotonicNanoseconds() - began >= Limits.maximumStall.wholeNanoseconds
+    }
+
     func stallEnded() {
-        guard stallSaidAt != nil else { return }
-        stallSaidAt = nil
+        guard stallBeganAt != nil else { return }
+        stallBeganAt = nil
         Log.shared.info("the event log is written again")
     }
 }

@@ -15,6 +15,7 @@ public final class Replicator<Sink: TransactionSink> {
     private let status: ReplicationStatus
     private var backoff = Backoff()
     private var lastTrouble = ""
+    private var lastReport: UInt64 = 0
     /// Where the stream stood when it last failed on a publication that exists.
     private var stuckAt: LSN?
 
@@ -33,6 +34,9 @@ public final class Replicator<Sink: TransactionSink> {
         while !interrupt.isRung {
             let began = Clock.monotonicNanoseconds()
             do {
+                // What has come whole must not wait for a database that may never return; and the database must not wait
+                // for a disk that refuses.
+                try sink.flush()
                 let session = ReplicationSession(
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
                     streaming: { [status, self] in
@@ -49,22 +53,19 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     private func ended(_ error: any Error, after nanoseconds: UInt64) {
-        // What has come whole must not wait for a database that may never return. A disk that refuses is asked again
-        // after the next attempt to connect.
-        try? sink.flush()
         if interrupt.isRung { return }
         status.streamingEnded()
         // A connection that held for a while was healthy: begin with short waits again.
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
         let trouble = overcome(error) ?? Trouble.from(error, settings)
-        let delay = backoff.next()
+        let delay = trouble.reason == .diskStall ? Limits.diskRetryInterval : backoff.next()
         Metrics.shared.reconnects[trouble.reason].add()
         report(trouble, delay)
         status.troubled(trouble)
         interrupt.sleep(milliseconds: delay.wholeMilliseconds)
     }
 
-    /// The same trouble again is worth a line at debug level only: the first one said what to do.
+    /// The same trouble again is worth a line now and then: the first one said what to do.
     private func report(_ trouble: Trouble, _ delay: Duration) {
         var fields: [LogField] {
             var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]
@@ -73,12 +74,13 @@ public final class Replicator<Sink: TransactionSink> {
             fields.append(.delay(delay))
             return fields
         }
-        if trouble.message == lastTrouble, delay < Limits.reconnectBackoffMaximum {
-            Log.shared.debug("still not streaming; trying again", fields)
-        } else {
-            Log.shared.warning("not streaming; trying again", fields)
+        let now = Clock.monotonicNanoseconds()
+        if trouble.message == lastTrouble, now - lastReport < Limits.troubleReminderInterval.wholeNanoseconds {
+            return Log.shared.debug("still not streaming; trying again", fields)
         }
+        Log.shared.warning("not streaming; trying again", fields)
         lastTrouble = trouble.message
+        lastReport = now
     }
 
     /// When the publication exists and the stream still fails at the same place, what lies there was written while

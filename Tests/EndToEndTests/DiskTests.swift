@@ -53,6 +53,35 @@ extension EndToEnd {
             try drop(database)
         }
 
+        /// A server that shuts down waits until every walsender's client has confirmed everything.
+        @Test func `a disk that goes on refusing does not keep the database from shutting down`() throws {
+            let database = try TestDatabase()
+            try database.run(
+                "CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION supabase_realtime FOR TABLE t")
+            let disk = FaultyStorage()
+            let interrupt = try Wake()
+            let status = ReplicationStatus()
+            let thread = try follow(database, disk, interrupt, status)
+            try eventually("the stream") { status.isStreaming }
+            disk.setFaults { faults in
+                faults.failWriteAfter = 0
+                faults.times = .max
+            }
+            try database.run("INSERT INTO t VALUES (1)")
+            try eventually("the slot to be let go", seconds: 30) {
+                try database.value("SELECT active FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
+                    == "f"
+            }
+            try eventually("the complaint") { status.trouble?.reason == .diskStall }
+            try database.run("INSERT INTO t VALUES (2)")
+            disk.setFaults { _ in }
+            try eventually("the changes", seconds: 10) { try Self.history(disk).changes.count == 2 }
+            interrupt.ring()
+            thread.join()
+            #expect(try Self.history(disk).gaps.isEmpty)
+            try drop(database)
+        }
+
         @Test func `what came before the database went is stored while it is away`() throws {
             let database = try TestDatabase()
             try database.run(
