@@ -80,7 +80,7 @@ let proofs: [Target] = [
     tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
-    tests(of: "Server", "Server", "Diagnostics"),
+    tests(of: "Server", "Server", "EventLog", "Change", "Diagnostics"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(

@@ -161,6 +161,7 @@ public final class LogSink: TransactionSink {
         Metrics.shared.fsyncs.add()
         Metrics.shared.fsyncSeconds.record(ended - began)
         noteDurable()
+        try rollWhenOld(writer)
         try retain(writer, now: ended)
     }
 
@@ -198,6 +199,19 @@ public final class LogSink: TransactionSink {
     // MARK: Retention
 
     private static let retentionInterval: UInt64 = 10_000_000_000
+
+    /// A quiet log's segment would not be full for months, and only whole segments are removed: so one ends by age too.
+    private func rollWhenOld(_ writer: EventLogWriter) throws {
+        guard let age = options.retentionAge, !writer.isInsideTransaction, let active = writer.segments.last,
+            !active.isEmpty
+        else { return }
+        let limit = age.components.seconds * 1_000_000 / LogSink.segmentsPerRetention
+        guard options.now() - active.header.created > limit else { return }
+        try stalling { try writer.roll() }
+    }
+
+    /// How much longer than `retention_age` a change of a quiet log may stay: a quarter.
+    private static let segmentsPerRetention: Int64 = 4
 
     private func retain(_ writer: EventLogWriter, now: UInt64) throws {
         guard now - lastRetention > LogSink.retentionInterval else { return }
