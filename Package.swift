@@ -26,6 +26,8 @@ let cellar: [Target] = [
     .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
     .target(name: "CChecksum"),
     .target(name: "CSQL"),
+    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+    .systemLibrary(name: "CUring", pkgConfig: "liburing", providers: [.apt(["liburing-dev"])]),
 ]
 
 let floor1: [Target] = [
@@ -43,18 +45,26 @@ let floor2: [Target] = [
 let floor3: [Target] = [
     room("Replication", "Postgres", "Change", "Bytes", "System", "Diagnostics"),
     room("EventLog", "Bytes", "System", "Diagnostics"),
+    room("Policy", "Change", "Bytes"),
+    room("Matching", "Policy", "Change", "Bytes"),
+    room("Channels", "Change", "Bytes"),
+    room("Protocol", "Change", "Bytes"),
+    room("WebSocket", "CZlib", "Bytes", "Crypto"),
+    room("Net", "CUring", "CLinux", "Bytes", "System", "Crypto", "Diagnostics"),
+    room("Auth", "Bytes", "Crypto"),
 ]
 
 let floor4: [Target] = [
     room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
     room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
     room(
-        "Server", "History", "Replication", "EventLog", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
+        "Server", "History", "Replication", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket",
+        "Net",
+        "Auth", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System",
-        "CLinux",
-        "Bytes"
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Matching", "Policy", "Protocol", "WebSocket",
+        "Change", "Postgres", "Crypto", "Diagnostics", "System", "CLinux", "Bytes"
     ),
     .executableTarget(
         name: "tidewire",
@@ -80,7 +90,15 @@ let proofs: [Target] = [
     tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
-    tests(of: "Server", "Server", "EventLog", "Change", "Diagnostics"),
+    tests(of: "Policy", "Policy", "Change", "Postgres", "Bytes"),
+    tests(of: "Matching", "Matching", "Policy", "Change", "Bytes"),
+    tests(of: "Channels", "Channels", "Bytes"),
+    tests(of: "Protocol", "Protocol", "Change", "Bytes"),
+    tests(of: "WebSocket", "WebSocket", "Bytes", "Crypto"),
+    tests(of: "Net", "Net", "Crypto", "Diagnostics", "System", "Bytes"),
+    tests(of: "Auth", "Auth", "Crypto", "Bytes"),
+    tests(
+        of: "Server", "Server", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(

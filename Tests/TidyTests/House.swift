@@ -18,6 +18,7 @@ struct House: Sendable {
 
     static let dataPlane: Set = [
         "Bytes", "System", "Crypto", "Diagnostics", "Postgres", "Change", "Replication", "EventLog",
+        "Policy", "Matching", "Channels", "Protocol", "WebSocket", "Net", "Auth",
     ]
 
     let root: URL

@@ -1,0 +1,51 @@
+import Bytes
+import Change
+
+/// Where one column's value stands in a row image.
+public struct ColumnPlace: Sendable {
+    public enum Kind: UInt8, Sendable {
+        /// Not in the image: the publication leaves it out, or its large value did not change and was not sent, or the
+        /// replica identity does not hold it.
+        case absent
+        case null
+        case text
+    }
+
+    public var kind: Kind
+    public var start: UInt32
+    public var length: UInt32
+
+    public static var absent: ColumnPlace { ColumnPlace(kind: .absent, start: 0, length: 0) }
+
+    public init(kind: Kind, start: UInt32, length: UInt32) {
+        self.kind = kind
+        self.start = start
+        self.length = length
+    }
+}
+
+/// A row image whose columns can be asked for by slot, without walking it again.
+public struct RowImage: ~Escapable {
+    @usableFromInline let bytes: RawSpan
+    @usableFromInline let places: Span<ColumnPlace>
+
+    /// `places` has an element for each slot of the table, with places inside `bytes`.
+    @inlinable
+    @_lifetime(copy bytes, copy places)
+    public init(bytes: RawSpan, places: Span<ColumnPlace>) {
+        self.bytes = bytes
+        self.places = places
+    }
+
+    @inlinable
+    public func kind(_ slot: Int) -> ColumnPlace.Kind { slot < places.count ? places[slot].kind : .absent }
+
+    /// The text of a column whose kind is `.text`.
+    @inlinable
+    @_lifetime(copy self)
+    public func text(_ slot: Int) -> RawSpan {
+        let place = places[slot]
+        let start = Int(place.start)
+        return bytes.extracting(start..<start + Int(place.length))
+    }
+}
