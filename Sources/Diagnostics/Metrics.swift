@@ -28,6 +28,34 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
+    public enum ChannelEvent: String, MetricLabel {
+        case joined, refused, left, closed
+
+        public static let labelName = "event"
+    }
+
+    public enum DropReason: String, MetricLabel {
+        /// The socket did not take what was sent; it was closed with a reason to come back.
+        case slowConsumer = "slow_consumer"
+        /// A question to PostgreSQL was not answered; the client was told.
+        case unanswered
+        /// Row level security is active for the role; the client was told when it subscribed.
+        case rowSecurity = "row_security"
+
+        public static let labelName = "reason"
+    }
+
+    public enum Refusal: String, MetricLabel {
+        case badRequest = "bad_request"
+        case token
+        case version
+        case notFound = "not_found"
+        case draining
+        case timeout
+
+        public static let labelName = "reason"
+    }
+
     private let registry: MetricsRegistry
 
     // MARK: Ingest
@@ -53,6 +81,21 @@ public final class Metrics: Sendable {
     public let logEndOffset: Gauge
     public let logSizeBytes: Gauge
     public let segmentsRemoved: Counter
+
+    // MARK: Clients
+    public let sessions: Gauge
+    public let channels: Gauge
+    public let subscriptions: Gauge
+    public let channelEvents: CounterFamily<ChannelEvent>
+    public let refusals: CounterFamily<Refusal>
+    public let messagesReceived: Counter
+    public let messagesMalformed: Counter
+    public let changesMatched: Counter
+    public let deliveries: Counter
+    public let drops: CounterFamily<DropReason>
+    public let commitToSocketSeconds: Histogram
+    public let readerPauses: Counter
+    public let heldBytes: Gauge
 
     public init() {
         let registry = MetricsRegistry()
@@ -94,6 +137,31 @@ public final class Metrics: Sendable {
         logSizeBytes = registry.gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
         segmentsRemoved = registry.counter(
             "tidewire_log_segments_removed_total", "Segments removed because they were past retention.")
+        sessions = registry.gauge("tidewire_sessions", "WebSocket clients connected.")
+        channels = registry.gauge("tidewire_channels", "Channels joined.")
+        subscriptions = registry.gauge(
+            "tidewire_subscriptions", "Bindings of channels to tables, one for each binding and table.")
+        channelEvents = registry.counters(
+            "tidewire_channel_events_total", "What happened to channels.", by: ChannelEvent.self)
+        refusals = registry.counters(
+            "tidewire_refused_requests_total", "HTTP requests and upgrades refused, by reason.", by: Refusal.self)
+        messagesReceived = registry.counter("tidewire_messages_received_total", "Messages received from clients.")
+        messagesMalformed = registry.counter(
+            "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")
+        changesMatched = registry.counter(
+            "tidewire_changes_matched_total", "Changes that at least one subscription wanted, counted on each loop.")
+        deliveries = registry.counter("tidewire_deliveries_total", "Changes handed to a socket, one for each channel.")
+        drops = registry.counters(
+            "tidewire_drops_total", "Deliveries that were not made, by reason; the client was told each time.",
+            by: DropReason.self)
+        commitToSocketSeconds = registry.histogram(
+            "tidewire_commit_to_socket_seconds",
+            "Time from a transaction's commit in PostgreSQL to its first delivery to a socket (both clocks).",
+            unit: .seconds)
+        readerPauses = registry.counter(
+            "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
+        heldBytes = registry.gauge(
+            "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
     }
 
     /// All of them as Prometheus reads them.
