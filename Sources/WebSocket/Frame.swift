@@ -1,0 +1,41 @@
+/// What a frame is (RFC 6455 §5.2).
+enum Opcode: UInt8 {
+    case continuation = 0
+    case text = 1
+    case binary = 2
+    case close = 8
+    case ping = 9
+    case pong = 10
+
+    var isControl: Bool { rawValue >= 8 }
+}
+
+/// The sizes that RFC 6455 §5.2 and §5.5 fix.
+public enum FrameSize {
+    public static let maximumControlPayloadBytes = 125
+    /// Two bytes, eight of length, four of mask.
+    public static let maximumHeaderBytes = 14
+    public static let maximumCloseReasonBytes = maximumControlPayloadBytes - 2
+}
+
+/// The kinds of messages that applications exchange.
+public enum MessageKind: Sendable {
+    case text
+    case binary
+
+    var opcode: Opcode { self == .text ? .text : .binary }
+}
+
+/// The first bytes of a frame, when all of them are here.
+struct FrameHeader {
+    let opcode: Opcode
+    let isFinal: Bool
+    /// RSV1, which only the first frame of a compressed message has (RFC 7692 §6).
+    let isCompressed: Bool
+    /// Its bytes in the order they came, from the lowest; 0 when the frame is not masked.
+    let mask: UInt32
+    let headerBytes: Int
+    let payloadBytes: Int
+
+    var frameBytes: Int { headerBytes + payloadBytes }
+}

@@ -1,0 +1,132 @@
+import Bytes
+
+/// Reads one request's body, whole or chunked (RFC 9112 §7.1), into memory, up to a maximum.
+public struct HTTPBodyReader: ~Copyable {
+    private enum State {
+        case data(left: Int)
+        case chunkSize
+        case chunkData(left: Int)
+        case chunkEnd
+        case trailer
+        case complete
+    }
+
+    private var state: State
+    private let maximum: Int
+    /// Extensions and trailers are not kept, but they are not endless either: this many bytes for all of them.
+    private var besideBytes: Int
+    private var collected: ByteWriter
+    private var line: [UInt8] = []
+
+    /// A length that is said beforehand and too large is refused before the first byte of it arrives.
+    public init(_ length: HTTPBodyLength, limits: HTTPLimits) throws(HTTPRefusal) {
+        maximum = limits.maximumBodyBytes
+        besideBytes = limits.maximumHeadBytes
+        collected = ByteWriter()
+        switch length {
+        case .bytes(let count):
+            guard count <= maximum else { throw Self.tooLarge }
+            state = count == 0 ? .complete : .data(left: count)
+        case .chunked: state = .chunkSize
+        }
+    }
+
+    private static let tooLarge = HTTPRefusal(.contentTooLarge, "the request's body is too large")
+    private static let badChunk = HTTPRefusal(.badRequest, "the request's body is not chunked as it says")
+
+    public var isComplete: Bool {
+        if case .complete = state { true } else { false }
+    }
+
+    /// What was read so far, without the framing of chunks.
+    public var bytes: RawSpan {
+        @_lifetime(borrow self)
+        get { collected.bytes }
+    }
+
+    /// Takes what belongs to the body from the front of the bytes; how many that were. What follows is the next request.
+    public mutating func read(_ bytes: RawSpan) throws(HTTPRefusal) -> Int {
+        var offset = 0
+        while offset < bytes.byteCount, !isComplete {
+            let rest = bytes.extracting(offset..<bytes.byteCount)
+            offset += try step(rest)
+        }
+        return offset
+    }
+
+    private mutating func step(_ rest: RawSpan) throws(HTTPRefusal) -> Int {
+        switch state {
+        case .data(let left):
+            let taken = try collect(rest, left)
+            state = taken == left ? .complete : .data(left: left - taken)
+            return taken
+        case .chunkData(let left):
+            let taken = try collect(rest, left)
+            state = taken == left ? .chunkEnd : .chunkData(left: left - taken)
+            return taken
+        case .chunkSize, .chunkEnd, .trailer:
+            try take(rest.byte(0))
+            return 1
+        case .complete:
+            return 0
+        }
+    }
+
+    private mutating func collect(_ rest: RawSpan, _ left: Int) throws(HTTPRefusal) -> Int {
+        let taken = min(left, rest.byteCount)
+        guard taken <= maximum - collected.count else { throw Self.tooLarge }
+        collected.append(rest.extracting(0..<taken))
+        return taken
+    }
+
+    // MARK: Lines between the chunks
+
+    /// A byte of a line; at its end the line is read.
+    private mutating func take(_ byte: UInt8) throws(HTTPRefusal) {
+        if line.last == HTTPSyntax.carriageReturn {
+            guard byte == HTTPSyntax.lineFeed else { throw Self.badChunk }
+            line.removeLast()
+            try lineEnded()
+            line.removeAll(keepingCapacity: true)
+            return
+        }
+        guard byte == HTTPSyntax.carriageReturn || HTTPSyntax.isValueCharacter(byte) else { throw Self.badChunk }
+        line.append(byte)
+        // A size alone has room in any case; what goes beyond it is charged.
+        if line.count > Self.longestSizeLine {
+            besideBytes -= 1
+            guard besideBytes >= 0 else { throw HTTPRefusal(.headersTooLarge, "the request's trailers are too large") }
+        }
+    }
+
+    /// Fifteen digits and the carriage return.
+    private static let longestSizeLine = 16
+
+    private mutating func lineEnded() throws(HTTPRefusal) {
+        switch state {
+        case .chunkSize:
+            let size = try chunkSize()
+            guard size <= maximum - collected.count else { throw Self.tooLarge }
+            state = size == 0 ? .trailer : .chunkData(left: size)
+        case .chunkEnd:
+            guard line.isEmpty else { throw Self.badChunk }
+            state = .chunkSize
+        case .trailer:
+            if line.isEmpty { state = .complete }
+            besideBytes -= line.count
+            guard besideBytes >= 0 else { throw HTTPRefusal(.headersTooLarge, "the request's trailers are too large") }
+        case .data, .chunkData, .complete:
+            preconditionFailure("a body has lines only between its chunks")
+        }
+    }
+
+    /// Hexadecimal digits, then perhaps extensions behind a semicolon, which mean nothing here.
+    private func chunkSize() throws(HTTPRefusal) -> Int {
+        let digits = line.prefix { Hex.value($0) != nil }
+        let rest = line.dropFirst(digits.count).drop { HTTPSyntax.isBlank($0) }
+        guard !digits.isEmpty, digits.count < Self.longestSizeLine, rest.isEmpty || rest.first == UInt8(ascii: ";")
+        else { throw Self.badChunk }
+        // Fifteen digits of four bits fit an Int.
+        return digits.reduce(0) { $0 << 4 | Int(Hex.value($1) ?? 0) }
+    }
+}

@@ -1,0 +1,92 @@
+import Bytes
+
+/// The fields of a head while it is read: what each may hold, and what becomes of one that comes twice.
+struct HTTPHeaderFields {
+    private(set) var fields: [HTTPHeader] = []
+
+    /// Headers that mean one thing, so that two of them mean an attempt to be understood in two ways.
+    private static let single: Set<String> = [
+        "authorization", "content-length", "content-type", "expect", "host", "origin", "sec-websocket-key",
+        "sec-websocket-version", "transfer-encoding",
+    ]
+
+    func first(_ name: String) -> String? { fields.first { $0.name == name }?.value }
+
+    /// One line of the head, without its line break.
+    mutating func read(_ line: RawSpan, maximum: Int) throws(HTTPRefusal) {
+        guard !HTTPSyntax.isBlank(line.byte(0)) else {
+            // RFC 9112 §5.2: a line that goes on in the next one is a way to hide a header from someone.
+            throw HTTPRefusal(.badRequest, "a header must not begin with a blank")
+        }
+        guard let colon = HTTPSyntax.firstIndex(of: UInt8(ascii: ":"), in: line) else {
+            throw HTTPRefusal(.badRequest, "a header has no colon")
+        }
+        let name = line.extracting(0..<colon)
+        // RFC 9112 §5.1: no blank between name and colon, which is no token either.
+        guard HTTPSyntax.isToken(name) else { throw HTTPRefusal(.badRequest, "a header's name is not a token") }
+        let rest = line.extracting(colon + 1..<line.byteCount)
+        let value = rest.extracting(HTTPSyntax.trimmed(rest))
+        guard HTTPSyntax.all(of: value, are: HTTPSyntax.isValueCharacter) else {
+            throw HTTPRefusal(.badRequest, "a header has a control character")
+        }
+        try add(HTTPSyntax.lowercased(name.text), value.text)
+        guard fields.count <= maximum else { throw HTTPRefusal(.headersTooLarge, "the request has too many headers") }
+    }
+
+    /// RFC 9110 §5.3: values of one name are joined in their order, with a comma; cookies with a semicolon (RFC 6265 §5.4).
+    private mutating func add(_ name: String, _ value: String) throws(HTTPRefusal) {
+        guard let index = fields.firstIndex(where: { $0.name == name }) else {
+            fields.append(HTTPHeader(name, value))
+            return
+        }
+        guard !Self.single.contains(name) else {
+            throw HTTPRefusal(.badRequest, "a header that may come once came twice")
+        }
+        fields[index] = HTTPHeader(name, fields[index].value + (name == "cookie" ? "; " : ", ") + value)
+    }
+
+    // MARK: What the head says about the message
+
+    /// RFC 9112 §3.2: exactly one Host; two readings of where a request goes are worse than none.
+    func host(_ version: HTTPVersion, authority: String?) throws(HTTPRefusal) -> String {
+        guard let host = first("host") else {
+            guard version == .http10 else { throw HTTPRefusal(.badRequest, "the request has no Host header") }
+            return authority ?? ""
+        }
+        let utf8 = Array(host.utf8)
+        guard !utf8.isEmpty, utf8.allSatisfy(HTTPSyntax.isHostCharacter) else {
+            throw HTTPRefusal(.badRequest, "the Host header is not a host")
+        }
+        return authority ?? host
+    }
+
+    /// RFC 9112 §6.3, without its leniency: a body with two lengths is what smuggled requests are made of.
+    func bodyLength(_ version: HTTPVersion) throws(HTTPRefusal) -> HTTPBodyLength {
+        guard let coding = first("transfer-encoding") else { return .bytes(try contentLength()) }
+        guard first("content-length") == nil else {
+            throw HTTPRefusal(.badRequest, "the request has both Content-Length and Transfer-Encoding")
+        }
+        guard version == .http11 else { throw HTTPRefusal(.badRequest, "HTTP/1.0 has no Transfer-Encoding") }
+        guard HTTPSyntax.lowercased(coding) == "chunked" else {
+            throw HTTPRefusal(.notImplemented, "the only transfer coding served is chunked")
+        }
+        return .chunked
+    }
+
+    private func contentLength() throws(HTTPRefusal) -> Int {
+        guard let text = first("content-length") else { return 0 }
+        // Digits only: no sign, no list of equal numbers. Eighteen of them fit an Int.
+        guard !text.isEmpty, text.utf8.allSatisfy(HTTPSyntax.isDigit) else {
+            throw HTTPRefusal(.badRequest, "Content-Length is not a number")
+        }
+        guard text.utf8.count <= 18, let length = Int(text) else {
+            throw HTTPRefusal(.contentTooLarge, "the request's body is too large")
+        }
+        return length
+    }
+
+    func checkExpectation() throws(HTTPRefusal) {
+        guard let expected = first("expect"), HTTPSyntax.lowercased(expected) != "100-continue" else { return }
+        throw HTTPRefusal(.expectationFailed, "the request expects something unknown")
+    }
+}

@@ -1,0 +1,109 @@
+import Bytes
+
+/// One field of a head. In a request the name is in lower case.
+public struct HTTPHeader: Hashable, Sendable {
+    public let name: String
+    public let value: String
+
+    public init(_ name: String, _ value: String) {
+        self.name = name
+        self.value = value
+    }
+}
+
+/// An answer to a request, made whole before its first byte goes out.
+public struct HTTPResponse: Sendable {
+    public var status: HTTPStatus
+    public var headers: [HTTPHeader]
+    public var body: [UInt8]
+
+    public init(_ status: HTTPStatus, headers: [HTTPHeader] = [], body: [UInt8] = []) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+
+    public init(_ status: HTTPStatus, contentType: String, body: [UInt8]) {
+        self.init(status, headers: [HTTPHeader("content-type", contentType)], body: body)
+    }
+
+    public static let jsonContentType = "application/json; charset=utf-8"
+
+    public static func json(_ status: HTTPStatus, _ body: [UInt8]) -> HTTPResponse {
+        HTTPResponse(status, contentType: jsonContentType, body: body)
+    }
+
+    /// `{"error":"…"}`, the form in which clients expect a refusal.
+    public static func error(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
+        var body = ByteWriter()
+        body.append(#"{"error":"#)
+        JSONText.appendString(text, to: &body)
+        body.append("}")
+        return json(status, body.copied())
+    }
+
+    /// The go-ahead for a client that waits for it before it sends a body (RFC 9110 §10.1.1).
+    public static let `continue` = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
+
+    /// The bytes of the response.
+    ///
+    /// The answer to a HEAD request says the length its body would have, and leaves the body out.
+    public func append(to writer: inout ByteWriter, keepAlive: Bool, toHead: Bool = false) {
+        appendHead(to: &writer)
+        if !status.hasNoBody {
+            writer.append("content-length: ")
+            writer.append(decimal: UInt64(body.count))
+            writer.append("\r\n")
+        }
+        if status != .switchingProtocols {
+            writer.append(keepAlive ? "connection: keep-alive\r\n" : "connection: close\r\n")
+        }
+        writer.append("\r\n")
+        if !toHead, !status.hasNoBody { writer.append(body) }
+    }
+
+    public func bytes(keepAlive: Bool, toHead: Bool = false) -> [UInt8] {
+        var writer = ByteWriter(capacity: 256 + body.count)
+        append(to: &writer, keepAlive: keepAlive, toHead: toHead)
+        return writer.copied()
+    }
+
+    private func appendHead(to writer: inout ByteWriter) {
+        writer.append("HTTP/1.1 ")
+        writer.append(decimal: UInt64(status.rawValue))
+        writer.append(" ")
+        writer.append(status.phrase)
+        writer.append("\r\n")
+        for header in headers {
+            Self.append(field: header.name, to: &writer)
+            writer.append(": ")
+            Self.append(field: header.value, to: &writer)
+            writer.append("\r\n")
+        }
+    }
+
+    /// A line break in a value would begin a header, or a response, of the value's own: it becomes a blank.
+    private static func append(field text: String, to writer: inout ByteWriter) {
+        for byte in text.utf8 { writer.append(HTTPSyntax.isValueCharacter(byte) ? byte : HTTPSyntax.space) }
+    }
+}
+
+/// Why a request is not served: what the client is told before the connection ends.
+public struct HTTPRefusal: Error, Equatable, Sendable {
+    public let status: HTTPStatus
+    /// A sentence without data in it.
+    public let text: String
+    public let headers: [HTTPHeader]
+
+    public init(_ status: HTTPStatus, _ text: String, headers: [HTTPHeader] = []) {
+        self.status = status
+        self.text = text
+        self.headers = headers
+    }
+
+    public var response: HTTPResponse {
+        var response = HTTPResponse.error(status, text)
+        response.headers += headers
+        return response
+    }
+}
