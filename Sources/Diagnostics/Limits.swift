@@ -113,6 +113,24 @@ public enum Limits {
     /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
     public static let assumedServerTimeout = Duration.seconds(60)
 
+    // MARK: Messages and channels
+
+    /// Kept for each channel. A binary frame can say 255 bytes; texts may be longer.
+    public static let maximumTopicBytes = 1 << 10
+
+    /// Kept for each channel and sent back; clients count in decimal.
+    public static let maximumRefBytes = 256
+
+    /// Entries of `postgres_changes` in one join.
+    public static let maximumBindingsPerChannel = 256
+
+    /// Of one socket's frames while joins are decided.
+    public static let maximumWaitingFrames: UInt16 = 64
+    public static let maximumWaitingFrameBytes: UInt32 = 1 << 20
+
+    /// The JSON of one change; a larger one is told with its small values (`poll_max_record_bytes` of the reference).
+    public static let maximumChangeBodyBytes = 1 << 20
+
     // MARK: Configuration and diagnostics
 
     public static let maximumConfigurationFileBytes = 1 << 20

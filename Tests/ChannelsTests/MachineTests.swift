@@ -1,0 +1,2 @@
+import Channels
+import Testing
