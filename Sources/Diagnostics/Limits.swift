@@ -122,7 +122,10 @@ public enum Limits {
     public static let maximumRefBytes = 256
 
     /// Entries of `postgres_changes` in one join.
-    public static let maximumBindingsPerChannel = 256
+    public static let maximumBindingsPerChannel = 128
+
+    /// Ways in which one channel's bindings match together that are remembered.
+    public static let maximumEnvelopesPerChannel = 256
 
     /// Of one socket's frames while joins are decided.
     public static let maximumWaitingFrames: UInt16 = 64
@@ -130,6 +133,71 @@ public enum Limits {
 
     /// The JSON of one change; a larger one is told with its small values (`poll_max_record_bytes` of the reference).
     public static let maximumChangeBodyBytes = 1 << 20
+
+    // MARK: Sockets
+
+    /// The kernel cuts it to `net.core.somaxconn`.
+    public static let listenBacklog: Int32 = 4096
+
+    /// One table of descriptors rarely has more; a connection that is not there costs no memory.
+    public static let maximumConnectionsPerLoop = 1 << 17
+
+    /// Connections taken from one listener before the others get their turn.
+    public static let acceptBatch = 64
+
+    /// Without memory or descriptors, accepting rests this long.
+    public static let acceptRest = Duration.milliseconds(100)
+
+    /// Without any byte from the client. The reference closes after the same time.
+    public static let socketIdleLimit = Duration.seconds(60)
+
+    /// From accept to the end of the TLS handshake.
+    public static let handshakeLimit = Duration.seconds(10)
+
+    /// What one read takes at most; the next connection gets its turn then.
+    public static let socketReadBytes = 64 << 10
+
+    /// The largest message of a client, 5,000,000 bytes, and what frames it.
+    public static let receiveBufferBytes = 5_000_000 + (64 << 10)
+
+    /// What a blocked connection may have queued here, beside the kernel's own buffer …
+    public static let outboxBytes = 8 << 20
+
+    /// … how long the oldest byte of it may wait …
+    public static let outboxAge = Duration.seconds(30)
+
+    /// … and what all that are blocked on one loop may hold together.
+    public static let outboxTotalBytes = 128 << 20
+
+    /// The kernel's send buffer of one connection (it doubles the number); left alone it grows to 4 MiB.
+    public static let socketSendBufferBytes = 256 << 10
+
+    /// One shared piece of bytes to send.
+    public static let maximumPieceBytes = 64 << 20
+
+    /// Memory for what is sent is taken in chunks of this size.
+    public static let pieceChunkBytes = 64 << 10
+
+    /// Chunks kept for reuse on each loop.
+    public static let sparePieceChunks = 16
+
+    /// A turn whose pieces passed this takes no more input until they are flushed.
+    public static let turnPieceBytes = 8 << 20
+
+    /// Pieces up to this are copied together for one call; larger ones are handed over where they are.
+    public static let copiedPieceBytes = 2 << 10
+
+    /// Sends between two looks at what came in, so that a large fan-out does not starve anybody.
+    public static let sendsBetweenReads = 1000
+
+    /// Sends handed to the kernel by one call where io_uring is used.
+    public static let ringBatch = 256
+
+    /// For the farewell of a connection that fell behind, and for what is queued for a peer that finished sending.
+    public static let farewellLimit = Duration.seconds(5)
+
+    /// Timers of one loop that are running.
+    public static let maximumTimersPerLoop = 1 << 20
 
     // MARK: Configuration and diagnostics
 
@@ -150,6 +218,7 @@ extension Limits {
     /// The arithmetic between the maxima. Whoever changes one number and breaks another hears of it at the first start.
     public static func checkInvariants() {
         checkSizes()
+        checkSockets()
         checkTimes()
     }
 
@@ -174,6 +243,18 @@ extension Limits {
             "whatever is exported must be importable")
         precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
+    }
+
+    private static func checkSockets() {
+        precondition(copiedPieceBytes < pieceChunkBytes, "a piece worth copying must fit a chunk")
+        precondition(outboxBytes <= outboxTotalBytes, "one connection's outbox must fit what all may hold")
+        precondition(
+            turnPieceBytes + sparePieceChunks * pieceChunkBytes <= outboxTotalBytes,
+            "a turn must fit the memory for what is sent")
+        precondition(maximumPieceBytes <= outboxTotalBytes, "the largest piece must fit what a loop may hold")
+        precondition(socketReadBytes <= receiveBufferBytes, "what one read brings must fit the receive buffer")
+        precondition(farewellLimit < outboxAge, "a farewell is given less time than the data before it")
+        precondition(handshakeLimit < socketIdleLimit, "a handshake must not outlive the idle limit")
     }
 
     private static func checkTimes() {

@@ -56,6 +56,16 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
+    public enum RefusalReason: String, MetricLabel {
+        case tooManyConnections = "too_many_connections"
+        case outOfDescriptors = "out_of_descriptors"
+        case outOfMemory = "out_of_memory"
+        /// The TLS handshake failed or took too long.
+        case handshake
+
+        public static let labelName = "reason"
+    }
+
     private let registry: MetricsRegistry
 
     // MARK: Ingest
@@ -96,6 +106,17 @@ public final class Metrics: Sendable {
     public let commitToSocketSeconds: Histogram
     public let readerPauses: Counter
     public let heldBytes: Gauge
+
+    // MARK: Sockets
+    public let connectionsOpen: Gauge
+    public let connectionsAccepted: Counter
+    public let connectionsRefused: CounterFamily<RefusalReason>
+    public let socketBytesReceived: Counter
+    public let socketBytesSent: Counter
+    public let piecesSent: Counter
+    public let connectionsBlocked: Gauge
+    public let outboxBytes: Gauge
+    public let connectionsFellBehind: Counter
 
     public init() {
         let registry = MetricsRegistry()
@@ -162,6 +183,24 @@ public final class Metrics: Sendable {
             "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
         heldBytes = registry.gauge(
             "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
+
+        connectionsOpen = registry.gauge("tidewire_connections_open", "Client connections.")
+        connectionsAccepted = registry.counter("tidewire_connections_accepted_total", "Client connections accepted.")
+        connectionsRefused = registry.counters(
+            "tidewire_connections_refused_total", "Client connections closed before they were of use, by reason.",
+            by: RefusalReason.self)
+        socketBytesReceived = registry.counter(
+            "tidewire_socket_received_bytes_total", "Bytes received from clients, without TLS.")
+        socketBytesSent = registry.counter("tidewire_socket_sent_bytes_total", "Bytes sent to clients, without TLS.")
+        piecesSent = registry.counter(
+            "tidewire_socket_pieces_total", "Frames, or parts of large ones, queued for clients.")
+        connectionsBlocked = registry.gauge(
+            "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
+        outboxBytes = registry.gauge(
+            "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
+        connectionsFellBehind = registry.counter(
+            "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late."
+        )
     }
 
     /// All of them as Prometheus reads them.
