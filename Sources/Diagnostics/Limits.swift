@@ -199,6 +199,63 @@ public enum Limits {
     /// Timers of one loop that are running.
     public static let maximumTimersPerLoop = 1 << 20
 
+    // MARK: What bindings mean
+
+    /// How often the catalog is asked whether it changed while anybody is subscribed: a change of rights that the stream
+    /// does not announce is this much late …
+    public static let catalogPollInterval = Duration.milliseconds(500)
+
+    /// … and while nobody is.
+    public static let catalogIdlePollInterval = Duration.seconds(5)
+
+    /// The part of a second, at most, that is spent on asking: one in so many.
+    public static let catalogPollShare = 20
+
+    /// Rights that change become visible a moment before the server's own caches know: they are read again after this.
+    public static let catalogSettlingDelay = Duration.milliseconds(100)
+
+    /// How long to wait for a transaction whose changes came down the stream before others can see it …
+    public static let maximumVisibilityWait = Duration.seconds(5)
+
+    /// … and how often to look.
+    public static let visibilityInterval = Duration.milliseconds(2)
+
+    /// What many questions to the catalog in one round trip may take.
+    public static let catalogBatchTimeout = Duration.seconds(10)
+
+    /// Times that the catalog is read anew because it changed meanwhile, before what was read last is taken.
+    public static let maximumCatalogReads = 3
+
+    public static let maximumFilterBytes = 32 << 10
+    public static let maximumFilterConditions = 100
+    /// Groups within groups.
+    public static let maximumFilterDepth = 8
+    /// The reference's own limit.
+    public static let maximumFilterListElements = 100
+    /// Tables that one binding with `*` may mean.
+    public static let maximumTablesPerBinding = 10_000
+
+    /// Requests waiting for the catalog's thread.
+    public static let maximumWaitingBindings = 65_536
+    /// Relations that loops wait for.
+    public static let maximumWaitingRefreshes = 4096
+    /// Requests answered at once, so that nobody waits for all the others.
+    public static let bindingBatch = 512
+    /// Requests whose meaning is remembered.
+    public static let maximumCachedBindings = 16_384
+    /// Pairs of a role and a table whose rights are remembered.
+    public static let maximumCachedAccess = 65_536
+
+    /// Rows waiting for PostgreSQL to decide on them.
+    public static let maximumWaitingQuestions = 65_536
+    /// Rows in one round trip.
+    public static let questionBatch = 256
+    /// Statements that are kept prepared on a connection.
+    public static let maximumPreparedQuestions = 256
+    /// What one question may take, and what a round trip of them may.
+    public static let questionTimeout = Duration.seconds(1)
+    public static let questionBatchTimeout = Duration.seconds(5)
+
     // MARK: Configuration and diagnostics
 
     public static let maximumConfigurationFileBytes = 1 << 20
@@ -266,6 +323,9 @@ extension Limits {
             statusInterval * 3 <= assumedServerTimeout, "two lost status messages must not cut the connection")
         precondition(
             idleProgressInterval <= assumedServerTimeout, "an idle slot must move on while the server still listens")
+        precondition(
+            catalogPollInterval <= catalogIdlePollInterval, "the catalog is asked more often when it matters")
+        precondition(questionTimeout <= questionBatchTimeout, "a round trip takes as long as one of its questions")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }

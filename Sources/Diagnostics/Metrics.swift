@@ -118,6 +118,18 @@ public final class Metrics: Sendable {
     public let outboxBytes: Gauge
     public let connectionsFellBehind: Counter
 
+    // MARK: Bindings
+    public let catalogConnected: Gauge
+    public let catalogVersion: Gauge
+    public let catalogReads: Counter
+    public let catalogReadSeconds: Histogram
+    public let catalogTroubles: Counter
+    public let bindingsResolved: Counter
+    public let judgeConnected: Gauge
+    public let judgeQuestions: Counter
+    public let judgeFailures: Counter
+    public let judgeRoundTripSeconds: Histogram
+
     public init() {
         let registry = MetricsRegistry()
         self.registry = registry
@@ -201,6 +213,27 @@ public final class Metrics: Sendable {
         connectionsFellBehind = registry.counter(
             "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late."
         )
+
+        catalogConnected = registry.gauge(
+            "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
+        catalogVersion = registry.gauge(
+            "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
+        catalogReads = registry.counter(
+            "tidewire_catalog_reads_total", "Times that the published tables were read from the catalog.")
+        catalogReadSeconds = registry.histogram(
+            "tidewire_catalog_read_seconds", "Time one reading of the catalog took.", unit: .seconds)
+        catalogTroubles = registry.counter(
+            "tidewire_catalog_troubles_total", "Times that the catalog's connection was lost or could not be made.")
+        bindingsResolved = registry.counter(
+            "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
+        judgeConnected = registry.gauge(
+            "tidewire_judge_connected", "1 while PostgreSQL can be asked whether a row matches, else 0.")
+        judgeQuestions = registry.counter(
+            "tidewire_judge_questions_total", "Rows that PostgreSQL was asked about because the hub could not decide.")
+        judgeFailures = registry.counter(
+            "tidewire_judge_failures_total", "Such questions that got no answer; the row is not delivered then.")
+        judgeRoundTripSeconds = registry.histogram(
+            "tidewire_judge_round_trip_seconds", "Time one round trip of such questions took.", unit: .seconds)
     }
 
     /// All of them as Prometheus reads them.
