@@ -4,6 +4,11 @@ public struct ChannelID: Sendable, Hashable {
     /// Dense: below the number of channels the socket has had at one time.
     public let slot: UInt32
     public let incarnation: UInt32
+
+    public init(slot: UInt32, incarnation: UInt32) {
+        self.slot = slot
+        self.incarnation = incarnation
+    }
 }
 
 /// To whom an answer goes. Refs are as the client wrote them; empty means null.

@@ -43,4 +43,9 @@ public struct ChannelFrame: ~Escapable {
 public struct WaitingFrame: Sendable, Hashable {
     public let bytes: [UInt8]
     public let isBinary: Bool
+
+    public init(bytes: [UInt8], isBinary: Bool) {
+        self.bytes = bytes
+        self.isBinary = isBinary
+    }
 }
