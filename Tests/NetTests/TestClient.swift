@@ -58,8 +58,9 @@ final class TestClient: @unchecked Sendable {
     func send(_ bytes: [UInt8]) throws {
         var sent = 0
         while sent < bytes.count {
-            let count = bytes.withUnsafeBytes {
-                Glibc.send(descriptor, $0.baseAddress! + sent, bytes.count - sent, Int32(MSG_NOSIGNAL))
+            let count = bytes.withUnsafeBytes { all in
+                let rest = UnsafeRawBufferPointer(rebasing: all[sent...])
+                return Glibc.send(descriptor, rest.baseAddress, rest.count, Int32(MSG_NOSIGNAL))
             }
             guard count > 0 else { throw ClientFailure(operation: "send", code: errno) }
             sent += count
@@ -71,8 +72,9 @@ final class TestClient: @unchecked Sendable {
         var bytes = [UInt8](repeating: 0, count: wanted)
         var filled = 0
         while filled < wanted {
-            let count = bytes.withUnsafeMutableBytes {
-                recv(descriptor, $0.baseAddress! + filled, wanted - filled, 0)
+            let count = bytes.withUnsafeMutableBytes { all in
+                let rest = UnsafeMutableRawBufferPointer(rebasing: all[filled...])
+                return recv(descriptor, rest.baseAddress, rest.count, 0)
             }
             guard count > 0 else { throw ClientFailure(operation: "receive", code: count == 0 ? 0 : errno) }
             filled += count
@@ -87,7 +89,7 @@ final class TestClient: @unchecked Sendable {
         var all: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 64 << 10)
         while true {
-            let count = part.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress!, $0.count, 0) }
+            let count = part.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
             if count == 0 { return all }
             guard count > 0 else { throw ClientFailure(operation: "receive", code: errno) }
             all += part[..<count]
