@@ -103,7 +103,9 @@ public struct FilterError: Error, Sendable, Hashable {
 }
 
 /// Strings as Elixir's `inspect` prints them.
-enum Inspection {
+public enum Inspection {
+    public static func text(of text: String) -> String { self.text(of: Array(text.utf8)[...]) }
+
     static func text(of bytes: ArraySlice<UInt8>) -> String {
         let text = String(decoding: bytes, as: UTF8.self)
         guard text.unicodeScalars.allSatisfy(isPrintable) else { return binary(bytes) }

@@ -18,14 +18,13 @@ public struct PipelinedStatement: Sendable {
 
 /// Many statements in one round trip, each a transaction of its own: one that fails does not touch the others.
 extension Connection {
-    /// Answers in the order of the statements. Throws when the connection is lost or the time is up: it is then of no
-    /// more use. `prepared` says which names the server knows already, and learns what it knows afterwards.
+    /// Answers in the order of the statements. Throws when the connection is lost, or when one answer takes longer than
+    /// the timeout: it is then of no more use. `prepared` says which names the server knows already, and learns what it knows afterwards.
     public func pipeline(
         _ statements: [PipelinedStatement], prepared: inout Set<String>, timeoutMilliseconds: Int,
         interrupt: Wake? = nil
     ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         if statements.isEmpty { return [] }
-        let deadline = Clock.monotonicNanoseconds() + UInt64(timeoutMilliseconds) * 1_000_000
         // SAFETY: libpq calls on this object's own, living handle.
         guard unsafe PQenterPipelineMode(handle) == 1 else { throw connectionError("pipeline") }
         // Not blocking, so that a server that stops reading cannot hold this thread beyond the deadline.
@@ -37,6 +36,7 @@ extension Connection {
         var answers: [Result<Rows, PostgresError>] = []
         answers.reserveCapacity(statements.count)
         for (statement, sent) in zip(statements, sent) {
+            let deadline = Clock.monotonicNanoseconds() + UInt64(timeoutMilliseconds) * 1_000_000
             answers.append(try receive(statement, sent, &prepared, deadline, interrupt))
         }
         // SAFETY: as above. Every result has been taken, so libpq lets the mode end.
