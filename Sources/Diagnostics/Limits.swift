@@ -151,6 +151,7 @@ public enum Limits {
 
     /// Requests waiting for the catalog's thread.
     public static let maximumWaitingBindings = 65_536
+    public static let maximumWaitingBindingBytes = 64 << 20
     /// Relations that loops wait for.
     public static let maximumWaitingRefreshes = 4096
     /// Requests answered at once, so that nobody waits for all the others.
@@ -162,8 +163,10 @@ public enum Limits {
 
     /// Rows waiting for PostgreSQL to decide on them.
     public static let maximumWaitingQuestions = 65_536
-    /// Rows in one round trip.
+    public static let maximumWaitingQuestionBytes = 64 << 20
+    /// Rows in one round trip, and what their texts may take; a single larger one goes alone.
     public static let questionBatch = 256
+    public static let questionBatchBytes = 4 << 20
     /// Statements that are kept prepared on a connection.
     public static let maximumPreparedQuestions = 256
     /// What one of them may take. One that takes longer is not asked again for a while, so that a costly pattern does

@@ -23,6 +23,9 @@ public struct JudgedQuestion: Sendable, Hashable {
         for slot in question.slots { values.append(row.kind(slot) == .text ? row.text(slot).text : nil) }
         self.init(question, values: values)
     }
+
+    /// Of the row's texts: what it takes to send it.
+    var byteCount: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
 }
 
 /// Has PostgreSQL decide on rows that the hub cannot decide on, many in one round trip.
@@ -46,7 +49,8 @@ public final class Judge: Sendable {
         exchange.ask(batch, then)
     }
 
-    /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner.
+    /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner, on a thread with
+    /// the descriptors of the one that started it.
     public func stop() {
         exchange.interrupt.ring()
         exchange.endWait()
@@ -64,6 +68,7 @@ final class JudgeExchange: Sendable {
     private struct Inbox {
         var jobs: [Job] = []
         var questionCount = 0
+        var byteCount = 0
         var isClosed = false
     }
 
@@ -75,11 +80,13 @@ final class JudgeExchange: Sendable {
     init() throws(SystemError) { interrupt = try Wake() }
 
     func ask(_ questions: [JudgedQuestion], _ then: @escaping @Sendable ([Bool?]) -> Void) {
+        let byteCount = questions.reduce(0) { $0 + $1.byteCount }
         let isTaken = inbox.withLock { inbox in
-            guard !inbox.isClosed, inbox.questionCount + questions.count <= Limits.maximumWaitingQuestions else {
-                return false
-            }
+            guard !inbox.isClosed, inbox.questionCount + questions.count <= Limits.maximumWaitingQuestions,
+                inbox.byteCount + byteCount <= Limits.maximumWaitingQuestionBytes
+            else { return false }
             inbox.questionCount += questions.count
+            inbox.byteCount += byteCount
             inbox.jobs.append(Job(questions: questions, then: then))
             return true
         }
@@ -98,6 +105,7 @@ final class JudgeExchange: Sendable {
             let jobs = inbox.jobs
             inbox.jobs = []
             inbox.questionCount = 0
+            inbox.byteCount = 0
             return jobs
         }
     }

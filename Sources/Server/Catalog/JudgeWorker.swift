@@ -105,18 +105,27 @@ final class JudgeWorker {
         _ questions: [JudgedQuestion], _ connection: Connection
     ) throws(PostgresError) -> [Bool?] {
         // Many subscribers may ask the same of a row.
-        let different = Array(Set(questions))
+        var different = Array(Set(questions))[...]
         var known: [JudgedQuestion: Bool] = [:]
-        var start = 0
-        while start < different.count {
-            let end = min(start + Limits.questionBatch, different.count)
-            try ask(different[start..<end], connection, &known)
-            start = end
+        while !different.isEmpty {
+            let next = JudgeWorker.roundTrip(of: different)
+            try ask(next, connection, &known)
+            different = different.dropFirst(next.count)
         }
         let answers = questions.map { known[$0] }
         Metrics.shared.judgeQuestions.add(questions.count)
         Metrics.shared.judgeFailures.add(answers.count { $0 == nil })
         return answers
+    }
+
+    /// The first of them, as many as are sent together.
+    private static func roundTrip(of questions: ArraySlice<JudgedQuestion>) -> ArraySlice<JudgedQuestion> {
+        var bytes = 0
+        let count = questions.prefix(Limits.questionBatch).prefix { question in
+            bytes += question.byteCount
+            return bytes <= Limits.questionBatchBytes
+        }.count
+        return questions.prefix(max(1, count))
     }
 
     private func ask(

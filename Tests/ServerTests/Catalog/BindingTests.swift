@@ -7,7 +7,7 @@ import Testing
 @Suite struct BindingTests {
     private static let todos = """
         CREATE TABLE todos (id int PRIMARY KEY, subject text, due timestamptz, secret text);
-        GRANT SELECT (id, subject, due) ON todos TO ROLE;
+        GRANT SELECT (id, subject, due) ON todos TO READER;
         """
 
     private func stage() throws -> CatalogStage {
@@ -113,11 +113,11 @@ import Testing
             CREATE TABLE hidden (id int PRIMARY KEY, t text);
             CREATE TABLE keyless (t text);
             CREATE TABLE half (a int, b int, t text, PRIMARY KEY (a, b));
-            GRANT SELECT ON keyless TO ROLE;
-            GRANT SELECT (a, t) ON half TO ROLE;
+            GRANT SELECT ON keyless TO READER;
+            GRANT SELECT (a, t) ON half TO READER;
             CREATE SCHEMA closed;
             CREATE TABLE closed.t (id int PRIMARY KEY);
-            GRANT SELECT ON closed.t TO ROLE;
+            GRANT SELECT ON closed.t TO READER;
             """, publication: "FOR ALL TABLES")
         let hidden = try stage.binding(stage.request("hidden"))
         #expect(hidden.access == .unauthorized && hidden.delivered.isEmpty)
@@ -126,7 +126,7 @@ import Testing
         #expect(half.access == .unauthorized && half.delivered == [0, 2])
         let closed = try stage.binding(stage.request("t", schema: "closed"))
         #expect(closed.access == .unauthorized && closed.delivered.isEmpty)
-        try stage.run("GRANT USAGE ON SCHEMA closed TO ROLE")
+        try stage.run("GRANT USAGE ON SCHEMA closed TO READER")
         #expect(try stage.binding(stage.request("t", schema: "closed")).access == .readable)
     }
 
@@ -135,8 +135,8 @@ import Testing
             """
             CREATE TABLE a_b (id int PRIMARY KEY); CREATE TABLE axb (id int PRIMARY KEY);
             CREATE TABLE other (id int PRIMARY KEY); CREATE SCHEMA s2; CREATE TABLE s2.a_b (id int PRIMARY KEY);
-            GRANT USAGE ON SCHEMA s2 TO ROLE;
-            GRANT SELECT ON ALL TABLES IN SCHEMA public, s2 TO ROLE;
+            GRANT USAGE ON SCHEMA s2 TO READER;
+            GRANT SELECT ON ALL TABLES IN SCHEMA public, s2 TO READER;
             """, publication: "FOR ALL TABLES")
         func names(_ table: String, _ schema: String = "public") -> [String]? {
             guard case .tables(let bindings) = stage.resolve(stage.request(table, schema: schema)) else { return nil }
@@ -161,7 +161,7 @@ import Testing
     @Test func `what needs no cast is resolved without the database`() throws {
         let stage = try CatalogStage(
             """
-            CREATE TABLE notes (id uuid PRIMARY KEY, n int, at date); GRANT SELECT ON notes TO ROLE;
+            CREATE TABLE notes (id uuid PRIMARY KEY, n int, at date); GRANT SELECT ON notes TO READER;
             """, publication: "FOR TABLE notes")
         #expect(isReadable(stage.resolve(stage.request("notes"))))
         let id = "id=eq.A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"

@@ -21,7 +21,7 @@ final class CatalogStage {
         self.role = role ?? "reader_" + database.name
         try database.run("CREATE ROLE \(self.role)")
         try database.run("GRANT USAGE ON SCHEMA public TO \(self.role)")
-        if !sql.isEmpty { try database.run(sql.replacing("ROLE", with: self.role)) }
+        if !sql.isEmpty { try database.run(sql.replacing("READER", with: self.role)) }
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
         service = try CatalogService(
             CatalogService.Settings(target: database.target, pollInterval: .milliseconds(20)))
@@ -35,7 +35,7 @@ final class CatalogStage {
         isStopped = true
     }
 
-    func run(_ sql: String) throws { try database.run(sql.replacing("ROLE", with: role)) }
+    func run(_ sql: String) throws { try database.run(sql.replacing("READER", with: role)) }
 
     func request(
         _ table: String, filter: String? = nil, select: [String]? = nil, schema: String = "public",
