@@ -93,6 +93,8 @@ final class Oracle {
     // MARK: One condition
 
     func examine(_ subject: Subject) throws {
+        var subject = subject
+        subject.values += (0..<12).compactMap { _ in Generated.value(subject.column.type, &random) }
         let rows = try rows(of: subject)
         for comparison in subject.operators {
             for _ in 0..<4 {
