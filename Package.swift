@@ -86,7 +86,7 @@ let proofs: [Target] = [
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
-    tests(of: "Postgres", "Postgres", "Bytes", "Diagnostics"),
+    tests(of: "Postgres", "Postgres", "System", "Bytes", "Diagnostics"),
     tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
@@ -98,7 +98,8 @@ let proofs: [Target] = [
     tests(of: "Net", "Net", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
     tests(
-        of: "Server", "Server", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+        of: "Server", "Server", "Embedded", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System",
+        "Bytes"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(

@@ -89,6 +89,9 @@ public enum Limits {
     public static let connectTimeout = Duration.seconds(5)
     public static let catalogQueryTimeout = Duration.seconds(2)
 
+    /// A server that has its own, shorter limit for a statement and says nothing for so long is taken for gone.
+    public static let answerTimeout = Duration.seconds(5)
+
     /// What is read from the stream at once, and kept between reads.
     public static let streamReadBytes = 1 << 20
 
@@ -220,9 +223,6 @@ public enum Limits {
     /// … and how often to look.
     public static let visibilityInterval = Duration.milliseconds(2)
 
-    /// What many questions to the catalog in one round trip may take.
-    public static let catalogBatchTimeout = Duration.seconds(10)
-
     /// Times that the catalog is read anew because it changed meanwhile, before what was read last is taken.
     public static let maximumCatalogReads = 3
 
@@ -237,6 +237,7 @@ public enum Limits {
 
     /// Requests waiting for the catalog's thread.
     public static let maximumWaitingBindings = 65_536
+    public static let maximumWaitingBindingBytes = 64 << 20
     /// Relations that loops wait for.
     public static let maximumWaitingRefreshes = 4096
     /// Requests answered at once, so that nobody waits for all the others.
@@ -248,13 +249,17 @@ public enum Limits {
 
     /// Rows waiting for PostgreSQL to decide on them.
     public static let maximumWaitingQuestions = 65_536
-    /// Rows in one round trip.
+    public static let maximumWaitingQuestionBytes = 64 << 20
+    /// Rows in one round trip, and what their texts may take; a single larger one goes alone.
     public static let questionBatch = 256
+    public static let questionBatchBytes = 4 << 20
     /// Statements that are kept prepared on a connection.
     public static let maximumPreparedQuestions = 256
-    /// What one question may take, and what a round trip of them may.
-    public static let questionTimeout = Duration.seconds(1)
-    public static let questionBatchTimeout = Duration.seconds(5)
+    /// What one of them may take. One that takes longer is not asked again for a while, so that a costly pattern does
+    /// not keep the others waiting.
+    public static let questionTimeout = Duration.milliseconds(250)
+    public static let questionPenalty = Duration.seconds(10)
+    public static let maximumPenalties = 1024
 
     // MARK: Configuration and diagnostics
 
@@ -299,6 +304,8 @@ extension Limits {
             maximumImportLineBytes > worstJSONExpansion * maximumEntryPayloadBytes,
             "whatever is exported must be importable")
         precondition(
+            questionBatch <= maximumPreparedQuestions, "the statements of one round trip must be kept prepared")
+        precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
     }
 
@@ -325,7 +332,9 @@ extension Limits {
             idleProgressInterval <= assumedServerTimeout, "an idle slot must move on while the server still listens")
         precondition(
             catalogPollInterval <= catalogIdlePollInterval, "the catalog is asked more often when it matters")
-        precondition(questionTimeout <= questionBatchTimeout, "a round trip takes as long as one of its questions")
+        precondition(
+            questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout,
+            "a server that stops a statement itself must have the time to say so")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }

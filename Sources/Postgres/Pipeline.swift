@@ -18,14 +18,15 @@ public struct PipelinedStatement: Sendable {
 
 /// Many statements in one round trip, each a transaction of its own: one that fails does not touch the others.
 extension Connection {
-    /// Answers in the order of the statements. Throws when the connection is lost or the time is up: it is then of no
-    /// more use. `prepared` says which names the server knows already, and learns what it knows afterwards.
+    /// Answers in the order of the statements. Throws when the connection is lost, or when one answer takes longer than
+    /// the timeout: it is then of no more use. `prepared` says which names the server knows already, and learns which it
+    /// knows afterwards. Statements and parameters are held in memory until they are sent: how many is the caller's to
+    /// bound.
     public func pipeline(
         _ statements: [PipelinedStatement], prepared: inout Set<String>, timeoutMilliseconds: Int,
         interrupt: Wake? = nil
     ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         if statements.isEmpty { return [] }
-        let deadline = Clock.monotonicNanoseconds() + UInt64(timeoutMilliseconds) * 1_000_000
         // SAFETY: libpq calls on this object's own, living handle.
         guard unsafe PQenterPipelineMode(handle) == 1 else { throw connectionError("pipeline") }
         // Not blocking, so that a server that stops reading cannot hold this thread beyond the deadline.
@@ -37,6 +38,7 @@ extension Connection {
         var answers: [Result<Rows, PostgresError>] = []
         answers.reserveCapacity(statements.count)
         for (statement, sent) in zip(statements, sent) {
+            let deadline = Clock.monotonicNanoseconds() + UInt64(timeoutMilliseconds) * 1_000_000
             answers.append(try receive(statement, sent, &prepared, deadline, interrupt))
         }
         // SAFETY: as above. Every result has been taken, so libpq lets the mode end.
@@ -80,16 +82,16 @@ extension Connection {
     ) throws(PostgresError) -> Result<Rows, PostgresError> {
         if case .nothing = sent { return .failure(Connection.zeroByte) }
         if case .preparation = sent, let name = statement.name {
-            let preparation = try answer(deadline, interrupt)
+            let preparation = try answer(statement.sql, deadline, interrupt)
             guard case .success = preparation else {
                 // What was prepared is skipped up to the synchronisation.
-                _ = try answer(deadline, interrupt)
+                _ = try answer(statement.sql, deadline, interrupt)
                 try takeSynchronisation(deadline, interrupt)
                 return preparation
             }
             prepared.insert(name)
         }
-        let answer = try answer(deadline, interrupt)
+        let answer = try answer(statement.sql, deadline, interrupt)
         try takeSynchronisation(deadline, interrupt)
         return answer
     }
@@ -99,7 +101,9 @@ extension Connection {
         operation: "pipeline", sqlState: "22021", message: #"invalid byte sequence for encoding "UTF8": 0x00"#)
 
     /// One command's answer, with the null result that ends it.
-    private func answer(_ deadline: UInt64, _ interrupt: Wake?) throws(PostgresError) -> Result<Rows, PostgresError> {
+    private func answer(
+        _ sql: String, _ deadline: UInt64, _ interrupt: Wake?
+    ) throws(PostgresError) -> Result<Rows, PostgresError> {
         guard let result = unsafe try nextResult(deadline, interrupt) else { throw connectionError("pipeline") }
         // SAFETY: the result is ours until `rows` clears it.
         let isSkipped = unsafe PQresultStatus(result) == PGRES_PIPELINE_ABORTED
@@ -109,7 +113,7 @@ extension Connection {
             answer = .failure(PostgresError(operation: "pipeline", message: "not asked: preparing it failed"))
         } else {
             do throws(PostgresError) {
-                answer = .success(unsafe try rows(result, "pipeline"))
+                answer = .success(unsafe try rows(result, sql))
             } catch {
                 if error.isConnectionLost { throw error }
                 answer = .failure(error)

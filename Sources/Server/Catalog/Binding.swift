@@ -22,6 +22,12 @@ public struct BindingRequest: Sendable, Hashable {
         self.select = select
         self.operations = operations
     }
+
+    /// Of its texts: what it takes to hold it.
+    var byteCount: Int {
+        let texts = [role, schema, table, filter ?? ""] + (select ?? [])
+        return texts.reduce(0) { $0 + $1.utf8.count }
+    }
 }
 
 /// What a request means.

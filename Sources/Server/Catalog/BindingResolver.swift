@@ -73,12 +73,11 @@ struct BindingResolver {
         guard let access = view.roles.access[AccessKey(role: request.role, table: table.oid)] else {
             preconditionFailure("a table is drafted with the role's access known")
         }
-        let hidden = Set(table.columns.indices).subtracting(access.selectable)
         let check = try filter.map { filter throws(FilterRefusal) in
             try FilterCheck(
                 filter, columns: table.facts,
                 settings: FilterCheck.Settings(
-                    maximumListElements: Limits.maximumFilterListElements, hiddenSlots: hidden,
+                    maximumListElements: Limits.maximumFilterListElements, hiddenSlots: access.hidden,
                     foldsASCIIPlainly: view.snapshot.foldsASCIIPlainly))
         }
         return BindingDraft(

@@ -24,6 +24,7 @@ final class CatalogExchange: Sendable {
         var refreshes: [RefreshJob] = []
         var mustLook = false
         fileprivate var requestCount = 0
+        fileprivate var byteCount = 0
     }
 
     private struct Inbox {
@@ -51,11 +52,13 @@ final class CatalogExchange: Sendable {
     // MARK: Asking
 
     func resolve(_ requests: [BindingRequest], _ then: @escaping Resolved) {
+        let byteCount = requests.reduce(0) { $0 + $1.byteCount }
         let isTaken = inbox.withLock { inbox in
-            guard !inbox.isClosed, inbox.work.requestCount + requests.count <= Limits.maximumWaitingBindings else {
-                return false
-            }
+            guard !inbox.isClosed, inbox.work.requestCount + requests.count <= Limits.maximumWaitingBindings,
+                inbox.work.byteCount + byteCount <= Limits.maximumWaitingBindingBytes
+            else { return false }
             inbox.work.requestCount += requests.count
+            inbox.work.byteCount += byteCount
             inbox.work.resolves.append(ResolveJob(requests: requests, then: then))
             return true
         }

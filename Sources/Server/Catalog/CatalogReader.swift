@@ -14,7 +14,7 @@ struct CatalogReader {
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         var prepared: Set<String> = []
         return try connection.pipeline(
-            statements, prepared: &prepared, timeoutMilliseconds: Limits.catalogBatchTimeout.wholeMilliseconds,
+            statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
             interrupt: interrupt)
     }
 

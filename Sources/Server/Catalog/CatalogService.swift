@@ -35,7 +35,8 @@ public final class CatalogService: Sendable {
         thread = try BackgroundThread("catalog") { CatalogWorker(settings, exchange).run() }
     }
 
-    /// Ends the thread and what it asks just now; what waits is answered `.unavailable`. Once, by the owner.
+    /// Ends the thread and what it asks just now; what waits is answered `.unavailable`. Once, by the owner, on a thread
+    /// with the descriptors of the one that started it: all else may be called from any thread.
     public func stop() {
         exchange.interrupt.ring()
         exchange.endWait()

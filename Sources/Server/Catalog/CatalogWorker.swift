@@ -17,8 +17,7 @@ final class CatalogWorker {
     private var refreshes: [CatalogExchange.RefreshJob] = []
     private var nextLook: UInt64 = 0
     private var settleAt: UInt64?
-    private var lastTrouble = ""
-    private var lastReport: UInt64 = 0
+    private var lastTrouble = LastTrouble()
 
     init(_ settings: CatalogService.Settings, _ exchange: CatalogExchange) {
         self.settings = settings
@@ -62,7 +61,7 @@ final class CatalogWorker {
 
     private func began() {
         backoff.reset()
-        lastTrouble = ""
+        lastTrouble = LastTrouble()
         Metrics.shared.catalogConnected.set(Int64(1))
         Log.shared.info(
             "the catalog is read: bindings can be resolved",
@@ -84,19 +83,11 @@ final class CatalogWorker {
     }
 
     private func report(_ error: PostgresError, _ delay: Duration) {
-        var fields: [LogField] {
-            var fields: [LogField] = [.operation(error.operation), .error(error.message)]
-            if let sqlState = error.sqlState { fields.append(.sqlstate(sqlState)) }
-            if let hint = error.hint { fields.append(.hint(hint)) }
-            return fields + [.delay(delay)]
+        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
+        guard lastTrouble.isNews(error) else {
+            return Log.shared.debug("the catalog still cannot be read; trying again", fields())
         }
-        let now = Clock.monotonicNanoseconds()
-        if error.message == lastTrouble, now - lastReport < Limits.troubleReminderInterval.wholeNanoseconds {
-            return Log.shared.debug("the catalog still cannot be read; trying again", fields)
-        }
-        Log.shared.warning("the catalog cannot be read: nothing can be subscribed to; trying again", fields)
-        lastTrouble = error.message
-        lastReport = now
+        Log.shared.warning("the catalog cannot be read: nothing can be subscribed to; trying again", fields())
     }
 
     private func take(_ work: CatalogExchange.Work) {

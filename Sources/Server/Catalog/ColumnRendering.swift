@@ -5,6 +5,11 @@ public indirect enum ColumnRendering: Sendable, Hashable {
     public struct Field: Sendable, Hashable {
         public var name: String
         public var rendering: ColumnRendering
+
+        public init(name: String, rendering: ColumnRendering) {
+            self.name = name
+            self.rendering = rendering
+        }
     }
 
     /// A type that is rendered by its OID alone, as `BuiltInType.rendering(of:)` does; unknown ones are strings.

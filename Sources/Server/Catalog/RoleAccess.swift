@@ -4,6 +4,8 @@ import Postgres
 struct TableAccess: Sendable, Hashable {
     /// Slots of the columns that the role may SELECT, in order. None without USAGE of the schema.
     var selectable: [Int]
+    /// The others: to a filter they do not exist.
+    var hidden: Set<Int>
     /// The table's policies are applied to what the role reads: it is neither superuser nor BYPASSRLS, nor may it act
     /// for the owner where that is enough.
     var rowSecurityIsActive: Bool
@@ -71,8 +73,10 @@ extension CatalogReader {
 
     private func access(_ row: [String?], _ table: CatalogTable) -> TableAccess {
         let numbers = Set(row.numbers(3) ?? [])
-        let slots = table.columns.indices.filter { numbers.contains(table.columns[$0].number) }
-        return TableAccess(selectable: row.flag(1) ? slots : [], rowSecurityIsActive: row[2] != "f")
+        let mayRead = { row.flag(1) && numbers.contains(table.columns[$0].number) }
+        return TableAccess(
+            selectable: table.columns.indices.filter(mayRead),
+            hidden: Set(table.columns.indices.filter { !mayRead($0) }), rowSecurityIsActive: row[2] != "f")
     }
 
     /// Class 22: the text is not one that a name in this database could have.
