@@ -130,6 +130,48 @@ public enum Limits {
     /// Ways in which one channel's bindings match together that are remembered.
     public static let maximumEnvelopesPerChannel = 256
 
+    /// A client's message, as in the reference.
+    public static let maximumClientMessageBytes = 5_000_000
+    public static let maximumFragments = 1024
+    /// The echo path serves conformance runs, which send messages of 16 MiB.
+    public static let maximumEchoBytes = 17 << 20
+
+    public static let defaultChannelsPerSocket = 100
+
+    /// Clients give a join up after 10 s: work and pause together must stay below.
+    public static let connectErrorDelay = Duration.seconds(2)
+    public static let joinErrorDelay = Duration.seconds(5)
+    /// A join is answered after this long even if its bindings are not in place yet; they go on being tried.
+    public static let joinPatience = Duration.seconds(3)
+    public static let bindAgainInterval = Duration.milliseconds(250)
+    /// A channel's token is looked at this often, and when it expires.
+    public static let tokenCheckInterval = Duration.seconds(300)
+    /// Tokens whose signature was found good, on each loop.
+    public static let rememberedTokens = 4096
+
+    /// A request's head, from its first byte or from the answer before.
+    public static let requestTimeLimit = Duration.seconds(10)
+    public static let maximumRequestHeadBytes = 32 << 10
+    public static let maximumRequestTargetBytes = 16 << 10
+    public static let maximumRequestHeaders = 100
+    public static let maximumRequestBodyBytes = 8_000_000
+
+    /// Writers give memory beyond this back after a large message.
+    public static let keptWriterBytes = 256 << 10
+    /// A change's body larger than this is handed to sockets where it is and not copied into each frame.
+    public static let sharedBodyThresholdBytes = 8 << 10
+    /// Shorter messages are not worth compressing.
+    public static let compressionThresholdBytes = 512
+    public static let compressionLevel = 1
+
+    /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again.
+    public static let turnLogBytes = 1 << 20
+    public static let turnDeliveries = 20_000
+    /// Channels whose bindings are looked at again in one turn after the catalog moved.
+    public static let rebindingsPerTurn = 500
+    /// Deliveries of one channel that wait for PostgreSQL's answer to a filter.
+    public static let maximumWaitingDeliveryBytes = 4 << 20
+
     /// Of one socket's frames while joins are decided.
     public static let maximumWaitingFrames: UInt16 = 64
     public static let maximumWaitingFrameBytes: UInt32 = 1 << 20

@@ -112,6 +112,12 @@ public struct PredicateIndex: ~Copyable {
     @_lifetime(borrow self)
     public func members(of node: MatchedNode) -> Span<UInt32> { store.members(of: node.number) }
 
+    /// The image by which the change was judged that was matched last.
+    @_lifetime(borrow self, copy change)
+    public func image(of change: borrowing Change) -> RowImage {
+        RowImage(bytes: change.images, places: reader.places.span)
+    }
+
     /// What to ask of PostgreSQL where a node's predicate could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 }

@@ -1,0 +1,112 @@
+import Bytes
+import Change
+import Diagnostics
+import Net
+import Protocol
+
+/// One channel as deliveries see it: a socket, and how its messages are written.
+struct Listener {
+    let connection: ConnectionID
+    /// The channel's place among the loop's channels.
+    let channel: UInt32
+    let version: SerializerVersion
+    let topic: [UInt8]
+    /// The numbers by which the client knows its bindings, by their places.
+    let ids: [UInt32]
+    let isLegacy: Bool
+    let wantsCompression: Bool
+    /// Bindings to tables. With one, its envelope is known beforehand.
+    var members: UInt32 = 0
+    var soleEnvelope: UInt32?
+    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
+    var isHeld = false
+    /// The change for which `touch` is its newest entry in the list of touches.
+    var stamp: UInt64 = 0
+    var touch: UInt32 = 0
+}
+
+/// One binding of one channel to one table: what a node of the predicate index points at.
+struct Member {
+    var listener: UInt32
+    var view: UInt32
+    /// The binding's place in its channel.
+    var binding: UInt8
+}
+
+/// A set of a channel's bindings, by their places.
+typealias BindingSet = UInt128
+
+/// Everybody on one loop who hears of changes. Small numbers stand for all of it, so that a delivery follows indices
+/// and counts no references.
+struct Audience {
+    var listeners = Slots<Listener>()
+    private(set) var members = Slots<Member>()
+    var envelopes = EnvelopeTable()
+    /// Envelopes of channels with several bindings, by what matched; made when they are first needed.
+    private var envelopesOfSets: [UInt32: [SetKey: UInt32]] = [:]
+
+    struct SetKey: Hashable {
+        var view: UInt32
+        var bindings: BindingSet
+        var legacy: Operation?
+    }
+
+    mutating func add(_ member: Member) -> UInt32 {
+        let index = members.add(member)
+        listeners[member.listener]?.members += 1
+        forgetEnvelopes(of: member.listener)
+        return index
+    }
+
+    mutating func removeMember(_ index: UInt32) {
+        guard let member = members.remove(index) else { return }
+        listeners[member.listener]?.members -= 1
+        forgetEnvelopes(of: member.listener)
+    }
+
+    mutating func removeListener(_ index: UInt32) {
+        forgetEnvelopes(of: index)
+        listeners.remove(index)
+    }
+
+    private mutating func forgetEnvelopes(of listener: UInt32) {
+        if let sole = listeners[listener]?.soleEnvelope {
+            envelopes.release(sole)
+            listeners[listener]?.soleEnvelope = nil
+        }
+        guard let all = envelopesOfSets.removeValue(forKey: listener) else { return }
+        for envelope in all.values { envelopes.release(envelope) }
+    }
+
+    /// For the only member of a channel.
+    mutating func envelope(ofSole member: Member) -> UInt32 {
+        if let known = listeners[member.listener]?.soleEnvelope { return known }
+        let made = makeEnvelope(member.listener, view: member.view, 1 << BindingSet(member.binding), legacy: nil)
+        listeners[member.listener]?.soleEnvelope = made
+        return made
+    }
+
+    /// For several of a channel's bindings.
+    mutating func envelope(of listener: UInt32, _ key: SetKey) -> UInt32 {
+        if let known = envelopesOfSets[listener]?[key] { return known }
+        // A channel with many overlapping bindings can match in a great many ways.
+        if envelopesOfSets[listener]?.count ?? 0 >= Limits.maximumEnvelopesPerChannel {
+            forgetEnvelopes(of: listener)
+        }
+        let made = makeEnvelope(listener, view: key.view, key.bindings, legacy: key.legacy)
+        envelopesOfSets[listener, default: [:]][key] = made
+        return made
+    }
+
+    private mutating func makeEnvelope(
+        _ index: UInt32, view: UInt32, _ bindings: BindingSet, legacy: Operation?
+    ) -> UInt32 {
+        guard let listener = listeners[index] else { preconditionFailure("an envelope for a channel that is gone") }
+        var ids: [UInt32] = []
+        for place in listener.ids.indices where bindings & (1 << BindingSet(place)) != 0 {
+            if !ids.contains(listener.ids[place]) { ids.append(listener.ids[place]) }
+        }
+        return envelopes.take(
+            EnvelopeKey(version: listener.version, topic: listener.topic, ids: ids, legacy: legacy, view: view))
+    }
+}

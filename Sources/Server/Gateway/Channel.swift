@@ -1,0 +1,109 @@
+import Auth
+import Bytes
+import Channels
+import Matching
+import Net
+import Protocol
+
+/// A channel that is joined or being joined: whose it is, and what it wants of the tables.
+final class Channel {
+    /// One `postgres_changes` entry.
+    struct Binding {
+        let id: UInt32
+        /// Nil: its parameters could not be used, which was said.
+        var parameters: BindingParameters?
+        var tables: [Placed] = []
+        /// What it came to, and what of that was said: once each time it changes.
+        var outcome = Said.nothing
+        var said = Said.nothing
+    }
+
+    /// A binding on a table, where deliveries find it.
+    struct Placed {
+        let binding: TableBinding
+        let member: UInt32
+        let view: UInt32
+        let handle: PredicateIndex.Handle
+    }
+
+    enum Said: Equatable {
+        case nothing
+        case subscribed
+        case failed([String])
+    }
+
+    let id: ChannelID
+    let session: Session
+    /// Among the loop's channels.
+    var place: UInt32 = 0
+    /// What it was joined with, until that is answered.
+    var joinToken: [UInt8] = []
+    /// The join was decided.
+    var isAnswered = false
+    /// The reply is out: pushes may follow.
+    var isOpen = false
+    let topic: [UInt8]
+    let joinRef: [UInt8]
+    var claims: Claims
+    let isLegacy: Bool
+    var bindings: [Binding]
+    /// The join's bindings as the reply repeats them; nil once it was answered.
+    var reply: [ChangeBinding]?
+    var wantsPresence: Bool
+    var listener: UInt32?
+    /// Errors in the parameters, to be said after the reply.
+    var complaints: [String] = []
+    /// The question to the catalog that is under way; answers to older ones are of no use.
+    var ticket: UInt64 = 0
+    /// When the token is looked at again.
+    var expiry: TimerID?
+    var joinTimer: TimerID?
+    /// PostgreSQL did not answer about a row, and the client was told.
+    var hasUnanswered = false
+
+    init(
+        _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest
+    ) {
+        self.id = id
+        self.session = session
+        self.topic = topic
+        self.joinRef = joinRef
+        self.claims = claims
+        isLegacy = join.isLegacy
+        wantsPresence = join.enablesPresence
+        reply = join.bindings
+        bindings = join.bindings.map { binding in
+            Binding(id: binding.id, parameters: try? binding.parameters.get())
+        }
+        for binding in join.bindings {
+            if case .failure(let error) = binding.parameters { complaints.append(error.message) }
+        }
+    }
+
+    /// The topic without `realtime:`.
+    var subTopic: ArraySlice<UInt8> { topic.dropFirst(9) }
+
+    /// What the catalog is asked for each binding that can be asked about, and which one that is.
+    func requests() -> [(binding: Int, request: BindingRequest)] {
+        let role = claims.role.text
+        return bindings.indices.compactMap { index in
+            guard let parameters = bindings[index].parameters else { return nil }
+            return (index, BindingRequest(role: role, parameters))
+        }
+    }
+}
+
+extension BindingRequest {
+    init(role: String, _ parameters: BindingParameters) {
+        let operations: RowOperations =
+            switch parameters.event {
+            case .all: .all
+            case .insert: .insert
+            case .update: .update
+            case .delete: .delete
+            }
+        self.init(
+            role: role, schema: parameters.schema, table: parameters.table, filter: parameters.filter,
+            select: parameters.select.isEmpty ? nil : parameters.select, operations: operations)
+    }
+}

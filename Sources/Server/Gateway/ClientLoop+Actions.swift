@@ -1,0 +1,131 @@
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+import WebSocket
+
+/// What channels do, said to clients.
+extension ClientLoop {
+    func perform(_ actions: [ChannelAction], for session: Session) {
+        for action in actions { perform(action, for: session) }
+    }
+
+    /// All but what concerns the frame at hand.
+    func perform(_ action: ChannelAction, for session: Session) {
+        switch action {
+        case .heartbeat(let ref): send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
+        case .replyOK(let address):
+            Metrics.shared.channelEvents[.left].add()
+            send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
+        case .replyUnmatched(let address):
+            send(session) { encoder, writer in encoder.appendErrorReply("unmatched topic", address, to: &writer) }
+        case .acceptJoin(let id, let address): acceptJoin(id, address, session)
+        case .refuseJoin(let address, let reason):
+            send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+        case .refuseSurplusJoin(let address): refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
+        case .open(let id): open(id, session)
+        case .stop(let id): stop(id, session)
+        case .close(let address):
+            Metrics.shared.channelEvents[.closed].add()
+            send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
+        case .fail(let address): send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
+        case .systemError(let address, let message):
+            send(session) { encoder, writer in
+                encoder.appendSystem(.error, .system, message, topic: address.topic, address.joinRef, to: &writer)
+            }
+        case .resume(let frame):
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            handle(unsafe frame.bytes.span.bytes, isBinary: frame.isBinary, session)
+        case .tooManyWaiting: say(.policyViolation, "too many messages before a channel was joined", to: session)
+        case .startJoin, .startRefresh, .push: preconditionFailure("only a frame at hand starts this")
+        }
+    }
+
+    /// Queues what was written.
+    static func send(_ bytes: borrowing ByteWriter, to session: Session, on loop: SocketLoop) {
+        loop.send(bytes.bytes, to: session.connection)
+    }
+
+    /// Writes one text message and queues it.
+    func send(_ session: Session, _ write: (MessageEncoder, inout ByteWriter) -> Void) {
+        // Frames after a farewell are not allowed.
+        guard case .client = session.stage else { return }
+        writer.removeAll()
+        write(MessageEncoder(session.version), &writer)
+        frame.removeAll()
+        FrameEncoder.append(.text, writer.bytes, to: &frame)
+        Self.send(frame, to: session, on: loop)
+        writer.shrink(to: Limits.keptWriterBytes)
+        frame.shrink(to: Limits.keptWriterBytes)
+    }
+
+    /// A message of the changes' side of a channel.
+    func tell(_ channel: Channel, _ status: ReplyStatus, _ message: String) {
+        send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                status, .postgresChanges, message, topic: channel.topic, channel.joinRef, to: &writer)
+        }
+    }
+}
+
+/// The encoder's words for addresses, whose bytes are arrays.
+extension MessageEncoder {
+    func appendEmptyPresence(topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter) {
+        let (event, payload) = (Array("presence_state".utf8), Array("{}".utf8))
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendPush(
+            unsafe event.span.bytes, payload: unsafe payload.span.bytes, topic: unsafe topic.span.bytes,
+            joinRef: unsafe joinRef.span.bytes, to: &writer)
+    }
+
+    func appendHeartbeatReply(ref: [UInt8], to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        appendHeartbeatReply(ref: unsafe ref.span.bytes, to: &writer)
+    }
+
+    func appendReply(_ status: ReplyStatus, _ address: ChannelAddress, to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendReply(
+            status, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
+            ref: unsafe address.ref.span.bytes, to: &writer)
+    }
+
+    func appendErrorReply(_ reason: String, _ address: ChannelAddress, to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendErrorReply(
+            reason: reason, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
+            ref: unsafe address.ref.span.bytes, to: &writer)
+    }
+
+    func appendJoinReply(_ bindings: [ChangeBinding], _ address: ChannelAddress, to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendJoinReply(
+            bindings, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
+            ref: unsafe address.ref.span.bytes, to: &writer)
+    }
+
+    func appendClose(_ address: ChannelAddress, to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendClose(
+            topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes, to: &writer)
+    }
+
+    func appendChannelError(_ address: ChannelAddress, to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendChannelError(
+            topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes, to: &writer)
+    }
+
+    func appendSystem(
+        _ status: ReplyStatus, _ name: SystemExtension, _ message: String, topic: [UInt8], _ joinRef: [UInt8],
+        to writer: inout ByteWriter
+    ) {
+        let message = Array(message.utf8)
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        let bytes = unsafe topic.span.bytes
+        appendSystem(
+            status, name, message: unsafe message.span.bytes, channel: bytes.extracting(droppingFirst: 9), topic: bytes,
+            joinRef: unsafe joinRef.span.bytes, to: &writer)
+    }
+}

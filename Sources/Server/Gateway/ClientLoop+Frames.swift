@@ -1,0 +1,121 @@
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+import WebSocket
+
+/// Frames of clients: from bytes to what their channels do.
+extension ClientLoop {
+    func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
+        guard var frames = session.frames.take() else { return bytes.byteCount }
+        var at = 0
+        reading: while true {
+            let step = frames.next(in: &bytes, from: at, inflater: inflater)
+            at += step.consumed
+            switch step.event {
+            case .needMore(let total):
+                if total > 0 { loop.awaitBytes(total, for: session.connection) }
+                break reading
+            case .message(let kind, .inPlace(let range)): message(kind, bytes.bytes.extracting(range), session)
+            case .message(let kind, .assembled):
+                let whole = frames.takeMessage()
+                message(kind, whole.bytes, session)
+            case .ping(let range): pong(bytes.bytes.extracting(range), session)
+            case .pong: break
+            case .close(let code, _): answerClose(code, session)
+            case .violation(let violation): say(violation.code, "\(violation.reason)", to: session)
+            }
+            if case .ending = session.stage {
+                at = bytes.byteCount
+                break
+            }
+        }
+        session.frames = consume frames
+        return at
+    }
+
+    private func pong(_ payload: RawSpan, _ session: Session) {
+        writer.removeAll()
+        FrameEncoder.appendPong(payload, to: &writer)
+        Self.send(writer, to: session, on: loop)
+    }
+
+    private func answerClose(_ code: CloseCode?, _ session: Session) {
+        session.stage = .ending
+        writer.removeAll()
+        FrameEncoder.appendCloseReply(to: code, to: &writer)
+        Self.send(writer, to: session, on: loop)
+        loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+    }
+
+    private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
+        if case .echo = session.stage { return echo(kind, bytes, session) }
+        Metrics.shared.messagesReceived.add()
+        handle(bytes, isBinary: kind == .binary, session)
+    }
+
+    private func echo(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
+        writer.removeAll()
+        if session.wantsCompression, let deflater {
+            FrameEncoder.append(kind, bytes, compressedBy: deflater, above: 0, to: &writer)
+        } else {
+            FrameEncoder.append(kind, bytes, to: &writer)
+        }
+        Self.send(writer, to: session, on: loop)
+        writer.shrink(to: Limits.keptWriterBytes)
+    }
+
+    // MARK: Messages
+
+    func handle(_ bytes: RawSpan, isBinary: Bool, _ session: Session) {
+        // A message borrows from its decoder; a frame that comes back from waiting is decoded within another's turn.
+        var decoder =
+            messages.take()
+            ?? MessageDecoder(maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
+        do throws(MessageError) {
+            if isBinary {
+                handle(try decoder.decodeBinary(bytes, session.version), bytes, isBinary, session)
+            } else {
+                handle(try decoder.decodeText(bytes, session.version), bytes, isBinary, session)
+            }
+        } catch {
+            // The reference drops it and keeps the socket; so that it is not lost in silence, it is counted.
+            Metrics.shared.messagesMalformed.add()
+            Log.shared.debug("MalformedWebSocketMessage: a message could not be read and was dropped")
+        }
+        messages = consume decoder
+    }
+
+    private func handle(_ message: borrowing ClientMessage, _ whole: RawSpan, _ isBinary: Bool, _ session: Session) {
+        let token = message.event == .accessToken ? AccessToken(message.payload) : nil
+        let request: ChannelRequest =
+            switch message.event {
+            case .join: .join
+            case .leave: .leave
+            case .heartbeat: .heartbeat
+            case .accessToken:
+                switch token {
+                case .text: .token
+                case .null: .noToken
+                case .other, nil: .push
+                }
+            case .broadcast, .presence, .other: .push
+            }
+        let text: [UInt8] = if case .text(let text)? = token { text } else { [] }
+        var actions: [ChannelAction] = []
+        session.machine?.handle(
+            ChannelFrame(
+                request, topic: message.topic, joinRef: message.joinRef, ref: message.ref,
+                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+                token: unsafe text.span.bytes, whole: whole, isBinary: isBinary), into: &actions)
+        for action in actions {
+            switch action {
+            case .startJoin(let id): startJoin(id, message.payload, session)
+            case .startRefresh(let id, let number): refresh(id, number, text, session)
+            case .push(let id): push(id, message, session)
+            default: perform(action, for: session)
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+import Auth
+import Bytes
+import Channels
+import Diagnostics
+import EventLog
+import Net
+import Protocol
+import Synchronization
+import System
+import WebSocket
+
+/// What all loops share: set when the gateway starts, and safe to use from any thread.
+final class GatewayShared: Sendable {
+    let settings: GatewaySettings
+    let catalog: CatalogService
+    let judge: Judge
+    let logEnd: @Sendable () -> EventLogEnd?
+    let condition: @Sendable () -> Condition
+    let verifier: Mutex<TokenVerifier>
+
+    init(
+        _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ verifier: TokenVerifier,
+        logEnd: @escaping @Sendable () -> EventLogEnd?, condition: @escaping @Sendable () -> Condition
+    ) {
+        self.settings = settings
+        self.catalog = catalog
+        self.judge = judge
+        self.verifier = Mutex(verifier)
+        self.logEnd = logEnd
+        self.condition = condition
+    }
+}
+
+/// One loop's clients: their requests, their channels, and the changes they hear of.
+///
+/// Everything in it belongs to the loop's thread. What comes from elsewhere comes by mail.
+final class ClientLoop: SocketApplication {
+    let shared: GatewayShared
+    let mailbox: Mailbox
+    /// Set by the first call, before any other.
+    var loop: SocketLoop!
+    var sessions: [Session?] = []
+    var channels = Slots<Channel>()
+    var messages: MessageDecoder?
+    var tokens: TokenCache
+    let inflater = Inflater()
+    var pipeline: Pipeline
+    /// Where messages to single clients are written.
+    var writer = ByteWriter(capacity: 4096)
+    var frame = ByteWriter(capacity: 4096)
+    var refusals = Slots<Refusal>()
+    var isDraining = false
+    private var isLookingAgain = false
+    /// The catalog's answers that are under way, by ticket.
+    var lastTicket: UInt64 = 0
+    /// Channels whose bindings have to be looked at again, and how far that has come.
+    var rebinding: Rebinding?
+    let deflater: Deflater?
+
+    init(_ shared: GatewayShared, _ mailbox: Mailbox) {
+        self.shared = shared
+        self.mailbox = mailbox
+        tokens = TokenCache(shared.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+        deflater = shared.settings.deflates ? Deflater(level: Limits.compressionLevel) : nil
+        pipeline = Pipeline(shared, deflater)
+    }
+
+    func started(on loop: SocketLoop) {
+        self.loop = loop
+        mailbox.attach(loop.bell)
+    }
+
+    func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool) {
+        let slot = Int(connection.slot)
+        while sessions.count <= slot { sessions.append(nil) }
+        let session = Session(connection)
+        sessions[slot] = session
+        session.timer = loop.after(
+            nanoseconds: Limits.requestTimeLimit.wholeNanoseconds, token: TimerToken.request(connection).rawValue)
+    }
+
+    func session(_ connection: ConnectionID) -> Session? {
+        guard Int(connection.slot) < sessions.count, let session = sessions[Int(connection.slot)],
+            session.connection == connection
+        else { return nil }
+        return session
+    }
+
+    func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int {
+        guard let session = session(connection) else { return bytes.byteCount }
+        switch session.stage {
+        case .request: return receiveRequest(session, &bytes)
+        case .client, .echo: return receiveFrames(session, &bytes)
+        case .refused, .ending: return bytes.byteCount
+        }
+    }
+
+    func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
+        guard let session = session(connection) else { return }
+        sessions[Int(connection.slot)] = nil
+        if let timer = session.timer { loop.cancel(timer) }
+        guard session.machine != nil else { return }
+        Metrics.shared.sessions.add(-1)
+        var actions: [ChannelAction] = []
+        session.machine?.socketGone(into: &actions)
+        perform(actions, for: session)
+        session.machine = nil
+    }
+
+    func wentIdle(_ connection: ConnectionID) {
+        guard let session = session(connection) else { return }
+        say(.normal, "nothing was received for too long", to: session)
+    }
+
+    func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
+        Metrics.shared.drops[.slowConsumer].add()
+        guard let session = session(connection) else { return }
+        // Resumable: a client that comes back joins again and fetches what it shows.
+        say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
+    }
+
+    /// A close frame, and the end.
+    func say(_ code: CloseCode, _ reason: String, to session: Session) {
+        switch session.stage {
+        case .client, .echo:
+            session.stage = .ending
+            writer.removeAll()
+            FrameEncoder.appendClose(code, reason, to: &writer)
+            Self.send(writer, to: session, on: loop)
+            loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        case .ending: break
+        case .request, .refused: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        }
+    }
+
+    // MARK: Mail
+
+    func rung() {
+        for mail in mailbox.takeAll() {
+            switch mail {
+            case .resolved(let channel, let ticket, let outcomes): resolved(channel, ticket, outcomes)
+            case .catalogMoved: catalogMoved()
+            case .refreshed(let isKnown):
+                pipeline.catalogRefreshed(isKnown)
+                if !isKnown { lookAgainLater() }
+            case .judged(let ticket, let answers): judged(ticket, answers)
+            case .keys: tokens = TokenCache(shared.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+            case .drain: drain()
+            }
+        }
+    }
+
+    func turn() -> Bool {
+        let rebound = continueRebinding()
+        guard rebound == .done else { return rebound == .more }
+        let more = pipeline.run(on: loop, mailbox)
+        if !pipeline.isOpen { lookAgainLater() }
+        tellOfLosses()
+        for gap in pipeline.takeGaps() { tellOfGap(gap) }
+        return more
+    }
+
+    /// The log has not begun, or the catalog is away: there is no bell for that.
+    private func lookAgainLater() {
+        guard !isLookingAgain else { return }
+        isLookingAgain = true
+        loop.after(nanoseconds: Limits.bindAgainInterval.wholeNanoseconds, token: TimerToken.reread.rawValue)
+    }
+
+    /// New clients and joins are refused; those that are here are sent elsewhere.
+    private func drain() {
+        isDraining = true
+        for session in sessions {
+            guard let session else { continue }
+            say(.serviceRestart, "the server restarts", to: session)
+        }
+    }
+
+    // MARK: Timers
+
+    func timeIsUp(_ token: UInt64) {
+        switch TimerToken(rawValue: token) {
+        case .request(let connection): requestTookTooLong(connection)
+        case .expiry(let channel, let generation): tokenIsDue(channel, generation)
+        case .refusal(let place): refusalIsDue(place)
+        case .join(let channel, let generation): joinTookTooLong(channel, generation)
+        case .bind(let channel, let generation): bindingIsDue(channel, generation)
+        case .reread:
+            isLookingAgain = false
+            pipeline.askAgain(mailbox)
+        case nil: break
+        }
+    }
+}
+
+/// What a timer is for, in 64 bits: the kind, the number of what it concerns, and the incarnation of that.
+enum TimerToken {
+    case request(ConnectionID)
+    case expiry(channel: UInt32, generation: UInt32)
+    /// A refusal is to be told.
+    case refusal(UInt32)
+    case join(channel: UInt32, generation: UInt32)
+    /// A channel's bindings are to be asked for again.
+    case bind(channel: UInt32, generation: UInt32)
+    /// The pipeline wants another turn.
+    case reread
+
+    private static let generationBits: UInt64 = 28
+    private static let generationMask: UInt64 = (1 << generationBits) - 1
+
+    static func cut(_ generation: UInt32) -> UInt32 { generation & UInt32(generationMask) }
+
+    var rawValue: UInt64 {
+        switch self {
+        case .request(let id): Self.pack(0, id.slot, id.generation)
+        case .expiry(let channel, let generation): Self.pack(1, channel, generation)
+        case .refusal(let place): Self.pack(2, place, 0)
+        case .join(let channel, let generation): Self.pack(3, channel, generation)
+        case .reread: Self.pack(4, 0, 0)
+        case .bind(let channel, let generation): Self.pack(5, channel, generation)
+        }
+    }
+
+    private static func pack(_ kind: UInt64, _ number: UInt32, _ generation: UInt32) -> UInt64 {
+        kind << 60 | UInt64(number) << generationBits | UInt64(generation) & generationMask
+    }
+
+    init?(rawValue: UInt64) {
+        let number = UInt32(truncatingIfNeeded: rawValue >> Self.generationBits)
+        let generation = UInt32(rawValue & Self.generationMask)
+        switch rawValue >> 60 {
+        case 0: self = .request(ConnectionID(slot: number, generation: generation))
+        case 1: self = .expiry(channel: number, generation: generation)
+        case 2: self = .refusal(number)
+        case 3: self = .join(channel: number, generation: generation)
+        case 4: self = .reread
+        case 5: self = .bind(channel: number, generation: generation)
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,62 @@
+import Bytes
+
+/// How the hub is, for those who ask over HTTP.
+public struct Condition: Sendable, Equatable {
+    /// Changes stream from PostgreSQL.
+    public var isStreaming: Bool
+    /// The event log takes what comes.
+    public var isLogWritable: Bool
+    /// The catalog is known: clients can subscribe.
+    public var isCatalogKnown: Bool
+    public var isDraining: Bool
+    public var clients: Int
+    /// In words, when changes do not stream: what is in the way. Never a secret: it goes to whoever can reach the port.
+    public var trouble: String?
+
+    public init(
+        isStreaming: Bool, isLogWritable: Bool, isCatalogKnown: Bool, isDraining: Bool, clients: Int, trouble: String?
+    ) {
+        self.isStreaming = isStreaming
+        self.isLogWritable = isLogWritable
+        self.isCatalogKnown = isCatalogKnown
+        self.isDraining = isDraining
+        self.clients = clients
+        self.trouble = trouble
+    }
+
+    public var isReady: Bool { isStreaming && isLogWritable && isCatalogKnown && !isDraining }
+
+    /// The body of `/ready`.
+    var json: [UInt8] {
+        var writer = ByteWriter()
+        writer.append(isReady ? #"{"ready":true"# : #"{"ready":false"#)
+        append("streaming", isStreaming, to: &writer)
+        append("log_writable", isLogWritable, to: &writer)
+        append("catalog_known", isCatalogKnown, to: &writer)
+        append("draining", isDraining, to: &writer)
+        if let trouble {
+            writer.append(#","trouble":"#)
+            JSONText.appendString(trouble, to: &writer)
+        }
+        writer.append("}")
+        return writer.copied()
+    }
+
+    /// The body of a tenant's health, as the reference server has it.
+    var tenantJSON: [UInt8] {
+        var writer = ByteWriter()
+        writer.append(isReady || clients == 0 ? #"{"data":{"healthy":true"# : #"{"data":{"healthy":false"#)
+        append("db_connected", isCatalogKnown, to: &writer)
+        append("replication_connected", isStreaming, to: &writer)
+        writer.append(#","connected_cluster":"#)
+        writer.append(decimal: UInt64(clients))
+        writer.append("}}")
+        return writer.copied()
+    }
+
+    private func append(_ name: StaticString, _ value: Bool, to writer: inout ByteWriter) {
+        writer.append(",\"")
+        writer.append(name)
+        writer.append(value ? "\":true" : "\":false")
+    }
+}

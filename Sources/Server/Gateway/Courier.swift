@@ -1,0 +1,254 @@
+import Bytes
+import Change
+import Diagnostics
+import Matching
+import Net
+import Policy
+import Protocol
+import WebSocket
+
+/// Changes in, frames at sockets out: who wants a change, what they see of it, and in which envelope.
+///
+/// One loop owns it. A body is written once for all who see the same columns, a frame once for all who also have the same
+/// envelope.
+struct Courier: ~Copyable {
+    var audience = Audience()
+    var views = ViewTable()
+    var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
+    private var matches = MatchList()
+    private var desk: DeliveryDesk
+    private var touches = Touches()
+    private var waiting: [UInt32: WaitingQueue] = [:]
+    private var waitingBytes = 0
+    /// Questions that are not sent yet.
+    private var questions: [(pending: PendingQuestion, question: JudgedQuestion)] = []
+    private var changeNumber: UInt64 = 0
+
+    init(maximumBodyBytes: Int, deflater: Deflater?) {
+        desk = DeliveryDesk(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
+    }
+
+    /// Channels whose waiting deliveries became too many: to be closed.
+    private(set) var overfull: [UInt32] = []
+    /// Channels that miss something because a question was not answered: to be told.
+    private(set) var unanswered: [UInt32] = []
+
+    mutating func takeTroubled() -> (overfull: [UInt32], unanswered: [UInt32]) {
+        defer {
+            overfull = []
+            unanswered = []
+        }
+        return (overfull, unanswered)
+    }
+
+    mutating func takeQuestions() -> [(pending: PendingQuestion, question: JudgedQuestion)] {
+        defer { questions = [] }
+        return questions
+    }
+
+    // MARK: A change
+
+    /// How many channels got it now.
+    mutating func deliver(
+        _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        guard case .judged = try index.match(change, into: &matches) else { return 0 }
+        if matches.isEmpty { return 0 }
+        changeNumber += 1
+        desk.begin(changeNumber)
+        touches.removeAll()
+        let moment = Moment(fingerprint: change.relation, commitTime: commitTime, number: changeNumber)
+        var delivered = 0
+        for place in 0..<matches.certain.count {
+            let node = matches.certain[place]
+            delivered += try Self.deliver(
+                to: node, index, change, relation, moment, &audience, &views, &desk, &touches, loop)
+        }
+        for place in 0..<matches.asking.count {
+            let node = matches.asking[place]
+            ask(node, change)
+        }
+        return try delivered + deliverTouched(change, relation, moment, on: loop)
+    }
+
+    struct Moment {
+        let fingerprint: UInt64
+        let commitTime: Int64
+        let number: UInt64
+    }
+
+    /// Members that are all there is of their channel are served at once; others are collected first.
+    private static func deliver(
+        to node: MatchedNode, _ index: borrowing PredicateIndex, _ change: borrowing Change, _ relation: Relation,
+        _ moment: Moment, _ audience: inout Audience, _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches,
+        _ loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var delivered = 0
+        let members = index.members(of: node)
+        for place in members.indices {
+            guard let member = audience.members[members[place]], let listener = audience.listeners[member.listener]
+            else { continue }
+            if listener.members > 1 || listener.isHeld || listener.isLegacy {
+                touches.add(member, &audience.listeners, moment.number)
+                continue
+            }
+            try desk.write(change, relation, moment, member.view, &views)
+            let envelope = audience.envelope(ofSole: member)
+            desk.send(envelope, member.view, listener, &views, &audience.envelopes, on: loop)
+            delivered += 1
+        }
+        return delivered
+    }
+
+    private mutating func ask(_ node: MatchedNode, _ change: borrowing Change) {
+        guard let question = index.question(of: node) else { return }
+        let pending = PendingQuestion()
+        questions.append((pending, JudgedQuestion(question, of: index.image(of: change))))
+        Self.ask(pending, node, index, &audience, &touches, changeNumber)
+    }
+
+    private static func ask(
+        _ pending: PendingQuestion, _ node: MatchedNode, _ index: borrowing PredicateIndex, _ audience: inout Audience,
+        _ touches: inout Touches, _ change: UInt64
+    ) {
+        let members = index.members(of: node)
+        for place in members.indices {
+            guard let member = audience.members[members[place]] else { continue }
+            touches.ask(member, pending, &audience.listeners, change)
+        }
+    }
+
+    private mutating func deliverTouched(
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var delivered = 0
+        for place in touches.all.indices {
+            let touch = touches.all[place]
+            try desk.write(change, relation, moment, touch.view, &views)
+            guard let listener = audience.listeners[touch.listener] else { continue }
+            if listener.isHeld || !touch.asked.isEmpty {
+                hold(touch, change.operation, moment)
+                continue
+            }
+            let envelope = envelope(touch.listener, touch.view, touch.certain, change.operation)
+            desk.send(envelope, touch.view, listener, &views, &audience.envelopes, on: loop)
+            delivered += 1
+        }
+        return delivered
+    }
+
+    private mutating func envelope(
+        _ index: UInt32, _ view: UInt32, _ bindings: BindingSet, _ operation: Operation
+    ) -> UInt32 {
+        let isLegacy = audience.listeners[index]?.isLegacy == true
+        let key = Audience.SetKey(view: view, bindings: bindings, legacy: isLegacy ? operation : nil)
+        return audience.envelope(of: index, key)
+    }
+
+    // MARK: Deliveries that wait
+
+    private mutating func hold(_ touch: Touch, _ operation: Operation, _ moment: Moment) {
+        let body = desk.copyOfBody(touch.view, views)
+        var queue = waiting.removeValue(forKey: touch.listener) ?? WaitingQueue()
+        queue.append(
+            WaitingDelivery(
+                body: body, view: touch.view, operation: operation, bindings: touch.certain, asked: touch.asked,
+                commitTime: moment.commitTime))
+        waitingBytes += body.count
+        for asked in touch.asked { asked.question.listeners.append(touch.listener) }
+        audience.listeners[touch.listener]?.isHeld = true
+        if queue.bytes > Limits.maximumWaitingDeliveryBytes { overfull.append(touch.listener) }
+        waiting[touch.listener] = queue
+        Metrics.shared.heldBytes.add(Int64(body.count))
+    }
+
+    /// PostgreSQL has answered: everything that waited for it goes on.
+    mutating func settle(_ pending: PendingQuestion, _ answer: Bool?, on loop: SocketLoop) -> Int {
+        pending.answer = answer.map { .given($0) } ?? .failed
+        var delivered = 0
+        for listener in pending.listeners { delivered += release(listener, on: loop) }
+        pending.listeners = []
+        return delivered
+    }
+
+    private mutating func release(_ index: UInt32, on loop: SocketLoop) -> Int {
+        guard var queue = waiting.removeValue(forKey: index) else { return 0 }
+        var delivered = 0
+        while let delivery = queue.popAnswered() {
+            Metrics.shared.heldBytes.add(-Int64(delivery.body.count))
+            if send(delivery, to: index, on: loop) { delivered += 1 }
+        }
+        if queue.isEmpty {
+            audience.listeners[index]?.isHeld = false
+        } else {
+            waiting[index] = queue
+        }
+        return delivered
+    }
+
+    private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on loop: SocketLoop) -> Bool {
+        guard let listener = audience.listeners[index] else { return false }
+        var bindings = delivery.bindings
+        for asked in delivery.asked {
+            switch asked.question.answer {
+            case .given(true): bindings |= 1 << BindingSet(asked.binding)
+            case .given(false): break
+            case .none, .failed: if !unanswered.contains(index) { unanswered.append(index) }
+            }
+        }
+        guard bindings != 0 else { return false }
+        let envelope = envelope(index, delivery.view, bindings, delivery.operation)
+        desk.send(body: delivery.body, envelope, listener, &audience.envelopes, on: loop)
+        return true
+    }
+
+    /// A channel is gone: nothing waits for it any more.
+    mutating func forget(_ listener: UInt32) {
+        if let queue = waiting.removeValue(forKey: listener) { Metrics.shared.heldBytes.add(-Int64(queue.bytes)) }
+        audience.removeListener(listener)
+    }
+}
+
+/// What a change means for one channel that has several bindings, or waits: collected before it is delivered.
+struct Touch {
+    let listener: UInt32
+    let view: UInt32
+    var certain: BindingSet = 0
+    var asked: [(question: PendingQuestion, binding: UInt8)] = []
+    /// The channel's touch before this one, with another view.
+    let earlier: UInt32?
+}
+
+/// The channels that the change at hand touches, each once for each view.
+struct Touches {
+    private(set) var all: [Touch] = []
+
+    mutating func removeAll() { all.removeAll(keepingCapacity: true) }
+
+    mutating func add(_ member: Member, _ listeners: inout Slots<Listener>, _ change: UInt64) {
+        let place = place(of: member, &listeners, change)
+        all[place].certain |= 1 << BindingSet(member.binding)
+    }
+
+    mutating func ask(
+        _ member: Member, _ question: PendingQuestion, _ listeners: inout Slots<Listener>, _ change: UInt64
+    ) {
+        let place = place(of: member, &listeners, change)
+        all[place].asked.append((question, member.binding))
+    }
+
+    private mutating func place(of member: Member, _ listeners: inout Slots<Listener>, _ change: UInt64) -> Int {
+        guard let listener = listeners[member.listener] else { preconditionFailure("a member of a channel that is gone") }
+        var known = listener.stamp == change ? listener.touch : nil
+        while let place = known {
+            if all[Int(place)].view == member.view { return Int(place) }
+            known = all[Int(place)].earlier
+        }
+        all.append(
+            Touch(
+                listener: member.listener, view: member.view, earlier: listener.stamp == change ? listener.touch : nil))
+        listeners[member.listener]?.stamp = change
+        listeners[member.listener]?.touch = UInt32(all.count - 1)
+        return all.count - 1
+    }
+}

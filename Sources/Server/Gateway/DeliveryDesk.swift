@@ -1,0 +1,126 @@
+import Bytes
+import Change
+import Diagnostics
+import Net
+import Protocol
+import WebSocket
+
+/// Where bodies and frames are written and handed to the loop.
+struct DeliveryDesk: ~Copyable {
+    private let encoder: ChangeEncoder
+    private let deflater: Deflater?
+    /// The bodies of the change at hand, one for each view that was needed.
+    private var bodies = ByteWriter(capacity: 64 << 10)
+    private var frame = ByteWriter(capacity: 64 << 10)
+    private var bodyNumber: UInt64 = 0
+
+    init(maximumBodyBytes: Int, deflater: Deflater?) {
+        encoder = ChangeEncoder(maximumBodyBytes: maximumBodyBytes)
+        self.deflater = deflater
+    }
+
+    mutating func begin(_ change: UInt64) {
+        bodies.removeAll()
+        bodies.shrink(to: Limits.keptWriterBytes)
+        frame.shrink(to: Limits.keptWriterBytes)
+    }
+
+    /// Makes the body that a view has of the change, if it is not there yet.
+    mutating func write(
+        _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment, _ index: UInt32,
+        _ views: inout ViewTable
+    ) throws(ByteError) {
+        guard let known = views.views[index]?.change, known != moment.number else { return }
+        guard let view = views.prepare(index, moment.fingerprint, relation) else { return }
+        let start = bodies.count
+        if case .refused(let refusal)? = views.views[index]?.key.shape, change.operation != .delete {
+            encoder.append(refusal, of: change.operation, view, commitTime: moment.commitTime, to: &bodies)
+        } else {
+            try encoder.append(change, view, commitTime: moment.commitTime, to: &bodies)
+        }
+        bodyNumber += 1
+        views.keep(body: start..<bodies.count, number: bodyNumber, of: index, change: moment.number)
+    }
+
+    func copyOfBody(_ view: UInt32, _ views: ViewTable) -> [UInt8] {
+        guard let body = views.views[view]?.body else { return [] }
+        return bodies.bytes.extracting(body).copied()
+    }
+
+    /// Sends the body of the change at hand.
+    mutating func send(
+        _ envelope: UInt32, _ index: UInt32, _ listener: Listener, _ views: inout ViewTable,
+        _ envelopes: inout EnvelopeTable, on loop: SocketLoop
+    ) {
+        guard let view = views.views[index] else { return }
+        let number = view.bodyNumber
+        if let pieces = envelopes.pieces(envelope, for: number, compressed: listener.wantsCompression) {
+            return Self.send(pieces, to: listener.connection, on: loop)
+        }
+        let pieces = Self.pieces(
+            bodies, view.body, view.bodyPiece, envelope, compressed: listener.wantsCompression,
+            deflater, envelopes, &frame, on: loop)
+        if let body = pieces.body { views.keep(body, of: index) }
+        envelopes.keep(pieces, envelope, for: number, compressed: listener.wantsCompression)
+        Self.send(pieces, to: listener.connection, on: loop)
+    }
+
+    /// Sends a body that waited. It takes the place of those of the change at hand.
+    mutating func send(
+        body: [UInt8], _ envelope: UInt32, _ listener: Listener, _ envelopes: inout EnvelopeTable, on loop: SocketLoop
+    ) {
+        bodies.removeAll()
+        bodies.append(body)
+        let pieces = Self.pieces(
+            bodies, 0..<body.count, nil, envelope, compressed: listener.wantsCompression, deflater, envelopes, &frame,
+            on: loop)
+        Self.send(pieces, to: listener.connection, on: loop)
+    }
+
+    private static func send(_ pieces: FramePieces, to connection: ConnectionID, on loop: SocketLoop) {
+        loop.send(pieces.head, to: connection)
+        if let body = pieces.body { loop.send(body, to: connection, continues: true) }
+        if let tail = pieces.tail { loop.send(tail, to: connection, continues: true) }
+    }
+
+    // MARK: Frames
+
+    private static func pieces(
+        _ bodies: borrowing ByteWriter, _ place: Range<Int>, _ shared: Piece?, _ index: UInt32, compressed: Bool, _ deflater: Deflater?,
+        _ envelopes: EnvelopeTable, _ frame: inout ByteWriter, on loop: SocketLoop
+    ) -> FramePieces {
+        guard let envelope = envelopes.entries[index]?.envelope else {
+            preconditionFailure("a frame in an envelope that is gone")
+        }
+        let body = bodies.bytes.extracting(place)
+        let size = envelope.byteCount(around: body.byteCount)
+        frame.removeAll()
+        if compressed, let deflater, size >= Limits.compressionThresholdBytes {
+            return compressedPieces(body, envelope, deflater, &frame, on: loop)
+        }
+        FrameEncoder.appendHeader(.text, payloadBytes: size, to: &frame)
+        frame.append(envelope.prefix)
+        if body.byteCount <= Limits.sharedBodyThresholdBytes {
+            frame.append(body)
+            frame.append(envelope.suffix)
+            return FramePieces(head: loop.share(frame.bytes))
+        }
+        let head = loop.share(frame.bytes)
+        frame.removeAll()
+        frame.append(envelope.suffix)
+        return FramePieces(head: head, body: shared ?? loop.share(body), tail: loop.share(frame.bytes))
+    }
+
+    private static func compressedPieces(
+        _ body: RawSpan, _ envelope: ChangeEnvelope, _ deflater: Deflater, _ frame: inout ByteWriter,
+        on loop: SocketLoop
+    ) -> FramePieces {
+        var message = ByteWriter(capacity: envelope.byteCount(around: body.byteCount))
+        message.append(envelope.prefix)
+        message.append(body)
+        message.append(envelope.suffix)
+        FrameEncoder.append(
+            .text, message.bytes, compressedBy: deflater, above: Limits.compressionThresholdBytes, to: &frame)
+        return FramePieces(head: loop.share(frame.bytes))
+    }
+}

@@ -1,0 +1,82 @@
+import Bytes
+import Change
+import Net
+import Protocol
+
+/// What surrounds a change's body on its way to some channels: all that have the same topic, serializer and ids, and see
+/// the same columns, share one, and so share each frame.
+struct EnvelopeKey: Hashable {
+    var version: SerializerVersion
+    var topic: [UInt8]
+    var ids: [UInt32]
+    /// For channels joined in the old form, whose event names the operation.
+    var legacy: Operation?
+    var view: UInt32
+
+    var envelope: ChangeEnvelope {
+        // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+        let topic = unsafe topic.span.bytes
+        if let legacy { return ChangeEnvelope(version, topic: topic, legacy: legacy) }
+        return ChangeEnvelope(version, topic: topic, ids: ids)
+    }
+}
+
+/// A frame as the loop shares it: one piece, or three when its body is large enough to be shared by itself.
+struct FramePieces {
+    var head: Piece
+    var body: Piece?
+    var tail: Piece?
+}
+
+/// The envelopes in use on one loop, and the frames that each made last.
+struct EnvelopeTable {
+    struct Entry {
+        let key: EnvelopeKey
+        let envelope: ChangeEnvelope
+        var users: UInt32 = 1
+        /// The body for which `plain` and `compressed` hold frames.
+        var plainBody: UInt64 = 0
+        var compressedBody: UInt64 = 0
+        var plain: FramePieces?
+        var compressed: FramePieces?
+    }
+
+    private(set) var entries = Slots<Entry>()
+    private var byKey: [EnvelopeKey: UInt32] = [:]
+
+    mutating func take(_ key: EnvelopeKey) -> UInt32 {
+        if let known = byKey[key] {
+            entries[known]?.users += 1
+            return known
+        }
+        let index = entries.add(Entry(key: key, envelope: key.envelope))
+        byKey[key] = index
+        return index
+    }
+
+    mutating func release(_ index: UInt32) {
+        guard let users = entries[index]?.users else { return }
+        if users > 1 {
+            entries[index]?.users -= 1
+        } else if let entry = entries.remove(index) {
+            byKey[entry.key] = nil
+        }
+    }
+
+    /// The frame that was made for this body, if it was.
+    func pieces(_ index: UInt32, for body: UInt64, compressed: Bool) -> FramePieces? {
+        guard let entry = entries[index] else { return nil }
+        if compressed { return entry.compressedBody == body ? entry.compressed : nil }
+        return entry.plainBody == body ? entry.plain : nil
+    }
+
+    mutating func keep(_ pieces: FramePieces, _ index: UInt32, for body: UInt64, compressed: Bool) {
+        if compressed {
+            entries[index]?.compressed = pieces
+            entries[index]?.compressedBody = body
+        } else {
+            entries[index]?.plain = pieces
+            entries[index]?.plainBody = body
+        }
+    }
+}

@@ -1,0 +1,56 @@
+import Synchronization
+import System
+
+/// What other threads tell a socket loop.
+enum Mail: Sendable {
+    /// The catalog's answer to what a channel asked.
+    case resolved(channel: UInt32, ticket: UInt64, [BindingOutcome])
+    /// The snapshot that the pipeline waited for can be seen, or cannot be had now.
+    case refreshed(Bool)
+    /// The catalog is another now: bindings may mean something else.
+    case catalogMoved
+    /// PostgreSQL's answers to a batch of questions about rows.
+    case judged(ticket: UInt64, [Bool?])
+    /// Other keys are in force for tokens.
+    case keys
+    /// The hub is about to end.
+    case drain
+}
+
+/// Letters for one loop: any thread posts, the loop takes all at once.
+///
+/// It is as large as the loops' own requests make it: every letter but a few answers one of them, and those are bounded.
+final class Mailbox: Sendable {
+    private struct Box {
+        var mail: [Mail] = []
+        var bell: Wake?
+    }
+
+    private let box = Mutex(Box())
+
+    /// From here on posting wakes the loop.
+    func attach(_ bell: Wake) {
+        let waiting = box.withLock { box in
+            box.bell = bell
+            return !box.mail.isEmpty
+        }
+        if waiting { bell.ring() }
+    }
+
+    func post(_ mail: Mail) {
+        let bell = box.withLock { box in
+            box.mail.append(mail)
+            return box.mail.count == 1 ? box.bell : nil
+        }
+        bell?.ring()
+    }
+
+    func takeAll() -> [Mail] {
+        box.withLock { box in
+            guard !box.mail.isEmpty else { return [] }
+            let mail = box.mail
+            box.mail = []
+            return mail
+        }
+    }
+}

@@ -1,0 +1,203 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import Matching
+import Net
+import Policy
+import Protocol
+import System
+import WebSocket
+
+/// The way of a change on one loop: log, schema, predicate index, body, frame, socket. Live delivery is a replay whose
+/// position is the log's end.
+///
+/// Where the catalog does not know the schema of the change at hand, it waits there: the log keeps what comes.
+struct Pipeline: ~Copyable {
+    private let shared: GatewayShared
+    /// From when the log has begun.
+    private var feed: LogFeed?
+    /// Changes of the entry at hand that are done with.
+    private var done: UInt32 = 0
+    private var hasFailed = false
+    private var schemas = SchemaDesk()
+    var courier: Courier
+    /// It waits for the catalog.
+    private var isPaused = false
+    private var batches: [UInt64: [PendingQuestion]] = [:]
+    private var lastBatch: UInt64 = 0
+    /// Gaps that were met, to be told.
+    private(set) var gaps: [String] = []
+
+    init(_ shared: GatewayShared, _ deflater: Deflater?) {
+        self.shared = shared
+        courier = Courier(maximumBodyBytes: shared.settings.maximumBodyBytes, deflater: deflater)
+    }
+
+    /// What is committed from now on will be seen.
+    var isOpen: Bool { feed != nil }
+
+    mutating func takeGaps() -> [String] {
+        defer { gaps = [] }
+        return gaps
+    }
+
+    // MARK: Reading
+
+    /// Reads and delivers for one turn; true when there is more to do at once.
+    mutating func run(on loop: SocketLoop, _ mailbox: Mailbox) -> Bool {
+        guard !isPaused, !hasFailed else { return false }
+        do {
+            guard var feed = try feed.take() ?? open(loop) else { return false }
+            let more = try read(&feed, on: loop, mailbox)
+            self.feed = consume feed
+            return more
+        } catch {
+            failed(error)
+            return false
+        }
+    }
+
+    private func open(_ loop: SocketLoop) throws -> LogFeed? {
+        guard let end = shared.logEnd() else { return nil }
+        return try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
+    }
+
+    private mutating func read(
+        _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox
+    ) throws -> Bool {
+        var budget = TurnBudget()
+        while budget.isLeft {
+            guard let entry = try feed.entry() else {
+                send(mailbox)
+                return false
+            }
+            switch entry.kind {
+            case .relation: try schemas.learn(feed.payload)
+            case .gap: gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
+            case .transaction:
+                guard try deliver(feed, on: loop, mailbox, &budget) else {
+                    send(mailbox)
+                    return !isPaused
+                }
+            default: break
+            }
+            budget.spend(entry: feed.payload.byteCount)
+            feed.finish()
+            done = 0
+        }
+        send(mailbox)
+        return true
+    }
+
+    /// False when the entry is not done with: the budget is spent, or the catalog is missing.
+    private mutating func deliver(
+        _ feed: borrowing LogFeed, on loop: SocketLoop, _ mailbox: Mailbox, _ budget: inout TurnBudget
+    ) throws -> Bool {
+        if courier.index.count == 0 { return true }
+        guard shared.catalog.isCurrent else { return pause(nil, mailbox) }
+        var part = try TransactionPart(feed.payload)
+        let info = part.info
+        var place: UInt32 = 0
+        var delivered = 0
+        defer { Self.account(delivered, info.commitTime) }
+        while let change = try part.next() {
+            defer { place += 1 }
+            if place < done { continue }
+            guard budget.isLeft else { return false }
+            guard change.operation.isOfRow else { continue }
+            guard let relation = schemas.relation(change.relation) else {
+                throw ByteError(expected: "the schema of each change before it", offset: 0)
+            }
+            guard schemas.isReady(change.relation, relation, shared.catalog.snapshot, &courier.index) else {
+                return pause(info.xid, mailbox)
+            }
+            let count = try courier.deliver(change, relation, commitTime: info.commitTime, on: loop)
+            delivered += count
+            budget.spend(deliveries: count)
+            done = place + 1
+        }
+        return true
+    }
+
+    private static func account(_ delivered: Int, _ commitTime: Int64) {
+        guard delivered > 0 else { return }
+        Metrics.shared.changesMatched.add()
+        Metrics.shared.deliveries.add(delivered)
+        let microseconds = max(0, Clock.unixMicroseconds() - commitTime)
+        Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
+    }
+
+    /// The log can be damaged, or gone: nothing is delivered from then on, which every client is told by its end.
+    private mutating func failed(_ error: any Error) {
+        Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
+        gaps.append("the event log could not be read")
+        hasFailed = true
+    }
+
+    // MARK: Waiting for the catalog
+
+    private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
+        isPaused = true
+        Metrics.shared.readerPauses.add()
+        shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
+        return false
+    }
+
+    /// Without a snapshot it stays where it is; the loop asks again after a while.
+    mutating func catalogRefreshed(_ isKnown: Bool) {
+        isPaused = !isKnown
+        if isKnown { schemas.refreshed() }
+    }
+
+    var isWaitingForCatalog: Bool { isPaused }
+
+    mutating func askAgain(_ mailbox: Mailbox) {
+        guard isPaused else { return }
+        _ = pause(nil, mailbox)
+    }
+
+    /// A new snapshot: tables that are others now match nothing until they are declared again.
+    mutating func take(_ snapshot: CatalogSnapshot) {
+        schemas.take(snapshot, &courier.index)
+    }
+
+    mutating func declare(_ table: CatalogTable) { schemas.declare(table, &courier.index) }
+
+    // MARK: Asking PostgreSQL
+
+    private mutating func send(_ mailbox: Mailbox) {
+        let asked = courier.takeQuestions()
+        guard !asked.isEmpty else { return }
+        lastBatch += 1
+        let ticket = lastBatch
+        batches[ticket] = asked.map(\.pending)
+        shared.judge.ask(asked.map(\.question)) { answers in mailbox.post(.judged(ticket: ticket, answers)) }
+    }
+
+    mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on loop: SocketLoop) {
+        guard let pending = batches.removeValue(forKey: ticket) else { return }
+        var delivered = 0
+        for (question, answer) in zip(pending, answers) { delivered += courier.settle(question, answer, on: loop) }
+        Metrics.shared.deliveries.add(delivered)
+    }
+}
+
+/// What one turn of a loop may do before its sockets get theirs.
+struct TurnBudget {
+    private var bytes = Limits.turnLogBytes
+    private var deliveries = Limits.turnDeliveries
+
+    var isLeft: Bool { bytes > 0 && deliveries > 0 }
+    mutating func spend(entry size: Int) { bytes -= size + 64 }
+    mutating func spend(deliveries count: Int) { deliveries -= count + 1 }
+}
+
+extension Operation {
+    var isOfRow: Bool {
+        switch self {
+        case .insert, .update, .delete: true
+        case .truncate, .message: false
+        }
+    }
+}

@@ -1,0 +1,44 @@
+import Auth
+import Channels
+import Net
+import Protocol
+import WebSocket
+
+/// One connection: first a request, then, if it asked for that, a WebSocket with its channels.
+final class Session {
+    enum Stage {
+        /// Its next request is being read; so many bytes of it were searched for its end.
+        case request(scanned: Int)
+        /// It was refused and is told so after a pause.
+        case refused(HTTPResponse, toHead: Bool)
+        case client
+        case echo
+        /// Farewell was said; what still comes is not read.
+        case ending
+    }
+
+    let connection: ConnectionID
+    var stage = Stage.request(scanned: 0)
+    /// Until its request is whole; then for a refusal.
+    var timer: TimerID?
+    var version = SerializerVersion.v1
+    var wantsCompression = false
+    /// Of the key it was opened with: the claims of channels that bring none.
+    var claims: Claims?
+    var frames: FrameDecoder?
+    var machine: ChannelMachine?
+    /// By the slots of the machine's channels: places among the loop's.
+    var channels: [UInt32?] = []
+
+    init(_ connection: ConnectionID) { self.connection = connection }
+
+    func channel(_ id: ChannelID) -> UInt32? {
+        Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil
+    }
+
+    func set(_ channel: UInt32?, for id: ChannelID) {
+        while channels.count <= Int(id.slot) { channels.append(nil) }
+        channels[Int(id.slot)] = channel
+        while let last = channels.last, last == nil { channels.removeLast() }
+    }
+}

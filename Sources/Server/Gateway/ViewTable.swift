@@ -1,0 +1,117 @@
+import Bytes
+import Change
+import Net
+import Protocol
+
+/// Which columns of a table are shown, or why none are.
+struct ViewKey: Hashable {
+    enum Shape: Hashable {
+        case rows
+        case refused(ChangeRefusal)
+    }
+
+    let table: CatalogTable
+    let delivered: [Int]
+    let shape: Shape
+
+    static func == (one: ViewKey, other: ViewKey) -> Bool {
+        one.table === other.table && one.delivered == other.delivered && one.shape == other.shape
+    }
+
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(ObjectIdentifier(table))
+        hasher.combine(delivered)
+        hasher.combine(shape)
+    }
+}
+
+/// What of a table some members see. Of the change at hand it holds the body, once it was needed.
+struct View {
+    let key: ViewKey
+    var users: UInt32 = 1
+    /// By the fingerprint of the schema the rows have.
+    private var prepared: [UInt64: ChangeView] = [:]
+    /// The change whose body lies in `body`, a place in the loop's writer.
+    fileprivate(set) var change: UInt64 = 0
+    fileprivate(set) var body = 0..<0
+    /// Tells this body from all others.
+    fileprivate(set) var bodyNumber: UInt64 = 0
+    /// The body as the loop shares it, when it is large enough for that.
+    fileprivate(set) var bodyPiece: Piece?
+
+    init(_ key: ViewKey) { self.key = key }
+
+    /// The view on rows of a schema; made at the first one.
+    mutating func prepare(_ fingerprint: UInt64, _ relation: Relation) -> ChangeView {
+        if let known = prepared[fingerprint] { return known }
+        let made = ChangeView(relation, visible: visible(in: relation))
+        // Schemas change seldom; many at once are no longer in use.
+        if prepared.count >= 8 { prepared = [:] }
+        prepared[fingerprint] = made
+        return made
+    }
+
+    private func visible(in relation: Relation) -> [VisibleColumn] {
+        relation.columns.indices.compactMap { index in
+            guard let slot = key.table.slot(named: relation.columns[index].name), key.delivered.contains(slot) else {
+                return nil
+            }
+            let column = key.table.columns[slot]
+            return VisibleColumn(index: index, typeName: column.typeName, rendering: column.rendering.value)
+        }
+    }
+}
+
+/// The views in use on one loop.
+struct ViewTable {
+    private(set) var views = Slots<View>()
+    private var byKey: [ViewKey: UInt32] = [:]
+
+    mutating func take(_ key: ViewKey) -> UInt32 {
+        if let known = byKey[key] {
+            views[known]?.users += 1
+            return known
+        }
+        let index = views.add(View(key))
+        byKey[key] = index
+        return index
+    }
+
+    mutating func release(_ index: UInt32) {
+        guard let view = views[index] else { return }
+        if view.users > 1 {
+            views[index]?.users -= 1
+        } else {
+            views.remove(index)
+            byKey[view.key] = nil
+        }
+    }
+
+    mutating func prepare(_ index: UInt32, _ fingerprint: UInt64, _ relation: Relation) -> ChangeView? {
+        views[index]?.prepare(fingerprint, relation)
+    }
+
+    mutating func keep(body: Range<Int>, number: UInt64, of index: UInt32, change: UInt64) {
+        views[index]?.body = body
+        views[index]?.bodyNumber = number
+        views[index]?.change = change
+        views[index]?.bodyPiece = nil
+    }
+
+    mutating func keep(_ piece: Piece, of index: UInt32) { views[index]?.bodyPiece = piece }
+}
+
+extension ColumnRendering {
+    /// As the encoder wants it.
+    var value: ValueRendering {
+        switch self {
+        case .scalar(let oid): .plain(BuiltInType.rendering(of: oid))
+        case .array(.scalar(let oid), let delimiter) where delimiter == UInt8(ascii: ","):
+            .array(of: .plain(BuiltInType.rendering(of: oid)))
+        case .array(let element, let delimiter):
+            delimiter == UInt8(ascii: ",") ? .array(of: element.value) : .plain(.scalar(.text))
+        case .composite(let fields): .composite(fields.map { ValueRendering.Attribute($0.name, $0.rendering.value) })
+        case .hstore: .plain(.scalar(.hstore))
+        }
+    }
+}
