@@ -179,7 +179,39 @@ public enum Limits {
     /// The JSON of one change; a larger one is told with its small values (`poll_max_record_bytes` of the reference).
     public static let maximumChangeBodyBytes = 1 << 20
 
+    /// Joined topics of one socket, unless configured.
+    public static let channelsPerClient: Int64 = 100
+    public static let maximumChannelsPerClient: Int64 = 10_000
+
+    /// A client's largest message, unless configured.
+    public static let clientMessageBytes = 5_000_000
+    public static let maximumClientMessageBytes = 64 << 20
+
+    /// Answers to what failed wait this long, so that clients that try again at once do not storm …
+    public static let connectErrorBackoff = Duration.seconds(2)
+    public static let channelErrorBackoff = Duration.seconds(5)
+
+    /// … and never longer than clients wait for them, which is 10 seconds.
+    public static let maximumErrorBackoff = Duration.seconds(9)
+
+    // MARK: Tokens
+
+    /// A longer text is no token. Those of users with much metadata have some kilobytes.
+    public static let maximumTokenBytes = 16 << 10
+
+    /// Good tokens that each loop remembers.
+    public static let rememberedTokens = 1024
+
+    public static let maximumKeySetBytes = 256 << 10
+    public static let maximumKeysInSet = 64
+    public static let maximumOpaqueKeys = 1024
+
     // MARK: Sockets
+
+    /// Of all loops together, unless configured.
+    public static let connections: Int64 = 100_000
+    public static let maximumConnections: Int64 = 4_000_000
+    public static let maximumLoops: Int64 = 256
 
     /// The kernel cuts it to `net.core.somaxconn`.
     public static let listenBacklog: Int32 = 4096
@@ -202,8 +234,8 @@ public enum Limits {
     /// What one read takes at most; the next connection gets its turn then.
     public static let socketReadBytes = 64 << 10
 
-    /// The largest message of a client, 5,000,000 bytes, and what frames it.
-    public static let receiveBufferBytes = 5_000_000 + (64 << 10)
+    /// The largest message of a client and what frames it.
+    public static let receiveBufferBytes = clientMessageBytes + (64 << 10)
 
     /// What a blocked connection may have queued here, beside the kernel's own buffer …
     public static let outboxBytes = 8 << 20
@@ -360,6 +392,12 @@ extension Limits {
         precondition(maximumPieceBytes <= outboxTotalBytes, "the largest piece must fit what a loop may hold")
         precondition(socketReadBytes <= receiveBufferBytes, "what one read brings must fit the receive buffer")
         precondition(farewellLimit < outboxAge, "a farewell is given less time than the data before it")
+        precondition(
+            maximumTokenBytes < clientMessageBytes && maximumTokenBytes < maximumSettingBytes,
+            "a token must fit a message, and the setting that maps a key to one")
+        precondition(clientMessageBytes <= maximumClientMessageBytes, "the usual message must be an allowed one")
+        precondition(
+            max(connectErrorBackoff, channelErrorBackoff) <= maximumErrorBackoff, "clients must hear of what failed")
         precondition(handshakeLimit < socketIdleLimit, "a handshake must not outlive the idle limit")
     }
 

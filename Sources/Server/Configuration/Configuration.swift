@@ -1,4 +1,6 @@
+import Auth
 import Diagnostics
+import Net
 
 /// Everything the operator decided, understood and checked: flags, environment, file and defaults in, typed values out,
 /// each of which remembers where it was found.
@@ -26,7 +28,27 @@ public struct Configuration: Sendable {
     /// Nil is without limit.
     public let retentionBytes: Int64?
     public let listen: ListenAddress
+    /// Nil is without TLS.
+    public let tls: SocketSettings.TLS?
+    /// Nil is one for each processor.
+    public let loops: Int?
+    public let backend: SocketSettings.Backend
+    public let compresses: Bool
     public let jwtSecret: Secret?
+    public let keySet: InlineOrFile?
+    public let claimExpectations: ClaimExpectations
+    public let apiKeys: InlineOrFile?
+    public let metricsSecret: Secret?
+    public let maximumConnections: Int
+    public let channelsPerClient: Int
+    public let frameBytes: Int
+    public let recordBytes: Int
+    public let outboxBytes: Int
+    public let outboxAge: Duration
+    /// Nil is without limit.
+    public let idleTimeout: Duration?
+    public let connectErrorBackoff: Duration
+    public let channelErrorBackoff: Duration
     public let logLevel: Log.Level
     public let logFormat: Log.Format
 
@@ -49,6 +71,7 @@ public struct Configuration: Sendable {
         }
         given.applySlotSuffix(of: surroundings)
         var resolved = ResolvedSettings(given, surroundings)
+        resolved.checkTogether()
         let problems = given.problems + resolved.takeProblems()
         guard problems.isEmpty else { throw ConfigurationFailure(problems: problems) }
         return Configuration(resolved, file: file)
@@ -73,7 +96,26 @@ public struct Configuration: Sendable {
         retentionAge = settings.limit(settings.duration(.retentionAge), none: .zero)
         retentionBytes = settings.limit(settings.size(.retentionSize), none: 0)
         listen = settings.address(.listen)
-        jwtSecret = settings.optionalText(.jwtSecret).map { Secret($0) }
+        tls = settings.optionalText(.tlsCertificate).flatMap { certificate in
+            settings.optionalText(.tlsKey).map { SocketSettings.TLS(certificate: certificate, key: $0) }
+        }
+        loops = settings.limit(settings.integer(.loops), none: 0)
+        backend = settings.backend(.io)
+        compresses = settings.boolean(.deflate)
+        jwtSecret = settings.secret(.jwtSecret)
+        keySet = settings.source(.jwks)
+        claimExpectations = settings.claims(.claimValidators)
+        apiKeys = settings.source(.apiKeys)
+        metricsSecret = settings.secret(.metricsSecret)
+        maximumConnections = settings.integer(.maximumConnections)
+        channelsPerClient = settings.integer(.channelsPerClient)
+        frameBytes = Int(settings.size(.frameSize))
+        recordBytes = Int(settings.size(.recordSize))
+        outboxBytes = Int(settings.size(.outboxSize))
+        outboxAge = settings.duration(.outboxAge)
+        idleTimeout = settings.limit(settings.duration(.idleTimeout), none: .zero)
+        connectErrorBackoff = settings.duration(.connectErrorBackoff)
+        channelErrorBackoff = settings.duration(.channelErrorBackoff)
         logLevel = settings.word(.logLevel)
         logFormat = settings.word(.logFormat)
         self.file = file

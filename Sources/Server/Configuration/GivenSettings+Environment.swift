@@ -10,12 +10,32 @@ extension GivenSettings {
         reportUnknownVariables(surroundings)
     }
 
+    /// Variables of the reference that say what ours say, the weaker ones first.
+    private static let sameInReference: [(String, Setting)] = [
+        ("API_JWT_SECRET", .jwtSecret), ("JWT_JWKS", .jwks), ("API_JWT_JWKS", .jwks),
+        ("JWT_CLAIM_VALIDATORS", .claimValidators), ("METRICS_JWT_SECRET", .metricsSecret),
+        ("TENANT_MAX_CONCURRENT_USERS", .maximumConnections),
+        ("TENANT_MAX_CHANNELS_PER_CLIENT", .channelsPerClient), ("LOG_LEVEL", .logLevel),
+    ]
+
+    private mutating func readMilliseconds(
+        _ name: String, _ setting: Setting, _ surroundings: ConfigurationSurroundings
+    ) {
+        guard let text = surroundings.nonEmpty(name) else { return }
+        guard let milliseconds = Int64(text), milliseconds >= 0 else {
+            return report("environment \(name)", "expected a number of milliseconds, not \"\(text)\"")
+        }
+        give(setting, "\(milliseconds)ms", from: .environment([name]))
+    }
+
     /// The reference container's names are weaker than ours and stronger than the file.
     private mutating func readReferenceNames(_ surroundings: ConfigurationSurroundings) {
-        for (name, setting) in [("API_JWT_SECRET", Setting.jwtSecret), ("LOG_LEVEL", .logLevel)] {
+        for (name, setting) in Self.sameInReference {
             guard let text = surroundings.nonEmpty(name) else { continue }
             give(setting, text, from: .environment([name]))
         }
+        readMilliseconds("CONNECT_ERROR_BACKOFF_MS", .connectErrorBackoff, surroundings)
+        readMilliseconds("CHANNEL_ERROR_BACKOFF_MS", .channelErrorBackoff, surroundings)
         readPort(surroundings)
         readDatabaseParts(surroundings)
     }

@@ -1,3 +1,6 @@
+import Auth
+import Net
+
 /// Given settings and defaults, each understood as its type says.
 struct ResolvedSettings {
     private struct Resolved {
@@ -26,6 +29,19 @@ struct ResolvedSettings {
         }
     }
 
+    /// What only together makes sense.
+    mutating func checkTogether() {
+        let (certificate, key) = (values[Setting.tlsCertificate.name], values[Setting.tlsKey.name])
+        if let certificate, key == nil {
+            report(certificate.source, "tls_certificate is of no use without tls_key")
+        }
+        if let key, certificate == nil { report(key.source, "tls_key is of no use without tls_certificate") }
+    }
+
+    private mutating func report(_ source: SettingSource, _ message: String) {
+        problems.append(ConfigurationFailure.Problem(place: source.description, message: message))
+    }
+
     mutating func takeProblems() -> [ConfigurationFailure.Problem] {
         defer { problems = [] }
         return problems
@@ -43,9 +59,7 @@ struct ResolvedSettings {
     /// The text is repeated, since that is what helps to find it, unless it may hold a secret.
     private mutating func report(_ setting: Setting, _ found: GivenSettings.Given, expected: String) {
         let repeated = setting.mayHoldSecret ? " (what was given is not shown)" : ", not \"\(found.text)\""
-        problems.append(
-            ConfigurationFailure.Problem(
-                place: found.source.description, message: "\(setting.name): expected \(expected)\(repeated)"))
+        report(found.source, "\(setting.name): expected \(expected)\(repeated)")
     }
 
     var effective: [Configuration.Effective] {
@@ -66,8 +80,10 @@ struct ResolvedSettings {
 
 extension Setting {
     fileprivate var mayHoldSecret: Bool {
-        if case .connection = type { return true }
-        return isSecret
+        switch type {
+        case .connection, .inlineOrFile: true
+        default: isSecret
+        }
     }
 }
 
@@ -81,6 +97,7 @@ extension SettingValue {
         case .duration(let duration): DurationText.write(duration)
         case .address(let address): address.description
         case .connection(let connection): connection.redacted
+        case .source(let source): source.shown
         }
     }
 }
@@ -132,6 +149,34 @@ extension ResolvedSettings {
         guard let value = values[setting.name]?.value else { return nil }
         guard case .connection(let connection) = value else { mismatch(setting) }
         return connection
+    }
+
+    func secret(_ setting: Setting) -> Secret? {
+        optionalText(setting).map { Secret($0) }
+    }
+
+    func backend(_ setting: Setting) -> SocketSettings.Backend {
+        switch text(setting) {
+        case "epoll": .epoll
+        case "io_uring": .ring
+        default: .automatic
+        }
+    }
+
+    func integer(_ setting: Setting) -> Int {
+        guard case .integer(let number) = values[setting.name]?.value else { mismatch(setting) }
+        return Int(number)
+    }
+
+    func source(_ setting: Setting) -> InlineOrFile? {
+        guard let value = values[setting.name]?.value else { return nil }
+        guard case .source(let source) = value else { mismatch(setting) }
+        return source
+    }
+
+    func claims(_ setting: Setting) -> ClaimExpectations {
+        guard let claims = ClaimText.read(text(setting)) else { mismatch(setting) }
+        return claims
     }
 
     /// The case of an enumeration whose raw values are the setting's words.

@@ -5,6 +5,8 @@ public struct Setting: Sendable {
         case database = "Database"
         case eventLog = "Event log"
         case clients = "Clients"
+        case tokens = "Tokens"
+        case limits = "Limits for clients"
         case diagnostics = "Diagnostics"
     }
 

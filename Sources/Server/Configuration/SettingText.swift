@@ -1,3 +1,5 @@
+import Auth
+import Bytes
 import Diagnostics
 
 /// PostgreSQL takes any unambiguous beginning of these words; we take the words, so that a typing error is seen.
@@ -15,6 +17,14 @@ enum ChoiceText {
     static func read(_ text: String, _ words: [String], _ synonyms: [String: String]) -> String? {
         let word = text.lowercased()
         return words.contains(word) ? word : synonyms[word]
+    }
+}
+
+enum ClaimText {
+    static func read(_ text: String) -> ClaimExpectations? {
+        let bytes = Array(text.utf8)
+        // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+        return unsafe try? ClaimExpectations.parse(bytes.span.bytes)
     }
 }
 

@@ -1,7 +1,9 @@
 /// What a setting may hold, and how its text is read.
 public enum SettingType: Sendable {
     case text
+    /// Of a directory.
     case path
+    case file
     case boolean
     case integer(ClosedRange<Int64>)
     /// Bytes, e.g. `64MB`.
@@ -17,6 +19,10 @@ public enum SettingType: Sendable {
     /// Any name PostgreSQL takes.
     case identifier
     case connection
+    /// The thing itself, which begins in a known way, or the path of a file that holds it.
+    case inlineOrFile(String, begins: String)
+    /// A JSON object of plain values.
+    case claimValues
 }
 
 /// A setting's text, understood.
@@ -28,6 +34,7 @@ public enum SettingValue: Sendable, Equatable {
     case duration(Duration)
     case address(ListenAddress)
     case connection(ConnectionString)
+    case source(InlineOrFile)
 }
 
 /// Why a text is not a value of its setting's type: what would be one. The text itself is not in it, since it may be a
@@ -41,7 +48,7 @@ extension SettingType {
     public var allowed: String {
         switch self {
         case .text: "a text that is not empty"
-        case .path: "a path"
+        case .path, .file: "a path"
         case .boolean: "on or off (also true, false, yes, no, 1, 0)"
         case .integer(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
         case .size(let range):
@@ -56,6 +63,8 @@ extension SettingType {
         case .identifier: "a name of 1 to 63 bytes"
         case .connection:
             "a connection URL such as postgres://user:password@host:5432/database, or key=value pairs as libpq takes them"
+        case .inlineOrFile(let what, let beginning): "\(what) (it begins with \(beginning)) or the path of its file"
+        case .claimValues: "a JSON object of texts, numbers, booleans or null, such as {\"iss\": \"https://…\"}"
         }
     }
 
@@ -66,7 +75,7 @@ extension SettingType {
 
     private func read(_ text: String) -> SettingValue? {
         switch self {
-        case .text, .path: text.isEmpty || text.utf8.contains(0) ? nil : .text(text)
+        case .text, .path, .file: text.isEmpty || text.utf8.contains(0) ? nil : .text(text)
         case .boolean: BooleanText.read(text).map { .boolean($0) }
         case .integer(let range): Int64(text).flatMap { range.contains($0) ? .integer($0) : nil }
         case .size(let range): SizeText.read(text).flatMap { range.contains($0) ? .size($0) : nil }
@@ -76,6 +85,8 @@ extension SettingType {
         case .slotName: IdentifierText.isSlotName(text) ? .text(text) : nil
         case .identifier: IdentifierText.isIdentifier(text) ? .text(text) : nil
         case .connection: ConnectionString(text).map { .connection($0) }
+        case .inlineOrFile(_, let beginning): InlineOrFile(text, begins: beginning).map { .source($0) }
+        case .claimValues: ClaimText.read(text) == nil ? nil : .text(text)
         }
     }
 }

@@ -35,6 +35,7 @@ extension SettingType {
         switch self {
         case .text: "TEXT"
         case .path: "DIR"
+        case .file: "FILE"
         case .boolean: "on|off"
         case .integer: "N"
         case .size: "SIZE"
@@ -43,6 +44,8 @@ extension SettingType {
         case .address: "HOST:PORT"
         case .slotName, .identifier: "NAME"
         case .connection: "URL"
+        case .inlineOrFile: "TEXT|FILE"
+        case .claimValues: "JSON"
         }
     }
 }

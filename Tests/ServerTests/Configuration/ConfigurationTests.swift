@@ -1,4 +1,5 @@
 import Diagnostics
+import Net
 import Testing
 
 @testable import Server
@@ -42,7 +43,18 @@ func complaints(
         #expect(configuration.retentionAge == .seconds(72 * 3600))
         #expect(configuration.retentionBytes == 10 << 30)
         #expect(configuration.segmentBytes == 64 << 20)
-        #expect(configuration.jwtSecret == nil)
+        #expect(configuration.jwtSecret == nil && configuration.metricsSecret == nil)
+        #expect(configuration.keySet == nil && configuration.apiKeys == nil)
+        #expect(configuration.tls == nil && configuration.loops == nil && configuration.backend == .automatic)
+        #expect(!configuration.compresses)
+        #expect(configuration.maximumConnections == 100_000)
+        #expect(configuration.channelsPerClient == 100)
+        #expect(configuration.frameBytes == 5_000_000)
+        #expect(configuration.recordBytes == 1 << 20)
+        #expect(configuration.outboxBytes == Limits.outboxBytes && configuration.outboxAge == Limits.outboxAge)
+        #expect(configuration.idleTimeout == .seconds(60))
+        #expect(configuration.connectErrorBackoff == .seconds(2))
+        #expect(configuration.channelErrorBackoff == .seconds(5))
         #expect(configuration.logLevel == .info)
         #expect(configuration.logFormat == .text)
         #expect(configuration.file == nil)
@@ -203,6 +215,30 @@ func complaints(
         #expect(try load(["SLOT_NAME_SUFFIX": "blue"]).slot == "tidewire_blue")
         #expect(try load(["SLOT_NAME_SUFFIX": "blue"], file: "slot = mine").slot == "mine")
         #expect(complaints(environment: ["SLOT_NAME_SUFFIX": "Blue"]).count == 1)
+    }
+
+    @Test func `knows the reference's names for tokens and limits`() throws {
+        let configuration = try load([
+            "JWT_JWKS": #"{"keys":[]}"#, "JWT_CLAIM_VALIDATORS": #"{"iss":"x"}"#, "METRICS_JWT_SECRET": "m",
+            "TENANT_MAX_CONCURRENT_USERS": "200", "TENANT_MAX_CHANNELS_PER_CLIENT": "7",
+            "CONNECT_ERROR_BACKOFF_MS": "1500", "CHANNEL_ERROR_BACKOFF_MS": "0",
+        ])
+        #expect(configuration.keySet == .inline(Secret(#"{"keys":[]}"#)))
+        #expect(configuration.source(of: .claimValidators) == .environment(["JWT_CLAIM_VALIDATORS"]))
+        #expect(configuration.metricsSecret?.revealed == "m")
+        #expect(configuration.maximumConnections == 200)
+        #expect(configuration.channelsPerClient == 7)
+        #expect(configuration.connectErrorBackoff == .milliseconds(1500))
+        #expect(configuration.channelErrorBackoff == .zero)
+        #expect(
+            try load(["JWT_JWKS": "/a", "API_JWT_JWKS": "/b", "TIDEWIRE_JWKS": "/c"]).keySet == .file("/c"))
+        #expect(try load(["JWT_JWKS": "/a", "API_JWT_JWKS": "/b"], file: "jwks = /d").keySet == .file("/b"))
+        #expect(
+            complaints(environment: ["CONNECT_ERROR_BACKOFF_MS": "2s", "CHANNEL_ERROR_BACKOFF_MS": "10000"]) == [
+                "environment CONNECT_ERROR_BACKOFF_MS: expected a number of milliseconds, not \"2s\"",
+                "environment CHANNEL_ERROR_BACKOFF_MS: channel_error_backoff: expected a duration from 0 to 9s, "
+                    + "such as 72h (units: ms, s, min, h, d), not \"10000ms\"",
+            ])
     }
 
     @Test func `knows the reference's names for the secret and the log level`() throws {

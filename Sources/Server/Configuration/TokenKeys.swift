@@ -1,0 +1,82 @@
+import Auth
+import Bytes
+import Diagnostics
+
+/// What clients and operators are recognised by, made from the settings and the files they name. Made again, it takes
+/// what the files say then.
+public struct TokenKeys: Sendable {
+    public let clients: TokenVerifier
+    /// Nil: everybody may see the metrics.
+    public let metrics: TokenVerifier?
+    /// Keys that are not used and why, for the log.
+    public let notes: [String]
+    /// Whether any client can be let in at all.
+    public let canRecogniseAnyone: Bool
+}
+
+extension Configuration {
+    /// Reads the files and checks every key.
+    public func tokenKeys(
+        surroundings: ConfigurationSurroundings = .ofThisProcess
+    ) throws(ConfigurationFailure)
+        -> TokenKeys
+    {
+        let keys = try keySet(surroundings)
+        let opaqueKeys = try opaqueKeys(surroundings)
+        return TokenKeys(
+            clients: TokenVerifier(
+                secret: jwtSecret?.revealed, keys: keys, expectations: claimExpectations, opaqueKeys: opaqueKeys,
+                maximumBytes: Limits.maximumTokenBytes),
+            metrics: metricsSecret.map {
+                TokenVerifier(secret: $0.revealed, maximumBytes: Limits.maximumTokenBytes)
+            },
+            notes: keys.notes, canRecogniseAnyone: jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
+    }
+
+    private func keySet(_ surroundings: ConfigurationSurroundings) throws(ConfigurationFailure) -> JWKSet {
+        guard let keySet else { return .none }
+        let bytes = try content(of: keySet, .jwks, surroundings)
+        do throws(JWKSetError) {
+            // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+            return unsafe try JWKSet.parse(
+                bytes.span.bytes, maximumBytes: Limits.maximumKeySetBytes, maximumKeys: Limits.maximumKeysInSet)
+        } catch {
+            throw failure(.jwks, keySet, error.description)
+        }
+    }
+
+    private func opaqueKeys(
+        _ surroundings: ConfigurationSurroundings
+    ) throws(ConfigurationFailure) -> [String: OpaqueKey] {
+        guard let apiKeys else { return [:] }
+        let bytes = try content(of: apiKeys, .apiKeys, surroundings)
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw failure(.apiKeys, apiKeys, "it is not UTF-8")
+        }
+        do throws(OpaqueKeyList.Mistake) {
+            return try OpaqueKeyList.parse(text)
+        } catch {
+            throw failure(.apiKeys, apiKeys, error.message)
+        }
+    }
+
+    private func content(
+        of source: InlineOrFile, _ setting: Setting, _ surroundings: ConfigurationSurroundings
+    ) throws(ConfigurationFailure) -> [UInt8] {
+        switch source {
+        case .inline(let text): return Array(text.revealed.utf8)
+        case .file(let path):
+            switch surroundings.readFile(path) {
+            case .bytes(let bytes): return bytes
+            case .missing: throw failure(setting, source, "there is no such file")
+            case .unreadable(let reason): throw failure(setting, source, "it cannot be read: \(reason)")
+            }
+        }
+    }
+
+    private func failure(_ setting: Setting, _ source: InlineOrFile, _ message: String) -> ConfigurationFailure {
+        let which = if case .file(let path) = source { "\(setting.name): \(path): " } else { "\(setting.name): " }
+        return ConfigurationFailure(
+            problems: [.init(place: self.source(of: setting).description, message: which + message)])
+    }
+}
