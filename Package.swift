@@ -121,6 +121,7 @@ let fuzzers: [Target] = [
     fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),
     fuzzer("Stored", "TestSupport", "Change", "Bytes"),
     fuzzer("JSON", "Change", "Bytes"),
+    fuzzer("Message", "Protocol", "Bytes"),
     fuzzer("Segment", "TestSupport"),
     fuzzer("Token", "Auth", "Crypto", "Bytes"),
 ]

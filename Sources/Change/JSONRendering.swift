@@ -178,6 +178,7 @@ enum TimestampText {
 enum ArrayText {
     static let maximumDimensions = 6
 
+    @inline(never)
     static func append(_ text: RawSpan, of element: ScalarRendering, to writer: inout ByteWriter) {
         append(text, to: &writer) { value, writer in element.append(value, to: &writer) }
     }

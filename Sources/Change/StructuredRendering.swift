@@ -107,6 +107,8 @@ enum CompositeText {
 
 /// The text of the extension hstore: `"a"=>"1", "b"=>NULL`.
 enum HstoreText {
+    /// Rare, so it does not burden those who render plain values.
+    @inline(never)
     static func append(_ text: RawSpan, to writer: inout ByteWriter) {
         let before = writer.count
         if appendObject(text, to: &writer) { return }

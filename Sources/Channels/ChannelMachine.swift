@@ -41,6 +41,9 @@ public struct ChannelMachine: ~Copyable, Sendable {
         return count
     }
 
+    /// Places that memory is held for.
+    var capacity: Int { slots.capacity }
+
     /// Whether the client ever tried to join; one that did and has no channels left is idle.
     public var hasTriedToJoin: Bool { hasTried }
 

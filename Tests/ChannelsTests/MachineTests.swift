@@ -1,6 +1,7 @@
 import Bytes
-import Channels
 import Testing
+
+@testable import Channels
 
 /// A socket's channels in conversation: what the client says and what is decided, and what shall be done about it.
 final class Conversation {
@@ -63,6 +64,7 @@ final class Conversation {
     }
 
     var channelCount: Int { machine.channelCount }
+    var capacity: Int { machine.capacity }
     var hasTriedToJoin: Bool { machine.hasTriedToJoin }
     var channels: [ChannelID] { machine.channels }
     func isOpen(_ id: ChannelID) -> Bool { machine.isOpen(id) }
