@@ -83,7 +83,11 @@ extension SocketLoop {
         if table[slot].backlog != 0 {
             enqueue(slot, first, skipping: 0)
         } else if first != 0 {
-            flushList(slot, first)
+            if let secured = secured(slot) {
+                flushSecurely(slot, secured.session, first)
+            } else {
+                flushList(slot, first)
+            }
         }
         if table[slot].stage == .closing, table[slot].backlog == 0 { finishClosing(slot) }
     }
@@ -206,6 +210,19 @@ extension SocketLoop {
     /// There is room again: the backlog goes on where it stopped.
     func resume(_ slot: Int) {
         let backlog = backlogs[Int(table[slot].backlog)]
+        if let secured = secured(slot) {
+            resumeSecurely(slot, secured.session, backlog)
+        } else {
+            resumePlainly(slot, backlog)
+        }
+        guard table[slot].isLive, backlog.isEmpty else { return }
+        releaseBacklog(slot)
+        watch(slot)
+        // What a closing connection has queued this turn goes first.
+        if table[slot].stage == .closing { putInQueue(slot) }
+    }
+
+    private func resumePlainly(_ slot: Int, _ backlog: Backlog) {
         gatheredList = 0
         while !backlog.isEmpty {
             gatherBacklog(backlog)
@@ -220,10 +237,6 @@ extension SocketLoop {
             case .failed(let code): return end(slot, .failed(code: code), byReset: true)
             }
         }
-        releaseBacklog(slot)
-        watch(slot)
-        // What a closing connection has queued this turn goes first.
-        if table[slot].stage == .closing { putInQueue(slot) }
     }
 
     private func gatherBacklog(_ backlog: Backlog) {

@@ -43,6 +43,12 @@ public final class SocketLoop {
     var freeBacklogs: [UInt32] = []
     var blockedCount = 0
 
+    // TLS
+    let tls: TLSSource?
+    var sessions: [Secured?] = [nil]
+    var freeSessions: [UInt32] = []
+    let recordArea = RecordArea()
+
     // Listening
     var listeners: [Int32]
     /// Given up for a moment when there is no other descriptor to take a connection and close it.
@@ -67,7 +73,7 @@ public final class SocketLoop {
     /// On the loop's own thread, which then calls `run`.
     init(
         index: Int, control: LoopControl, settings: SocketSettings, listeners: [Int32],
-        application: any SocketApplication, metrics: Metrics
+        tls: TLSSource?, application: any SocketApplication, metrics: Metrics
     ) throws(SystemError) {
         self.index = index
         self.control = control
@@ -76,6 +82,7 @@ public final class SocketLoop {
         self.listeners = listeners
         self.application = application
         self.metrics = metrics
+        self.tls = tls
         epoll = try Epoll()
         table = ConnectionTable(capacity: settings.maximumConnections)
         readBuffer = ReadArea(byteCount: Limits.socketReadBytes)
@@ -107,6 +114,7 @@ public final class SocketLoop {
         fireTimers()
         sweepIfDue()
         resumeAcceptingIfDue()
+        if control.isDoneAccepting { stopAccepting() }
         isBusy = application.turn()
         settle()
     }
@@ -133,7 +141,6 @@ public final class SocketLoop {
 
     private func answerBell() {
         bell.clear()
-        if control.isDoneAccepting { stopAccepting() }
         application.rung()
     }
 
