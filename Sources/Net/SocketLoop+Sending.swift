@@ -60,9 +60,11 @@ extension SocketLoop {
             sinceRead += 1
             if sinceRead == Limits.sendsBetweenReads {
                 sinceRead = 0
+                if let ring { finishRingBatch(ring) }
                 readBetweenSends()
             }
         }
+        if let ring { finishRingBatch(ring) }
         queued.removeAll(keeping: 1 << 20)
         nextQueued = 0
     }
@@ -85,6 +87,10 @@ extension SocketLoop {
         } else if first != 0 {
             if let secured = secured(slot) {
                 flushSecurely(slot, secured.session, first)
+            } else if let ring {
+                flushByRing(slot, first, ring)
+                // It can only be closed once its bytes are gone.
+                if table[slot].stage == .closing { finishRingBatch(ring) }
             } else {
                 flushList(slot, first)
             }
@@ -104,7 +110,7 @@ extension SocketLoop {
         return first
     }
 
-    private func flushList(_ slot: Int, _ first: UInt32) {
+    func flushList(_ slot: Int, _ first: UInt32) {
         var start = first
         while start != 0 {
             let next = gatherList(from: start)

@@ -39,6 +39,8 @@ public final class SocketLoop {
     let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)
     /// The list that `gather` holds, when it holds all of it.
     var gatheredList: UInt32 = 0
+    /// nil where sends are made one by one.
+    let ring: SendRing?
     var backlogs: [Backlog] = []
     var freeBacklogs: [UInt32] = []
     var blockedCount = 0
@@ -91,9 +93,24 @@ public final class SocketLoop {
         backlogs.append(Backlog())
         now = Clock.monotonicNanoseconds()
         reserve = DescriptorTable.duplicate(control.bell.descriptor)
+        ring = try SocketLoop.openRing(settings.backend)
         try epoll.add(bell.descriptor, .readable, key: Key.bell)
         try watchListeners()
     }
+
+    private static func openRing(_ backend: SocketSettings.Backend) throws(SystemError) -> SendRing? {
+        guard backend != .epoll else { return nil }
+        do throws(SystemError) {
+            return try SendRing()
+        } catch {
+            if backend == .ring { throw error }
+            Log.shared.info("sending without io_uring", [LogField.reason(error.reason)])
+            return nil
+        }
+    }
+
+    /// Whether sends go to the kernel in batches.
+    public var usesRing: Bool { ring != nil }
 
     public var connectionCount: Int { table.count }
 
