@@ -95,7 +95,7 @@ let proofs: [Target] = [
     tests(of: "Channels", "Channels", "Bytes"),
     tests(of: "Protocol", "Protocol", "Change", "Bytes"),
     tests(of: "WebSocket", "WebSocket", "Bytes", "Crypto"),
-    tests(of: "Net", "Net", "Crypto", "Diagnostics", "System", "Bytes"),
+    tests(of: "Net", "Net", "COpenSSL", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
     tests(
         of: "Server", "Server", "Embedded", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System",

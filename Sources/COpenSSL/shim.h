@@ -3,3 +3,49 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <openssl/x509.h>
+
+#include <openssl/ssl.h>
+#include <string.h>
+
+// OpenSSL's settings of a context are macros, and its callbacks want C.
+
+/// A key that is protected by a password would make OpenSSL ask for it on the terminal: it is refused instead.
+static int tw_no_password(char *buffer, int size, int is_writing, void *context) {
+    (void)buffer, (void)size, (void)is_writing, (void)context;
+    return -1;
+}
+
+/// Of what a client offers we speak HTTP/1.1; a client that offers other things only is left without an answer.
+static int tw_choose_http(SSL *ssl, const unsigned char **out, unsigned char *out_length, const unsigned char *in,
+                          unsigned in_length, void *context) {
+    (void)ssl, (void)context;
+    for (unsigned at = 0; at < in_length && at + 1 + in[at] <= in_length; at += 1 + in[at]) {
+        if (in[at] == 8 && memcmp(in + at + 1, "http/1.1", 8) == 0) {
+            *out = in + at + 1;
+            *out_length = 8;
+            return SSL_TLSEXT_ERR_OK;
+        }
+    }
+    return SSL_TLSEXT_ERR_NOACK;
+}
+
+static inline SSL_CTX *tw_server_context(void) {
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    if (context == NULL) return NULL;
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    // Idle connections keep no buffers; what could not be written may be offered again from another place.
+    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    // A peer that just closes its socket has finished: WebSocket says itself where a message ends.
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    // Resuming costs as much as a handshake with an elliptic curve, and a cache on our side costs memory.
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(context, 1);
+    SSL_CTX_set_default_passwd_cb(context, tw_no_password);
+    SSL_CTX_set_alpn_select_cb(context, tw_choose_http, NULL);
+    return context;
+}
+
+static inline int tw_use_key(SSL_CTX *context, const char *path) {
+    return SSL_CTX_use_PrivateKey_file(context, path, SSL_FILETYPE_PEM);
+}

@@ -53,7 +53,11 @@ extension SocketLoop {
         }
         table[slot].watched = UInt16(truncatingIfNeeded: events.rawValue)
         metrics.connectionsAccepted.add()
-        open(slot, from: peer)
+        guard let tls else { return open(slot, from: peer) }
+        if !startHandshake(slot, peer, tls) {
+            refuse(.outOfMemory, 0)
+            end(slot, .tlsFailed, byReset: true)
+        }
     }
 
     func open(_ slot: Int, from peer: PeerAddress) {

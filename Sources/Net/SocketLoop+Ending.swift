@@ -1,3 +1,4 @@
+import Crypto
 import Diagnostics
 import System
 
@@ -32,6 +33,7 @@ extension SocketLoop {
     /// All is with the kernel. The socket stays until the peer has seen our end, or the time is up.
     func finishClosing(_ slot: Int) {
         if table[slot].flags.contains(.peerFinished) { return end(slot, table[slot].end, byReset: false) }
+        secured(slot)?.session.finish()
         StreamSocket.finishSending(table[slot].descriptor)
         table[slot].stage = .lingering
         watch(slot)
@@ -43,6 +45,7 @@ extension SocketLoop {
     func end(_ slot: Int, _ reason: ConnectionEnd, byReset: Bool) {
         guard table[slot].isLive else { return }
         let descriptor = table[slot].descriptor
+        releaseSession(slot)
         if byReset { StreamSocket.reset(descriptor) } else { StreamSocket.close(descriptor) }
         releaseBacklog(slot)
         table[slot].firstLink = 0
@@ -160,7 +163,8 @@ extension SocketLoop {
         case .closing:
             let reason = table[slot].end
             end(slot, reason == .closedHere ? .closedUnfinished : reason, byReset: true)
-        case .handshaking, .open, .free, .ended: break
+        case .handshaking: failHandshake(slot)
+        case .open, .free, .ended: break
         }
     }
 

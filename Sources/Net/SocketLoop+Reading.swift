@@ -18,7 +18,8 @@ extension SocketLoop {
             if !events.isDisjoint(with: [.failed, .hungUp]) { return endBroken(slot) }
             if events.contains(.writable) { resume(slot) }
         case .lingering: readToEnd(slot)
-        case .handshaking, .free, .ended: break
+        case .handshaking: continueHandshake(slot)
+        case .free, .ended: break
         }
     }
 
@@ -61,7 +62,7 @@ extension SocketLoop {
     /// How many bytes came; nil when none did, and whatever that means has been done.
     private func receive(_ slot: Int, into room: UnsafeMutableRawBufferPointer) -> Int? {
         // SAFETY: the caller's room outlives the call.
-        switch unsafe StreamSocket.receive(table[slot].descriptor, into: room) {
+        switch unsafe transfer(slot, into: room) {
         case .moved(let count):
             table[slot].lastReceived = now
             receivedBytes += count
@@ -71,9 +72,16 @@ extension SocketLoop {
             peerFinished(slot)
             return nil
         case .failed(let code):
-            end(slot, .failed(code: code), byReset: true)
+            end(slot, table[slot].session == 0 ? .failed(code: code) : .tlsFailed, byReset: true)
             return nil
         }
+    }
+
+    @inline(__always)
+    private func transfer(_ slot: Int, into room: UnsafeMutableRawBufferPointer) -> Transfer {
+        // SAFETY: the caller's room outlives the call.
+        if let secured = secured(slot) { return unsafe receiveSecurely(slot, secured.session, into: room) }
+        return unsafe StreamSocket.receive(table[slot].descriptor, into: room)
     }
 
     /// Shows the application all there is, and keeps what it leaves.
@@ -196,6 +204,7 @@ extension SocketLoop {
             guard table[slot].stage == .open, !table[slot].flags.contains(.readingIsPaused) else { continue }
             // SAFETY: the input is `inputCount` long; `show` keeps what is left of it.
             if let input = unsafe table[slot].input { unsafe show(slot, input, Int(table[slot].inputCount)) }
+            if table[slot].stage == .open, table[slot].session != 0 { read(slot) }
         }
     }
 }

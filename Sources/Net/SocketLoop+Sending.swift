@@ -60,9 +60,11 @@ extension SocketLoop {
             sinceRead += 1
             if sinceRead == Limits.sendsBetweenReads {
                 sinceRead = 0
+                if let ring { finishRingBatch(ring) }
                 readBetweenSends()
             }
         }
+        if let ring { finishRingBatch(ring) }
         queued.removeAll(keeping: 1 << 20)
         nextQueued = 0
     }
@@ -83,7 +85,15 @@ extension SocketLoop {
         if table[slot].backlog != 0 {
             enqueue(slot, first, skipping: 0)
         } else if first != 0 {
-            flushList(slot, first)
+            if let secured = secured(slot) {
+                flushSecurely(slot, secured.session, first)
+            } else if let ring {
+                flushByRing(slot, first, ring)
+                // It can only be closed once its bytes are gone.
+                if table[slot].stage == .closing { finishRingBatch(ring) }
+            } else {
+                flushList(slot, first)
+            }
         }
         if table[slot].stage == .closing, table[slot].backlog == 0 { finishClosing(slot) }
     }
@@ -100,7 +110,7 @@ extension SocketLoop {
         return first
     }
 
-    private func flushList(_ slot: Int, _ first: UInt32) {
+    func flushList(_ slot: Int, _ first: UInt32) {
         var start = first
         while start != 0 {
             let next = gatherList(from: start)
@@ -206,6 +216,19 @@ extension SocketLoop {
     /// There is room again: the backlog goes on where it stopped.
     func resume(_ slot: Int) {
         let backlog = backlogs[Int(table[slot].backlog)]
+        if let secured = secured(slot) {
+            resumeSecurely(slot, secured.session, backlog)
+        } else {
+            resumePlainly(slot, backlog)
+        }
+        guard table[slot].isLive, backlog.isEmpty else { return }
+        releaseBacklog(slot)
+        watch(slot)
+        // What a closing connection has queued this turn goes first.
+        if table[slot].stage == .closing { putInQueue(slot) }
+    }
+
+    private func resumePlainly(_ slot: Int, _ backlog: Backlog) {
         gatheredList = 0
         while !backlog.isEmpty {
             gatherBacklog(backlog)
@@ -220,10 +243,6 @@ extension SocketLoop {
             case .failed(let code): return end(slot, .failed(code: code), byReset: true)
             }
         }
-        releaseBacklog(slot)
-        watch(slot)
-        // What a closing connection has queued this turn goes first.
-        if table[slot].stage == .closing { putInQueue(slot) }
     }
 
     private func gatherBacklog(_ backlog: Backlog) {

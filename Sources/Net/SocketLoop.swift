@@ -39,9 +39,17 @@ public final class SocketLoop {
     let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)
     /// The list that `gather` holds, when it holds all of it.
     var gatheredList: UInt32 = 0
+    /// nil where sends are made one by one.
+    let ring: SendRing?
     var backlogs: [Backlog] = []
     var freeBacklogs: [UInt32] = []
     var blockedCount = 0
+
+    // TLS
+    let tls: TLSSource?
+    var sessions: [Secured?] = [nil]
+    var freeSessions: [UInt32] = []
+    let recordArea = RecordArea()
 
     // Listening
     var listeners: [Int32]
@@ -67,7 +75,7 @@ public final class SocketLoop {
     /// On the loop's own thread, which then calls `run`.
     init(
         index: Int, control: LoopControl, settings: SocketSettings, listeners: [Int32],
-        application: any SocketApplication, metrics: Metrics
+        tls: TLSSource?, application: any SocketApplication, metrics: Metrics
     ) throws(SystemError) {
         self.index = index
         self.control = control
@@ -76,6 +84,7 @@ public final class SocketLoop {
         self.listeners = listeners
         self.application = application
         self.metrics = metrics
+        self.tls = tls
         epoll = try Epoll()
         table = ConnectionTable(capacity: settings.maximumConnections)
         readBuffer = ReadArea(byteCount: Limits.socketReadBytes)
@@ -84,9 +93,24 @@ public final class SocketLoop {
         backlogs.append(Backlog())
         now = Clock.monotonicNanoseconds()
         reserve = DescriptorTable.duplicate(control.bell.descriptor)
+        ring = try SocketLoop.openRing(settings.backend)
         try epoll.add(bell.descriptor, .readable, key: Key.bell)
         try watchListeners()
     }
+
+    private static func openRing(_ backend: SocketSettings.Backend) throws(SystemError) -> SendRing? {
+        guard backend != .epoll else { return nil }
+        do throws(SystemError) {
+            return try SendRing()
+        } catch {
+            if backend == .ring { throw error }
+            Log.shared.info("sending without io_uring", [LogField.reason(error.reason)])
+            return nil
+        }
+    }
+
+    /// Whether sends go to the kernel in batches.
+    public var usesRing: Bool { ring != nil }
 
     public var connectionCount: Int { table.count }
 
@@ -107,6 +131,7 @@ public final class SocketLoop {
         fireTimers()
         sweepIfDue()
         resumeAcceptingIfDue()
+        if control.isDoneAccepting { stopAccepting() }
         isBusy = application.turn()
         settle()
     }
@@ -133,7 +158,6 @@ public final class SocketLoop {
 
     private func answerBell() {
         bell.clear()
-        if control.isDoneAccepting { stopAccepting() }
         application.rung()
     }
 

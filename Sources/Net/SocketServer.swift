@@ -1,3 +1,4 @@
+import Crypto
 import Diagnostics
 import Synchronization
 import System
@@ -28,6 +29,7 @@ final class LoopControl: Sendable {
 public final class SocketServer: Sendable {
     public let addresses: [SocketAddress]
     private let controls: [LoopControl]
+    private let tls: TLSSource?
     private let threads: Mutex<[BackgroundThread]>
 
     /// Binds, starts the threads and returns when all listen. Port 0: one that is free, the same for all loops.
@@ -38,7 +40,8 @@ public final class SocketServer: Sendable {
         precondition(settings.loopCount > 0, "without a loop nobody is served")
         var controls: [LoopControl] = []
         for _ in 0..<settings.loopCount { controls.append(try LoopControl()) }
-        let launch = LoopLaunch(settings, controls, metrics, application)
+        tls = try settings.tls.map { paths throws(TLSConfigurationError) in try TLSSource(paths) }
+        let launch = LoopLaunch(settings, controls, tls, metrics, application)
         var addresses = try SocketServer.addresses(for: settings)
         var threads: [BackgroundThread] = []
         do {
@@ -67,6 +70,9 @@ public final class SocketServer: Sendable {
     public func wakeAll() {
         for control in controls { control.bell.ring() }
     }
+
+    /// Reads certificate and key again, for handshakes from now on. Files that cannot be used leave everything as it was.
+    public func reloadTLS() throws { try tls?.reload() }
 
     /// New clients are refused from now on; those that are there stay.
     public func stopAccepting() {
@@ -111,17 +117,19 @@ public final class SocketServer: Sendable {
 private final class LoopLaunch: Sendable {
     private let settings: SocketSettings
     private let controls: [LoopControl]
+    private let tls: TLSSource?
     private let metrics: Metrics
     private let application: @Sendable (Int) -> any SocketApplication
     private let answered = Pulse()
     private let answer = Mutex<Result<[SocketAddress], SystemError>?>(nil)
 
     init(
-        _ settings: SocketSettings, _ controls: [LoopControl], _ metrics: Metrics,
+        _ settings: SocketSettings, _ controls: [LoopControl], _ tls: TLSSource?, _ metrics: Metrics,
         _ application: @escaping @Sendable (Int) -> any SocketApplication
     ) {
         self.settings = settings
         self.controls = controls
+        self.tls = tls
         self.metrics = metrics
         self.application = application
     }
@@ -153,7 +161,7 @@ private final class LoopLaunch: Sendable {
             }
             let (listeners, bound) = try LoopLaunch.listen(addresses, settings)
             made = try SocketLoop(
-                index: index, control: controls[index], settings: settings, listeners: listeners,
+                index: index, control: controls[index], settings: settings, listeners: listeners, tls: tls,
                 application: application(index), metrics: metrics)
             answer.withLock { $0 = .success(bound) }
         } catch {

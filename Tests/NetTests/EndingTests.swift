@@ -7,17 +7,20 @@ import System
 import Testing
 
 @Suite struct EndingTests {
-    @Test func `what is queued goes out before a connection is closed`() throws {
-        let stage = try Stage(script: { scripted in
-            scripted.onReceived = { loop, id, bytes in
-                let answer = pattern(400_000)
-                loop.send(answer.span.bytes, to: id)
-                loop.close(id, afterFlushing: .seconds(20))
-                let late = Array("late".utf8)
-                loop.send(late.span.bytes, to: id)
-                return bytes.byteCount
-            }
-        })
+    @Test(arguments: backends)
+    func `what is queued goes out before a connection is closed`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage(
+            { $0.backend = backend },
+            script: { scripted in
+                scripted.onReceived = { loop, id, bytes in
+                    let answer = pattern(400_000)
+                    loop.send(answer.span.bytes, to: id)
+                    loop.close(id, afterFlushing: .seconds(20))
+                    let late = Array("late".utf8)
+                    loop.send(late.span.bytes, to: id)
+                    return bytes.byteCount
+                }
+            })
         let client = try stage.connect(receiveBuffer: 4096)
         try client.send("go, and some more that nobody reads")
         #expect(try client.receiveAll() == pattern(400_000))
@@ -47,14 +50,17 @@ import Testing
         #expect(try client.receiveAll().isEmpty)
     }
 
-    @Test func `a peer that finished sending still gets its answer`() throws {
-        let stage = try Stage(script: { scripted in
-            scripted.onReceived = { loop, id, bytes in
-                let answer = pattern(300_000)
-                loop.send(answer.span.bytes, to: id)
-                return bytes.byteCount
-            }
-        })
+    @Test(arguments: backends)
+    func `a peer that finished sending still gets its answer`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage(
+            { $0.backend = backend },
+            script: { scripted in
+                scripted.onReceived = { loop, id, bytes in
+                    let answer = pattern(300_000)
+                    loop.send(answer.span.bytes, to: id)
+                    return bytes.byteCount
+                }
+            })
         let client = try stage.connect()
         try client.send("question")
         client.finishSending()
@@ -104,8 +110,9 @@ import Testing
         #expect(stage.diary.all.contains { if case .wentIdle = $0 { true } else { false } })
     }
 
-    @Test func `every opened connection is told closed exactly once`() throws {
-        let stage = try Stage()
+    @Test(arguments: backends)
+    func `every opened connection is told closed exactly once`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage { $0.backend = backend }
         let clients = try (0..<300).map { _ in try stage.connect() }
         _ = try #require(stage.diary.waitForOpened(300))
         for (number, client) in clients.enumerated() {
@@ -136,9 +143,13 @@ import Testing
         }
     }
 
-    @Test func `a slow reader falls at a frame's edge, is told so, and nobody else notices`() throws {
+    @Test(arguments: backends)
+    func `a slow reader falls at a frame's edge, is told so, and nobody else notices`(
+        backend: SocketSettings.Backend
+    ) throws {
         let stage = try Stage(
             {
+                $0.backend = backend
                 $0.sendBuffer = 16_384
                 $0.outboxBytes = 500_000
             },
@@ -198,8 +209,10 @@ import Testing
         #expect(stage.diary.waitForEnd() != nil)
     }
 
-    @Test func `all who are blocked together hold no more than the total`() throws {
+    @Test(arguments: backends)
+    func `all who are blocked together hold no more than the total`(backend: SocketSettings.Backend) throws {
         let stage = try Stage({
+            $0.backend = backend
             $0.sendBuffer = 8192
             $0.outboxTotalBytes = 2 << 20
         })

@@ -17,8 +17,9 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
 }
 
 @Suite struct ExchangeTests {
-    @Test func `sends back what it receives`() throws {
-        let stage = try Stage()
+    @Test(arguments: backends)
+    func `sends back what it receives`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage { $0.backend = backend }
         let client = try stage.connect()
         try client.send("hello")
         #expect(try client.receiveText(5) == "hello")
@@ -69,8 +70,9 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         #expect(stage.diary.waitForEnd() == .inputTooLong)
     }
 
-    @Test func `a shared piece reaches everybody, in order with their own`() throws {
-        let stage = try Stage()
+    @Test(arguments: backends)
+    func `a shared piece reaches everybody, in order with their own`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage { $0.backend = backend }
         let clients = try (0..<50).map { _ in try stage.connect() }
         let ids = try #require(stage.diary.waitForOpened(50))
         stage.act { loop in
@@ -95,12 +97,16 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         #expect(own.count == 50)
     }
 
-    @Test func `many pieces of all sizes arrive whole through a small send buffer`() throws {
-        let stage = try Stage({ $0.sendBuffer = 8192 })
+    @Test(arguments: backends)
+    func `many pieces of all sizes arrive whole through a small send buffer`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage({
+            $0.backend = backend
+            $0.sendBuffer = 8192
+        })
         let client = try stage.connect(receiveBuffer: 4096)
         let id = try #require(stage.diary.waitForOpened(1))[0]
         let sizes = [1, 2000, 70_000, 3, 2048, 2049, 1_000_000, 500, 500, 500, 4096, 10]
-        for turn in 0..<5 {
+        for turn in 0..<3 {
             stage.act { loop in
                 for (number, size) in sizes.enumerated() {
                     let bytes = pattern(size, seed: turn &* 1000 &+ number)
@@ -108,7 +114,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
                 }
             }
         }
-        for turn in 0..<5 {
+        for turn in 0..<3 {
             for (number, size) in sizes.enumerated() {
                 let arrived = try client.receive(size)
                 #expect(arrived == pattern(size, seed: turn &* 1000 &+ number), "turn \(turn), piece \(number)")
@@ -116,8 +122,9 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         }
     }
 
-    @Test func `thousands of pieces in one turn keep their order`() throws {
-        let stage = try Stage()
+    @Test(arguments: backends)
+    func `thousands of pieces in one turn keep their order`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage { $0.backend = backend }
         let client = try stage.connect()
         let id = try #require(stage.diary.waitForOpened(1))[0]
         stage.act { loop in

@@ -1,0 +1,137 @@
+import COpenSSL
+
+/// A certificate or key that cannot be used: which file, and what OpenSSL says about it.
+public struct TLSConfigurationError: Error, Sendable, CustomStringConvertible {
+    public let path: String
+    public let reason: String
+
+    public var description: String { "\(path): \(reason)" }
+}
+
+/// What all TLS sessions of a server have in common: its certificate, its key, and what it allows (TLS 1.2 and later).
+@safe
+public final class TLSContext: @unchecked Sendable {
+    // OpenSSL counts references to a context under a lock of its own; after `init` it is only read.
+    private let context: OpaquePointer
+
+    /// Reads a certificate chain and its key, both in PEM.
+    public init(certificate: String, key: String) throws(TLSConfigurationError) {
+        ERR_clear_error()
+        // SAFETY: the context is freed in `deinit`, which also runs when this initializer throws from here on.
+        guard let context = unsafe tw_server_context() else {
+            throw TLSConfigurationError(path: certificate, reason: TLSContext.lastReason())
+        }
+        unsafe self.context = context
+        // SAFETY: Swift passes C strings that live for the calls.
+        guard unsafe SSL_CTX_use_certificate_chain_file(context, certificate) == 1 else {
+            throw TLSConfigurationError(path: certificate, reason: TLSContext.lastReason())
+        }
+        guard unsafe tw_use_key(context, key) == 1, unsafe SSL_CTX_check_private_key(context) == 1 else {
+            throw TLSConfigurationError(path: key, reason: TLSContext.lastReason())
+        }
+    }
+
+    deinit {
+        // SAFETY: our reference; sessions that still run have their own.
+        unsafe SSL_CTX_free(context)
+    }
+
+    /// The server's side of a session on a connected socket; nil when there is no memory for it.
+    public func session(on descriptor: Int32) -> TLSSession? {
+        // SAFETY: the session owns what `SSL_new` made and frees it once.
+        guard let ssl = unsafe SSL_new(context) else { return nil }
+        guard unsafe SSL_set_fd(ssl, descriptor) == 1 else {
+            unsafe SSL_free(ssl)
+            return nil
+        }
+        unsafe SSL_set_accept_state(ssl)
+        return unsafe TLSSession(ssl)
+    }
+
+    /// OpenSSL's words for the first thing that went wrong.
+    private static func lastReason() -> String {
+        let code = ERR_get_error()
+        ERR_clear_error()
+        // SAFETY: reasons are constants of the library, or null.
+        guard code != 0, let text = unsafe ERR_reason_error_string(code) else { return "cannot be read" }
+        return unsafe String(cString: text)
+    }
+}
+
+/// What came of a step of a TLS session on a socket that does not block.
+public enum TLSOutcome: Sendable, Equatable {
+    /// So many bytes were read or written; for a handshake, it is done.
+    case moved(Int)
+    /// Again once the socket can be read.
+    case wantsRead
+    /// Again once the socket can be written; what was to be written has to be offered again from its first byte.
+    case wantsWrite
+    /// The peer will send nothing more.
+    case finished
+    /// The session is broken and cannot be used any more.
+    case failed
+}
+
+/// One TLS session, which moves bytes through a socket that somebody else owns. For one thread at a time.
+///
+/// The thread must not be killed by a write to a peer that is gone: it has to block SIGPIPE.
+@safe
+public final class TLSSession {
+    private let ssl: OpaquePointer
+    private var isBroken = false
+
+    fileprivate init(_ ssl: OpaquePointer) { unsafe self.ssl = ssl }
+
+    deinit {
+        // SAFETY: ours alone; the socket is not closed by it.
+        unsafe SSL_free(ssl)
+    }
+
+    public func handshake() -> TLSOutcome {
+        ERR_clear_error()
+        // SAFETY: the session lives as long as this object; so in all calls below.
+        let answer = unsafe SSL_do_handshake(ssl)
+        return answer == 1 ? .moved(0) : outcome(of: answer)
+    }
+
+    public func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome {
+        ERR_clear_error()
+        // SAFETY: OpenSSL writes at most as many bytes as the buffer has.
+        let count = unsafe SSL_read(ssl, buffer.baseAddress, Int32(clamping: buffer.count))
+        return count > 0 ? .moved(Int(count)) : outcome(of: count)
+    }
+
+    /// Writes at most one record. After `wantsWrite` or `wantsRead` the same bytes, or more, have to be offered.
+    public func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
+        ERR_clear_error()
+        // SAFETY: OpenSSL reads at most as many bytes as the buffer has, and keeps no pointer to them.
+        let count = unsafe SSL_write(ssl, bytes.baseAddress, Int32(clamping: bytes.count))
+        return count > 0 ? .moved(Int(count)) : outcome(of: count)
+    }
+
+    /// The largest record.
+    public static let recordBytes = 16 << 10
+
+    /// Bytes were decrypted that no event of the socket will announce.
+    public var hasMore: Bool { unsafe SSL_pending(ssl) > 0 }  // SAFETY: as in `handshake`.
+
+    /// Tells the peer that nothing more will come, if the socket takes it at once.
+    public func finish() {
+        guard !isBroken, unsafe SSL_is_init_finished(ssl) == 1 else { return }
+        ERR_clear_error()
+        // SAFETY: as in `handshake`; whether the peer hears of it is not our concern any more.
+        _ = unsafe SSL_shutdown(ssl)
+    }
+
+    private func outcome(of answer: Int32) -> TLSOutcome {
+        // SAFETY: as in `handshake`.
+        switch unsafe SSL_get_error(ssl, answer) {
+        case SSL_ERROR_WANT_READ: return .wantsRead
+        case SSL_ERROR_WANT_WRITE: return .wantsWrite
+        case SSL_ERROR_ZERO_RETURN: return .finished
+        default:
+            isBroken = true
+            return .failed
+        }
+    }
+}

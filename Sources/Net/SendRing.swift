@@ -1,0 +1,147 @@
+import CUring
+import Diagnostics
+import Glibc
+import System
+
+/// Sends for many connections by one call to the kernel, where it has io_uring and lets us use it.
+///
+/// A batch is prepared, handed over and awaited as a whole; no send outlives `submit`, and none waits in the kernel for
+/// room: a full socket answers at once, as it does to a plain send.
+@safe
+final class SendRing {
+    struct Send: BitwiseCopyable {
+        var slot: UInt32
+        /// The list that it began, where the list goes on behind what fitted, and how much was handed over.
+        var first: UInt32
+        var next: UInt32
+        var byteCount: Int
+        var outcome: Int32
+    }
+
+    private let ring: UnsafeMutablePointer<io_uring>
+    private let messages: UnsafeMutablePointer<msghdr>
+    let sends = PlainArray<Send>(capacity: Limits.ringBatch)
+
+    /// Throws where the kernel has no ring or does not let us have one.
+    init() throws(SystemError) {
+        // SAFETY: zeroed memory that `tw_ring_open` fills; freed here or in `deinit`.
+        let ring = UnsafeMutablePointer<io_uring>.allocate(capacity: 1)
+        unsafe ring.initialize(to: io_uring())
+        let answer = unsafe tw_ring_open(ring, UInt32(Limits.ringBatch))
+        guard answer == 0 else {
+            unsafe ring.deallocate()
+            throw SystemError(operation: "open", subject: "io_uring", code: -answer)
+        }
+        guard unsafe tw_ring_can_send(ring) == 1 else {
+            unsafe tw_ring_close(ring)
+            unsafe ring.deallocate()
+            throw SystemError(operation: "send by", subject: "io_uring", code: ENOSYS)
+        }
+        unsafe self.ring = ring
+        unsafe messages = .allocate(capacity: Limits.ringBatch)
+        unsafe messages.initialize(repeating: msghdr(), count: Limits.ringBatch)
+    }
+
+    deinit {
+        // SAFETY: opened in `init`; no send is under way outside `submit`.
+        unsafe tw_ring_close(ring)
+        unsafe ring.deallocate()
+        unsafe messages.deallocate()
+    }
+
+    var isFull: Bool { sends.count == Limits.ringBatch }
+
+    /// Prepares one send of what was gathered, which has to stay where it is until `submit`.
+    func add(_ send: Send, _ descriptor: Int32, _ gather: Gather) {
+        precondition(!isFull, "a batch has its limit")
+        let number = sends.count
+        sends.append(send)
+        let isPrepared: Int32
+        // SAFETY: the ranges and what they point at stay until `submit` returns, as the caller promises; the message
+        // lies in the array made for it.
+        if let single = unsafe gather.single {
+            isPrepared = unsafe tw_ring_send(ring, descriptor, single.baseAddress, single.count, UInt64(number))
+        } else {
+            let pieces = unsafe gather.batch
+            unsafe messages[number].msg_iov = pieces.baseAddress
+            unsafe messages[number].msg_iovlen = pieces.count
+            isPrepared = unsafe tw_ring_send_pieces(ring, descriptor, messages + number, UInt64(number))
+        }
+        precondition(isPrepared == 1, "the ring has room for a batch")
+    }
+
+    /// Hands the batch over. Every send of it has its outcome then.
+    func submit() {
+        var left = sends.count
+        while left > 0 {
+            // SAFETY: the ring is open.
+            let answer = unsafe tw_ring_submit(ring, UInt32(left))
+            precondition(
+                answer >= 0 || answer == -EINTR || answer == -EAGAIN || answer == -EBUSY,
+                "the kernel takes what was prepared")
+            var number: UInt64 = 0
+            var result: Int32 = 0
+            while unsafe tw_ring_next(ring, &number, &result) == 1 {
+                sends[Int(number)].outcome = result
+                left -= 1
+            }
+        }
+    }
+}
+
+/// The flush by ring.
+extension SocketLoop {
+    /// Puts a connection's list into the running batch.
+    func flushByRing(_ slot: Int, _ first: UInt32, _ ring: SendRing) {
+        if ring.isFull { finishRingBatch(ring) }
+        let next = gatherForRing(first, ring)
+        let send = SendRing.Send(
+            slot: UInt32(slot), first: first, next: next, byteCount: gather.byteCount, outcome: 0)
+        ring.add(send, table[slot].descriptor, gather)
+    }
+
+    /// Like `gatherList`, but what was gathered for the batch before stays.
+    private func gatherForRing(_ first: UInt32, _ ring: SendRing) -> UInt32 {
+        if gatheredList != 0, areEqual(gatheredList, first) { return 0 }
+        gatheredList = 0
+        if ring.sends.isEmpty {
+            gather.reset()
+        } else if gather.hasRoom {
+            gather.begin()
+        } else {
+            finishRingBatch(ring)
+            gather.reset()
+        }
+        let next = fillGather(from: first)
+        if next == 0 { gatheredList = first }
+        return next
+    }
+
+    /// Sends the running batch and looks at what came of it.
+    func finishRingBatch(_ ring: SendRing) {
+        guard !ring.sends.isEmpty else { return }
+        ring.submit()
+        // What follows may gather for itself.
+        gatheredList = 0
+        for index in 0..<ring.sends.count { take(ring.sends[index]) }
+        ring.sends.removeAll()
+    }
+
+    private func take(_ send: SendRing.Send) {
+        let slot = Int(send.slot)
+        guard send.outcome >= 0 else {
+            switch StreamSocket.outcome(of: -send.outcome) {
+            case .wouldBlock, .moved, .finished: block(slot, send.first, skipping: 0)
+            case .failed(let code): end(slot, .failed(code: code), byReset: true)
+            }
+            return
+        }
+        let count = Int(send.outcome)
+        sentBytes += count
+        if count < send.byteCount {
+            block(slot, send.first, skipping: count)
+        } else if send.next != 0 {
+            flushList(slot, send.next)
+        }
+    }
+}

@@ -1,0 +1,216 @@
+import Crypto
+import Diagnostics
+import Synchronization
+import System
+
+/// The certificate in use, which may be replaced while the server runs. Sessions that exist keep theirs.
+final class TLSSource: Sendable {
+    private let paths: SocketSettings.TLS
+    private let context: Mutex<TLSContext>
+
+    init(_ paths: SocketSettings.TLS) throws(TLSConfigurationError) {
+        self.paths = paths
+        context = Mutex(try TLSContext(certificate: paths.certificate, key: paths.key))
+    }
+
+    var current: TLSContext { context.withLock { $0 } }
+
+    /// Files that cannot be used leave everything as it was.
+    func reload() throws(TLSConfigurationError) {
+        let fresh = try TLSContext(certificate: paths.certificate, key: paths.key)
+        context.withLock { $0 = fresh }
+    }
+}
+
+/// TLS: a handshake before a connection is told, and records instead of plain sends. All else is the same code.
+extension SocketLoop {
+    // MARK: Handshake
+
+    /// False when there is no memory for a session.
+    func startHandshake(_ slot: Int, _ peer: PeerAddress, _ source: TLSSource) -> Bool {
+        guard let session = source.current.session(on: table[slot].descriptor) else { return false }
+        let index = freeSessions.popLast() ?? UInt32(sessions.count)
+        if index == sessions.count { sessions.append(nil) }
+        sessions[Int(index)] = Secured(session: session, peer: peer)
+        table[slot].session = index
+        table[slot].stage = .handshaking
+        table[slot].deadline = max(now &+ settings.handshakeLimit.nanoseconds, 1)
+        needSweep(at: table[slot].deadline)
+        return true
+    }
+
+    func continueHandshake(_ slot: Int) {
+        guard let secured = secured(slot) else { return }
+        switch secured.session.handshake() {
+        case .moved:
+            table[slot].stage = .open
+            table[slot].deadline = 0
+            table[slot].lastReceived = now
+            setWatched(slot, [.readable, .peerFinished])
+            if table[slot].stage == .open { open(slot, from: secured.peer) }
+        case .wantsRead: setWatched(slot, .readable)
+        case .wantsWrite: setWatched(slot, .writable)
+        case .finished, .failed: failHandshake(slot)
+        }
+    }
+
+    func failHandshake(_ slot: Int) {
+        refuse(.handshake, 0)
+        end(slot, .tlsFailed, byReset: false)
+    }
+
+    func secured(_ slot: Int) -> Secured? {
+        table[slot].session == 0 ? nil : sessions[Int(table[slot].session)]
+    }
+
+    func releaseSession(_ slot: Int) {
+        let index = table[slot].session
+        guard index != 0 else { return }
+        sessions[Int(index)] = nil
+        freeSessions.append(index)
+        table[slot].session = 0
+    }
+
+    // MARK: Receiving
+
+    /// As much as is there and fits; a session may hold bytes that the socket does not show any more.
+    func receiveSecurely(_ slot: Int, _ session: TLSSession, into room: UnsafeMutableRawBufferPointer) -> Transfer {
+        var filled = 0
+        while filled < room.count {
+            // SAFETY: `filled` is below the room's count.
+            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: room[filled...])
+            switch unsafe session.read(into: rest) {
+            case .moved(let count): filled += count
+            case .wantsRead, .wantsWrite: return filled > 0 ? .moved(filled) : .wouldBlock
+            case .finished:
+                guard filled > 0 else { return .finished }
+                readAgain(slot)
+                return .moved(filled)
+            case .failed:
+                guard filled > 0 else { return .failed(0) }
+                readAgain(slot)
+                return .moved(filled)
+            }
+        }
+        readAgain(slot)
+        return .moved(filled)
+    }
+
+    // MARK: Sending
+
+    /// Record by record: what one record cannot hold waits for the next, small pieces share one.
+    func flushSecurely(_ slot: Int, _ session: TLSSession, _ first: UInt32) {
+        var link = first
+        var offset = 0
+        while link != 0 {
+            let record = unsafe record(from: link, offset)
+            // SAFETY: the record lies in a piece of this turn or in the record area.
+            switch unsafe session.write(record) {
+            case .moved(let count):
+                sentBytes += count
+                skip(&link, &offset, count)
+            case .wantsRead, .wantsWrite: return block(slot, link, skipping: offset, committed: record.count)
+            case .finished, .failed: return end(slot, .tlsFailed, byReset: true)
+            }
+        }
+    }
+
+    private func skip(_ link: inout UInt32, _ offset: inout Int, _ count: Int) {
+        offset += count
+        while link != 0 {
+            let length = Int(arena.extent(of: links[Int(link)].piece).length)
+            guard offset >= length else { return }
+            offset -= length
+            link = links[Int(link)].next
+        }
+    }
+
+    /// The next record's bytes: a part of a large piece where it lies, or several pieces side by side.
+    private func record(from start: UInt32, _ offset: Int) -> UnsafeRawBufferPointer {
+        recordArea.begin()
+        var link = start
+        var skipped = offset
+        while link != 0 {
+            let extent = arena.extent(of: links[Int(link)].piece)
+            // SAFETY: `skipped` is less than the extent's length, all of which is a piece of this turn.
+            let rest = unsafe UnsafeRawBufferPointer(
+                start: arena.address(of: extent) + skipped, count: Int(extent.length) - skipped)
+            if let whole = unsafe recordArea.add(rest) { return unsafe whole }
+            skipped = 0
+            link = links[Int(link)].next
+        }
+        return unsafe recordArea.bytes
+    }
+
+    /// Offers at least the bytes that were offered before: both times it is the front of the same queue, as far as a
+    /// record goes.
+    func resumeSecurely(_ slot: Int, _ session: TLSSession, _ backlog: Backlog) {
+        while !backlog.isEmpty {
+            let record = unsafe record(of: backlog)
+            // SAFETY: the record lies in a chunk that the backlog retains or in the record area.
+            switch unsafe session.write(record) {
+            case .moved(let count):
+                sentBytes += count
+                backlog.advance(count, arena)
+            case .wantsRead, .wantsWrite:
+                backlog.committed = max(backlog.committed, record.count)
+                return
+            case .finished, .failed: return end(slot, .tlsFailed, byReset: true)
+            }
+        }
+    }
+
+    private func record(of backlog: Backlog) -> UnsafeRawBufferPointer {
+        recordArea.begin()
+        for index in 0..<backlog.count {
+            let extent = backlog[index].extent
+            // SAFETY: the backlog retains the extent's chunk.
+            let bytes = unsafe UnsafeRawBufferPointer(start: arena.address(of: extent), count: Int(extent.length))
+            if let whole = unsafe recordArea.add(bytes) { return unsafe whole }
+        }
+        return unsafe recordArea.bytes
+    }
+}
+
+/// What a loop keeps of a connection with TLS.
+struct Secured {
+    let session: TLSSession
+    let peer: PeerAddress
+}
+
+/// Where small pieces are put side by side for one TLS record.
+@safe
+final class RecordArea {
+    private let base: UnsafeMutableRawPointer
+    private var used = 0
+
+    init() {
+        // SAFETY: freed in `deinit`.
+        unsafe base = .allocate(byteCount: TLSSession.recordBytes, alignment: 64)
+    }
+
+    deinit {
+        // SAFETY: this area's own allocation.
+        unsafe base.deallocate()
+    }
+
+    func begin() { used = 0 }
+
+    /// Takes as much of the bytes as fits; the record when it is full. Bytes for a whole record stay where they are.
+    func add(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        let size = TLSSession.recordBytes
+        // SAFETY: what is looked at and copied is within the bytes' count and the area's size.
+        if used == 0, bytes.count >= size { return unsafe UnsafeRawBufferPointer(rebasing: bytes[..<size]) }
+        let count = min(bytes.count, size - used)
+        if count > 0, let start = bytes.baseAddress {
+            unsafe (base + used).copyMemory(from: start, byteCount: count)
+        }
+        used += count
+        return used == size ? unsafe self.bytes : nil
+    }
+
+    var bytes: UnsafeRawBufferPointer {
+        // SAFETY: the first `used` bytes were written.
+        unsafe UnsafeRawBufferPointer(start: base, count: used)
+    }
+}
