@@ -23,6 +23,26 @@ struct KeyTable: ~Copyable {
         }
     }
 
+    @inline(__always)
+    func prefetchSlot(_ hash: UInt32) { slots.prefetch(hash) }
+
+    /// The key that is probably the one with this hash, which is asked for.
+    @inline(__always)
+    func candidate(_ hash: UInt32) -> UInt32? {
+        var place = slots.start(hash)
+        guard let number = slots.next(hash, from: &place) else { return nil }
+        // SAFETY: the key is not read, only asked for.
+        unsafe Prefetch.line(at: keys.address(of: number))
+        return number
+    }
+
+    /// The key that a candidate promised, if it is there.
+    @inline(__always)
+    func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan, candidate: UInt32) -> UInt32? {
+        if keys[candidate].group == group, equals(candidate, bytes) { return candidate }
+        return find(hash, group: group, bytes)
+    }
+
     /// The key of a group with exactly these bytes.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan) -> UInt32? {
@@ -82,6 +102,13 @@ struct KeyTable: ~Copyable {
         let isSettled = only.next == .none && only.access == .settled
         keys[key].settled = isSettled ? only.node : .none
         keys[key].settledOperations = isSettled ? only.operations : []
+        keys[key].soleMember = .none
+    }
+
+    /// Notes in the key of a link who the only member of its node is, or that there is not one.
+    mutating func note(soleMember: UInt32, of node: UInt32, at link: UInt32) {
+        let key = links[link].key
+        if keys[key].settled == node { keys[key].soleMember = soleMember }
     }
 
     func link(_ number: UInt32) -> Link { links[number] }

