@@ -2,9 +2,9 @@ import Bytes
 
 /// The values that columns are compared with, by column and value: each leads to the nodes that want it.
 struct KeyTable: ~Copyable {
-    private var slots = HashSlots()
-    private var keys = Slab<Key>()
-    private var links = Slab<Link>()
+    private(set) var slots = HashSlots()
+    private(set) var keys = Slab<Key>()
+    private(set) var links = Slab<Link>()
 
     deinit {
         for number in 0..<keys.limit {
@@ -117,5 +117,40 @@ struct KeyTable: ~Copyable {
     func isKey(of link: UInt32, group: UInt32, _ bytes: RawSpan) -> Bool {
         let key = links[link].key
         return keys[key].group == group && equals(key, bytes)
+    }
+}
+
+// For tests.
+extension KeyTable {
+    var linkCount: Int { links.count }
+
+    func keyCount(of group: UInt32) -> Int {
+        var count = 0
+        for key in keys.numbers where keys[key].group == group { count += 1 }
+        return count
+    }
+
+    func checkInvariants() {
+        slots.checkInvariants()
+        precondition(slots.count == keys.count, "keys that are not found")
+        var count = 0
+        for key in keys.numbers { count += checkLinks(of: key) }
+        precondition(count == links.count, "links without a key")
+    }
+
+    private func checkLinks(of key: UInt32) -> Int {
+        var count = 0
+        var previous = UInt32.none
+        var next = keys[key].first
+        precondition(next != .none, "a key without nodes")
+        while next != .none {
+            precondition(links[next].key == key && links[next].previous == previous, "a link that stands elsewhere")
+            previous = next
+            next = links[next].next
+            count += 1
+        }
+        let isSettled = count == 1 && links[keys[key].first].access == .settled
+        precondition(isSettled == (keys[key].settled != .none), "a key that is settled wrongly")
+        return count
     }
 }

@@ -9,10 +9,10 @@ struct NodeStore: ~Copyable {
     /// Of the nodes that are not settled by a key.
     var predicates = Slab<Predicate>()
     /// Nodes by what they want.
-    private var identities = HashSlots()
+    private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
     var keys = KeyTable()
-    private var handles = Slab<Place>()
+    private(set) var handles = Slab<Place>()
     var stamp: UInt32 = 0
     /// Unknown to clients, who could otherwise choose values that meet in one slot.
     private let seed: UInt64
@@ -86,9 +86,6 @@ struct NodeStore: ~Copyable {
         let sole = nodes[number].members.count == 1 ? nodes[number].members[0].member : .none
         keys.note(soleMember: sole, of: number, at: nodes[number].place)
     }
-
-    /// Where a handle's member stands: for tests.
-    func place(of handle: UInt32) -> Place { handles[handle] }
 
     // MARK: Nodes
 

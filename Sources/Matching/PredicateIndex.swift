@@ -74,6 +74,9 @@ public struct PredicateIndex: ~Copyable {
 
     public mutating func remove(_ handle: Handle) { store.remove(handle.number) }
 
+    /// Whether the index is whole: for tests.
+    func checkInvariants() { store.checkInvariants() }
+
     // MARK: Matches
 
     /// Judges some of the part's next changes and passes over them. A part whose bytes are wrong is refused; then
