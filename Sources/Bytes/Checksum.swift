@@ -9,6 +9,15 @@ public enum CRC32C {
     }
 }
 
+/// Memory that will be read soon is asked for now, so that waiting for it overlaps with other work.
+public enum Prefetch {
+    @inlinable @inline(__always)
+    public static func line(at address: UnsafeRawPointer) {
+        // SAFETY: a hint to the processor; nothing is read, whatever the address.
+        unsafe tw_prefetch(address)
+    }
+}
+
 /// A 64-bit hash for index keys and names of relations. Not for secrets: who chooses the input can make it collide.
 public struct KeyHash: Sendable {
     @usableFromInline var state: UInt64

@@ -79,11 +79,14 @@ public struct TransactionPart: ~Escapable {
     /// The place of its first change in the whole transaction.
     public let firstIndex: UInt32
     public let changeCount: UInt32
+    /// The whole stored form: the images of its changes lie in it.
+    public let bytes: RawSpan
     var reader: ByteReader
     var read: UInt32 = 0
 
     @_lifetime(copy bytes)
     public init(_ bytes: RawSpan) throws(ByteError) {
+        self.bytes = bytes
         var reader = ByteReader(bytes)
         guard try reader.uint8() == TransactionCodec.version else {
             throw ByteError(expected: "a transaction of version 1", offset: 0)

@@ -1,3 +1,5 @@
+import Bytes
+
 /// Numbers under hashes: the open-addressing part of a hash table whose entries live elsewhere.
 ///
 /// A slot is eight bytes, the hash's upper half and the entry's number, so that a cache line holds eight and a probe
@@ -22,6 +24,13 @@ struct HashSlots: ~Copyable {
     /// The place where a search for a hash begins. Consecutive tags lie far apart: the low bits choose.
     @inline(__always)
     func start(_ tag: UInt32) -> Int { Int(tag) & mask }
+
+    /// Asks for the slots where a search begins.
+    @inline(__always)
+    func prefetch(_ tag: UInt32) {
+        // SAFETY: the slots are not read, only asked for.
+        unsafe Prefetch.line(at: slots.address(of: start(tag)))
+    }
 
     /// The next entry with this tag at or after a place, which then stands behind it; nil when there is no more.
     @inline(__always)

@@ -4,10 +4,10 @@ import Bytes
 @safe
 struct Key: BitwiseCopyable {
     /// What stands in the key itself; a uuid's 36 letters do.
-    static let inlineBytes = 40
+    static let inlineBytes = 36
 
     /// The value, or the address of an allocation with the value. The first field: a key is compared where it begins.
-    private var content: InlineArray<5, UInt64> = InlineArray(repeating: 0)
+    private var content: InlineArray<9, UInt32> = InlineArray(repeating: 0)
     let hash: UInt32
     let group: UInt32
     private var length: UInt32
@@ -16,6 +16,8 @@ struct Key: BitwiseCopyable {
     /// The key's node, when it is the only one and needs no other look: then no link is read.
     var settled: UInt32 = .none
     var settledOperations: OperationSet = []
+    /// That node's member, when there is one and it is known: then the node is not read either.
+    var soleMember: UInt32 = .none
 
     init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {
         self.hash = hash
@@ -27,10 +29,19 @@ struct Key: BitwiseCopyable {
             if bytes.count > Self.inlineBytes {
                 let memory = UnsafeMutableRawPointer.allocate(byteCount: bytes.count, alignment: 8)
                 unsafe memory.copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
-                content[0] = UInt64(UInt(bitPattern: memory))
+                address = UInt(bitPattern: memory)
             } else {
                 unsafe withUnsafeMutableBytes(of: &content) { unsafe $0.copyMemory(from: bytes) }
             }
+        }
+    }
+
+    /// In two halves, because a key with an element of eight bytes would be larger than a cache line.
+    private var address: UInt {
+        get { UInt(content[0]) | UInt(content[1]) << 32 }
+        set {
+            content[0] = UInt32(truncatingIfNeeded: newValue)
+            content[1] = UInt32(truncatingIfNeeded: newValue >> 32)
         }
     }
 
@@ -41,7 +52,7 @@ struct Key: BitwiseCopyable {
         // SAFETY: the value's `length` bytes stand in the key's first words or in its allocation.
         let start =
             unsafe bytes.byteCount > inlineBytes
-            ? UnsafeRawPointer(bitPattern: UInt(key.pointee.content[0])).unsafelyUnwrapped : UnsafeRawPointer(key)
+            ? UnsafeRawPointer(bitPattern: key.pointee.address).unsafelyUnwrapped : UnsafeRawPointer(key)
         return unsafe bytes.equals(UnsafeRawBufferPointer(start: start, count: bytes.byteCount).bytes)
     }
 
@@ -49,7 +60,7 @@ struct Key: BitwiseCopyable {
     mutating func free() {
         if length > Self.inlineBytes {
             // SAFETY: the allocation is this key's own; afterwards the key does not know it any more.
-            unsafe UnsafeMutableRawPointer(bitPattern: UInt(content[0])).unsafelyUnwrapped.deallocate()
+            unsafe UnsafeMutableRawPointer(bitPattern: address).unsafelyUnwrapped.deallocate()
         }
         length = 0
     }

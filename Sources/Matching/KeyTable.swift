@@ -2,9 +2,9 @@ import Bytes
 
 /// The values that columns are compared with, by column and value: each leads to the nodes that want it.
 struct KeyTable: ~Copyable {
-    private var slots = HashSlots()
-    private var keys = Slab<Key>()
-    private var links = Slab<Link>()
+    private(set) var slots = HashSlots()
+    private(set) var keys = Slab<Key>()
+    private(set) var links = Slab<Link>()
 
     deinit {
         for number in 0..<keys.limit {
@@ -21,6 +21,26 @@ struct KeyTable: ~Copyable {
             // SAFETY: the slab checks the place; its memory stays where it is while it is borrowed.
             unsafe keys.address(of: key)
         }
+    }
+
+    @inline(__always)
+    func prefetchSlot(_ hash: UInt32) { slots.prefetch(hash) }
+
+    /// The key that is probably the one with this hash, which is asked for.
+    @inline(__always)
+    func candidate(_ hash: UInt32) -> UInt32? {
+        var place = slots.start(hash)
+        guard let number = slots.next(hash, from: &place) else { return nil }
+        // SAFETY: the key is not read, only asked for.
+        unsafe Prefetch.line(at: keys.address(of: number))
+        return number
+    }
+
+    /// The key that a candidate promised, if it is there.
+    @inline(__always)
+    func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan, candidate: UInt32) -> UInt32? {
+        if keys[candidate].group == group, equals(candidate, bytes) { return candidate }
+        return find(hash, group: group, bytes)
     }
 
     /// The key of a group with exactly these bytes.
@@ -82,6 +102,13 @@ struct KeyTable: ~Copyable {
         let isSettled = only.next == .none && only.access == .settled
         keys[key].settled = isSettled ? only.node : .none
         keys[key].settledOperations = isSettled ? only.operations : []
+        keys[key].soleMember = .none
+    }
+
+    /// Notes in the key of a link who the only member of its node is, or that there is not one.
+    mutating func note(soleMember: UInt32, of node: UInt32, at link: UInt32) {
+        let key = links[link].key
+        if keys[key].settled == node { keys[key].soleMember = soleMember }
     }
 
     func link(_ number: UInt32) -> Link { links[number] }
@@ -90,5 +117,40 @@ struct KeyTable: ~Copyable {
     func isKey(of link: UInt32, group: UInt32, _ bytes: RawSpan) -> Bool {
         let key = links[link].key
         return keys[key].group == group && equals(key, bytes)
+    }
+}
+
+// For tests.
+extension KeyTable {
+    var linkCount: Int { links.count }
+
+    func keyCount(of group: UInt32) -> Int {
+        var count = 0
+        for key in keys.numbers where keys[key].group == group { count += 1 }
+        return count
+    }
+
+    func checkInvariants() {
+        slots.checkInvariants()
+        precondition(slots.count == keys.count, "keys that are not found")
+        var count = 0
+        for key in keys.numbers { count += checkLinks(of: key) }
+        precondition(count == links.count, "links without a key")
+    }
+
+    private func checkLinks(of key: UInt32) -> Int {
+        var count = 0
+        var previous = UInt32.none
+        var next = keys[key].first
+        precondition(next != .none, "a key without nodes")
+        while next != .none {
+            precondition(links[next].key == key && links[next].previous == previous, "a link that stands elsewhere")
+            previous = next
+            next = links[next].next
+            count += 1
+        }
+        let isSettled = count == 1 && links[keys[key].first].access == .settled
+        precondition(isSettled == (keys[key].settled != .none), "a key that is settled wrongly")
+        return count
     }
 }

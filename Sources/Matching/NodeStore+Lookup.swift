@@ -1,63 +1,104 @@
 import Bytes
 import Policy
 
+// The steps of a lookup, in order.
 extension NodeStore {
-    /// Everything that wants a row of a table, after one of these operations.
+    /// Notes the values of a row that may be keys, and asks for the slots where they would be.
     @inline(__always)
-    mutating func collect(
-        _ table: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into list: inout MatchList
-    ) {
-        advanceStamp()
-        collectAlways(table, operation, into: &list)
-        lookUp(table, operation, image, into: &list)
-        tryAll(table, operation, image, into: &list)
-    }
-
-    @inline(__always)
-    private mutating func advanceStamp() {
-        stamp &+= 1
-        if stamp == 0 { forgetStamps() }
-    }
-
-    /// After four billion changes old stamps would look like new ones.
-    @inline(never)
-    private mutating func forgetStamps() {
-        for number in 0..<nodes.limit { nodes[UInt32(number)].stamp = 0 }
-        stamp = 1
-    }
-
-    @inline(__always)
-    private func collectAlways(_ table: UInt32, _ operation: OperationSet, into list: inout MatchList) {
-        guard !tables[Int(table)].always.isEmpty else { return }
-        for set in OperationSet.sets where !set.isDisjoint(with: operation) {
-            for index in 0..<tables[Int(table)].always.nodeCount(set) {
-                list.certainNodes.append(MatchedNode(number: tables[Int(table)].always.node(set, index)))
-            }
-        }
-    }
-
-    @inline(__always)
-    private mutating func lookUp(
-        _ table: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into list: inout MatchList
+    func note(
+        _ table: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>
     ) {
         for index in 0..<tables[Int(table)].groups.count {
             let number = tables[Int(table)].groups[index]
             let group = groups[number]
             guard image.kind(group.slot) == .text else { continue }
             let value = group.form.canonical(image.text(group.slot))
-            guard let key = keys.find(group.hash(value), group: number, value) else { continue }
+            // The canonical form is a piece of the text itself.
+            guard let place = bytes.byteOffsets(of: value) else { continue }
+            let hash = group.hash(value)
+            keys.prefetchSlot(hash)
+            lookups.append(
+                Lookup(
+                    change: UInt32(change), group: number, hash: hash, start: UInt32(place.lowerBound),
+                    length: UInt32(value.byteCount)))
+        }
+    }
+
+    /// Finds the keys of all lookups, and asks for the nodes that they lead to.
+    mutating func find(_ bytes: RawSpan, _ batch: inout Batch) {
+        for index in 0..<batch.lookups.count {
+            batch.lookups[index].key = keys.candidate(batch.lookups[index].hash) ?? .none
+        }
+        for index in 0..<batch.lookups.count where batch.lookups[index].key != .none {
+            let lookup = batch.lookups[index]
+            let value = lookup.value(in: bytes)
+            let key = keys.find(lookup.hash, group: lookup.group, value, candidate: lookup.key) ?? .none
+            batch.lookups[index].key = key
+            guard key != .none else { continue }
             if keys[key].settled == .none {
-                follow(keys[key].first, operation, image, into: &list)
-            } else if !keys[key].settledOperations.isDisjoint(with: operation) {
-                list.certainNodes.append(MatchedNode(number: keys[key].settled))
+                batch.subjects[Int(lookup.change)].needsImage = true
+            } else if keys[key].soleMember == .none {
+                prefetchNode(keys[key].settled)
+            }
+        }
+    }
+
+    /// Whether rows of a table are tried after an operation, whatever their values.
+    @inline(__always)
+    func isScanned(_ table: UInt32) -> Bool { !tables[Int(table)].scan.isEmpty }
+
+    /// Adds what a change met for which no predicate has to be asked.
+    @inline(__always)
+    func addSettled(
+        _ subject: Subject, _ lookups: Range<Int>, of batch: borrowing Batch, into matches: inout MatchBatch
+    ) {
+        addAlways(subject, into: &matches)
+        for index in lookups {
+            let number = batch.lookups[index].key
+            guard number != .none else { continue }
+            if !keys[number].settledOperations.isDisjoint(with: subject.operation) {
+                matches.addCertain(keys[number].settled, soleMember: keys[number].soleMember)
+            }
+        }
+    }
+
+    /// Adds all that a change met.
+    @inline(never)
+    mutating func addAll(
+        _ subject: Subject, _ lookups: Range<Int>, of batch: borrowing Batch, _ image: borrowing RowImage,
+        into matches: inout MatchBatch
+    ) {
+        advanceStamp()
+        addSettled(subject, lookups, of: batch, into: &matches)
+        for index in lookups {
+            let number = batch.lookups[index].key
+            guard number != .none, keys[number].settled == .none else { continue }
+            follow(keys[number].first, subject.operation, image, into: &matches)
+        }
+        tryAll(subject, image, into: &matches)
+    }
+
+    private mutating func advanceStamp() {
+        stamp &+= 1
+        guard stamp == 0 else { return }
+        // After four billion changes old stamps would look like new ones.
+        for number in 0..<nodes.limit { nodes[UInt32(number)].stamp = 0 }
+        stamp = 1
+    }
+
+    @inline(__always)
+    private func addAlways(_ subject: Subject, into matches: inout MatchBatch) {
+        guard !tables[Int(subject.table)].always.isEmpty else { return }
+        for set in OperationSet.sets where !set.isDisjoint(with: subject.operation) {
+            for index in 0..<tables[Int(subject.table)].always.nodeCount(set) {
+                matches.addCertain(tables[Int(subject.table)].always.node(set, index))
             }
         }
     }
 
     /// Visits the nodes of a key.
-    @inline(never)
     private mutating func follow(
-        _ first: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into list: inout MatchList
+        _ first: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into matches: inout MatchBatch
     ) {
         var next = first
         while next != .none {
@@ -65,33 +106,31 @@ extension NodeStore {
             next = link.next
             guard !link.operations.isDisjoint(with: operation) else { continue }
             if link.access == .settled {
-                list.certainNodes.append(MatchedNode(number: link.node))
+                matches.addCertain(link.node)
             } else if nodes[link.node].stamp != stamp {
                 nodes[link.node].stamp = stamp
-                judge(link.node, isDecided: link.access == .keyed, image, into: &list)
+                if link.access == .keyed {
+                    matches.addCertain(link.node)
+                } else {
+                    judge(link.node, image, into: &matches)
+                }
             }
         }
     }
 
-    private func judge(
-        _ number: UInt32, isDecided: Bool, _ image: borrowing RowImage, into list: inout MatchList
-    ) {
-        switch isDecided ? .yes : predicates[nodes[number].predicate].verdict(on: image) {
-        case .yes: list.certainNodes.append(MatchedNode(number: number))
-        case .ask: list.askingNodes.append(MatchedNode(number: number))
+    private func tryAll(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
+        for set in OperationSet.sets where !set.isDisjoint(with: subject.operation) {
+            for index in 0..<tables[Int(subject.table)].scan.nodeCount(set) {
+                judge(tables[Int(subject.table)].scan.node(set, index), image, into: &matches)
+            }
+        }
+    }
+
+    private func judge(_ number: UInt32, _ image: borrowing RowImage, into matches: inout MatchBatch) {
+        switch predicates[nodes[number].predicate].verdict(on: image) {
+        case .yes: matches.addCertain(number)
+        case .ask: matches.addAsking(number)
         case .no, .unknown: break
-        }
-    }
-
-    @inline(__always)
-    private func tryAll(
-        _ table: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into list: inout MatchList
-    ) {
-        guard !tables[Int(table)].scan.isEmpty else { return }
-        for set in OperationSet.sets where !set.isDisjoint(with: operation) {
-            for index in 0..<tables[Int(table)].scan.nodeCount(set) {
-                judge(tables[Int(table)].scan.node(set, index), isDecided: false, image, into: &list)
-            }
         }
     }
 }
@@ -104,6 +143,12 @@ extension NodeStore {
         let list = unsafe UnsafeRawPointer(nodes.address(of: number)).assumingMemoryBound(to: MemberList.self)
         let span = unsafe Span(_unsafeElements: MemberList.members(list))
         return unsafe _overrideLifetime(span, borrowing: self)
+    }
+
+    @inline(__always)
+    private func prefetchNode(_ number: UInt32) {
+        // SAFETY: the node is not read, only asked for.
+        unsafe Prefetch.line(at: nodes.address(of: number))
     }
 
     func question(of number: UInt32) -> Question? {

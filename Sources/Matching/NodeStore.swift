@@ -9,10 +9,10 @@ struct NodeStore: ~Copyable {
     /// Of the nodes that are not settled by a key.
     var predicates = Slab<Predicate>()
     /// Nodes by what they want.
-    private var identities = HashSlots()
+    private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
     var keys = KeyTable()
-    private var handles = Slab<Place>()
+    private(set) var handles = Slab<Place>()
     var stamp: UInt32 = 0
     /// Unknown to clients, who could otherwise choose values that meet in one slot.
     private let seed: UInt64
@@ -66,6 +66,7 @@ struct NodeStore: ~Copyable {
         let node = find(wish, identity) ?? insert(wish, identity)
         let handle = handles.insert(Place(node: node, position: 0))
         handles[handle].position = nodes[node].members.append(member, handle)
+        noteSoleMember(of: node)
         return handle
     }
 
@@ -77,11 +78,14 @@ struct NodeStore: ~Copyable {
         }
         handles[handle].node = .none
         handles.remove(handle)
-        if nodes[place.node].members.count == 0 { removeNode(place.node) }
+        if nodes[place.node].members.count == 0 { removeNode(place.node) } else { noteSoleMember(of: place.node) }
     }
 
-    /// Where a handle's member stands: for tests.
-    func place(of handle: UInt32) -> Place { handles[handle] }
+    private mutating func noteSoleMember(of number: UInt32) {
+        guard nodes[number].access == .settled, nodes[number].members.count <= 2 else { return }
+        let sole = nodes[number].members.count == 1 ? nodes[number].members[0].member : .none
+        keys.note(soleMember: sole, of: number, at: nodes[number].place)
+    }
 
     // MARK: Nodes
 

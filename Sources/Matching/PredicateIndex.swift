@@ -14,16 +14,18 @@ public struct PredicateIndex: ~Copyable {
         let number: UInt32
     }
 
-    /// What became of a change.
-    public enum Outcome: Sendable {
+    /// How far the index came.
+    public enum Outcome: Sendable, Hashable {
+        /// The changes were judged; none of them when the part has no more.
         case judged
-        /// The schema the row had was not told: `noteRelation`, and again.
-        case unknownRelation
+        /// The schema that the next change's row had was not told: `noteRelation`, and go on.
+        case unknownRelation(UInt64)
     }
 
     var store: NodeStore
     private var relations: RelationBook
     private var reader = ImageReader()
+    private var batch = Batch()
     private var tables: [UInt32: UInt32] = [:]
 
     /// `maximumRelations`: how many schemas are remembered before all are forgotten and asked for again.
@@ -72,45 +74,111 @@ public struct PredicateIndex: ~Copyable {
 
     public mutating func remove(_ handle: Handle) { store.remove(handle.number) }
 
+    /// Whether the index is whole: for tests.
+    func checkInvariants() { store.checkInvariants() }
+
     // MARK: Matches
 
-    /// Fills the list with what wants the change.
+    /// Judges some of the part's next changes and passes over them. A part whose bytes are wrong is refused; then
+    /// nothing that was matched of these changes counts.
+    @_lifetime(part: copy part)
     public mutating func match(
-        _ change: borrowing Change, into list: inout MatchList
+        _ part: inout TransactionPart, into matches: inout MatchBatch
     ) throws(ByteError) -> Outcome {
-        list.removeAll()
-        let operation = OperationSet(change.operation)
-        guard !operation.isEmpty else { return .judged }
-        guard let relation = relations.find(change.relation) else { return .unknownRelation }
-        guard let table = relations.maps[Int(relation)].table, store.tables[Int(table)].nodeCount > 0 else {
-            return .judged
+        matches.removeAll()
+        batch.removeAll()
+        let again = part
+        let outcome = try gather(&part)
+        store.find(part.bytes, &batch)
+        try add(again, to: &matches)
+        return outcome
+    }
+
+    /// Reads changes until there are enough.
+    @_lifetime(part: copy part)
+    private mutating func gather(_ part: inout TransactionPart) throws(ByteError) -> Outcome {
+        while !batch.isFull {
+            var ahead = part
+            guard let change = try ahead.next() else { break }
+            var subject = Subject()
+            subject.operation = OperationSet(change.operation)
+            if !subject.operation.isEmpty {
+                guard let relation = relations.find(change.relation) else { return .unknownRelation(change.relation) }
+                subject.relation = relation
+                try Self.look(at: change, &subject, &relations.maps[Int(relation)], part.bytes, store, &reader, &batch)
+            }
+            batch.subjects.append(subject)
+            part = ahead
         }
-        try Self.read(change, &relations.maps[Int(relation)], store, table, with: &reader)
-        Self.collect(table, operation, change, reader, &store, into: &list)
         return .judged
     }
 
     @inline(__always)
-    private static func read(
-        _ change: borrowing Change, _ relation: inout RelationMap, _ store: borrowing NodeStore, _ table: UInt32,
-        with reader: inout ImageReader
+    private static func look(
+        at change: borrowing Change, _ subject: inout Subject, _ relation: inout RelationMap, _ bytes: RawSpan,
+        _ store: borrowing NodeStore, _ reader: inout ImageReader, _ batch: inout Batch
     ) throws(ByteError) {
+        guard let table = relation.table, store.tables[Int(table)].nodeCount > 0 else { return }
+        subject.table = table
+        subject.needsImage = store.isScanned(table)
         relation.plan(store.tables[Int(table)].use)
         try reader.read(change, relation, store.tables[Int(table)].use)
-    }
-
-    @inline(__always)
-    private static func collect(
-        _ table: UInt32, _ operation: OperationSet, _ change: borrowing Change, _ reader: borrowing ImageReader,
-        _ store: inout NodeStore, into list: inout MatchList
-    ) {
         let image = RowImage(bytes: change.images, places: reader.places.span)
-        store.collect(table, operation, image, into: &list)
+        store.note(table, image, of: bytes, change: batch.subjects.count, into: &batch.lookups)
     }
 
-    /// Those who share a node.
+    /// Adds what the changes met, in their order. Rows are read again where a predicate has to see them: what they were
+    /// looked up by does not show it.
+    private mutating func add(_ part: TransactionPart, to matches: inout MatchBatch) throws(ByteError) {
+        var part = part
+        var lookup = 0
+        for index in 0..<batch.subjects.count {
+            let change = try part.next()
+            let subject = batch.subjects[index]
+            let first = lookup
+            while lookup < batch.lookups.count, batch.lookups[lookup].change == index { lookup += 1 }
+            if subject.needsImage, let change {
+                try Self.judge(
+                    subject, first..<lookup, change, relations, &store, &reader, batch, &matches)
+            } else if subject.table != .none {
+                store.addSettled(subject, first..<lookup, of: batch, into: &matches)
+            }
+            matches.endChange()
+        }
+    }
+
+    private static func judge(
+        _ subject: Subject, _ lookups: Range<Int>, _ change: borrowing Change, _ relations: borrowing RelationBook,
+        _ store: inout NodeStore, _ reader: inout ImageReader, _ batch: borrowing Batch, _ matches: inout MatchBatch
+    ) throws(ByteError) {
+        try reader.read(change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
+        let image = RowImage(bytes: change.images, places: reader.places.span)
+        store.addAll(subject, lookups, of: batch, image, into: &matches)
+    }
+
+    /// Those who share one of the nodes of a batch.
+    @inlinable
+    @_lifetime(borrow self, copy nodes)
+    public func members(of nodes: Span<MatchedNode>, at index: Int) -> Span<UInt32> {
+        let node = nodes[index]
+        return node.soleMember == .max ? members(of: node) : Self.soleMember(of: nodes.extracting(index...index))
+    }
+
+    @usableFromInline
     @_lifetime(borrow self)
-    public func members(of node: MatchedNode) -> Span<UInt32> { store.members(of: node.number) }
+    func members(of node: MatchedNode) -> Span<UInt32> { store.members(of: node.number) }
+
+    /// The member's own place in the batch, as a span of one.
+    @inlinable
+    @_lifetime(copy node)
+    static func soleMember(of node: Span<MatchedNode>) -> Span<UInt32> {
+        // SAFETY: the member is the first field of the only element, which lives for as long as the span does.
+        let member = unsafe node.withUnsafeBufferPointer { node in
+            unsafe UnsafeRawPointer(node.baseAddress.unsafelyUnwrapped).assumingMemoryBound(to: UInt32.self)
+        }
+        let span = unsafe Span(_unsafeStart: member, count: 1)
+        return unsafe _overrideLifetime(span, copying: node)
+    }
 
     /// The image by which the change was judged that was matched last.
     @_lifetime(borrow self, copy change)

@@ -1,0 +1,65 @@
+/// Some subscriptions that want the same of the same table, and that a change met. Valid until the index changes.
+public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
+    /// Its member, when there is one and the key knew it. The first field: a span of members begins here.
+    @usableFromInline let soleMember: UInt32
+    let number: UInt32
+
+    init(_ number: UInt32, soleMember: UInt32) {
+        self.soleMember = soleMember
+        self.number = number
+    }
+}
+
+/// What some changes of a transaction met, change by change. It is filled again for the next ones and keeps its memory.
+public struct MatchBatch: ~Copyable {
+    private var certainNodes = Pool<MatchedNode>()
+    private var askingNodes = Pool<MatchedNode>()
+    private var ends = Pool<Ends>()
+
+    /// Where the nodes of a change end in the two rows.
+    struct Ends: BitwiseCopyable {
+        var certain = 0
+        var asking = 0
+    }
+
+    public init() {}
+
+    /// How many changes were judged, beginning with the next one of the part.
+    public var changeCount: Int { ends.count }
+
+    public var hasMatches: Bool { !certainNodes.isEmpty || !askingNodes.isEmpty }
+
+    /// Those whose predicate says yes to a change.
+    @_lifetime(borrow self)
+    public func certain(of change: Int) -> Span<MatchedNode> {
+        certainNodes.span.extracting(start(of: change).certain..<ends[change].certain)
+    }
+
+    /// Those whose predicate must be asked of PostgreSQL.
+    @_lifetime(borrow self)
+    public func asking(of change: Int) -> Span<MatchedNode> {
+        askingNodes.span.extracting(start(of: change).asking..<ends[change].asking)
+    }
+
+    private func start(of change: Int) -> Ends { change == 0 ? Ends() : ends[change - 1] }
+
+    mutating func removeAll() {
+        certainNodes.removeAll()
+        askingNodes.removeAll()
+        ends.removeAll()
+    }
+
+    @inline(__always)
+    mutating func addCertain(_ node: UInt32, soleMember: UInt32 = .none) {
+        certainNodes.append(MatchedNode(node, soleMember: soleMember))
+    }
+
+    @inline(__always)
+    mutating func addAsking(_ node: UInt32) { askingNodes.append(MatchedNode(node, soleMember: .none)) }
+
+    /// What is added from here on is the next change's.
+    @inline(__always)
+    mutating func endChange() {
+        ends.append(Ends(certain: certainNodes.count, asking: askingNodes.count))
+    }
+}

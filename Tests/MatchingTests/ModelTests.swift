@@ -1,0 +1,304 @@
+import Bytes
+import Change
+import Policy
+import TestSupport
+import Testing
+
+@testable import Matching
+
+/// The index beside a scan of everything that is subscribed, over random filters, rows, schemas and removals.
+@Suite struct ModelTests {
+    @Test(arguments: seeds(6)) func `the index meets what a scan of all predicates meets`(seed: UInt64) throws {
+        var model = Model(seed: seed)
+        for _ in 0..<40 {
+            try model.changeSubscriptions()
+            try model.matchSome()
+        }
+        model.index.checkInvariants()
+        model.removeAll()
+        model.index.checkInvariants()
+        #expect(model.index.count == 0)
+        #expect(model.metCount > 100, "a test of nothing")
+    }
+
+    @Test func `storms of adding and removing leave nothing behind`() throws {
+        var random = SeededRandom(seed: 3)
+        var index = Notes.index()
+        var handles: [PredicateIndex.Handle] = []
+        let filters = try (0..<500).map { number in
+            let long = String(repeating: "x", count: number % 80)
+            return try Notes.predicate(number % 3 == 0 ? "title=in.(a\(number),\(long)b)" : "title=eq.\(long)\(number)")
+        }
+        for round in 0..<10_000 {
+            if Int.random(in: 0..<(round < 6_000 ? 3 : 5), using: &random) < 2 || handles.isEmpty {
+                handles.append(
+                    index.add(
+                        table: 1, operations: random.pick([.all, .insert, [.update, .delete]]),
+                        predicate: random.pick(filters), member: UInt32(round)))
+            } else {
+                index.remove(handles.remove(at: Int.random(in: 0..<handles.count, using: &random)))
+            }
+            if round % 1000 == 0 { index.checkInvariants() }
+        }
+        for handle in handles { index.remove(handle) }
+        index.checkInvariants()
+        #expect(index.store.nodes.count == 0)
+        #expect(index.store.keys.count == 0)
+        #expect(index.store.groups.count == 0)
+        #expect(index.store.predicates.count == 0)
+    }
+
+    @Test(arguments: seeds(5)) func `numbers under hashes are those of a dictionary`(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var slots = HashSlots()
+        var model: [UInt32: UInt32] = [:]
+        for number in 0..<3000 as Range<UInt32> {
+            // Few tags, neighbours among them, and those that go round the end.
+            let tag = random.pick([0, 1, 2, 7, 8, 0xffff_fffe, .max, UInt32.random(in: 0...3000, using: &random)])
+            slots.insert(tag, number)
+            model[number] = tag
+            while model.count > Int.random(in: 0...400, using: &random),
+                let victim = model.randomElement(using: &random)
+            {
+                slots.remove(victim.value, victim.key)
+                model[victim.key] = nil
+            }
+            if number % 100 == 0 { slots.checkInvariants() }
+        }
+        for tag in Set(model.values) {
+            var found: Set<UInt32> = []
+            var place = slots.start(tag)
+            while let number = slots.next(tag, from: &place) { found.insert(number) }
+            #expect(found == Set(model.filter { $0.value == tag }.keys))
+        }
+        #expect(slots.count == model.count)
+    }
+
+    @Test func `keys with the same hash are told apart by group and bytes`() throws {
+        var keys = KeyTable()
+        let node = Node(predicate: .none, table: 0, identity: 0, operations: .all, access: .settled)
+        let values = ["", "a", "b", String(repeating: "c", count: 36), String(repeating: "c", count: 37)].map {
+            Array($0.utf8)
+        }
+        var links: [UInt32] = []
+        for (number, value) in values.enumerated() {
+            for group in 0..<2 as Range<UInt32> {
+                links.append(
+                    keys.link(UInt32(number) * 2 + group, node, group: group, hash: 5, value.span.bytes))
+            }
+        }
+        keys.checkInvariants()
+        for (number, value) in values.enumerated() {
+            for group in 0..<2 as Range<UInt32> {
+                let key = keys.find(5, group: group, value.span.bytes)
+                #expect(key.map { keys[$0].settled } == UInt32(number) * 2 + group)
+            }
+            let none = keys.find(5, group: 2, value.span.bytes)
+            #expect(none == nil)
+        }
+        for link in links { _ = keys.unlink(link) }
+        keys.checkInvariants()
+        #expect(keys.count == 0)
+    }
+}
+
+/// Random subscriptions to two tables, and what should come of them.
+private struct Model: ~Copyable {
+    struct Subscription {
+        var filter: String
+        var handle: PredicateIndex.Handle
+        var table: UInt32
+        var operations: OperationSet
+        var predicate: Predicate
+    }
+
+    var index = PredicateIndex(maximumRelations: 5)
+    var subscriptions: [UInt32: Subscription] = [:]
+    var metCount = 0
+    private var random: SeededRandom
+    private var next: UInt32 = 0
+    private let relations: [NotedRelation]
+
+    init(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var relations: [NotedRelation] = []
+        for fingerprint in 0..<9 as Range<UInt64> {
+            var names = Notes.names + ["other", "more"]
+            names.shuffle(using: &random)
+            let count = random.pick([4, 7, 9])
+            relations.append(
+                NotedRelation(
+                    fingerprint * 64, oid: UInt32(1 + fingerprint % 3), Array(names.prefix(count)),
+                    key: random.pick([["id"], ["id", "title"], ["code"]])))
+        }
+        self.relations = relations
+        self.random = random
+        index.declare(table: 1, columns: Notes.names)
+        index.declare(table: 2, columns: Notes.names)
+    }
+
+    mutating func changeSubscriptions() throws {
+        for _ in 0..<Int.random(in: 0...30, using: &random) {
+            let filter = filter()
+            let predicate = try Notes.predicate(filter, random.pick([Notes.facts, Notes.facts, Notes.textual]))
+            let table: UInt32 = random.pick([1, 1, 2])
+            let operations = random.pick(
+                [.all, .all, .insert, .update, .delete, [.insert, .update]] as [OperationSet])
+            let handle = index.add(table: table, operations: operations, predicate: predicate, member: next)
+            subscriptions[next] = Subscription(
+                filter: filter, handle: handle, table: table, operations: operations, predicate: predicate)
+            next += 1
+        }
+        for member in subscriptions.keys.sorted() where Int.random(in: 0..<8, using: &random) == 0 {
+            index.remove(subscriptions.removeValue(forKey: member)!.handle)
+        }
+    }
+
+    mutating func removeAll() {
+        for subscription in subscriptions.values { index.remove(subscription.handle) }
+        subscriptions = [:]
+    }
+
+    mutating func matchSome() throws {
+        var changes: [RowChange] = []
+        for _ in 0..<Int.random(in: 1...80, using: &random) { changes.append(change()) }
+        let met = try index.matches(changes)
+        #expect(met.count == changes.count)
+        for (change, met) in zip(changes, met) {
+            let expected = scan(change)
+            metCount += expected.certain.count
+            #expect(met == expected, "\(difference(met, expected)) \(change)")
+        }
+    }
+
+    private func difference(_ met: Met, _ expected: Met) -> String {
+        let members = Set(met.certain).symmetricDifference(expected.certain)
+            .union(Set(met.asking).symmetricDifference(expected.asking))
+        return members.sorted().map { "\($0): \(subscriptions[$0]!.filter)" }.joined(separator: ", ")
+    }
+
+    /// Every predicate is held against the row as the test sees it.
+    private func scan(_ change: RowChange) -> Met {
+        var bytes: [UInt8] = []
+        let places = Notes.names.map { name in
+            let cell = cell(name, of: change)
+            guard case .text(let text)? = cell else {
+                return cell == .null ? ColumnPlace(kind: .null, start: 0, length: 0) : .absent
+            }
+            bytes += text.utf8
+            let length = UInt32(text.utf8.count)
+            return ColumnPlace(kind: .text, start: UInt32(bytes.count) - length, length: length)
+        }
+        var met = Met()
+        for (member, subscription) in subscriptions {
+            guard subscription.table == change.relation.relation.oid,
+                !subscription.operations.isDisjoint(with: OperationSet(change.operation))
+            else { continue }
+            let row = RowImage(bytes: bytes.span.bytes, places: places.span)
+            switch subscription.predicate.verdict(on: row) {
+            case .yes: met.certain.append(member)
+            // NULL AND something to ask: a verdict may leave that open, but what has none of the keys cannot be true.
+            case .ask: if mayHold(subscription.predicate, row) { met.asking.append(member) }
+            case .no, .unknown: break
+            }
+        }
+        met.certain.sort()
+        met.asking.sort()
+        return met
+    }
+
+    private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage) -> Bool {
+        guard case .anyOf(let keys) = predicate.access else { return true }
+        for key in keys where row.kind(key.slot) == .text {
+            if key.form.equals(row.text(key.slot), canonical: key.bytes.span.bytes) { return true }
+        }
+        return false
+    }
+
+    /// What is known of a column; nil for nothing.
+    private func cell(_ name: String, of change: RowChange) -> Cell? {
+        guard let column = change.relation.relation.columns.first(where: { $0.name == name }) else { return nil }
+        let isKnown = change.oldImage == .full || change.oldImage == .key && column.isIdentity
+        let old = isKnown ? change.old[name] ?? .null : .unchanged
+        let cell = change.operation == .delete ? old : change.new[name] ?? .null
+        let known = cell == .unchanged ? old : cell
+        return known == .unchanged ? nil : known
+    }
+
+    private mutating func change() -> RowChange {
+        let relation = random.pick(relations)
+        let operation = random.pick([Operation.insert, .update, .update, .delete])
+        var change = RowChange(operation: operation, relation: relation)
+        change.oldImage =
+            switch operation {
+            case .insert: .none
+            case .delete: random.pick([.key, .full])
+            default: random.pick([.none, .key, .full])
+            }
+        for column in relation.relation.columns {
+            change.old[column.name] = value(column.name)
+            let isUnchanged = operation == .update && Int.random(in: 0..<5, using: &random) == 0
+            change.new[column.name] = isUnchanged ? .unchanged : value(column.name)
+        }
+        return change
+    }
+
+    private mutating func value(_ name: String) -> Cell {
+        if Int.random(in: 0..<8, using: &random) == 0 { return .null }
+        switch name {
+        case "owner": return .text(owner())
+        case "amount": return .text(random.pick(["1.5", "1.50", "0", "0.00", "2", "10", "-3.10"]))
+        case "code": return .text(random.pick(["ab", "ab   ", "b", ""]))
+        case "done": return .text(random.pick(["t", "f"]))
+        case "title": return .text(title())
+        default: return .text("\(Int.random(in: 0...12, using: &random))")
+        }
+    }
+
+    private mutating func owner() -> String {
+        "00000000-0000-4000-8000-00000000000\(Int.random(in: 0...9, using: &random))"
+    }
+
+    private mutating func title() -> String {
+        random.pick(["tea", "milk", "Tea", "ä", String(repeating: "long", count: 12), "m"])
+    }
+
+    private mutating func filter() -> String {
+        switch Int.random(in: 0..<12, using: &random) {
+        case 0: ""
+        case 1: "and=(\(condition()),\(condition()))"
+        case 2: "or=(\(condition()),\(condition()))"
+        case 3: "or=(\(condition()),and(\(condition()),\(condition())))"
+        case 4: "and=(\(condition()),or(\(condition()),\(condition())))"
+        default: condition().replacing(first: ".", with: "=")
+        }
+    }
+
+    private mutating func condition() -> String {
+        let number = Int.random(in: 0...12, using: &random)
+        let plain = String(repeating: "long", count: 12)
+        switch Int.random(in: 0..<14, using: &random) {
+        case 0: return "id.eq.\(number)"
+        case 1: return "owner.eq.\(owner())"
+        case 2: return "owner.in.(\(owner()),\(owner()))"
+        case 3: return "title.eq.\(random.pick(["tea", "milk", plain]))"
+        case 4: return "title.in.(tea,\(plain))"
+        case 5: return "amount.eq.\(random.pick(["1.5", "0", "2"]))"
+        case 6: return "code.eq.ab"
+        case 7: return "score.gt.\(number)"
+        case 8: return "score.in.(\(number),\(number / 2),3)"
+        case 9: return "title.like.%e%"
+        case 10: return "done.is.true"
+        case 11: return "title.is.null"
+        case 12: return "id.neq.\(number)"
+        default: return "title.gt.m"
+        }
+    }
+}
+
+extension String {
+    fileprivate func replacing(first character: Character, with other: String) -> String {
+        guard let place = firstIndex(of: character) else { return self }
+        return String(self[..<place]) + other + String(self[index(after: place)...])
+    }
+}
