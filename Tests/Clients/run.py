@@ -73,6 +73,7 @@ async def run_one(one: Scenario, hub, database) -> str:
     try:
         if one.needs_own_hub and not hub.is_own:
             raise NotHere("needs a hub of its own: set TW_HUB")
+        await database.run(*one.emptied())
         await hub.use(one.settings)
         await asyncio.wait_for(one.run(stage), SCENARIO_LIMIT)
         outcome, detail = "passed", ""

@@ -32,7 +32,7 @@ extension EndToEnd {
                 output: directory + "/output", environment: try Self.environment(database, directory))
             let ending = ran.wait(milliseconds: 3_600_000)
             if ending == nil { ran.signal(SIGTERM) }
-            let output = (try? SmallFile.read(directory + "/output")) ?? ""
+            let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
             print(output)
             #expect(ending == .exited(0), "\(file):\n\(output)")
             // Slots are few, and the whole cluster's.
@@ -49,7 +49,7 @@ extension EndToEnd {
                 .appendingPathComponent("deploy/clients").path
             let output = TemporaryDirectory.make("environment") + "/output"
             let ending = try ChildProcess([script], output: output).wait()
-            let said = try SmallFile.read(output)
+            let said = try String(contentsOfFile: output, encoding: .utf8)
             try #require(ending == .exited(0), "deploy/clients: \(said)")
             return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
         }

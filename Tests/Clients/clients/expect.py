@@ -20,8 +20,8 @@ def shown(value) -> str:
     return text if len(text) <= 1500 else f"{text[:1500]}… ({len(text)} characters)"
 
 
-def fail(expectation: str, came=None):
-    raise Failure(expectation if came is None else f"expected {expectation}\n     came {shown(came)}")
+def fail(expectation: str, came):
+    raise Failure(f"expected {expectation}\n     came {shown(came)}")
 
 
 def true(condition, expectation: str, came=None):

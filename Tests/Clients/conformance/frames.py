@@ -5,7 +5,6 @@ import json
 import struct
 
 from clients.expect import equal, fail, true
-from clients.peer import Peer
 from clients.scenario import BOTH, scenario
 from clients.wire import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Closed
 

@@ -1,7 +1,6 @@
 """Messages outside of joins: heartbeats, malformed ones, topics nobody joined, leaving. Protocol §1.6–1.9."""
 
-from clients.expect import equal, true
-from clients.peer import Peer, message_of
+from clients.expect import equal
 from clients.scenario import BOTH, scenario
 
 HEARTBEAT_OK = {"status": "ok", "response": {}}
