@@ -1,0 +1,1 @@
+"""What every scenario stands on: expectations, tokens, the hub, the database, a raw WebSocket client."""

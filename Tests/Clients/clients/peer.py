@@ -1,0 +1,265 @@
+"""A client of the protocol that judges every message it receives by what the protocol says of all of them."""
+
+import decimal
+import itertools
+import json
+import re
+import urllib.parse
+from dataclasses import dataclass
+
+from .expect import Failure, equal, fail, keys, shown, true
+from .wire import BINARY, Closed, Connection
+
+SUBSCRIBED = "Subscribed to PostgreSQL"
+TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+REPLICA_KEYS = {"INSERT": "record", "UPDATE": "record old_record", "DELETE": "old_record"}
+
+
+@dataclass
+class Message:
+    join_ref: str | None
+    ref: str | None
+    topic: str
+    event: str
+    payload: dict
+    raw: str
+
+    def __str__(self):
+        return shown(self.raw)
+
+    @property
+    def status(self):
+        return self.payload.get("status")
+
+    @property
+    def response(self):
+        return self.payload.get("response")
+
+    @property
+    def reason(self):
+        return (self.response or {}).get("reason")
+
+    @property
+    def data(self):
+        return self.payload.get("data")
+
+
+def without_repetition(pairs):
+    """An object whose keys are each there once; readers disagree about which of two counts."""
+    found = dict(pairs)
+    true(len(found) == len(pairs), "each key of an object once", [key for key, _ in pairs])
+    return found
+
+
+def parsed(text: str):
+    """Numbers keep their digits: 1.50 is not 1.5."""
+
+    def refuse(word):
+        raise Failure(f"expected JSON\n     came {word}, which is not a JSON number")
+
+    return json.loads(
+        text, parse_float=decimal.Decimal, object_pairs_hook=without_repetition, parse_constant=refuse)
+
+
+def message_of(text: str, vsn: str) -> Message:
+    try:
+        value = parsed(text)
+    except json.JSONDecodeError as error:
+        fail(f"JSON ({error})", text)
+    if vsn.startswith("1."):
+        keys(value, "topic event payload ref", "a V1 message")
+        message = Message(None, value["ref"], value["topic"], value["event"], value["payload"], text)
+    else:
+        true(isinstance(value, list) and len(value) == 5, "a V2 message of five elements", text)
+        message = Message(*value, text)
+    true(isinstance(message.topic, str) and isinstance(message.event, str), "topic and event to be strings", text)
+    true(isinstance(message.payload, dict), "the payload to be an object (Swift tears the connection down)", text)
+    for ref in (message.ref, message.join_ref):
+        true(ref is None or isinstance(ref, str), "refs to be strings or null", text)
+    check_event(message)
+    return message
+
+
+def check_event(message: Message):
+    """The exact key sets of every event."""
+    payload, event = message.payload, message.event
+    if event == "phx_reply":
+        keys(payload, "status response", "a reply")
+        true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
+        true(isinstance(payload["response"], dict), "the response to be an object", message)
+        if payload["status"] == "error":
+            keys(payload["response"], "reason", "the response of an error")
+        return
+    if event in ("phx_close", "phx_error"):
+        equal(payload, {} if event == "phx_close" else {"reason": "channel_crash"}, f"the payload of {event}")
+        return
+    true(message.ref is None, f"no ref on the push {event}", message)
+    if event == "system":
+        # One message of the reference has no channel, and says so.
+        if payload.get("message") != "Server requested disconnect":
+            keys(payload, "extension status message channel", "a system message")
+            equal("realtime:" + payload["channel"], message.topic, "the channel of a system message, without prefix,")
+        true(all(isinstance(value, str) for value in payload.values()), "a system message to be all strings", message)
+        true(payload["extension"] in ("system", "postgres_changes"), "a known extension", message)
+        true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
+    elif event == "postgres_changes":
+        keys(payload, "ids data", "a change")
+        ids = payload["ids"]
+        true(isinstance(ids, list) and ids and all(type(i) is int and i > 0 for i in ids), "positive ids", message)
+        check_data(payload["data"])
+    elif event in ("INSERT", "UPDATE", "DELETE"):
+        equal(payload.get("type"), event, "the type of a legacy change")
+        check_data(payload)
+    elif event not in ("presence_state", "presence_diff", "broadcast"):
+        fail("an event of the protocol", message)
+
+
+def check_data(data: dict):
+    kind = data.get("type")
+    true(kind in REPLICA_KEYS, "a type of INSERT, UPDATE or DELETE", data)
+    keys(data, f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}", f"the data of an {kind}")
+    true(isinstance(data["commit_timestamp"], str) and TIMESTAMP.match(data["commit_timestamp"]),
+         "a commit_timestamp as 2026-03-01T10:20:30.456Z", data["commit_timestamp"])  # fmt: skip
+    errors = data["errors"]
+    true(errors is None or isinstance(errors, list) and errors and all(isinstance(e, str) for e in errors),
+         "errors to be null or a list of strings", errors)  # fmt: skip
+    for column in data["columns"]:
+        keys(column, "name type", "a column")
+    names = {column["name"] for column in data["columns"]}
+    for part in REPLICA_KEYS[kind].split():
+        true(isinstance(data[part], dict), f"{part} to be an object", data[part])
+        true(set(data[part]) <= names, f"{part} to have only columns that stand in columns", data)
+
+
+class Peer:
+    """One WebSocket that speaks the protocol. What comes while something else is waited for is kept, in order."""
+
+    def __init__(self, connection: Connection, vsn: str):
+        self.connection = connection
+        self.vsn = vsn
+        self.refs = itertools.count(1)
+        self.waiting: list[Message] = []
+        self.join_refs: dict[str, str] = {}
+
+    @classmethod
+    async def open(cls, hub, apikey: str, vsn: str = "2.0.0", path: str | None = None, buffer=None) -> "Peer":
+        connection = await Connection.open(hub, buffer)
+        query = urllib.parse.urlencode({"apikey": apikey, "vsn": vsn})
+        response = await connection.upgrade(hub, f"{path or hub.path}?{query}")
+        true(response.status == 101, "101 Switching Protocols", response)
+        return cls(connection, vsn)
+
+    # Sending
+
+    def encoded(self, topic, event, payload, ref, join_ref) -> str:
+        if self.vsn.startswith("1."):
+            value = {"topic": topic, "event": event, "payload": payload, "ref": ref}
+            return json.dumps(value if join_ref is None else value | {"join_ref": join_ref})
+        return json.dumps([join_ref, ref, topic, event, payload])
+
+    async def push(self, topic: str, event: str, payload: dict, *, ref="next", join_ref="current") -> str | None:
+        ref = str(next(self.refs)) if ref == "next" else ref
+        join_ref = self.join_refs.get(topic) if join_ref == "current" else join_ref
+        await self.connection.text(self.encoded(topic, event, payload, ref, join_ref))
+        return ref
+
+    async def send_join(self, topic: str, payload: dict) -> str:
+        ref = str(next(self.refs))
+        self.join_refs[topic] = ref
+        return await self.push(topic, "phx_join", payload, ref=ref, join_ref=ref)
+
+    # Receiving
+
+    async def next(self, what: str = "a message", limit=None) -> Message:
+        """The next one, whatever it is."""
+        if self.waiting:
+            return self.waiting.pop(0)
+        return await self._read(what, limit)
+
+    async def _read(self, what: str, limit=None) -> Message:
+        frame = await self.connection.receive(what, limit)
+        true(frame.opcode != BINARY, "text frames here", frame)
+        return message_of(frame.payload.decode(), self.vsn)
+
+    async def expect(self, what: str, condition, limit=None) -> Message:
+        """The first message that it holds for; the others stay waiting."""
+        for index, message in enumerate(self.waiting):
+            if condition(message):
+                return self.waiting.pop(index)
+        while True:
+            try:
+                message = await self._read(what, limit)
+            except Failure as failure:
+                others = "".join(f"\n   before {message}" for message in self.waiting[-8:])
+                raise Failure(f"{failure}{others}") from None
+            except Closed as end:
+                others = "".join(f"\n   before {message}" for message in self.waiting[-8:])
+                raise Failure(f"expected {what}\n     came {end}{others}") from None
+            if condition(message):
+                return message
+            self.waiting.append(message)
+
+    async def reply(self, ref: str | None, what: str = "a reply") -> Message:
+        return await self.expect(f"{what} (ref {ref})", lambda m: m.event == "phx_reply" and m.ref == ref)
+
+    async def fence(self) -> list[Message]:
+        """What has come by the time a heartbeat that is sent now is answered."""
+        ref = f"fence-{next(self.refs)}"
+        await self.push("phoenix", "heartbeat", {}, ref=ref, join_ref=None)
+        answer = await self.reply(ref, "the answer to a heartbeat")
+        equal(answer.payload, {"status": "ok", "response": {}}, "the answer to a heartbeat")
+        come, self.waiting = self.waiting, []
+        return come
+
+    # The usual conversations
+
+    async def join(self, topic: str, config: dict | None = None, **payload) -> Message:
+        """A join that must succeed; the reply."""
+        body = ({} if config is None else {"config": config}) | payload
+        ref = await self.send_join(topic, body)
+        first = await self.expect("the reply to a join", lambda m: m.topic == topic)
+        true(first.event == "phx_reply" and first.ref == ref, "the join reply before anything else of the channel", first)
+        equal(first.status, "ok", f"the status of the reply to joining {topic} ({shown(first.response)})")
+        if self.vsn.startswith("2."):
+            equal(first.join_ref, ref, "the join_ref of a join reply")
+        true(isinstance(first.response.get("postgres_changes"), list), "postgres_changes in the reply, always", first)
+        keys(first.response, "postgres_changes", "the response to a join")
+        return first
+
+    async def system(self, topic: str, what: str = "a system message", limit=None) -> Message:
+        return await self.expect(what, lambda m: m.event == "system" and m.topic == topic, limit)
+
+    async def subscribed(self, topic: str, limit=None) -> Message:
+        """The sign that changes flow. A table among a wildcard's that keeps its rows to itself may say so before."""
+        message = await self.expect(
+            f"{SUBSCRIBED!r} on {topic}",
+            lambda m: m.event == "system" and m.topic == topic and "row level security" not in m.payload["message"].lower(),
+            limit)  # fmt: skip
+        wanted = {"extension": "postgres_changes", "status": "ok", "message": SUBSCRIBED, "channel": topic[9:]}
+        equal(message.payload, wanted, "the system message after a subscription")
+        return message
+
+    async def subscribe(self, topic: str, *bindings: dict, **payload) -> list[int]:
+        """Joins with these bindings and waits until changes flow; their ids."""
+        reply = await self.join(topic, {"postgres_changes": list(bindings)}, **payload)
+        await self.subscribed(topic)
+        return [binding["id"] for binding in reply.response["postgres_changes"]]
+
+    async def change(self, topic: str, what: str = "a change") -> Message:
+        return await self.expect(what, lambda m: m.topic == topic and m.event == "postgres_changes")
+
+    async def changes_until(self, topic: str, last, what: str = "the last change") -> list[Message]:
+        """All changes up to the first whose data satisfies `last`, which is left out."""
+        found = []
+        while True:
+            message = await self.change(topic, what)
+            if last(message.data):
+                return found
+            found.append(message)
+
+    async def close(self):
+        await self.connection.close()
+
+
+def binding(table: str, event: str = "*", **more) -> dict:
+    return {"event": event, "schema": "public", "table": table} | more

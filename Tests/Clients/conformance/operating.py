@@ -1,0 +1,81 @@
+"""What an operator sees and does: health, metrics, the end of the process. Protocol §8.3, §1.9; checklist 23, 24."""
+
+import signal
+
+from clients import tokens
+from clients.expect import equal, true
+from clients.scenario import BOTH, scenario
+
+
+async def get(stage, path: str, method="GET", **headers):
+    connection = await stage.connection()
+    return await connection.request(method, path, {"Host": "h", "Connection": "close"} | headers)
+
+
+@scenario("checklist 24, trap 20: health is told without a token")
+async def health(stage):
+    response = await get(stage, "/healthcheck")
+    equal((response.status, response.body.strip()), (200, b"ok"), "status and body of /healthcheck")
+    true(response.headers.get("content-type", "").startswith("text/plain"), "text/plain", response)
+    response = await get(stage, "/api/tenants/realtime-dev/health", "HEAD")
+    equal(response.status, 200, "the status of HEAD /api/tenants/realtime-dev/health")
+
+
+@scenario("/ready is 200 once changes stream")
+async def ready(stage):
+    for _ in range(600):
+        response = await get(stage, "/ready")
+        if response.status == 200:
+            return
+        equal(response.status, 503, "the status of /ready until then")
+        import asyncio
+
+        await asyncio.sleep(0.1)
+    true(False, "/ready to become 200 within a minute", response)
+
+
+@scenario("checklist 24: metrics are Prometheus text, and count clients")
+async def metrics(stage):
+    peer = await stage.peer()
+    await peer.join("realtime:measured", {})
+    response = await get(stage, "/metrics")
+    equal(response.status, 200, "the status of /metrics")
+    true(response.headers.get("content-type", "").startswith("text/plain"), "text/plain", response)
+    lines = response.body.decode().splitlines()
+    true(any(line.startswith("# TYPE ") and line.endswith(" histogram") for line in lines), "a histogram", lines[:40])
+    for line in lines:
+        true(not line or line.startswith("#") or len(line.rsplit(" ", 1)) == 2, "lines of name and value", line)
+
+
+@scenario("checklist 24: metrics ask for a token where one is configured", settings={"metrics_jwt_secret": "of metrics only"})
+async def guarded_metrics(stage):
+    equal((await get(stage, "/metrics")).status, 403, "the status without a token")
+    wrong = f"Bearer {tokens.sign('another', {'exp': tokens.in_seconds(60)})}"
+    equal((await get(stage, "/metrics", Authorization=wrong)).status, 403, "the status with a wrong one")
+    right = f"Bearer {tokens.sign('of metrics only', {'exp': tokens.in_seconds(60)})}"
+    equal((await get(stage, "/metrics", Authorization=right)).status, 200, "the status with the right one")
+
+
+@scenario("checklist 23: SIGTERM closes every socket with 1012 and ends the process in order", own_hub=True, vsn=BOTH)
+async def drain(stage, vsn):
+    peers = [await stage.peer(vsn) for _ in range(20)]
+    for peer in peers[:10]:
+        await peer.join("realtime:drained", {})
+    import asyncio
+
+    ending = asyncio.create_task(stage.hub.end(signal.SIGTERM))
+    for peer in peers:
+        await peer.connection.expect_close(1012, "the hub ends by SIGTERM")
+    equal(await ending, 0, "the exit code of the hub")
+    await stage.hub.start()
+    await (await stage.peer(vsn)).join("realtime:drained", {})
+
+
+@scenario("SIGTERM does not wait for a client that never answers", own_hub=True)
+async def drain_of_the_silent(stage):
+    silent = [await stage.peer() for _ in range(3)]
+    half = await stage.connection()
+    await half.send(b"GET /realtime/v1/websocket HTTP/1.1\r\nHo")
+    equal(await stage.hub.end(signal.SIGTERM), 0, "the exit code of the hub")
+    true(len(silent) == 3, "the silent to stay silent")
+    await stage.hub.start()

@@ -1,0 +1,111 @@
+"""Traps of §11 that no other file has: what every message must be, and the order of the first ones.
+
+The others stand where they belong; `run.py --list trap` finds them all. Traps 5, 11, 16 and 18 are about broadcasts and
+row level security, and come with those.
+"""
+
+import asyncio
+import json
+
+from clients.expect import equal, true
+from clients.peer import SUBSCRIBED, binding
+from clients.scenario import published, scenario
+
+TABLE = published("c_traps", "id serial PRIMARY KEY, v text")
+
+
+async def conversation(stage, vsn: str, topic: str) -> list:
+    """Frames of every kind that the hub sends: replies, systems, changes, closes, errors."""
+    peer = await stage.peer(vsn)
+    await peer.push("phoenix", "heartbeat", {}, ref=None, join_ref=None)
+    await peer.send_join(topic, {"config": {"postgres_changes": [binding("c_traps"), binding("c_missing")]}})
+    messages = [await peer.next(), await peer.next()]
+    while not any(m.event == "system" and m.status == "error" for m in messages):
+        messages.append(await peer.next("the error about a table that is not there"))
+    await stage.database.run("INSERT INTO c_traps (v) VALUES ('x')", "UPDATE c_traps SET v = 'y'", "DELETE FROM c_traps")
+    while messages[-1].data is None or messages[-1].data["type"] != "DELETE":
+        messages.append(await peer.next("changes"))
+    await peer.send_join("realtime:", {"config": {}})
+    await peer.push("foo", "bar", {})
+    messages += [await peer.next(), await peer.next()]
+    await peer.push(topic, "phx_leave", {})
+    messages += [await peer.next(), await peer.next()]
+    return messages
+
+
+@scenario("trap 3: V1 messages have ref, null on pushes, and never a join_ref", tables=TABLE)
+async def v1_keys(stage):
+    for message in await conversation(stage, "1.0.0", "realtime:v1"):
+        value = json.loads(message.raw)
+        equal(sorted(value), ["event", "payload", "ref", "topic"], f"the keys of {message.event}")
+        if message.event in ("system", "postgres_changes"):
+            equal(value["ref"], None, f"the ref of {message.event}")
+
+
+@scenario("traps 5 and 6: V2 messages are text, have five elements and an object as payload", tables=TABLE)
+async def v2_elements(stage):
+    for message in await conversation(stage, "2.0.0", "realtime:v2"):
+        value = json.loads(message.raw)
+        equal(len(value), 5, f"the number of elements of {message.event}")
+        equal([type(one) for one in value[2:]], [str, str, dict], f"topic, event and payload of {message.event}")
+
+
+@scenario("trap 14: system messages are four strings, and nothing harmless is an error", tables=TABLE)
+async def system_messages(stage):
+    for vsn in ("1.0.0", "2.0.0"):
+        peer = await stage.peer(vsn)
+        await peer.join("realtime:calm", {"postgres_changes": [binding("c_traps")]})
+        message = await peer.system("realtime:calm")
+        equal(message.payload, {"extension": "postgres_changes", "status": "ok", "message": SUBSCRIBED, "channel": "calm"}, "it")
+        for token in (stage.ana, stage.anon):
+            await peer.push("realtime:calm", "access_token", {"access_token": token})
+            await peer.subscribed("realtime:calm")
+        # A channel without bindings has nothing to say.
+        await peer.join("realtime:silent", {})
+        others = [m for m in await peer.fence() if m.event == "system"]
+        equal([str(m) for m in others], [], "other system messages")
+
+
+@scenario("trap 15: the reply comes before anything else of the channel, however busy the table is", tables=TABLE)
+async def reply_first(stage):
+    writing = True
+
+    async def write():
+        while writing:
+            await stage.database.run("INSERT INTO c_traps (v) SELECT 'x' FROM generate_series(1, 20)")
+
+    task = asyncio.create_task(write())
+    try:
+        for number in range(30):
+            peer = await stage.peer("1.0.0" if number % 2 else "2.0.0")
+            reply = await peer.join("realtime:busy", {"postgres_changes": [binding("c_traps")]})
+            (one,) = reply.response["postgres_changes"]
+            change = await peer.change("realtime:busy")
+            equal(change.payload["ids"], [one["id"]], "the ids of the first change")
+            # From the first on there is no hole.
+            following = [(await peer.change("realtime:busy")).data["record"]["id"] for _ in range(30)]
+            first = change.data["record"]["id"]
+            equal(following, list(range(first + 1, first + 31)), "the changes after the first")
+            await peer.close()
+    finally:
+        writing = False
+        await task
+
+
+@scenario("trap 17: topics have their prefix on the wire, the channel of a system message has not", tables=TABLE)
+async def prefixes(stage):
+    peer = await stage.peer()
+    await peer.join("realtime:realtime:x:y", {"postgres_changes": [binding("c_traps")]})
+    message = await peer.system("realtime:realtime:x:y")
+    equal(message.payload["channel"], "realtime:x:y", "the channel")
+    true(message.topic == "realtime:realtime:x:y", "the topic whole", message)
+
+
+@scenario("trap 20: opaque keys of the configuration stand for tokens", own_hub=True)
+async def opaque_keys(stage):
+    await stage.hub.use({"api_keys": f"sb_publishable_tests={stage.anon}"})
+    peer = await stage.peer(apikey="sb_publishable_tests")
+    await peer.join("realtime:opaque", {}, access_token="sb_publishable_tests")
+    connection = await stage.connection()
+    response = await connection.upgrade(stage.hub, f"{stage.hub.path}?apikey=sb_publishable_unknown")
+    equal((response.status, json.loads(response.body)), (401, {"error": "The token provided is not a valid JWT"}), "status and body for one that is not configured")

@@ -1,0 +1,287 @@
+"""Clients that mean harm, or might as well. Afterwards the hub serves others, and its memory comes back."""
+
+import asyncio
+import os
+import random
+import resource
+import struct
+
+from clients.expect import equal, fail, true
+from clients.peer import Peer, binding
+from clients.scenario import published, scenario
+from clients.wire import BINARY, TEXT, Closed, Connection
+
+MIB = 1 << 20
+#: Two descriptors of the machine for each connection, one of them ours; the hub's own limit is another process's.
+CROWD = int(os.environ.get("TW_CROWD", "10000"))
+
+
+async def serves(stage, table: str = "h_alive"):
+    """Somebody new joins and hears a change."""
+    peer = await stage.peer()
+    await peer.subscribe("realtime:alive", binding(table))
+    await stage.database.run(f"INSERT INTO {table} DEFAULT VALUES", f"DELETE FROM {table}")
+    equal((await peer.change("realtime:alive")).data["type"], "INSERT", "what somebody new hears")
+    await peer.close()
+
+
+ALIVE = published("h_alive", "id serial PRIMARY KEY")
+
+
+async def settled(stage, before: int, allowance: int, what: str):
+    """Memory is given back, within a moment and what an allocator keeps at hand."""
+    for _ in range(300):
+        now = stage.hub.memory()
+        if now <= before + allowance:
+            return
+        await asyncio.sleep(0.1)
+    fail(f"memory after {what} within {allowance // MIB} MiB of the {before // MIB} MiB before", f"{now // MIB} MiB")
+
+
+async def files_settled(stage, before: int):
+    for _ in range(300):
+        now = stage.hub.open_files()
+        if now <= before + 5:
+            return
+        await asyncio.sleep(0.1)
+    fail(f"about the {before} open files of before", f"{now}")
+
+
+@scenario("a slow reader is cut off; the others hear everything and memory stays bounded", own_hub=True, settings={"outbox_size": "1MB"}, tables=[*ALIVE, *published("h_slow", "n int PRIMARY KEY, filler text")])
+async def slow_reader(stage):
+    await serves(stage)
+    slow = [await stage.peer(buffer=4096) for _ in range(20)]
+    for peer in slow:
+        await peer.subscribe("realtime:slow", binding("h_slow"))
+    quick = await stage.peer()
+    await quick.subscribe("realtime:slow", binding("h_slow"))
+    before = stage.hub.memory()
+    for part in range(20):
+        await stage.database.run(f"INSERT INTO h_slow SELECT {part} * 100 + i, repeat('x', 10000) FROM generate_series(0, 99) i")
+        for number in range(100):
+            equal((await quick.change("realtime:slow")).data["record"]["n"], part * 100 + number, "what the quick one hears")
+    await settled(stage, before, 64 * MIB, "20 readers that do not read 20 MB")
+    for peer in slow:
+        end = await peer.connection.closed("the end of a slow reader's connection")
+        true(end.code is None or 1000 <= end.code < 4000, "a close below 4000, or none that still fitted", str(end))
+    await serves(stage)
+
+
+@scenario("connections that say nothing more are let go of", own_hub=True, settings={"idle_timeout": "2s"}, tables=ALIVE)
+async def half_open(stage):
+    await serves(stage)
+    files = stage.hub.open_files()
+    silent = [await stage.peer() for _ in range(50)]
+    for peer in silent[:25]:
+        await peer.join("realtime:silent", {})
+        # As when a phone loses its network: nothing comes any more, not even an end.
+        peer.connection.writer.transport.pause_reading()
+    reset = [await stage.connection() for _ in range(200)]
+    for connection in reset:
+        connection.writer.get_extra_info("socket").setsockopt(1, 13, struct.pack("ii", 1, 0))
+        connection.abort()
+    # Those that have not even asked for anything.
+    for _ in range(50):
+        await (await stage.connection()).send(b"GET ")
+    for peer in silent[25:]:
+        await peer.connection.expect_close(1000, "nothing comes any more")
+    for _ in range(900):
+        if stage.hub.open_files() <= files + 5:
+            break
+        await asyncio.sleep(0.1)
+    await files_settled(stage, files)
+    await serves(stage)
+
+
+async def crowd_member(hub, target: str, results: dict):
+    try:
+        connection = await Connection.open(hub)
+        response = await connection.upgrade(hub, target)
+        results[response.status] = results.get(response.status, 0) + 1
+        return connection
+    except Exception as error:
+        name = type(error).__name__
+        results[name] = results.get(name, 0) + 1
+        return None
+
+
+@scenario("thousands connect at once, join, and go at once", own_hub=True, tables=ALIVE)
+async def crowd(stage):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    size = min(CROWD, hard - 500)
+    # One crowd before, so that what is compared afterwards is a hub that has seen one.
+    before = files = 0
+    for turn in range(2):
+        await serves(stage)
+        if turn == 1:
+            before, files = stage.hub.memory(), stage.hub.open_files()
+        results: dict = {}
+        target = f"{stage.hub.path}?apikey={stage.anon}&vsn=2.0.0"
+        connections = await asyncio.gather(*(crowd_member(stage.hub, target, results) for _ in range(size)))
+        equal(results, {101: size}, f"the outcome of {size} upgrades at once")
+        peers = [Peer(connection, "2.0.0") for connection in connections]
+        for peer in peers:
+            await peer.send_join("realtime:crowd", {"config": {"postgres_changes": [binding("h_alive", "INSERT")]}})
+        for peer in peers:
+            await peer.subscribed("realtime:crowd")
+        await stage.database.run("INSERT INTO h_alive DEFAULT VALUES")
+        for peer in peers:
+            await peer.change("realtime:crowd")
+        for peer in peers:
+            peer.connection.abort()
+    await files_settled(stage, files)
+    await settled(stage, before, 64 * MIB, f"{size} clients")
+    await serves(stage)
+
+
+@scenario("thousands of joins on one socket are limited, and forgotten with it", own_hub=True, tables=ALIVE)
+async def many_joins(stage):
+    await serves(stage)
+    before = stage.hub.memory()
+    for turn in range(5):
+        peer = await stage.peer()
+        bindings = [binding("h_alive", "INSERT", filter=f"id=eq.{number}") for number in range(50)]
+        # Answers are read while we send: whoever does not read is another scenario.
+        sending = asyncio.create_task(send_joins(peer, bindings))
+        replies = {"ok": 0, "error": 0}
+        while sum(replies.values()) < 3000:
+            message = await peer.next("a reply to one of 3,000 joins")
+            if message.event == "phx_reply":
+                replies[message.status] += 1
+        await sending
+        equal(replies, {"ok": 100, "error": 2900}, "how many of 3,000 joins succeed")
+        peer.connection.abort()
+    await settled(stage, before, 64 * MIB, "15,000 joins")
+    await serves(stage)
+
+
+async def send_joins(peer: Peer, bindings):
+    for number in range(3000):
+        await peer.send_join(f"realtime:join-{number}", {"config": {"postgres_changes": bindings}})
+
+
+@scenario("joining and leaving for ever leaves nothing behind", own_hub=True, tables=ALIVE)
+async def joining_and_leaving(stage):
+    peer = await stage.peer()
+    before = None
+    for number in range(4000):
+        topic = f"realtime:visit-{number}"
+        await peer.join(topic, {"postgres_changes": [binding("h_alive", filter=f"id=eq.{number}")]})
+        reference = await peer.push(topic, "phx_leave", {})
+        await peer.reply(reference)
+        await peer.expect("phx_close", lambda m, t=topic: m.topic == t and m.event == "phx_close")
+        peer.waiting.clear()
+        peer.join_refs.clear()
+        if number == 1000:
+            before = stage.hub.memory()
+    await settled(stage, before, 16 * MIB, "3,000 visits")
+    await serves(stage)
+
+
+@scenario("frames that promise much and deliver little hold no memory", own_hub=True, tables=ALIVE)
+async def promises(stage):
+    await serves(stage)
+    before = stage.hub.memory()
+    connections = []
+    for _ in range(500):
+        peer = await stage.peer()
+        await peer.connection.send(struct.pack("!BBQ", 0x81, 0x80 | 127, 4_900_000) + b"mask" + b"x" * 1000)
+        connections.append(peer.connection)
+    true(stage.hub.memory() <= before + 256 * MIB, "memory by what came, not by what was promised", f"{stage.hub.memory() // MIB} MiB, {before // MIB} MiB before")
+    await serves(stage)
+    for connection in connections:
+        connection.abort()
+    await settled(stage, before, 64 * MIB, "500 promises of 4.9 MB")
+
+
+@scenario("oversized frames, again and again", own_hub=True, tables=ALIVE)
+async def oversized(stage):
+    await serves(stage)
+    before = stage.hub.memory()
+    for size in (5_000_001, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
+        for _ in range(20):
+            peer = await stage.peer()
+            await peer.connection.send(struct.pack("!BBQ", 0x82, 0x80 | 127, size) + b"mask")
+            end = await peer.connection.closed("a close for a frame that is too large")
+            # A length with its highest bit set is against RFC 6455 itself.
+            true(end.code in (1009, 1002), "1009, or 1002 beyond 2^63", str(end))
+    await settled(stage, before, 64 * MIB, "frames that are too large")
+    await serves(stage)
+
+
+@scenario("random bytes before and after the upgrade", own_hub=True, tables=ALIVE)
+async def noise(stage):
+    seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
+    print(f"         SEED={seed}")
+    source = random.Random(seed)
+    await serves(stage)
+    before = stage.hub.memory()
+    for _ in range(300):
+        connection = await Connection.open(stage.hub)
+        try:
+            await connection.send(source.randbytes(source.randrange(1, 4000)))
+        except ConnectionError:
+            pass
+        connection.abort()
+    for _ in range(300):
+        peer = await Peer.open(stage.hub, stage.anon)
+        try:
+            for _ in range(5):
+                await peer.connection.send(source.randbytes(source.randrange(1, 500)))
+        except ConnectionError:
+            pass
+        peer.connection.abort()
+    peer = await stage.peer()
+    for _ in range(2000):
+        data = bytearray(b'["1","2","realtime:noise","phx_join",{"config":{"postgres_changes":[{"event":"*"}]}}]')
+        for _ in range(source.randrange(1, 6)):
+            data[source.randrange(len(data))] = source.randrange(256)
+        await peer.connection.frame(source.choice((TEXT, TEXT, BINARY)), bytes(data))
+        peer.waiting.clear()
+    # Whatever it made of that, it is still there, and in order.
+    await peer.push("phoenix", "heartbeat", {}, ref="the end", join_ref=None)
+    while (await peer.next("the answer to a heartbeat after noise")).ref != "the end":
+        pass
+    await settled(stage, before, 64 * MIB, "noise")
+    await serves(stage)
+
+
+@scenario("whoever asks without end and never reads is stopped", own_hub=True, tables=ALIVE)
+async def never_reads(stage):
+    await serves(stage)
+    before = stage.hub.memory()
+    peers = [await stage.peer(buffer=4096) for _ in range(10)]
+
+    async def ask(peer):
+        data = peer.connection.encoded(TEXT, b'[null,"' + b"r" * 1000 + b'","phoenix","heartbeat",{}]') * 50
+        try:
+            for _ in range(2000):
+                peer.connection.writer.write(data)
+                await asyncio.wait_for(peer.connection.writer.drain(), 2)
+        except (ConnectionError, asyncio.TimeoutError, Closed):
+            pass
+
+    await asyncio.gather(*(ask(peer) for peer in peers))
+    true(stage.hub.memory() <= before + 256 * MIB, "bounded memory", f"{stage.hub.memory() // MIB} MiB, {before // MIB} MiB before")
+    await serves(stage)
+    for peer in peers:
+        peer.connection.abort()
+    await settled(stage, before, 64 * MIB, "clients that never read")
+
+
+@scenario("no descriptors left: the hub waits, and serves again when there are some", own_hub=True, tables=ALIVE)
+async def no_descriptors(stage):
+    await serves(stage)
+    process = stage.hub.process_id
+    files = stage.hub.open_files()
+    old = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (files + 20, old[1]))
+    early = await stage.peer()
+    connections = [await Connection.open(stage.hub) for _ in range(100)]
+    equal(await early.fence(), [], "what one who is in already hears while others wait")
+    for connection in connections:
+        connection.abort()
+    await serves(stage)
+    resource.prlimit(process, resource.RLIMIT_NOFILE, old)
+    await files_settled(stage, files + 1)

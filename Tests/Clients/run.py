@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Runs scenarios against a hub. See README.md beside this file.
+
+    run.py --list              every scenario, a line each
+    run.py [SCENARIO…]         those whose name contains one of the words; all without any
+
+Exits with 0 when all passed, 1 when one failed, 2 when there was nothing to run.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import logging
+import pathlib
+import sys
+import time
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent
+# The sources stay as they are in the repository.
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE))
+
+from clients.database import Database  # noqa: E402
+from clients.expect import Failure, NotHere  # noqa: E402
+from clients.hub import dies_with_parent, hub_of_environment  # noqa: E402
+from clients.scenario import ALL, Scenario  # noqa: E402
+from clients.stage import Stage  # noqa: E402
+from clients.wire import Closed  # noqa: E402
+
+GROUPS = ("realtime_py", "conformance", "hostile")
+#: No scenario takes this long; one that does hangs.
+SCENARIO_LIMIT = 300
+
+
+def load():
+    for group in GROUPS:
+        for file in sorted((HERE / group).glob("*.py")):
+            if file.stem != "__init__":
+                importlib.import_module(f"{group}.{file.stem}")
+
+
+def chosen(words: list[str]) -> list[Scenario]:
+    if not words:
+        return list(ALL)
+    return [one for one in ALL if any(word in one.title for word in words)]
+
+
+async def run_all(scenarios: list[Scenario]) -> int:
+    import os
+
+    hub = hub_of_environment()
+    database = await Database.open(os.environ["TW_DATABASE"])
+    counts = {"passed": 0, "failed": 0, "not run": 0}
+    try:
+        for one in scenarios:
+            if one.tables:
+                await database.run(*one.tables)
+        # Those of the same settings one after another, so that the hub starts again seldom.
+        for one in sorted(scenarios, key=lambda one: sorted(one.settings.items())):
+            counts[await run_one(one, hub, database)] += 1
+    finally:
+        await hub.stop()
+        await database.close()
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 1 if counts["failed"] else 0
+
+
+async def run_one(one: Scenario, hub, database) -> str:
+    began = time.monotonic()
+    stage = Stage(hub, database)
+    try:
+        if one.needs_own_hub and not hub.is_own:
+            raise NotHere("needs a hub of its own: set TW_HUB")
+        await database.run(*one.emptied())
+        await hub.use(one.settings)
+        await asyncio.wait_for(one.run(stage), SCENARIO_LIMIT)
+        outcome, detail = "passed", ""
+    except NotHere as reason:
+        outcome, detail = "not run", f": {reason}"
+    except Failure as failure:
+        outcome, detail = "failed", f"\n     {failure}{where(failure)}"
+    except Closed as end:
+        outcome, detail = "failed", f"\n     expected the connection to stay\n     came {end}{where(end)}"
+    except asyncio.TimeoutError:
+        outcome, detail = "failed", f"\n     expected an end within {SCENARIO_LIMIT} s"
+    except Exception:
+        outcome, detail = "failed", "\n" + traceback.format_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            await stage.closing.aclose()
+    if hub.is_own and hub.process and hub.process.returncode is not None:
+        outcome, detail = "failed", f"{detail}\n     the hub ended with {hub.process.returncode}"
+    print(f"{outcome:8} {one.title} ({time.monotonic() - began:.1f} s){detail}", flush=True)
+    if outcome == "failed" and hub.log():
+        print("     the hub's last lines:\n       " + "\n       ".join(hub.log().splitlines()[-12:]), flush=True)
+    return outcome
+
+
+def where(error: Exception) -> str:
+    """The line of the scenario itself, not of what it called."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = pathlib.Path(frame.filename)
+        if path.parent.name in GROUPS:
+            return f"\n       at {path.parent.name}/{path.name}:{frame.lineno}: {frame.line}"
+    return ""
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("scenarios", nargs="*", metavar="SCENARIO")
+    arguments.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    given = arguments.parse_args()
+    # The client logs what it makes of wrong messages; scenarios that want it collect it themselves.
+    logging.getLogger("realtime").addHandler(logging.NullHandler())
+    logging.getLogger("realtime").propagate = False
+    load()
+    selected = chosen(given.scenarios)
+    if given.list:
+        for one in selected:
+            print(one.title)
+        return 0
+    if not selected:
+        print(f"no scenario contains {' or '.join(given.scenarios)}; see --list", file=sys.stderr)
+        return 2
+    dies_with_parent()
+    return asyncio.run(run_all(selected))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

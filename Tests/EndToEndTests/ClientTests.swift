@@ -1,0 +1,72 @@
+import Embedded
+import Foundation
+import Postgres
+import System
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Real clients against the real program: the scenarios of `Tests/Clients`, a file at a time, each on a database of its
+    /// own. The scenarios start the hub themselves, because many ask for settings, a restart or a kill.
+    @Suite(.serialized) struct ClientTests {
+        static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .appendingPathComponent("Clients")
+
+        /// `group/file`, as `run.py` names them.
+        static let files: [String] = ["realtime_py", "conformance", "hostile"].flatMap { group in
+            let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)
+            return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
+        }
+
+        @Test(arguments: ["realtime_py", "conformance", "hostile"])
+        func `every group has scenarios`(group: String) {
+            #expect(Self.files.contains { $0.hasPrefix(group + "/") })
+        }
+
+        @Test(arguments: files) func `clients are served as the protocol says`(file: String) throws {
+            let python = try Self.python()
+            let database = try TestDatabase()
+            let directory = TemporaryDirectory.make("clients")
+            let ran = try ChildProcess(
+                [python, Self.folder.appendingPathComponent("run.py").path, file + ":"],
+                output: directory + "/output", environment: try Self.environment(database, directory))
+            let ending = ran.wait(milliseconds: 3_600_000)
+            if ending == nil { ran.signal(SIGTERM) }
+            let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
+            print(output)
+            #expect(ending == .exited(0), "\(file):\n\(output)")
+            // Slots are few, and the whole cluster's.
+            try eventually("the slot to be let go") {
+                (try? database.run(
+                    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+                )) != nil
+            }
+        }
+
+        /// The virtual environment's, which is made if it is missing.
+        private static func python() throws -> String {
+            let script = folder.deletingLastPathComponent().deletingLastPathComponent()
+                .appendingPathComponent("deploy/clients").path
+            let output = TemporaryDirectory.make("environment") + "/output"
+            let ending = try ChildProcess([script], output: output).wait()
+            let said = try String(contentsOfFile: output, encoding: .utf8)
+            try #require(ending == .exited(0), "deploy/clients: \(said)")
+            return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
+        }
+
+        /// A database that looks like a Supabase one; the hub logs in as its least privileged role.
+        private static func environment(_ database: TestDatabase, _ directory: String) throws -> [String: String] {
+            for file in SQLFile.foundation + SQLFile.demo { try file.apply(database.connection) }
+            let password = "clients"
+            try database.run("ALTER ROLE tidewire PASSWORD \(Quoted.literal(password))")
+            return [
+                "TW_HUB": ServedHub.program,
+                "TW_HUB_DATABASE": database.cluster.url(user: "tidewire", password: password, database: database.name),
+                "TW_DATABASE": database.url,
+                "TW_DATA": directory + "/data",
+                "TW_SLOT": database.slot,
+                "TW_SECRET": "a secret of the tests, which is longer than thirty-two bytes",
+            ]
+        }
+    }
+}
