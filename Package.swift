@@ -98,10 +98,8 @@ let proofs: [Target] = [
     tests(of: "Net", "Net", "COpenSSL", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
     tests(
-        of: "Server", "Server", "Embedded", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System",
-
-        of: "Server", "Server", "EventLog", "Net", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System",
-        "Bytes"),
+        of: "Server", "Server", "Embedded", "EventLog", "Net", "Policy", "Auth", "Change", "Postgres", "Diagnostics",
+        "System", "Bytes"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(

@@ -130,24 +130,18 @@ public enum Limits {
     /// Ways in which one channel's bindings match together that are remembered.
     public static let maximumEnvelopesPerChannel = 256
 
-    /// A client's message, as in the reference.
-    public static let maximumClientMessageBytes = 5_000_000
+    /// Pieces in which a client may send one message.
     public static let maximumFragments = 1024
     /// The echo path serves conformance runs, which send messages of 16 MiB.
     public static let maximumEchoBytes = 17 << 20
 
-    public static let defaultChannelsPerSocket = 100
-
-    /// Clients give a join up after 10 s: work and pause together must stay below.
-    public static let connectErrorDelay = Duration.seconds(2)
-    public static let joinErrorDelay = Duration.seconds(5)
     /// A join is answered after this long even if its bindings are not in place yet; they go on being tried.
     public static let joinPatience = Duration.seconds(3)
+    /// When the hub ends, clients have this long to go.
+    public static let drainLimit = Duration.seconds(5)
     public static let bindAgainInterval = Duration.milliseconds(250)
     /// A channel's token is looked at this often, and when it expires.
     public static let tokenCheckInterval = Duration.seconds(300)
-    /// Tokens whose signature was found good, on each loop.
-    public static let rememberedTokens = 4096
 
     /// A request's head, from its first byte or from the answer before.
     public static let requestTimeLimit = Duration.seconds(10)

@@ -180,10 +180,23 @@ public struct PredicateIndex: ~Copyable {
         return unsafe _overrideLifetime(span, copying: node)
     }
 
-    /// The image by which the change was judged that was matched last.
-    @_lifetime(borrow self, copy change)
-    public func image(of change: borrowing Change) -> RowImage {
-        RowImage(bytes: change.images, places: reader.places.span)
+    /// The texts of some of a change's columns, as predicates see them; nil where one is NULL or absent.
+    public mutating func texts(of slots: [Int], in change: borrowing Change) throws(ByteError) -> [String?] {
+        guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table else {
+            return slots.map { _ in nil }
+        }
+        return try Self.texts(of: slots, in: change, relations, relation, store, table, &reader)
+    }
+
+    private static func texts(
+        of slots: [Int], in change: borrowing Change, _ relations: borrowing RelationBook, _ relation: UInt32,
+        _ store: borrowing NodeStore, _ table: UInt32, _ reader: inout ImageReader
+    ) throws(ByteError) -> [String?] {
+        try reader.read(change, relations.maps[Int(relation)], store.tables[Int(table)].use)
+        let image = RowImage(bytes: change.images, places: reader.places.span)
+        var texts: [String?] = []
+        for slot in slots { texts.append(image.kind(slot) == .text ? image.text(slot).text : nil) }
+        return texts
     }
 
     /// What to ask of PostgreSQL where a node's predicate could not be decided.

@@ -1,5 +1,7 @@
+import Auth
 import Diagnostics
 import Glibc
+import Net
 import Postgres
 import Replication
 import System
@@ -7,14 +9,21 @@ import System
 /// The hub as one thing: configuration in, a running service out, and an orderly end.
 public final class Hub: Sendable {
     public static let endingSignals: [Int32] = [SIGINT, SIGTERM]
+    /// Certificates and key sets are read again.
+    public static let reloadSignal = SIGHUP
 
     private let ingest: IngestService
+    private let gateway: Gateway
+    private let configuration: Configuration
 
-    /// Checks the limits, opens the log and begins to follow the database. Signals must be blocked before (see
-    /// `Hub.blockSignals`), so that the threads started here inherit that.
-    public init(_ configuration: Configuration) throws {
+    /// Checks the limits, opens the log, begins to follow the database and listens for clients. Signals must be blocked
+    /// before (see `Hub.blockSignals`), so that the threads started here inherit that.
+    ///
+    /// - Parameter echoes: serves `/echo`, for conformance runs.
+    public init(_ configuration: Configuration, echoes: Bool = false) throws {
         Limits.checkInvariants()
         guard let database = configuration.databaseURL else { throw HubError.noDatabase }
+        let keys = try configuration.tokenKeys()
         try Directories.make(configuration.dataDirectory)
         Log.shared.info(
             "starting",
@@ -22,28 +31,110 @@ public final class Hub: Sendable {
                 .version(Product.version), .pid(getpid()), .path(configuration.dataDirectory),
                 .publication(configuration.publication), .slot(configuration.slot),
             ])
-        ingest = try IngestService(
-            IngestService.Settings(
-                replication: ReplicationSettings(
-                    target: ConnectionTarget(database.revealed), publication: configuration.publication,
-                    slot: configuration.slot, mayCreateSlot: configuration.createsSlot,
-                    mayCreatePublication: configuration.createsPublication,
-                    streaming: configuration.streamsTransactionsInProgress),
-                dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
-                retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes))
+        Hub.report(keys)
+        let target = ConnectionTarget(database.revealed)
+        let ingest = try IngestService(Hub.ingestSettings(configuration, target))
+        do {
+            gateway = try Gateway(
+                Hub.gatewaySettings(configuration, keys, echoes: echoes), database: target,
+                publication: configuration.publication, verifier: keys.clients, logEnd: { ingest.end },
+                condition: { Hub.condition(ingest.status, isCatalogKnown: $0) })
+        } catch {
+            ingest.stop()
+            throw error
+        }
+        self.ingest = ingest
+        self.configuration = configuration
+    }
+
+    private static func ingestSettings(
+        _ configuration: Configuration, _ target: ConnectionTarget
+    ) -> IngestService.Settings {
+        IngestService.Settings(
+            replication: ReplicationSettings(
+                target: target, publication: configuration.publication, slot: configuration.slot,
+                mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
+                streaming: configuration.streamsTransactionsInProgress),
+            dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
+            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes)
+    }
+
+    private static func gatewaySettings(
+        _ configuration: Configuration, _ keys: TokenKeys, echoes: Bool
+    ) -> GatewaySettings {
+        var sockets = SocketSettings(
+            host: configuration.listen.host, port: configuration.listen.port,
+            loopCount: configuration.loops ?? Processors.count, tls: configuration.tls)
+        sockets.backend = configuration.backend
+        sockets.ownDescriptorTables = true
+        sockets.maximumConnections = max(1, configuration.maximumConnections / sockets.loopCount)
+        sockets.idleLimit = configuration.idleTimeout
+        sockets.outboxBytes = configuration.outboxBytes
+        sockets.outboxAge = configuration.outboxAge
+        let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
+        sockets.receiveBytes = largest + Limits.socketReadBytes
+        var settings = GatewaySettings(
+            sockets: sockets, logDirectory: IngestService.Settings.logDirectory(configuration.dataDirectory))
+        settings.echoes = echoes
+        settings.deflates = configuration.compresses
+        settings.maximumMessageBytes = configuration.frameBytes
+        settings.maximumBodyBytes = configuration.recordBytes
+        settings.maximumChannels = configuration.channelsPerClient
+        settings.connectErrorDelay = configuration.connectErrorBackoff
+        settings.joinErrorDelay = configuration.channelErrorBackoff
+        settings.metricsVerifier = keys.metrics
+        return settings
+    }
+
+    private static func report(_ keys: TokenKeys) {
+        for note in keys.notes { Log.shared.warning("a key is not used", [.reason(note)]) }
+        guard !keys.canRecogniseAnyone else { return }
+        Log.shared.warning(
+            "no client can connect: there is nothing to check its token with",
+            [.hint("set jwt_secret (TIDEWIRE_JWT_SECRET, or JWT_SECRET), jwks or api_keys")])
+    }
+
+    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> Condition {
+        let trouble = status.trouble
+        return Condition(
+            isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
+            isCatalogKnown: isCatalogKnown, clients: Int(Metrics.shared.sessions.value),
+            trouble: trouble.map { $0.reason.rawValue })
     }
 
     /// Whether changes arrive right now, and if not, why.
     public var status: ReplicationStatus { ingest.status }
 
-    public static func blockSignals() { Signals.block(endingSignals) }
+    /// Where clients connect.
+    public var port: UInt16 { gateway.port }
 
-    /// Sleeps until a signal says to end, or the time is up; nil then.
-    public static func waitForSignal(milliseconds: Int = 86_400_000) -> Int32? {
-        Signals.wait(for: endingSignals, milliseconds: milliseconds)
+    /// Reads the files of keys and certificates again. What cannot be read is said, and what was known stays in force.
+    public func reload() {
+        do {
+            let keys = try configuration.tokenKeys()
+            Hub.report(keys)
+            try gateway.reload(keys.clients)
+            Log.shared.info("keys and certificates were read again")
+        } catch {
+            Log.shared.error(
+                "keys and certificates stay as they were: the new ones cannot be used", [.reason("\(error)")])
+        }
+    }
+
+    public static func blockSignals() { Signals.block(endingSignals + [reloadSignal]) }
+
+    /// Sleeps until a signal says to end, or the time is up; nil then. A hub is told to read its keys again meanwhile.
+    public static func waitForSignal(reloading hub: Hub? = nil, milliseconds: Int = 86_400_000) -> Int32? {
+        guard let signal = Signals.wait(for: endingSignals + [reloadSignal], milliseconds: milliseconds) else {
+            return nil
+        }
+        guard signal == reloadSignal else { return signal }
+        hub?.reload()
+        return nil
     }
 
     public func stop() {
+        gateway.stop()
         ingest.stop()
         Log.shared.info("stopped")
     }

@@ -80,7 +80,7 @@ struct DevCommand: Command {
             try DevCard(directory: directory, database: database, secret: secret)
                 .print(on: terminal, asJSON: arguments.has(.json))
         }
-        while Hub.waitForSignal(milliseconds: 500) == nil {
+        while Hub.waitForSignal(reloading: hub, milliseconds: 500) == nil {
             guard cluster.isRunning else {
                 throw CommandFailure(
                     .notFound, "the private PostgreSQL ended by itself", hint: "see \(cluster.logFile)")

@@ -21,6 +21,7 @@ struct ServeCommand: Command {
         Ends on SIGINT or SIGTERM after flushing and confirming what is whole. One line an event is written to standard \
         error; read the changes with 'tidewire tail'.
         """
+    let options: [Option] = [.echo]
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example("tidewire serve --database-url postgres://tidewire:secret@db/app", "Follow a database:"),
@@ -32,8 +33,8 @@ struct ServeCommand: Command {
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: configuration.logLevel, format: configuration.logFormat)
         Hub.blockSignals()
-        let hub = try ServeCommand.explained { try Hub(configuration) }
-        while Hub.waitForSignal() == nil {}
+        let hub = try ServeCommand.explained { try Hub(configuration, echoes: arguments.has(.echo)) }
+        while Hub.waitForSignal(reloading: hub) == nil {}
         hub.stop()
         return .ok
     }
@@ -49,4 +50,9 @@ struct ServeCommand: Command {
             throw CommandFailure(.usage, "\(error)")
         }
     }
+}
+
+extension Option {
+    fileprivate static let echo = Option.flag(
+        "echo", "Also serve /echo, which sends every message back: for WebSocket conformance runs only.")
 }

@@ -14,7 +14,8 @@ extension ClientLoop {
     /// All but what concerns the frame at hand.
     func perform(_ action: ChannelAction, for session: Session) {
         switch action {
-        case .heartbeat(let ref): send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
+        case .heartbeat(let ref):
+            send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
         case .replyOK(let address):
             Metrics.shared.channelEvents[.left].add()
             send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
@@ -23,7 +24,8 @@ extension ClientLoop {
         case .acceptJoin(let id, let address): acceptJoin(id, address, session)
         case .refuseJoin(let address, let reason):
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
-        case .refuseSurplusJoin(let address): refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
+        case .refuseSurplusJoin(let address):
+            refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
         case .open(let id): open(id, session)
         case .stop(let id): stop(id, session)
         case .close(let address):

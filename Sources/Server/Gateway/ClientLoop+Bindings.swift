@@ -204,7 +204,8 @@ extension ClientLoop {
         for listener in overfull {
             guard let channel = channel(ofListener: listener) else { continue }
             Metrics.shared.drops[.slowConsumer].add()
-            say(.tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
+            say(
+                .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
                 to: channel.session)
         }
         for listener in unanswered {

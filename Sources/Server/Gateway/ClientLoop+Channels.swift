@@ -105,7 +105,8 @@ extension ClientLoop {
         Metrics.shared.channels.add(1)
         if bind(place, channel) { return finishJoin(channel) }
         channel.joinTimer = loop.after(
-            nanoseconds: Limits.joinPatience.wholeNanoseconds, token: token(channel) { .join(channel: $0, generation: $1) })
+            nanoseconds: Limits.joinPatience.wholeNanoseconds,
+            token: token(channel) { .join(channel: $0, generation: $1) })
     }
 
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {

@@ -134,9 +134,9 @@ extension ClientLoop {
             Metrics.shared.refusals[.version].add()
             return answer(session, HTTPResponse(.forbidden), keepAlive: false)
         }
-        guard !isDraining else {
+        guard !isDraining, !pipeline.hasFailed else {
             Metrics.shared.refusals[.draining].add()
-            return refuse(session, .error(.serviceUnavailable, "the server restarts"))
+            return refuse(session, .error(.serviceUnavailable, "the server restarts, or its event log cannot be read"))
         }
         guard let key = request.header("x-api-key") ?? request.query("apikey") else {
             Metrics.shared.refusals[.token].add()
@@ -200,7 +200,7 @@ extension HTTPLimits {
 extension GatewaySettings {
     func frameRules(compressed: Bool) -> FrameDecoder.Rules {
         FrameDecoder.Rules(
-            maximumMessageBytes: maximumFrameBytes, maximumFragments: Limits.maximumFragments,
+            maximumMessageBytes: maximumMessageBytes, maximumFragments: Limits.maximumFragments,
             allowsCompression: compressed)
     }
 

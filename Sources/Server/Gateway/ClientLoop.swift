@@ -157,6 +157,7 @@ final class ClientLoop: SocketApplication {
         if !pipeline.isOpen { lookAgainLater() }
         tellOfLosses()
         for gap in pipeline.takeGaps() { tellOfGap(gap) }
+        if pipeline.hasFailed { end(.internalError, "the event log cannot be read") }
         return more
     }
 
@@ -170,9 +171,12 @@ final class ClientLoop: SocketApplication {
     /// New clients and joins are refused; those that are here are sent elsewhere.
     private func drain() {
         isDraining = true
+        end(.serviceRestart, "the server restarts")
+    }
+
+    private func end(_ code: CloseCode, _ reason: String) {
         for session in sessions {
-            guard let session else { continue }
-            say(.serviceRestart, "the server restarts", to: session)
+            if let session { say(code, reason, to: session) }
         }
     }
 

@@ -8,23 +8,21 @@ public struct Condition: Sendable, Equatable {
     public var isLogWritable: Bool
     /// The catalog is known: clients can subscribe.
     public var isCatalogKnown: Bool
-    public var isDraining: Bool
     public var clients: Int
     /// In words, when changes do not stream: what is in the way. Never a secret: it goes to whoever can reach the port.
     public var trouble: String?
 
     public init(
-        isStreaming: Bool, isLogWritable: Bool, isCatalogKnown: Bool, isDraining: Bool, clients: Int, trouble: String?
+        isStreaming: Bool, isLogWritable: Bool, isCatalogKnown: Bool, clients: Int, trouble: String?
     ) {
         self.isStreaming = isStreaming
         self.isLogWritable = isLogWritable
         self.isCatalogKnown = isCatalogKnown
-        self.isDraining = isDraining
         self.clients = clients
         self.trouble = trouble
     }
 
-    public var isReady: Bool { isStreaming && isLogWritable && isCatalogKnown && !isDraining }
+    public var isReady: Bool { isStreaming && isLogWritable && isCatalogKnown }
 
     /// The body of `/ready`.
     var json: [UInt8] {
@@ -33,7 +31,6 @@ public struct Condition: Sendable, Equatable {
         append("streaming", isStreaming, to: &writer)
         append("log_writable", isLogWritable, to: &writer)
         append("catalog_known", isCatalogKnown, to: &writer)
-        append("draining", isDraining, to: &writer)
         if let trouble {
             writer.append(#","trouble":"#)
             JSONText.appendString(trouble, to: &writer)

@@ -15,7 +15,7 @@ struct Courier: ~Copyable {
     var audience = Audience()
     var views = ViewTable()
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
-    private var matches = MatchList()
+    private var matches = MatchBatch()
     private var desk: DeliveryDesk
     private var touches = Touches()
     private var waiting: [UInt32: WaitingQueue] = [:]
@@ -48,26 +48,34 @@ struct Courier: ~Copyable {
 
     // MARK: A change
 
-    /// How many channels got it now.
+    /// Judges some of the part's next changes.
+    @_lifetime(part: copy part)
+    mutating func match(_ part: inout TransactionPart) throws(ByteError) -> PredicateIndex.Outcome {
+        try index.match(&part, into: &matches)
+    }
+
+    /// How many changes `match` judged.
+    var matchedChanges: Int { matches.changeCount }
+    var hasMatches: Bool { matches.hasMatches }
+
+    func hasMatches(at place: Int) -> Bool {
+        !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
+    }
+
+    /// Delivers one of the changes that were judged; says how many channels got it now.
     mutating func deliver(
-        _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
     ) throws(ByteError) -> Int {
-        guard case .judged = try index.match(change, into: &matches) else { return 0 }
-        if matches.isEmpty { return 0 }
         changeNumber += 1
         desk.begin(changeNumber)
         touches.removeAll()
         let moment = Moment(fingerprint: change.relation, commitTime: commitTime, number: changeNumber)
         var delivered = 0
-        for place in 0..<matches.certain.count {
-            let node = matches.certain[place]
+        for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, index, change, relation, moment, &audience, &views, &desk, &touches, loop)
+                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk, &touches, loop)
         }
-        for place in 0..<matches.asking.count {
-            let node = matches.asking[place]
-            ask(node, change)
-        }
+        for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change) }
         return try delivered + deliverTouched(change, relation, moment, on: loop)
     }
 
@@ -79,12 +87,13 @@ struct Courier: ~Copyable {
 
     /// Members that are all there is of their channel are served at once; others are collected first.
     private static func deliver(
-        to node: MatchedNode, _ index: borrowing PredicateIndex, _ change: borrowing Change, _ relation: Relation,
-        _ moment: Moment, _ audience: inout Audience, _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
+        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches,
         _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
-        let members = index.members(of: node)
+        let members = index.members(of: matches.certain(of: place), at: node)
         for place in members.indices {
             guard let member = audience.members[members[place]], let listener = audience.listeners[member.listener]
             else { continue }
@@ -100,18 +109,19 @@ struct Courier: ~Copyable {
         return delivered
     }
 
-    private mutating func ask(_ node: MatchedNode, _ change: borrowing Change) {
-        guard let question = index.question(of: node) else { return }
+    private mutating func ask(_ node: Int, of place: Int, _ change: borrowing Change) throws(ByteError) {
+        guard let question = index.question(of: matches.asking(of: place)[node]) else { return }
         let pending = PendingQuestion()
-        questions.append((pending, JudgedQuestion(question, of: index.image(of: change))))
-        Self.ask(pending, node, index, &audience, &touches, changeNumber)
+        let values = try index.texts(of: question.slots, in: change)
+        questions.append((pending, JudgedQuestion(question, values: values)))
+        Self.ask(pending, node, of: place, matches, index, &audience, &touches, changeNumber)
     }
 
     private static func ask(
-        _ pending: PendingQuestion, _ node: MatchedNode, _ index: borrowing PredicateIndex, _ audience: inout Audience,
-        _ touches: inout Touches, _ change: UInt64
+        _ pending: PendingQuestion, _ node: Int, of place: Int, _ matches: borrowing MatchBatch,
+        _ index: borrowing PredicateIndex, _ audience: inout Audience, _ touches: inout Touches, _ change: UInt64
     ) {
-        let members = index.members(of: node)
+        let members = index.members(of: matches.asking(of: place), at: node)
         for place in members.indices {
             guard let member = audience.members[members[place]] else { continue }
             touches.ask(member, pending, &audience.listeners, change)
@@ -238,7 +248,9 @@ struct Touches {
     }
 
     private mutating func place(of member: Member, _ listeners: inout Slots<Listener>, _ change: UInt64) -> Int {
-        guard let listener = listeners[member.listener] else { preconditionFailure("a member of a channel that is gone") }
+        guard let listener = listeners[member.listener] else {
+            preconditionFailure("a member of a channel that is gone")
+        }
         var known = listener.stamp == change ? listener.touch : nil
         while let place = known {
             if all[Int(place)].view == member.view { return Int(place) }

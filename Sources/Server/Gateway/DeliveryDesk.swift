@@ -86,7 +86,8 @@ struct DeliveryDesk: ~Copyable {
     // MARK: Frames
 
     private static func pieces(
-        _ bodies: borrowing ByteWriter, _ place: Range<Int>, _ shared: Piece?, _ index: UInt32, compressed: Bool, _ deflater: Deflater?,
+        _ bodies: borrowing ByteWriter, _ place: Range<Int>, _ shared: Piece?, _ index: UInt32, compressed: Bool,
+        _ deflater: Deflater?,
         _ envelopes: EnvelopeTable, _ frame: inout ByteWriter, on loop: SocketLoop
     ) -> FramePieces {
         guard let envelope = envelopes.entries[index]?.envelope else {

@@ -9,13 +9,13 @@ public struct GatewaySettings: Sendable {
     /// `/echo` sends every message back unchanged, for conformance runs.
     public var echoes = false
     public var deflates = false
-    public var maximumFrameBytes = Limits.maximumClientMessageBytes
+    public var maximumMessageBytes = Limits.clientMessageBytes
     public var maximumBodyBytes = Limits.maximumChangeBodyBytes
-    public var maximumChannels = Limits.defaultChannelsPerSocket
+    public var maximumChannels = Int(Limits.channelsPerClient)
     /// Refused upgrades are answered after this long, so that clients that try again at once do no harm.
-    public var connectErrorDelay = Limits.connectErrorDelay
+    public var connectErrorDelay = Limits.connectErrorBackoff
     /// The same for refused joins.
-    public var joinErrorDelay = Limits.joinErrorDelay
+    public var joinErrorDelay = Limits.channelErrorBackoff
     /// For `/metrics`; nil lets everybody read them.
     public var metricsVerifier: TokenVerifier?
 

@@ -19,7 +19,8 @@ struct Pipeline: ~Copyable {
     private var feed: LogFeed?
     /// Changes of the entry at hand that are done with.
     private var done: UInt32 = 0
-    private var hasFailed = false
+    /// The log cannot be read: nobody can be served any more.
+    private(set) var hasFailed = false
     private var schemas = SchemaDesk()
     var courier: Courier
     /// It waits for the catalog.
@@ -97,27 +98,46 @@ struct Pipeline: ~Copyable {
         if courier.index.count == 0 { return true }
         guard shared.catalog.isCurrent else { return pause(nil, mailbox) }
         var part = try TransactionPart(feed.payload)
+        for _ in 0..<done { _ = try part.next() }
         let info = part.info
-        var place: UInt32 = 0
         var delivered = 0
         defer { Self.account(delivered, info.commitTime) }
-        while let change = try part.next() {
-            defer { place += 1 }
-            if place < done { continue }
-            guard budget.isLeft else { return false }
-            guard change.operation.isOfRow else { continue }
-            guard let relation = schemas.relation(change.relation) else {
-                throw ByteError(expected: "the schema of each change before it", offset: 0)
-            }
-            guard schemas.isReady(change.relation, relation, shared.catalog.snapshot, &courier.index) else {
+        while done < part.changeCount {
+            var ahead = part
+            let outcome = try courier.match(&part)
+            delivered += try deliverMatched(&ahead, info, on: loop, &budget)
+            guard budget.isLeft else { return done == part.changeCount }
+            if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
             }
-            let count = try courier.deliver(change, relation, commitTime: info.commitTime, on: loop)
-            delivered += count
-            budget.spend(deliveries: count)
-            done = place + 1
         }
         return true
+    }
+
+    /// Goes through the changes that were judged, as far as the budget reaches.
+    @_lifetime(part: copy part)
+    private mutating func deliverMatched(
+        _ part: inout TransactionPart, _ info: TransactionInfo, on loop: SocketLoop, _ budget: inout TurnBudget
+    ) throws -> Int {
+        var delivered = 0
+        for place in 0..<courier.matchedChanges {
+            guard budget.isLeft, let change = try part.next() else { break }
+            if courier.hasMatches(at: place), let relation = schemas.relation(change.relation) {
+                let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
+                delivered += count
+                budget.spend(deliveries: count)
+            }
+            done += 1
+        }
+        return delivered
+    }
+
+    /// False when the catalog has to be read again before changes of this schema can be judged.
+    private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
+        guard let relation = schemas.relation(fingerprint) else {
+            throw ByteError(expected: "the schema of each change before it", offset: 0)
+        }
+        return schemas.isReady(fingerprint, relation, shared.catalog.snapshot, &courier.index)
     }
 
     private static func account(_ delivered: Int, _ commitTime: Int64) {
@@ -128,11 +148,16 @@ struct Pipeline: ~Copyable {
         Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
     }
 
-    /// The log can be damaged, or gone: nothing is delivered from then on, which every client is told by its end.
+    /// Retention can overtake a loop that was held up: it goes on at the end, and says so. Otherwise the log is damaged,
+    /// and guessing where to go on would lose changes in silence.
     private mutating func failed(_ error: any Error) {
-        Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
-        gaps.append("the event log could not be read")
-        hasFailed = true
+        if case .outsideRetention? = error as? EventLogError {
+            Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
+            gaps.append("the hub was too slow")
+        } else {
+            Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
+            hasFailed = true
+        }
     }
 
     // MARK: Waiting for the catalog
@@ -147,7 +172,6 @@ struct Pipeline: ~Copyable {
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
         isPaused = !isKnown
-        if isKnown { schemas.refreshed() }
     }
 
     var isWaitingForCatalog: Bool { isPaused }
@@ -191,13 +215,4 @@ struct TurnBudget {
     var isLeft: Bool { bytes > 0 && deliveries > 0 }
     mutating func spend(entry size: Int) { bytes -= size + 64 }
     mutating func spend(deliveries count: Int) { deliveries -= count + 1 }
-}
-
-extension Operation {
-    var isOfRow: Bool {
-        switch self {
-        case .insert, .update, .delete: true
-        case .truncate, .message: false
-        }
-    }
 }

@@ -30,7 +30,8 @@ enum Route: Equatable {
         case ["metrics"]: self = .metrics
         case ["api", "ping"]: self = .ping
         case []: self = .front
-        case let tenant where tenant.count == 4 && tenant[0] == "api" && tenant[1] == "tenants" && tenant[3] == "health":
+        case let tenant
+        where tenant.count == 4 && tenant[0] == "api" && tenant[1] == "tenants" && tenant[3] == "health":
             self = .tenantHealth
         default: self = .unknown
         }

@@ -6,8 +6,6 @@ import Matching
 struct SchemaDesk {
     private var relations: [UInt64: Relation] = [:]
     private var declared: [UInt32: CatalogTable] = [:]
-    /// Schemas that the present snapshot knows, or that it was asked about in vain.
-    private var checked: Set<UInt64> = []
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
 
@@ -24,28 +22,20 @@ struct SchemaDesk {
     mutating func isReady(
         _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ index: inout PredicateIndex
     ) -> Bool {
-        if checked.contains(fingerprint) { return true }
         let isKnown = snapshot?.table(relation.oid).map { $0.has(relation) } ?? false
         guard isKnown || asked.contains(fingerprint) else {
             asked.insert(fingerprint)
             return false
         }
         asked.remove(fingerprint)
-        checked.insert(fingerprint)
         index.noteRelation(fingerprint, relation)
         return true
     }
-
-    mutating func refreshed() {}
 
     mutating func declare(_ table: CatalogTable, _ index: inout PredicateIndex) {
         guard declared[table.oid] !== table else { return }
         declared[table.oid] = table
         index.declare(table: table.oid, columns: table.columns.map(\.name))
-        for fingerprint in checked {
-            guard let relation = relations[fingerprint], relation.oid == table.oid else { continue }
-            index.noteRelation(fingerprint, relation)
-        }
     }
 
     mutating func take(_ snapshot: CatalogSnapshot, _ index: inout PredicateIndex) {
@@ -53,7 +43,6 @@ struct SchemaDesk {
             declared[oid] = nil
             index.forget(table: oid)
         }
-        checked.removeAll(keepingCapacity: true)
     }
 }
 

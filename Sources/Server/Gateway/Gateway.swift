@@ -1,0 +1,62 @@
+import Auth
+import Diagnostics
+import EventLog
+import Net
+import Postgres
+import Synchronization
+import System
+
+/// The clients' side of the hub: sockets, the catalog, and what asks PostgreSQL about single rows.
+public final class Gateway: Sendable {
+    private let shared: GatewayShared
+    private let mailboxes: [Mailbox]
+    private let sockets: SocketServer
+
+    /// Listens when it returns.
+    public init(
+        _ settings: GatewaySettings, database: ConnectionTarget, publication: String, verifier: TokenVerifier,
+        logEnd: @escaping @Sendable () -> EventLogEnd?,
+        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
+    ) throws {
+        let catalog = try CatalogService(CatalogService.Settings(target: database, publication: publication))
+        let judge = try Judge(database)
+        let shared = GatewayShared(
+            settings, catalog, judge, verifier, logEnd: logEnd, condition: { condition(catalog.isCurrent) })
+        let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox() }
+        self.shared = shared
+        self.mailboxes = mailboxes
+        do {
+            sockets = try SocketServer(settings.sockets) { ClientLoop(shared, mailboxes[$0]) }
+        } catch {
+            catalog.stop()
+            judge.stop()
+            throw error
+        }
+        catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
+        let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
+        Log.shared.info("listening", [.address(addresses), .count(settings.sockets.loopCount)])
+    }
+
+    public var port: UInt16 { sockets.port }
+    public var addresses: [SocketAddress] { sockets.addresses }
+
+    /// Other keys for tokens that come from now on, and the certificate as its files are now.
+    public func reload(_ verifier: TokenVerifier) throws {
+        shared.verifier.withLock { $0 = verifier }
+        for mailbox in mailboxes { mailbox.post(.keys) }
+        try sockets.reloadTLS()
+    }
+
+    /// Sends all clients away, waits a while until they are gone, and ends.
+    public func stop() {
+        sockets.stopAccepting()
+        for mailbox in mailboxes { mailbox.post(.drain) }
+        let deadline = Clock.monotonicNanoseconds() + Limits.drainLimit.wholeNanoseconds
+        while Metrics.shared.sessions.value > 0, Clock.monotonicNanoseconds() < deadline {
+            BackgroundThread.rest(nanoseconds: 10_000_000)
+        }
+        sockets.stop()
+        shared.catalog.stop()
+        shared.judge.stop()
+    }
+}
