@@ -160,7 +160,7 @@ struct ProgramBuilder {
     /// Whatever the row holds: even a text that no value of the type has.
     private static func neverAsks(_ operation: Predicate.Test.Operation, _ comparator: Comparator) -> Bool {
         switch operation {
-        case .isNull, .isTrue, .isFalse, .like, .likeFolded: true
+        case .isNull, .isTrue, .isFalse: true
         case .equal, .isDistinct, .isIn: comparator.keyForm != nil
         default: false
         }

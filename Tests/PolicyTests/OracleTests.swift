@@ -217,7 +217,8 @@ final class Oracle {
     }
 
     private func predicate(_ filter: Filter, _ columns: [ColumnFacts]) throws -> Predicate {
-        let settings = FilterCheck.Settings(maximumListElements: 100, foldsASCIIPlainly: true)
+        var settings = FilterCheck.Settings.forTests
+        settings.foldsASCIIPlainly = true
         let check = try FilterCheck(filter, columns: columns, settings: settings)
         var canonical: [String] = []
         for literal in check.literals {
@@ -240,8 +241,9 @@ final class Oracle {
         let predicate = try predicate(tree, subjects.map(\.column))
         var values: [String] = []
         let expression = sql(tree, subjects, &values)
-        for _ in 0..<10 {
-            let row = try subjects.map { try rows(of: $0).randomElement(using: &random) ?? nil }
+        let candidates = try subjects.map { try rows(of: $0) }
+        for _ in 0..<20 {
+            let row = candidates.map { random.pick($0) }
             let answer = try database.connection.query(
                 "SELECT \(expression), $1::text, $2::text, $3::text", row + values
             ).first?[0]
@@ -302,7 +304,7 @@ final class Oracle {
             check = try FilterCheck(
                 .condition(FilterCondition("c", comparison, text)),
                 columns: [ColumnFacts(name: "c", type: facts, collation: collation)],
-                settings: .init(maximumListElements: 100))
+                settings: .forTests)
         } catch {
             return error
         }
