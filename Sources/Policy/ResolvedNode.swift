@@ -57,7 +57,7 @@ struct ResolvedTest: Sendable {
             value = test.comparison == .in ? .list(text) : .one(text)
             elements = [Array(text.utf8)]
             guard test.comparison == .in else { break }
-            let list = ArrayLiteral.plainElements(elements[0] ?? [])
+            let list = ArrayText.elements(Array(text.utf8))
             isAsked = isAsked || list == nil
             elements = list ?? []
             try check.checkCount(elements.count)

@@ -120,6 +120,7 @@ final class Oracle {
     private func constant(_ subject: Subject, _ comparison: FilterOperator) -> String {
         switch comparison {
         case .in:
+            if subject.column.type.oid == 23, random.pick([true, false]) { return "{{1,42},{-1,NULL}}" }
             let count = Int.random(in: 0...5, using: &random)
             return "{" + (0..<count).map { _ in element(subject) }.joined(separator: ",") + "}"
         case .like, .ilike:

@@ -78,6 +78,7 @@ private func row(
         let asked = try check("name=in.(a\\,\(hundred))")
         #expect(asked.literals.map(\.typeName) == ["text[]"])
         #expect(throws: FilterRefusal.self) { try Predicate(asked, canonical: ["{a,\(hundred)}"]) }
+        #expect(throws: FilterRefusal.self) { try Predicate(asked, canonical: ["{{a},{\(hundred)}}"]) }
     }
 
     @Test func `varchar takes patterns`() throws {
