@@ -122,6 +122,8 @@ let fuzzers: [Target] = [
     fuzzer("Message", "Protocol", "Bytes"),
     fuzzer("Segment", "TestSupport"),
     fuzzer("Token", "Auth", "Crypto", "Bytes"),
+
+    fuzzer("Filter", "Policy", "Bytes"),
 ]
 
 let package = Package(

@@ -181,6 +181,19 @@ struct ArrayElements: ~Escapable {
 // MARK: Comparing
 
 extension ArrayText {
+    /// The elements of an array of any dimensions, nil for NULL; nothing of what is no array.
+    static func elements(_ bytes: [UInt8]) -> [[UInt8]?]? {
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as the bytes.
+        let text = unsafe bytes.span.bytes
+        guard let shape = shape(text) else { return nil }
+        var cursor = ArrayElements(text, shape)
+        var elements: [[UInt8]?] = []
+        while let element = cursor.next() {
+            elements.append(element.isNull ? nil : element.withText { $0.copied() })
+        }
+        return elements
+    }
+
     /// As `array_eq`: bounds count, and NULL equals NULL.
     static func equal(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(left), let b = shape(right) else { return nil }

@@ -63,14 +63,24 @@ public struct FilterCheck: Sendable {
     public struct Settings: Sendable {
         /// Elements of an `in`.
         public var maximumListElements: Int
+        /// Keys by which one predicate is found; with more it is scanned.
+        public var maximumKeys: Int
+        /// Bytes of a value times bytes of a pattern or part that is looked for in it: beyond that PostgreSQL is asked,
+        /// which may give up where a loop of ours may not.
+        public var maximumWork: Int
         /// Columns the role may not read, by slot: to a filter they do not exist.
         public var hiddenSlots: Set<Int>
         /// Under the database's own ctype `lower` and `upper` map the 26 letters to each other as in C: not so in
         /// Turkish.
         public var foldsASCIIPlainly: Bool
 
-        public init(maximumListElements: Int, hiddenSlots: Set<Int> = [], foldsASCIIPlainly: Bool = false) {
+        public init(
+            maximumListElements: Int, maximumKeys: Int, maximumWork: Int, hiddenSlots: Set<Int> = [],
+            foldsASCIIPlainly: Bool = false
+        ) {
             self.maximumListElements = maximumListElements
+            self.maximumKeys = maximumKeys
+            self.maximumWork = maximumWork
             self.hiddenSlots = hiddenSlots
             self.foldsASCIIPlainly = foldsASCIIPlainly
         }

@@ -17,6 +17,7 @@ public struct Predicate: Sendable, Hashable {
     let tests: [Test]
     let constants: [Constant]
     let pool: [UInt8]
+    let maximumWork: Int
 
     /// Holds for every row: what a subscription without a filter asks.
     public static let always = Predicate(constant: true)
@@ -32,6 +33,7 @@ public struct Predicate: Sendable, Hashable {
         tests = []
         constants = []
         pool = []
+        maximumWork = 0
     }
 
     /// `canonical` holds an answer for each of the check's literals, in their order.
@@ -45,6 +47,7 @@ public struct Predicate: Sendable, Hashable {
         tests = builder.tests
         constants = builder.constants
         pool = builder.pool
+        maximumWork = check.settings.maximumWork
         let reach = Reach(tree, check)
         access = reach.access
         isDecidedByAccess = reach.isExact && slots.count == 1
@@ -166,11 +169,8 @@ extension Predicate {
         case .less, .lessOrEqual, .greater, .greaterOrEqual:
             guard let order = test.comparator.order(text, constants[test.firstConstant], constants) else { return .ask }
             return Self.holds(test.operation, order) ? .yes : .no
-        case .contains: return Verdict(Self.contains(text, constants[test.firstConstant], test.comparator))
-        case .isContained: return Verdict(Self.contains(constants[test.firstConstant], text, test.comparator))
-        case .overlaps:
-            return Verdict(ArrayText.overlaps(text, constants[test.firstConstant], by: test.comparator))
-        case .like, .likeFolded, .likeFoldedASCII: return matches(test, text, constants[test.firstConstant])
+        case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII:
+            return search(test, text, constants[test.firstConstant])
         }
     }
 
@@ -183,13 +183,21 @@ extension Predicate {
         }
     }
 
-    private static func contains(_ whole: RawSpan, _ part: RawSpan, _ comparator: Comparator) -> Bool? {
-        comparator.isArray ? ArrayText.contains(whole, part, by: comparator) : JSONBText.contains(whole, part)
+    /// What takes time by the product of both lengths.
+    private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Verdict {
+        let (work, overflow) = text.byteCount.multipliedReportingOverflow(by: constant.byteCount)
+        guard !overflow, work <= maximumWork else { return .ask }
+        switch test.operation {
+        case .contains: return Verdict(Self.contains(text, constant, test.comparator))
+        case .isContained: return Verdict(Self.contains(constant, text, test.comparator))
+        case .overlaps: return Verdict(ArrayText.overlaps(text, constant, by: test.comparator))
+        case .likeFoldedASCII where !LikePattern.isASCII(text): return .ask
+        default: return LikePattern.matches(text, constant, foldingCase: test.operation != .like) ? .yes : .no
+        }
     }
 
-    private func matches(_ test: Test, _ text: RawSpan, _ pattern: RawSpan) -> Verdict {
-        if test.operation == .likeFoldedASCII, !LikePattern.isASCII(text) { return .ask }
-        return LikePattern.matches(text, pattern, foldingCase: test.operation != .like) ? .yes : .no
+    private static func contains(_ whole: RawSpan, _ part: RawSpan, _ comparator: Comparator) -> Bool? {
+        comparator.isArray ? ArrayText.contains(whole, part, by: comparator) : JSONBText.contains(whole, part)
     }
 
     private func isIn(_ test: Test, _ text: RawSpan, _ constants: borrowing Constants) -> Verdict {

@@ -57,7 +57,7 @@ struct ResolvedTest: Sendable {
             value = test.comparison == .in ? .list(text) : .one(text)
             elements = [Array(text.utf8)]
             guard test.comparison == .in else { break }
-            let list = ArrayLiteral.plainElements(elements[0] ?? [])
+            let list = ArrayText.elements(Array(text.utf8))
             isAsked = isAsked || list == nil
             elements = list ?? []
             try check.checkCount(elements.count)
@@ -160,7 +160,7 @@ struct ProgramBuilder {
     /// Whatever the row holds: even a text that no value of the type has.
     private static func neverAsks(_ operation: Predicate.Test.Operation, _ comparator: Comparator) -> Bool {
         switch operation {
-        case .isNull, .isTrue, .isFalse, .like, .likeFolded: true
+        case .isNull, .isTrue, .isFalse: true
         case .equal, .isDistinct, .isIn: comparator.keyForm != nil
         default: false
         }

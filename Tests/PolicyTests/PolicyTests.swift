@@ -11,7 +11,11 @@ private let columns = [
         name: "label", type: TypeFacts(oid: 1043, name: "character varying"), collation: .deterministic(name: nil)),
     ColumnFacts(name: "secret", type: TypeFacts(oid: 25, name: "text"), collation: .deterministic(name: nil)),
 ]
-private let settings = FilterCheck.Settings(maximumListElements: 100, hiddenSlots: [5])
+private let settings = {
+    var settings = FilterCheck.Settings.forTests
+    settings.hiddenSlots = [5]
+    return settings
+}()
 
 private func check(_ text: String) throws -> FilterCheck {
     let filter = try #require(try Filter.parse(text, within: bounds))
@@ -74,6 +78,7 @@ private func row(
         let asked = try check("name=in.(a\\,\(hundred))")
         #expect(asked.literals.map(\.typeName) == ["text[]"])
         #expect(throws: FilterRefusal.self) { try Predicate(asked, canonical: ["{a,\(hundred)}"]) }
+        #expect(throws: FilterRefusal.self) { try Predicate(asked, canonical: ["{{a},{\(hundred)}}"]) }
     }
 
     @Test func `varchar takes patterns`() throws {
@@ -139,6 +144,28 @@ private func row(
         #expect(!(try predicate("or=(id.eq.1,name.eq.x)").isDecidedByAccess))
         #expect(try predicate("or=(id.eq.1,id.gt.5)").access == .scan)
         #expect(try predicate("not.or=(id.eq.1)").access == .scan)
+    }
+
+    @Test func `with more keys than allowed a predicate is scanned`() throws {
+        let filter = try #require(try Filter.parse("or=(id.in.(1,2),id.in.(2,3,4))", within: bounds))
+        func access(maximumKeys: Int) throws -> Access {
+            var settings = settings
+            settings.maximumKeys = maximumKeys
+            return try Predicate(FilterCheck(filter, columns: columns, settings: settings), canonical: []).access
+        }
+        #expect(try access(maximumKeys: 3) == .scan)
+        #expect(try access(maximumKeys: 4) == keys((1...4).map { (0, .asIs, String($0)) }))
+    }
+
+    @Test func `a search that would take long is asked for`() throws {
+        let filter = try #require(try Filter.parse("name=like.%aab", within: bounds))
+        var settings = settings
+        settings.maximumWork = 40
+        let predicate = try Predicate(FilterCheck(filter, columns: columns, settings: settings), canonical: [])
+        #expect(predicate.verdict(row(name: .text("aaaaaaaab"))) == .yes)
+        #expect(predicate.verdict(row(name: .text("aaaaaaaaab"))) == .yes)
+        #expect(predicate.verdict(row(name: .text("aaaaaaaaaab"))) == .ask)
+        #expect(predicate.question != nil)
     }
 
     @Test func `always and never need no look`() {

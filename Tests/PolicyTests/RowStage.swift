@@ -51,3 +51,7 @@ extension EqualityKey {
         return isEqual
     }
 }
+
+extension FilterCheck.Settings {
+    static let forTests = FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20)
+}
