@@ -80,7 +80,11 @@ public final class TLSSession {
     private let ssl: OpaquePointer
     private var isBroken = false
 
-    fileprivate init(_ ssl: OpaquePointer) { unsafe self.ssl = ssl }
+    /// Takes over a new session.
+    fileprivate init(_ ssl: OpaquePointer) {
+        // SAFETY: freed in `deinit`, by the only owner.
+        unsafe self.ssl = ssl
+    }
 
     deinit {
         // SAFETY: ours alone; the socket is not closed by it.

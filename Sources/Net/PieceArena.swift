@@ -69,8 +69,8 @@ final class PieceArena {
 
     @inline(__always)
     func address(of extent: Extent) -> UnsafeMutableRawPointer {
+        // SAFETY: extents are only made by `copy` and `retainedCopy`, inside their chunk.
         guard let base = unsafe chunks[Int(extent.chunk)].base else { preconditionFailure("a chunk in use has memory") }
-        // SAFETY: extents are only made by `copy`, inside their chunk.
         return unsafe base + Int(extent.offset)
     }
 

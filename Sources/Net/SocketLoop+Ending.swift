@@ -22,8 +22,7 @@ extension SocketLoop {
     func startClosing(_ slot: Int, _ reason: ConnectionEnd, within nanoseconds: UInt64) {
         table[slot].stage = .closing
         table[slot].end = reason
-        let (deadline, overflow) = now.addingReportingOverflow(nanoseconds)
-        table[slot].deadline = overflow ? .max : max(deadline, 1)
+        table[slot].deadline = max(time(after: nanoseconds), 1)
         needSweep(at: table[slot].deadline)
         watch(slot)
         // The flush goes on from here once nothing is queued before it.
@@ -112,7 +111,8 @@ extension SocketLoop {
     }
 
     func setIdleLimit(_ nanoseconds: UInt64, _ slot: Int) {
-        let milliseconds = UInt32(clamping: (nanoseconds + 999_999) / 1_000_000)
+        // Rounded up, because no milliseconds mean no limit.
+        let milliseconds = UInt32(clamping: nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 > 0 ? 1 : 0))
         table[slot].idleMilliseconds = milliseconds
         if milliseconds > 0 { needSweep(at: now + UInt64(milliseconds) * 1_000_000) }
     }
@@ -172,7 +172,8 @@ extension SocketLoop {
         guard let slot = backlogs[index].slot, table[slot].stage == .open, let oldest = backlogs[index].oldest else {
             return .max
         }
-        let due = oldest &+ settings.outboxAge.nanoseconds
+        let (due, isNever) = oldest.addingReportingOverflow(settings.outboxAge.nanoseconds)
+        if isNever { return .max }
         if due > now { return due }
         fall(slot)
         return .max

@@ -34,7 +34,7 @@ extension SocketLoop {
         sessions[Int(index)] = Secured(session: session, peer: peer)
         table[slot].session = index
         table[slot].stage = .handshaking
-        table[slot].deadline = max(now &+ settings.handshakeLimit.nanoseconds, 1)
+        table[slot].deadline = max(time(after: settings.handshakeLimit.nanoseconds), 1)
         needSweep(at: table[slot].deadline)
         return true
     }
@@ -103,8 +103,8 @@ extension SocketLoop {
         var link = first
         var offset = 0
         while link != 0 {
+            // SAFETY: the record lies in a piece of this turn or in the record area, until the next one is made.
             let record = unsafe record(from: link, offset)
-            // SAFETY: the record lies in a piece of this turn or in the record area.
             switch unsafe session.write(record) {
             case .moved(let count):
                 sentBytes += count
@@ -146,8 +146,8 @@ extension SocketLoop {
     /// record goes.
     func resumeSecurely(_ slot: Int, _ session: TLSSession, _ backlog: Backlog) {
         while !backlog.isEmpty {
+            // SAFETY: the record lies in a chunk that the backlog retains, or in the record area until the next is made.
             let record = unsafe record(of: backlog)
-            // SAFETY: the record lies in a chunk that the backlog retains or in the record area.
             switch unsafe session.write(record) {
             case .moved(let count):
                 sentBytes += count

@@ -182,7 +182,7 @@ extension SocketLoop {
         table[slot].backlog = index
         blockedCount += 1
         enqueue(slot, first, skipping: sent)
-        needSweep(at: now &+ settings.outboxAge.nanoseconds)
+        needSweep(at: time(after: settings.outboxAge.nanoseconds))
         watch(slot)
     }
 

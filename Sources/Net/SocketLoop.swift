@@ -220,8 +220,13 @@ public final class SocketLoop {
     @discardableResult
     public func after(nanoseconds: UInt64, token: UInt64) -> TimerID {
         precondition(timers.count < Limits.maximumTimersPerLoop, "timers are for the few that wait for something")
-        let (deadline, overflow) = now.addingReportingOverflow(nanoseconds)
-        return timers.add(deadline: overflow ? .max : deadline, token: token)
+        return timers.add(deadline: time(after: nanoseconds), token: token)
+    }
+
+    /// A time so much later than now; what is beyond the clock's end is never.
+    func time(after nanoseconds: UInt64) -> UInt64 {
+        let (time, overflow) = now.addingReportingOverflow(nanoseconds)
+        return overflow ? .max : time
     }
 
     public func cancel(_ timer: TimerID) { timers.cancel(timer) }

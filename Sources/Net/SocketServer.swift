@@ -26,6 +26,8 @@ final class LoopControl: Sendable {
 }
 
 /// All loops together: starts their threads, tells them things, ends them. Control plane.
+///
+/// An application must not own its server: the last reference, when it goes, waits for the loops' threads.
 public final class SocketServer: Sendable {
     public let addresses: [SocketAddress]
     private let controls: [LoopControl]

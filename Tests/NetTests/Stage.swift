@@ -119,6 +119,7 @@ final class Stage: Sendable {
         _ change: (inout SocketSettings) -> Void = { _ in },
         script: @escaping @Sendable (Scripted) -> Void = { _ in }
     ) throws {
+        DescriptorTable.raiseLimit()
         var settings = SocketSettings(host: "127.0.0.1", port: 0, loopCount: 1)
         change(&settings)
         let diary = Diary()
