@@ -10,7 +10,7 @@ public protocol Scenario: Sendable {
 }
 
 public enum Scenarios {
-    public static let all: [any Scenario] = [IngestScenario(), DecodeScenario(), LogScenario()]
+    public static let all: [any Scenario] = [IngestScenario(), DecodeScenario(), LogScenario(), MatchScenario()]
 }
 
 /// How a benchmark is run.

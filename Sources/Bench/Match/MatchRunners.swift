@@ -1,0 +1,157 @@
+import Bytes
+import Change
+import Matching
+import Policy
+import System
+
+/// The deliveries of a run: how many, and a sum that is another when another subscriber was met.
+struct Deliveries: Equatable {
+    var count = 0
+    var sum: UInt64 = 0
+
+    @inline(__always)
+    mutating func add(_ member: UInt32, change: Int) {
+        count += 1
+        sum &+= (UInt64(member) &+ 1) &* (UInt64(change) &* 2 &+ 1)
+    }
+}
+
+/// The predicate index, walked as a socket loop walks it.
+struct IndexRunner: ~Copyable {
+    private var index = PredicateIndex(maximumRelations: 64)
+    private var batch = MatchBatch()
+    private var handles: [PredicateIndex.Handle] = []
+
+    init() {
+        index.declare(table: MatchShape.oid, columns: MatchShape.facts.map(\.name))
+        index.noteRelation(MatchShape.fingerprint, MatchShape.relation)
+    }
+
+    mutating func add(_ predicates: [Predicate]) {
+        handles.reserveCapacity(predicates.count)
+        for (member, predicate) in predicates.enumerated() {
+            handles.append(
+                index.add(table: MatchShape.oid, operations: .all, predicate: predicate, member: UInt32(member)))
+        }
+    }
+
+    mutating func removeAll() {
+        for handle in handles { index.remove(handle) }
+        handles = []
+    }
+
+    mutating func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
+        var deliveries = Deliveries()
+        var change = 0
+        for bytes in parts {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
+            var part = try TransactionPart(unsafe bytes.span.bytes)
+            try run(&part, &change, &deliveries)
+        }
+        return deliveries
+    }
+
+    private mutating func run(
+        _ part: inout TransactionPart, _ change: inout Int, _ deliveries: inout Deliveries
+    ) throws {
+        while true {
+            guard case .judged = try index.match(&part, into: &batch) else {
+                throw BenchFailure("void (match): a relation was forgotten")
+            }
+            if batch.changeCount == 0 { return }
+            for place in 0..<batch.changeCount {
+                let nodes = batch.certain(of: place)
+                for node in nodes.indices {
+                    let members = index.members(of: nodes, at: node)
+                    for member in members.indices { deliveries.add(members[member], change: change) }
+                }
+                change += 1
+            }
+        }
+    }
+}
+
+/// Every predicate held against every row, which is found in place once.
+struct LinearRunner {
+    let predicates: [Predicate]
+
+    func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
+        var deliveries = Deliveries()
+        var change = 0
+        for bytes in parts {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
+            var part = try TransactionPart(unsafe bytes.span.bytes)
+            while let next = try part.next() {
+                try judge(next, change, &deliveries)
+                change += 1
+            }
+        }
+        return deliveries
+    }
+
+    private func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws {
+        let places = try RowPlaces.find(change)
+        let row = RowImage(bytes: change.images, places: places.span)
+        let predicates = predicates.span
+        for member in predicates.indices where predicates[member].verdict(on: row) == .yes {
+            deliveries.add(UInt32(member), change: number)
+        }
+    }
+}
+
+/// The barest scan there is: one column's bytes against the bytes of all filters, no types, no operators.
+struct BytesRunner {
+    let column: Int
+    private var values: [UInt8] = []
+    private var ends: [Int] = []
+
+    init(_ column: MatchShape.Filtered, count: Int) {
+        self.column = MatchShape.facts.firstIndex { $0.name == column.name } ?? 0
+        for number in 0..<count {
+            values += column.value(number).utf8
+            ends.append(values.count)
+        }
+    }
+
+    func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
+        var deliveries = Deliveries()
+        var change = 0
+        for bytes in parts {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
+            var part = try TransactionPart(unsafe bytes.span.bytes)
+            while let next = try part.next() {
+                let place = try RowPlaces.find(next)[column]
+                let start = Int(place.start)
+                compare(next.images.extracting(start..<start + Int(place.length)), change, &deliveries)
+                change += 1
+            }
+        }
+        return deliveries
+    }
+
+    private func compare(_ value: RawSpan, _ change: Int, _ deliveries: inout Deliveries) {
+        // SAFETY: any byte is a valid UInt8.
+        let values = unsafe self.values.span.bytes
+        let ends = ends.span
+        var start = 0
+        for member in ends.indices {
+            if values.extracting(start..<ends[member]).equals(value) { deliveries.add(UInt32(member), change: change) }
+            start = ends[member]
+        }
+    }
+}
+
+enum RowPlaces {
+    /// Where the values of a new row stand in the change's images.
+    static func find(_ change: borrowing Change) throws -> [ColumnPlace] {
+        var places = [ColumnPlace](repeating: .absent, count: MatchShape.facts.count)
+        guard var columns = change.new?.columns() else { return places }
+        for slot in places.indices {
+            guard case .text(let text)? = try columns.next() else { continue }
+            let end = change.oldLength + columns.offset
+            places[slot] = ColumnPlace(
+                kind: .text, start: UInt32(end - text.byteCount), length: UInt32(text.byteCount))
+        }
+        return places
+    }
+}

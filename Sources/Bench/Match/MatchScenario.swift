@@ -1,0 +1,234 @@
+import Policy
+import System
+
+/// Which subscriptions want a change: the predicate index beside trying all of them.
+struct MatchScenario: Scenario {
+    let name = "match"
+    let summary = "Finding the subscribers of a change among 1, 1,000 and 100,000 distinct filters."
+    let discussion = """
+        Subscribes to one table with distinct filters, and takes stored transactions (inserts of eight columns, some 270 \
+        bytes a row, a hundred to a transaction) through the predicate index as a socket loop does: each change is read \
+        from its stored form, looked up, and each subscriber that it met is visited. Every change meets one subscriber, \
+        so as many events are delivered whether there is one filter or 100,000.
+
+        Baselines, in turns with the index: every filter's compiled predicate held against every row, which is found in \
+        place once (linear scan), and the column's bytes against the bytes of all filters, without types or operators \
+        (bytes alone). Filters that no equality leads to, `gt` and `like`, are tried one by one by the index too: they \
+        are measured by the thousand, to be said. It is the processor time of one thread; every run's deliveries are \
+        checked against what was to be met.
+        """
+
+    func run(_ settings: BenchSettings) throws -> [BenchResult] {
+        var results: [BenchResult] = []
+        for column in MatchShape.Filtered.allCases where settings.includes("\(column)") {
+            var race = try EqualityRace(column, settings)
+            results += try race.run(settings)
+        }
+        for scan in ScanRace.all where settings.includes(scan.name) { results += try scan.run(settings) }
+        if settings.includes(SubscribingCost.name) { results += try SubscribingCost.run(settings) }
+        return results
+    }
+}
+
+/// Equality filters on one column, by their number.
+private struct EqualityRace: ~Copyable {
+    private let column: MatchShape.Filtered
+    private let most: Int
+    private let changes: Int
+    private var one: Entry
+    private var thousand: Entry
+    private var many: Entry
+    private let linear: LinearRunner
+    private let bytes: BytesRunner
+    /// A scan takes its time.
+    private let scanned: Int
+
+    /// So many filters, changes that each meet one of them, and how fast that was.
+    struct Entry: ~Copyable {
+        var index = IndexRunner()
+        let changes: MatchChanges
+        var nanoseconds = Samples()
+
+        init(_ predicates: ArraySlice<Predicate>, changes: Int) {
+            index.add(Array(predicates))
+            self.changes = MatchChanges(count: changes, values: predicates.count)
+        }
+
+        mutating func measure(passes: Int) throws {
+            let expected = Expected.deliveries(changes, parts: changes.parts.count)
+            try Expected.check(try index.run(changes.parts[...]), expected)
+            let began = Clock.threadNanoseconds()
+            for _ in 0..<passes { try Expected.check(try index.run(changes.parts[...]), expected) }
+            nanoseconds.add(Double(Clock.threadNanoseconds() - began) / Double(passes * changes.count))
+        }
+    }
+
+    init(_ column: MatchShape.Filtered, _ settings: BenchSettings) throws {
+        self.column = column
+        most = settings.isQuick ? 2000 : 100_000
+        changes = settings.isQuick ? 2000 : 20_000
+        scanned = settings.isQuick ? 100 : 1000
+        settings.progress("\(column): making \(most) filters")
+        var predicates: [Predicate] = []
+        for number in 0..<most {
+            predicates.append(try MatchShape.predicate("\(column.name)=eq.\(column.value(number))"))
+        }
+        one = Entry(predicates[..<1], changes: changes)
+        thousand = Entry(predicates[..<1000], changes: changes)
+        many = Entry(predicates[...], changes: changes)
+        linear = LinearRunner(predicates: predicates)
+        bytes = BytesRunner(column, count: most)
+    }
+
+    mutating func run(_ settings: BenchSettings) throws -> [BenchResult] {
+        var scan = Samples()
+        var plain = Samples()
+        let rounds = settings.rounds(usually: 7)
+        for round in 0..<rounds {
+            settings.progress("\(column): round \(round + 1) of \(rounds)")
+            let passes = settings.isQuick ? 2 : 20
+            try one.measure(passes: passes)
+            try many.measure(passes: passes)
+            try thousand.measure(passes: passes)
+            scan.add(try measure { try linear.run($0) })
+            plain.add(try measure { try bytes.run($0) })
+        }
+        return results(scan, plain)
+    }
+
+    /// Changes a second of a scan over the first of the changes that the index had.
+    private func measure(_ run: (ArraySlice<[UInt8]>) throws -> Deliveries) throws -> Double {
+        let parts = scanned / MatchChanges.changesPerPart
+        let expected = Expected.deliveries(many.changes, parts: parts)
+        let began = Clock.threadNanoseconds()
+        try Expected.check(try run(many.changes.parts[..<parts]), expected)
+        return Double(scanned) * 1e9 / Double(Clock.threadNanoseconds() - began)
+    }
+
+    private func results(_ scan: Samples, _ plain: Samples) -> [BenchResult] {
+        let rate = Rate.perSecond(many.nanoseconds)
+        return [
+            result(1, "lookups", Rate.perSecond(one.nanoseconds)),
+            result(1000, "lookups", Rate.perSecond(thousand.nanoseconds)),
+            result(most, "lookups", rate, nil, .valueAtLeast(5_000_000)),
+            result(most, "lookups", rate, .init("linear scan", scan), .ratioAtLeast(5000)),
+            result(most, "lookups", rate, .init("bytes alone", plain)),
+            BenchResult(
+                scenario: "match", caseName: "\(column), \(most) filters", metric: "time a delivered change",
+                unit: "ns", values: many.nanoseconds, baseline: .init("1 filter", one.nanoseconds),
+                target: .ratioAtLeast(1 / 1.5), isLessBetter: true),
+        ]
+    }
+
+    private func result(
+        _ filters: Int, _ metric: String, _ values: Samples, _ baseline: BenchResult.Baseline? = nil,
+        _ target: Target? = nil
+    ) -> BenchResult {
+        BenchResult(
+            scenario: "match", caseName: "\(column), \(filters) filters", metric: metric, unit: "changes/s",
+            values: values, baseline: baseline, target: target)
+    }
+}
+
+/// A thousand filters that have to be tried.
+private struct ScanRace {
+    let name: String
+    let filter: @Sendable (Int) -> String
+
+    static let all = [
+        ScanRace(name: "gt, 1000 filters") { "score=gt.\($0)" },
+        ScanRace(name: "like, 1000 filters") { "title=like.title of row \($0),%" },
+    ]
+
+    func run(_ settings: BenchSettings) throws -> [BenchResult] {
+        var predicates: [Predicate] = []
+        for number in 0..<1000 { predicates.append(try MatchShape.predicate(filter(number))) }
+        var index = IndexRunner()
+        index.add(predicates)
+        let linear = LinearRunner(predicates: predicates)
+        let changes = MatchChanges(count: settings.isQuick ? 200 : 2000, values: 100_000)
+        var ours = Samples()
+        var scan = Samples()
+        for _ in 0..<settings.rounds(usually: 7) {
+            var began = Clock.threadNanoseconds()
+            let met = try index.run(changes.parts[...])
+            ours.add(Double(changes.count) * 1e9 / Double(Clock.threadNanoseconds() - began))
+            began = Clock.threadNanoseconds()
+            try Expected.check(met, try linear.run(changes.parts[...]))
+            scan.add(Double(changes.count) * 1e9 / Double(Clock.threadNanoseconds() - began))
+        }
+        return [
+            BenchResult(
+                scenario: "match", caseName: name, metric: "tried", unit: "changes/s", values: ours,
+                baseline: .init("linear scan", scan))
+        ]
+    }
+}
+
+/// What it costs to come and to go, and to be there.
+private enum SubscribingCost {
+    static let name = "subscribing"
+
+    static func run(_ settings: BenchSettings) throws -> [BenchResult] {
+        let count = settings.isQuick ? 2000 : 100_000
+        var predicates: [Predicate] = []
+        for number in 0..<count {
+            predicates.append(try MatchShape.predicate("owner_id=eq.\(MatchShape.Filtered.uuid.value(number))"))
+        }
+        var added = Samples()
+        var removed = Samples()
+        var bytes = Samples()
+        for _ in 0..<settings.rounds(usually: 7) {
+            var index = IndexRunner()
+            let before = residentBytes()
+            var began = Clock.threadNanoseconds()
+            index.add(predicates)
+            added.add(Double(Clock.threadNanoseconds() - began) / Double(count))
+            bytes.add(Double(residentBytes() - before) / Double(count))
+            began = Clock.threadNanoseconds()
+            index.removeAll()
+            removed.add(Double(Clock.threadNanoseconds() - began) / Double(count))
+        }
+        return [
+            result(count, "add", added, "ns", .valueAtMost(2000)),
+            result(count, "remove", removed, "ns", .valueAtMost(2000)),
+            result(count, "resident memory", bytes, "B/filter"),
+        ]
+    }
+
+    private static func result(
+        _ count: Int, _ metric: String, _ values: Samples, _ unit: String, _ target: Target? = nil
+    ) -> BenchResult {
+        BenchResult(
+            scenario: "match", caseName: "\(name), \(count) filters", metric: metric, unit: unit, values: values,
+            target: target)
+    }
+
+    private static func residentBytes() -> Int {
+        let line = TextFile.line("VmRSS:", in: "/proc/self/status") ?? ""
+        return (line.split(separator: " ").first.flatMap { Int($0) } ?? 0) << 10
+    }
+}
+
+private enum Rate {
+    static func perSecond(_ nanoseconds: Samples) -> Samples { Samples(nanoseconds.values.map { 1e9 / $0 }) }
+}
+
+/// What is to be met.
+private enum Expected {
+    /// Each change meets the subscriber whose filter has its value.
+    static func deliveries(_ changes: MatchChanges, parts: Int) -> Deliveries {
+        var deliveries = Deliveries()
+        for (change, number) in changes.numbers.prefix(parts * MatchChanges.changesPerPart).enumerated() {
+            deliveries.add(UInt32(number), change: change)
+        }
+        return deliveries
+    }
+
+    static func check(_ met: Deliveries, _ expected: Deliveries) throws {
+        guard met == expected else {
+            throw BenchFailure(
+                "void (match): \(met.count) deliveries, or others, where \(expected.count) were to be met")
+        }
+    }
+}
