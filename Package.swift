@@ -78,7 +78,7 @@ let floor4: [Target] = [
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
-        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes"],
+        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Tidy"),
@@ -119,6 +119,8 @@ let fuzzers: [Target] = [
     fuzzer("Stored", "TestSupport", "Change", "Bytes"),
     fuzzer("JSON", "Change", "Bytes"),
     fuzzer("Segment", "TestSupport"),
+    fuzzer("HTTP", "TestSupport", "WebSocket", "Bytes"),
+    fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
 ]
 
 let package = Package(
