@@ -55,23 +55,27 @@ private nonisolated(unsafe) let deflater = Deflater(level: 1)
 
 private func conversation(mask: UInt32) -> [UInt8] {
     let text = Array("Grüße".utf8)
+    let start = Array(text[..<3])
+    let end = Array(text[3...])
+    let long = [UInt8](repeating: 1, count: 300)
     var writer = ByteWriter()
     ClientFrameEncoder.appendFragment(
-        .text, text[..<3].span.bytes, isFirst: true, isLast: false, mask: mask, to: &writer)
+        .text, start.span.bytes, isFirst: true, isLast: false, mask: mask, to: &writer)
     ClientFrameEncoder.appendPing(text.span.bytes, mask: mask, to: &writer)
-    ClientFrameEncoder.appendFragment(
-        .text, text[3...].span.bytes, isFirst: false, isLast: true, mask: mask, to: &writer)
-    ClientFrameEncoder.append(.binary, [UInt8](repeating: 1, count: 300).span.bytes, mask: mask, to: &writer)
+    ClientFrameEncoder.appendFragment(.text, end.span.bytes, isFirst: false, isLast: true, mask: mask, to: &writer)
+    ClientFrameEncoder.append(.binary, long.span.bytes, mask: mask, to: &writer)
     ClientFrameEncoder.appendPong(text.span.bytes, mask: mask, to: &writer)
     ClientFrameEncoder.appendClose(.goingAway, "bye", mask: mask, to: &writer)
     return writer.copied()
 }
 
 private func compressed() -> [UInt8] {
+    let letters = [UInt8](repeating: 65, count: 300)
+    let nothing: [UInt8] = [0]
     var payload = ByteWriter()
-    precondition(deflater.compress([UInt8](repeating: 65, count: 300).span.bytes, to: &payload), "300 letters shrink")
+    precondition(deflater.compress(letters.span.bytes, to: &payload), "300 letters shrink")
     var writer = ByteWriter()
     ClientFrameEncoder.append(.text, payload.bytes, mask: 77, isCompressed: true, to: &writer)
-    ClientFrameEncoder.append(.text, [UInt8(0)].span.bytes, mask: 78, isCompressed: true, to: &writer)
+    ClientFrameEncoder.append(.text, nothing.span.bytes, mask: 78, isCompressed: true, to: &writer)
     return writer.copied()
 }
