@@ -79,6 +79,8 @@ let proofs: [Target] = [
     .target(
         name: "TestSupport",
         dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes", "COpenSSL"],
+
+        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes"],
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Tidy"),
@@ -124,6 +126,9 @@ let fuzzers: [Target] = [
     fuzzer("Token", "Auth", "Crypto", "Bytes"),
 
     fuzzer("Filter", "Policy", "Bytes"),
+
+    fuzzer("HTTP", "TestSupport", "WebSocket", "Bytes"),
+    fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
 ]
 
 let package = Package(

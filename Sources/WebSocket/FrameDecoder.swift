@@ -41,7 +41,6 @@ public struct FrameDecoder: ~Copyable {
     private let maximumMessageBytes: UInt32
     private let maximumFragments: UInt32
     private var fragments: UInt32 = 0
-    private var assembledBytes: UInt32 = 0
     /// How much of the frame at hand is unmasked, and validated if that is asked for.
     private var opened: UInt32 = 0
     private let expectsMask: Bool
@@ -194,9 +193,16 @@ extension FrameDecoder {
 
     /// Before the payload comes: nothing of a message that is too large is waited for.
     private func checkSize(_ payloadBytes: Int, _ opcode: Opcode) throws(FrameViolation) {
-        let before = opcode == .continuation ? Int(assembledBytes) : 0
+        let before = opcode == .continuation ? Self.count(of: assembled) : 0
         guard payloadBytes <= Int(maximumMessageBytes) - before else { throw .messageTooLarge }
         if opcode == .continuation, fragments >= maximumFragments { throw .tooManyFragments }
+    }
+
+    private static func count(of bytes: borrowing ByteWriter?) -> Int {
+        switch bytes {
+        case .some(let bytes): bytes.count
+        case .none: 0
+        }
     }
 
     private func mask(_ bytes: RawSpan, at offset: Int) -> UInt32 {
@@ -233,7 +239,6 @@ extension FrameDecoder {
         if header.opcode != .continuation {
             progress = Self.progress(header)
             fragments = 0
-            assembledBytes = 0
         }
         fragments += 1
         if header.isFinal, header.opcode != .continuation, !header.isCompressed {
@@ -245,7 +250,6 @@ extension FrameDecoder {
         if header.isFinal, header.isCompressed { return try inflated(bytes.extracting(payload), inflater) }
         if assembled == nil { assembled = ByteWriter(capacity: payload.count) }
         assembled?.append(bytes.extracting(payload))
-        assembledBytes += UInt32(payload.count)
         return header.isFinal ? try finish(inflater) : nil
     }
 

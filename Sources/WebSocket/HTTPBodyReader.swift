@@ -90,13 +90,20 @@ public struct HTTPBodyReader: ~Copyable {
             line.removeAll(keepingCapacity: true)
             return
         }
-        guard byte == HTTPSyntax.carriageReturn || HTTPSyntax.isValueCharacter(byte) else { throw Self.badChunk }
+        guard byte == HTTPSyntax.carriageReturn || (HTTPSyntax.isValueCharacter(byte) && mayHoldText) else {
+            throw Self.badChunk
+        }
         line.append(byte)
         // A size alone has room in any case; what goes beyond it is charged.
         if line.count > Self.longestSizeLine {
             besideBytes -= 1
             guard besideBytes >= 0 else { throw HTTPRefusal(.headersTooLarge, "the request's trailers are too large") }
         }
+    }
+
+    /// Behind a chunk there is only the line's end.
+    private var mayHoldText: Bool {
+        if case .chunkEnd = state { false } else { true }
     }
 
     /// Fifteen digits and the carriage return.
@@ -108,9 +115,7 @@ public struct HTTPBodyReader: ~Copyable {
             let size = try chunkSize()
             guard size <= maximum - collected.count else { throw Self.tooLarge }
             state = size == 0 ? .trailer : .chunkData(left: size)
-        case .chunkEnd:
-            guard line.isEmpty else { throw Self.badChunk }
-            state = .chunkSize
+        case .chunkEnd: state = .chunkSize
         case .trailer:
             if line.isEmpty { state = .complete }
             besideBytes -= line.count

@@ -40,7 +40,7 @@ public struct HTTPQueryItem: Hashable, Sendable {
 }
 
 /// A request's head, read whole and checked.
-public struct HTTPRequest: Sendable {
+public struct HTTPRequest: Equatable, Sendable {
     /// As it came: methods are case-sensitive.
     public let method: String
     /// The request's target as it came. It may hold secrets of the query, so it does not belong into a log.

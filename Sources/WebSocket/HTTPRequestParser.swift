@@ -5,7 +5,7 @@ import Bytes
 ///
 /// What is decided does not depend on the pieces in which the bytes arrive.
 public enum HTTPRequestParser {
-    public enum Outcome: Sendable {
+    public enum Outcome: Equatable, Sendable {
         /// The head is not all here. `scanned` is what to give to the next call, so that no byte is searched twice.
         case needMore(scanned: Int)
         /// The body, or the next request, begins at `headBytes`.

@@ -27,6 +27,8 @@ public final class Inflater {
 
     /// Appends the message to the writer, and never more than `limit` bytes of it and one.
     func inflate(_ compressed: RawSpan, into writer: inout ByteWriter, limit: Int) throws(InflateError) {
+        // An empty message is one byte (RFC 7692 §7.2.3.6), but nothing has no other meaning.
+        if compressed.byteCount == 0 { return }
         let stream = prepared()
         let end = writer.count + limit
         try feed(compressed, to: stream, into: &writer, end: end)

@@ -5,7 +5,7 @@ import Crypto
 ///
 /// Who may connect, and to which path, is decided elsewhere. No sub-protocol is echoed, whatever the client offers.
 public enum WebSocketHandshake {
-    public enum Outcome: Sendable {
+    public enum Outcome: Equatable, Sendable {
         /// The response to send; frames follow it. With an agreement, messages may be compressed in both directions.
         case accepted([UInt8], DeflateAgreement?)
         case refused(HTTPRefusal)

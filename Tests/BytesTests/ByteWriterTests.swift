@@ -89,3 +89,16 @@ import Testing
         for text in ["YQ==", "+/8", "Y", "YR"] { #expect(Base64URL.decode(text.utf8) == nil) }
     }
 }
+
+@Suite struct Base64Tests {
+    /// RFC 4648 §10.
+    @Test(arguments: [
+        ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
+        ("foobar", "Zm9vYmFy"), ("?>~", "Pz5+"), ("???", "Pz8/"),
+    ])
+    func `writes the published examples`(text: String, encoded: String) {
+        let found = Base64.encode(Array(text.utf8).span)
+        #expect(found == encoded)
+        #expect(encoded.utf8.allSatisfy { Base64.isDigit($0) || $0 == UInt8(ascii: "=") })
+    }
+}

@@ -139,3 +139,16 @@ func bytes(hex: String) -> [UInt8] {
         #expect(token.split(separator: ".").last?.count == 43)
     }
 }
+
+@Suite struct SHA1Tests {
+    /// FIPS 180-4 examples.
+    @Test(arguments: [
+        ("", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        ("abc", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+        ("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "84983e441c3bd26ebaae4aa1f95129e5e54670f1"),
+    ])
+    func `digests the published examples`(message: String, digest: String) {
+        let found = SHA1.digest(of: Array(message.utf8).span)
+        #expect(found == bytes(hex: digest))
+    }
+}

@@ -55,6 +55,7 @@ struct House: Sendable {
         let below = ["Sources", "Tests", "sql"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }
         return below + [
             "Package.swift", "README.md", "CHANGELOG.md", "deploy/test", "deploy/quickstart", "deploy/fuzz",
+            "deploy/autobahn",
         ]
     }
 

@@ -1,0 +1,77 @@
+import Bytes
+import WebSocket
+
+/// What a decoder said of a peer's bytes, with copies of what it pointed at.
+public enum FrameRecord: Equatable, Sendable {
+    case message(MessageKind, [UInt8])
+    case ping([UInt8])
+    case pong([UInt8])
+    case close(CloseCode?, String)
+    case violation(FrameViolation)
+
+    public static func text(_ text: String) -> FrameRecord { .message(.text, Array(text.utf8)) }
+    public static func binary(_ bytes: [UInt8]) -> FrameRecord { .message(.binary, bytes) }
+}
+
+/// Gives bytes to a decoder as a connection does: what is not consumed stays, and more comes behind it.
+public struct FramePeer: ~Copyable {
+    private var decoder: FrameDecoder
+    private let inflater = Inflater()
+    private var held: [UInt8] = []
+    public private(set) var records: [FrameRecord] = []
+    /// What the decoder asked for last.
+    public private(set) var wanted = 0
+
+    public init(_ rules: FrameDecoder.Rules) { decoder = FrameDecoder(rules) }
+
+    public mutating func receive(_ bytes: [UInt8]) {
+        var buffer = held + bytes
+        let consumed = read(&buffer)
+        held = Array(buffer.dropFirst(consumed))
+        precondition(wanted == 0 || wanted > held.count, "a decoder waits for bytes that it has")
+    }
+
+    private mutating func read(_ buffer: inout [UInt8]) -> Int {
+        var storage = buffer.mutableSpan
+        var bytes = storage.mutableBytes
+        var offset = 0
+        while true {
+            let step = decoder.next(in: &bytes, from: offset, inflater: inflater)
+            offset += step.consumed
+            precondition(offset <= bytes.byteCount, "more was consumed than was given")
+            switch step.event {
+            case .needMore(let total):
+                wanted = total
+                return offset
+            case .message(let kind, .inPlace(let range)): records.append(.message(kind, Self.copy(range, bytes.bytes)))
+            case .message(let kind, .assembled): records.append(.message(kind, decoder.takeMessage().copied()))
+            case .ping(let range): records.append(.ping(Self.copy(range, bytes.bytes)))
+            case .pong(let range): records.append(.pong(Self.copy(range, bytes.bytes)))
+            case .close(let code, let range): records.append(.close(code, bytes.bytes.extracting(range).text))
+            case .violation(let violation): records.append(.violation(violation))
+            }
+        }
+    }
+
+    private static func copy(_ range: Range<Int>, _ bytes: RawSpan) -> [UInt8] { bytes.extracting(range).copied() }
+
+    /// What is said of the bytes when they come in these pieces.
+    public static func records(of pieces: [[UInt8]], _ rules: FrameDecoder.Rules) -> [FrameRecord] {
+        var peer = FramePeer(rules)
+        for piece in pieces { peer.receive(piece) }
+        return peer.records
+    }
+}
+
+/// The bytes, cut in two here and there.
+public func pieces(of bytes: [UInt8], using random: inout SeededRandom) -> [[UInt8]] {
+    var pieces: [[UInt8]] = []
+    var rest = bytes[...]
+    while !rest.isEmpty {
+        let longest = random.pick([1, 2, 7, 64, 4096])
+        let piece = rest.prefix(Int.random(in: 1...longest, using: &random))
+        pieces.append(Array(piece))
+        rest = rest.dropFirst(piece.count)
+    }
+    return pieces
+}
