@@ -78,9 +78,9 @@ let floor4: [Target] = [
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
-        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "Change", "System", "Bytes", "COpenSSL"],
-
-        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes"],
+        dependencies: [
+            "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
+        ],
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Tidy"),
@@ -124,9 +124,7 @@ let fuzzers: [Target] = [
     fuzzer("Message", "Protocol", "Bytes"),
     fuzzer("Segment", "TestSupport"),
     fuzzer("Token", "Auth", "Crypto", "Bytes"),
-
     fuzzer("Filter", "Policy", "Bytes"),
-
     fuzzer("HTTP", "TestSupport", "WebSocket", "Bytes"),
     fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
 ]

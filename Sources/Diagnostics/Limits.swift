@@ -294,12 +294,6 @@ public enum Limits {
     /// Times that the catalog is read anew because it changed meanwhile, before what was read last is taken.
     public static let maximumCatalogReads = 3
 
-    public static let maximumFilterBytes = 32 << 10
-    public static let maximumFilterConditions = 100
-    /// Groups within groups.
-    public static let maximumFilterDepth = 8
-    /// The reference's own limit.
-    public static let maximumFilterListElements = 100
     /// Tables that one binding with `*` may mean.
     public static let maximumTablesPerBinding = 10_000
 
@@ -391,7 +385,7 @@ extension Limits {
             "whatever is exported must be importable")
         precondition(
             questionBatch <= maximumPreparedQuestions, "the statements of one round trip must be kept prepared")
-
+        precondition(
             maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
         precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")

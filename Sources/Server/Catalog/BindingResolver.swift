@@ -77,7 +77,9 @@ struct BindingResolver {
             try FilterCheck(
                 filter, columns: table.facts,
                 settings: FilterCheck.Settings(
-                    maximumListElements: Limits.maximumFilterListElements, hiddenSlots: access.hidden,
+                    maximumListElements: Limits.maximumFilterListElements,
+                    maximumKeys: Limits.maximumFilterKeys, maximumWork: Limits.maximumFilterWork,
+                    hiddenSlots: access.hidden,
                     foldsASCIIPlainly: view.snapshot.foldsASCIIPlainly))
         }
         return BindingDraft(
