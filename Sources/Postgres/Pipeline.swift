@@ -104,8 +104,8 @@ extension Connection {
     private func answer(
         _ sql: String, _ deadline: UInt64, _ interrupt: Wake?
     ) throws(PostgresError) -> Result<Rows, PostgresError> {
+        // SAFETY: the result is ours until it is cleared, here or in `rows`, and not used afterwards.
         guard let result = unsafe try nextResult(deadline, interrupt) else { throw connectionError("pipeline") }
-        // SAFETY: the result is ours until `rows` clears it.
         let isSkipped = unsafe PQresultStatus(result) == PGRES_PIPELINE_ABORTED
         let answer: Result<Rows, PostgresError>
         if isSkipped {
@@ -119,6 +119,7 @@ extension Connection {
                 answer = .failure(error)
             }
         }
+        // SAFETY: a null result ends the command; there is nothing to clear.
         guard unsafe try nextResult(deadline, interrupt) == nil else { throw Connection.outOfStep }
         return answer
     }
