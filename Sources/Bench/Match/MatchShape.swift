@@ -53,7 +53,8 @@ struct MatchShape {
         guard let tree = try Filter.parse(filter, within: .init(bytes: 4096, conditions: 16, depth: 4)) else {
             return .always
         }
-        let check = try FilterCheck(tree, columns: facts, settings: .init(maximumListElements: 100))
+        let check = try FilterCheck(
+            tree, columns: facts, settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
         return try Predicate(check, canonical: check.literals.map(\.text))
     }
 

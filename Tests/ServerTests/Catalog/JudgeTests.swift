@@ -47,7 +47,9 @@ import Testing
             try Filter.parse("subject=match.^a+$", within: Filter.Bounds(bytes: 100, conditions: 10, depth: 1)))
         let column = ColumnFacts(
             name: "subject", type: TypeFacts(oid: 25, name: "text"), collation: .deterministic(name: nil))
-        let check = try FilterCheck(filter, columns: [column], settings: FilterCheck.Settings(maximumListElements: 100))
+        let check = try FilterCheck(
+            filter, columns: [column],
+            settings: FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
         let predicate = try Predicate(check, canonical: ["^a+$"])
         let question = try #require(predicate.question)
         let texts: [String?] = ["aaa", "aab", nil, "", "a\0"]
