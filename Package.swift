@@ -102,7 +102,7 @@ let proofs: [Target] = [
     tests(
         of: "Server", "Server", "Embedded", "EventLog", "Net", "Policy", "Auth", "Change", "Postgres", "Diagnostics",
         "System", "Bytes"),
-    tests(of: "Bench", "Bench"),
+    tests(of: "Bench", "Bench", "System", "Bytes"),
     tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(
         of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",

@@ -17,6 +17,8 @@ int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds) {
     return answer;
 }
 
+int tw_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC); }
+
 int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length) {
     return accept4(listener, (struct sockaddr *)peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }

@@ -41,14 +41,27 @@ public final class ChildProcess: Sendable {
     private let shared: Shared
     public let name: String
 
+    /// Ends of pipes that a child has as its standard input and output. They stay the caller's to close.
+    public struct Ends: Sendable {
+        public var input: Int32
+        public var output: Int32
+
+        public init(input: Int32, output: Int32) {
+            self.input = input
+            self.output = output
+        }
+    }
+
     /// Starts the program found at `arguments[0]`. Its standard output and error go to the file at `output`, or to
-    /// where ours go; its standard input is empty.
-    public init(_ arguments: [String], output: String? = nil, environment: [String: String] = [:]) throws(SystemError) {
+    /// where ours go; its standard input is empty. With `ends`, input and output are those, and errors go as before.
+    public init(
+        _ arguments: [String], output: String? = nil, ends: Ends? = nil, environment: [String: String] = [:]
+    ) throws(SystemError) {
         let shared = try Shared()
         self.shared = shared
         name = arguments.first ?? ""
         _ = try BackgroundThread("child") {
-            ChildProcess.spawn(arguments, output, environment, shared)
+            ChildProcess.spawn(arguments, output, ends, environment, shared)
             shared.started.ring()
             if shared.state.withLock({ $0.failure == nil }) { ChildProcess.watch(shared) }
         }
@@ -80,7 +93,7 @@ public final class ChildProcess: Sendable {
     // MARK: On the watching thread
 
     private static func spawn(
-        _ arguments: [String], _ output: String?, _ environment: [String: String], _ shared: Shared
+        _ arguments: [String], _ output: String?, _ ends: Ends?, _ environment: [String: String], _ shared: Shared
     ) {
         let list = CStringArray(arguments)
         let variables = CStringArray(ChildProcess.merged(environment))
@@ -103,6 +116,10 @@ public final class ChildProcess: Sendable {
             if let output {
                 unsafe posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0o644)
                 unsafe posix_spawn_file_actions_adddup2(&actions, 1, 2)
+            }
+            if let ends {
+                unsafe posix_spawn_file_actions_adddup2(&actions, ends.input, 0)
+                unsafe posix_spawn_file_actions_adddup2(&actions, ends.output, 1)
             }
             return unsafe posix_spawnp(
                 &processID, arguments.first ?? "", &actions, &attributes, list.mutable, variables.mutable)

@@ -19,6 +19,12 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: UInt64(0x7f00_0001) << 32, low: 0, port: port, isIPv6: false)
     }
 
+    /// 127.0.0.0 and so many addresses further, all of which are this machine.
+    public static func loopback(number: UInt32, port: UInt16) -> SocketAddress {
+        precondition(number < 1 << 24, "one network in eight bits of four")
+        return SocketAddress(high: UInt64(0x7f00_0000 | number) << 32, low: 0, port: port, isIPv6: false)
+    }
+
     private init(high: UInt64, low: UInt64, scope: UInt32 = 0, port: UInt16, isIPv6: Bool) {
         self.high = high
         self.low = low
@@ -30,6 +36,8 @@ public struct SocketAddress: Sendable, Hashable {
     public func with(port: UInt16) -> SocketAddress {
         SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
     }
+
+    public var isLoopback: Bool { isIPv6 ? high == 0 && low == 1 : high >> 56 == 127 }
 
     public var isAny: Bool { high == 0 && low == 0 }
 

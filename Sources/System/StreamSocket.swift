@@ -50,6 +50,38 @@ public enum StreamSocket {
         return descriptor
     }
 
+    /// Begins to connect. The socket is writable when that came to an end; `pendingFailure` says whether to a good one.
+    /// A source, of which only the address counts, gives one machine more than one address's worth of ports.
+    public static func connect(
+        to address: SocketAddress, from source: SocketAddress? = nil
+    ) throws(SystemError) -> Int32 {
+        let family = address.isIPv6 ? AF_INET6 : AF_INET
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+        let descriptor = try systemCall("socket for", address.description) { socket(family, kind, 0) }
+        do throws(SystemError) {
+            if let source { try chooseSource(descriptor, source) }
+            // SAFETY: the address lives for the call.
+            _ = try systemCall("connect to", address.description) {
+                unsafe address.withKernelForm { unsafe Glibc.connect(descriptor, $0, $1) }
+            }
+        } catch {
+            if error.code != EINPROGRESS {
+                close(descriptor)
+                throw error
+            }
+        }
+        return descriptor
+    }
+
+    /// The port is chosen by `connect`, which knows the other end: many connections can share it then.
+    private static func chooseSource(_ descriptor: Int32, _ source: SocketAddress) throws(SystemError) {
+        set(descriptor, Int32(IPPROTO_IP), IP_BIND_ADDRESS_NO_PORT, 1)
+        _ = try systemCall("bind", source.description) {
+            // SAFETY: the address lives for the call.
+            unsafe source.with(port: 0).withKernelForm { unsafe Glibc.bind(descriptor, $0, $1) }
+        }
+    }
+
     /// Where a socket is bound.
     public static func localAddress(of descriptor: Int32) throws(SystemError) -> SocketAddress {
         var storage = sockaddr_storage()

@@ -10,7 +10,8 @@ struct BenchCommand: Command {
         medians with the smallest and largest of all rounds. When a check finds a lost, doubled or wrong event there are \
         no figures.
         """
-    let subcommands: [any Command] = Scenarios.all.map(ScenarioCommand.init) + [DrainCommand()]
+    let subcommands: [any Command] =
+        Scenarios.all.map(ScenarioCommand.init) + [DrainCommand(), ClientsCommand(), BareServerCommand()]
 }
 
 private struct ScenarioCommand: Command {
@@ -194,6 +195,52 @@ private struct DrainCommand: Command {
             throw UsageError("UNTIL is no position in the WAL")
         }
         try terminal.print("peak_kib \(try DrainWorker.run(order))")
+        return .ok
+    }
+}
+
+/// What the scenarios with clients run as processes of their own. They can be talked to by hand, too.
+private struct ClientsCommand: Command {
+    let name = "clients"
+    let summary = "Used by scenarios with clients: many clients of a server here, told by lines what to do."
+    let discussion = """
+        Reads commands from standard input, one a line, and answers each with a JSON object when it is done. {n} stands \
+        for a client's number, {n%K} for its rest by K:
+
+          connect PORT PATH FIRST COUNT
+          join TOPIC PAYLOAD
+          expect FIRST COUNT [OWNER]
+          await MILLISECONDS
+          report
+          heartbeat SECONDS
+          quit
+
+        A change carries "seq", "at" (Unix microseconds) and "owner"; a report says what came in its place, what is \
+        missing, doubled, skipped or another's, and how long it took in microseconds.
+        """
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        try LoadGenerator.run()
+        return .ok
+    }
+}
+
+private struct BareServerCommand: Command {
+    let name = "bare-server"
+    let summary = "Used by fanout: a bare loop of send() to compare with, told by lines what to do."
+    let discussion = """
+        Reads commands from standard input, one a line, and answers each with a JSON object when it is done:
+
+          listen
+          ready COUNT
+          send COUNT TOGETHER FIRST TEMPLATE
+          quit
+
+        In the template, {seq} is a message's number, from FIRST on, and {at} the moment in Unix microseconds.
+        """
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        try BareServer.run()
         return .ok
     }
 }

@@ -41,6 +41,8 @@ int tw_name_thread(pthread_t thread, const char *name);
 /// waitpid, and the processor time that the child had used.
 int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds);
 
+/// pipe2, for ends that do not survive exec.
+int tw_pipe(int ends[2]);
 /// accept4, for a socket that neither blocks nor survives exec.
 int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length);
 /// Gives the calling thread a descriptor table of its own: a copy of the one it shared.

@@ -1,0 +1,57 @@
+/// The baseline of a fan-out: a bare loop of `send()` to as many sockets, read by the same clients.
+public final class BareFanout {
+    /// What sending cost, without building or reading.
+    public struct Cost: Sendable, Equatable {
+        public var deliveries: Int64
+        public var processorNanoseconds: Int64
+        public var nanoseconds: Int64
+        /// How often a socket had no room.
+        public var blocked: Int64
+
+        /// Of one processor that does nothing else.
+        public var deliveriesPerProcessorSecond: Double { Double(deliveries) * 1e9 / Double(processorNanoseconds) }
+    }
+
+    private let server: Dialogue
+    private let fleet: LoadFleet
+    private var next: Int64 = 1
+
+    public convenience init(clients count: Int, errors: String? = nil) throws {
+        try self.init(
+            server: Dialogue(starting: LoadFleet.bareServerWords, errors: errors),
+            fleet: LoadFleet(clients: count, errors: errors))
+    }
+
+    init(server: Dialogue, fleet: LoadFleet) throws {
+        self.server = server
+        self.fleet = fleet
+        guard let port = try server.ask("listen").numbers["port"].flatMap({ UInt16(exactly: $0) }) else {
+            throw BenchFailure("the bare server has no port")
+        }
+        try fleet.connect(port: port, path: "/")
+        try server.ask("ready \(fleet.count)")
+    }
+
+    /// Sends messages and waits for the clients to have all of them. `together` is how many one call sends.
+    public func send(
+        _ count: Int, together: Int = 1, template: String
+    ) throws -> (cost: Cost, report: LoadReport) {
+        try fleet.expect(first: next, each: Int64(count))
+        let answer = try server.ask("send \(count) \(together) \(next) \(template)")
+        next += Int64(count)
+        let report = try fleet.awaitAll(milliseconds: 60_000)
+        guard report.isFaultless else { throw BenchFailure("the bare server's clients missed something: \(report)") }
+        guard let deliveries = answer.numbers["deliveries"], let processor = answer.numbers["cpu_ns"],
+            let nanoseconds = answer.numbers["ns"], let blocked = answer.numbers["blocked"]
+        else { throw BenchFailure("the bare server does not say what it did") }
+        return (
+            Cost(deliveries: deliveries, processorNanoseconds: processor, nanoseconds: nanoseconds, blocked: blocked),
+            report
+        )
+    }
+
+    public func close() {
+        fleet.close()
+        server.close()
+    }
+}

@@ -1,0 +1,52 @@
+import System
+
+/// What clients are told to do, one line each.
+enum LoadCommand {
+    /// So many clients, numbered from `first`, connect to a path of a server.
+    case connect(SocketAddress, path: ClientText, first: Int, count: Int)
+    /// All clients join a topic and, if the payload binds changes, wait until they are subscribed.
+    case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
+    /// All clients are to receive changes numbered from `first`, so many each, which carry this `owner` if one is given.
+    case expect(first: Int64, count: Int64, owner: ClientText?)
+    /// Waits until all have what they expect, then reports; or until the time is up.
+    case await(milliseconds: Int)
+    case report
+    /// Between two heartbeats of a client; 0 is never.
+    case heartbeat(seconds: Int)
+    case quit
+
+    init?(_ line: String) {
+        let words = line.split(separator: " ", maxSplits: 2).map(String.init)
+        switch words.first {
+        case "connect": self.init(connect: line.split(separator: " ").dropFirst().map(String.init))
+        case "join" where words.count == 3:
+            self = .join(
+                topic: ClientText(words[1]), payload: ClientText(words[2]),
+                bindsChanges: words[2].contains("postgres_changes"))
+        case "expect": self.init(expect: line.split(separator: " ").dropFirst().map(String.init))
+        case "await":
+            guard words.count == 2, let milliseconds = Int(words[1]), milliseconds >= 0 else { return nil }
+            self = .await(milliseconds: milliseconds)
+        case "report": self = .report
+        case "heartbeat":
+            guard words.count == 2, let seconds = Int(words[1]), seconds >= 0 else { return nil }
+            self = .heartbeat(seconds: seconds)
+        case "quit": self = .quit
+        default: return nil
+        }
+    }
+
+    /// PORT PATH FIRST COUNT. Always this machine: nobody else is to be flooded by a slip of the hand.
+    private init?(connect words: [String]) {
+        guard words.count == 4, let port = UInt16(words[0]), let first = Int(words[2]), let count = Int(words[3]),
+            first >= 0, (0...LoadGenerator.maximumClients).contains(count), first < 1 << 32
+        else { return nil }
+        self = .connect(.loopback(port: port), path: ClientText(words[1]), first: first, count: count)
+    }
+
+    private init?(expect words: [String]) {
+        guard (2...3).contains(words.count), let first = Int64(words[0]), let count = Int64(words[1]), count >= 0
+        else { return nil }
+        self = .expect(first: first, count: count, owner: words.count == 3 ? ClientText(words[2]) : nil)
+    }
+}

@@ -1,0 +1,82 @@
+import System
+
+/// Clients of one server, in as many processes as their number needs, told and asked as one.
+public final class LoadFleet {
+    /// The words that make this program a process of clients, and a bare server.
+    public static let clientWords = ["bench", "clients"]
+    public static let bareServerWords = ["bench", "bare-server"]
+
+    /// With room left below the limit of open files.
+    static let clientsPerProcess = 15_000
+
+    private let workers: [Dialogue]
+    public let count: Int
+
+    /// Starts the processes; nobody is connected yet. What they complain of goes to the file `errors`.
+    public convenience init(clients count: Int, errors: String? = nil) throws {
+        let processes = max(1, (count + Self.clientsPerProcess - 1) / Self.clientsPerProcess)
+        self.init(
+            workers: try (0..<processes).map { _ in try Dialogue(starting: Self.clientWords, errors: errors) },
+            clients: count)
+    }
+
+    init(workers: [Dialogue], clients count: Int) {
+        self.workers = workers
+        self.count = count
+    }
+
+    public var processIDs: [Int32] { workers.compactMap(\.processID) }
+
+    /// Connects all of them to a server of this machine. In the path, `{n}` is a client's number.
+    public func connect(port: UInt16, path: String) throws {
+        for (worker, share) in zip(workers, shares) {
+            // One after the other: together they would only wait for the same server.
+            let line = "connect \(port) \(path) \(share.lowerBound) \(share.count)"
+            let connected = try worker.ask(line).numbers["connected"] ?? 0
+            guard connected == share.count else {
+                throw BenchFailure("\(share.count - Int(connected)) did not connect")
+            }
+        }
+    }
+
+    private var shares: [Range<Int>] {
+        workers.indices.map { count * $0 / workers.count..<count * ($0 + 1) / workers.count }
+    }
+
+    /// All join, and are subscribed when this returns. In both, `{n}` is a client's number and `{n%K}` its rest by K.
+    public func join(topic: String, payload: String) throws {
+        for worker in workers { try worker.ask("join \(topic) \(payload)") }
+    }
+
+    /// What every client is to receive from now on: so many changes, numbered from `first`; with an owner, those that
+    /// carry it.
+    public func expect(first: Int64, each count: Int64, owner: String? = nil) throws {
+        let line = "expect \(first) \(count)" + (owner.map { " " + $0 } ?? "")
+        for worker in workers { try worker.ask(line) }
+    }
+
+    /// Waits until all have received what they expect; what they saw, complete or not when the time is up.
+    public func awaitAll(milliseconds: Int) throws -> LoadReport {
+        try reports("await \(milliseconds)", milliseconds: milliseconds + 30_000)
+    }
+
+    public func report() throws -> LoadReport { try reports("report") }
+
+    private func reports(_ line: String, milliseconds: Int = 120_000) throws -> LoadReport {
+        for worker in workers { try worker.tell(line) }
+        var total = LoadReport()
+        for worker in workers {
+            guard let report = LoadReport(try worker.answer(to: line, milliseconds: milliseconds)) else {
+                throw BenchFailure("the clients' report is not one")
+            }
+            total.add(report)
+        }
+        return total
+    }
+
+    public func heartbeat(seconds: Int) throws {
+        for worker in workers { try worker.ask("heartbeat \(seconds)") }
+    }
+
+    public func close() { for worker in workers { worker.close() } }
+}

@@ -1,0 +1,132 @@
+import Bytes
+import System
+import WebSocket
+
+extension LoadGenerator {
+    private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
+    private static let keyAnswer = WebSocketHandshake.answer(toKey: key)
+    /// It hides nothing, so any will do.
+    private static let mask: UInt32 = 0x5a3c_96f1
+
+    mutating func beginConnecting(_ server: SocketAddress, _ path: ClientText, _ first: Int, _ count: Int) {
+        guard clients.isEmpty else { return answer(WorkerAnswer(failure: "there are clients already")) }
+        firstNumber = first
+        clients.reserveCapacity(count)
+        task = .connecting(server, path: path, next: 0, end: count)
+    }
+
+    /// As many as may be under way at once.
+    mutating func connectMore(_ server: SocketAddress, _ path: ClientText, _ next: Int, _ end: Int) {
+        var next = next
+        while next < end, inFlight < Self.window {
+            do throws(SystemError) {
+                try connect(server, path, next)
+            } catch {
+                return fail(error.description)
+            }
+            next += 1
+        }
+        task = .connecting(server, path: path, next: next, end: end)
+        if next == end, inFlight == 0 { finish("connected", clients.count { $0.phase != .closed }) }
+    }
+
+    private mutating func connect(
+        _ server: SocketAddress, _ path: ClientText, _ index: Int
+    ) throws(SystemError) {
+        let number = firstNumber + index
+        // 127.0.1.1 and on: each address has its own ports.
+        let source = SocketAddress.loopback(number: 0x101 + UInt32(number / Self.clientsPerAddress), port: 0)
+        let descriptor = try StreamSocket.connect(to: server, from: source)
+        StreamSocket.prepare(descriptor, sendBuffer: nil)
+        try epoll.add(descriptor, [.readable, .writable], key: UInt64(index))
+        clients.append(LoadClient(descriptor: descriptor))
+        inFlight += 1
+    }
+
+    /// The connection stands: asks for a WebSocket.
+    mutating func upgrade(_ index: Int) {
+        guard case .connecting(let server, let path, _, _) = task else { return }
+        let descriptor = clients[index].descriptor
+        let code = StreamSocket.pendingFailure(of: descriptor)
+        guard code == 0 else {
+            return lose(index, SystemError(operation: "connect to", subject: "\(server)", code: code).description)
+        }
+        outgoing.removeAll()
+        outgoing.append("GET ")
+        path.append(client: firstNumber + index, to: &outgoing)
+        outgoing.append(
+            " HTTP/1.1\r\nHost: \(server)\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: "
+                + Self.key + "\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        clients[index].phase = .upgrading
+        transmit(index)
+        // What is readable from now on is all that matters.
+        do throws(SystemError) {
+            try epoll.change(descriptor, .readable, key: UInt64(index))
+        } catch {
+            lose(index, error.description)
+        }
+    }
+
+    /// Where the frames begin behind the answer to the upgrade; nil when its end has not come.
+    mutating func endOfUpgrade(_ index: Int, _ bytes: RawSpan) -> Int? {
+        guard let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else { return nil }
+        let head = bytes.extracting(0..<end).text
+        guard head.hasPrefix("HTTP/1.1 101"), head.hasSuffixOfLine(Self.keyAnswer) else {
+            lose(index, "the upgrade was refused: " + bytes.text.prefix(400))
+            return nil
+        }
+        clients[index].phase = .open
+        inFlight -= 1
+        return end + 4
+    }
+
+    // MARK: Sending
+
+    mutating func send(_ index: Int, text: StaticString) {
+        outgoing.removeAll()
+        var payload = ByteWriter(capacity: 64)
+        payload.append(text)
+        ClientFrameEncoder.append(.text, payload.bytes, mask: Self.mask, to: &outgoing)
+        transmit(index)
+    }
+
+    mutating func send(_ index: Int, _ payload: borrowing ByteWriter) {
+        outgoing.removeAll()
+        ClientFrameEncoder.append(.text, payload.bytes, mask: Self.mask, to: &outgoing)
+        transmit(index)
+    }
+
+    mutating func sendPong(_ index: Int, _ payload: RawSpan) {
+        outgoing.removeAll()
+        ClientFrameEncoder.appendPong(payload, mask: Self.mask, to: &outgoing)
+        transmit(index)
+    }
+
+    /// Clients say little, so there is always room for it unless the server has stopped reading.
+    private mutating func transmit(_ index: Int) {
+        let descriptor = clients[index].descriptor
+        // SAFETY: the kernel reads the writer's bytes inside the closure.
+        let outcome = unsafe outgoing.bytes.withUnsafeBytes { unsafe StreamSocket.send(descriptor, $0) }
+        if outcome != .moved(outgoing.count) { lose(index, "the server does not read: \(outcome)") }
+    }
+
+    /// This client is gone; while something is asked of all, that is a failure.
+    mutating func lose(_ index: Int, _ reason: String) {
+        guard clients[index].phase != .closed else { return }
+        clients[index].phase = .closed
+        clients[index].incomplete = []
+        StreamSocket.close(clients[index].descriptor)
+        tally.closed += 1
+        switch task {
+        case .connecting, .joining: fail("client \(firstNumber + index): \(reason)")
+        case .idle, .awaiting: break
+        }
+    }
+}
+
+extension String {
+    /// Whether one of the lines ends so.
+    fileprivate func hasSuffixOfLine(_ text: String) -> Bool {
+        split(whereSeparator: \.isNewline).contains { $0.hasSuffix(text) }
+    }
+}

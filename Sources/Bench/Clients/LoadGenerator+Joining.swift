@@ -1,0 +1,54 @@
+import Bytes
+
+extension LoadGenerator {
+    /// As many as may be under way at once.
+    mutating func joinMore(_ topic: ClientText, _ payload: ClientText, _ bindsChanges: Bool, _ next: Int) {
+        var next = next
+        while next < clients.count, inFlight < Self.window {
+            join(topic, payload, next)
+            // A client that is lost ends the task.
+            guard case .joining = task else { return }
+            next += 1
+        }
+        task = .joining(topic: topic, payload: payload, bindsChanges: bindsChanges, next: next)
+        if next == clients.count, inFlight == 0 { finish("joined", clients.count { $0.phase == .subscribed }) }
+    }
+
+    private mutating func join(_ topic: ClientText, _ payload: ClientText, _ index: Int) {
+        guard clients[index].phase == .open else { return fail("client \(firstNumber + index) cannot join now") }
+        clients[index].phase = .joining
+        inFlight += 1
+        var message = ByteWriter()
+        message.append("[\"1\",\"1\",\"")
+        topic.append(client: firstNumber + index, to: &message)
+        message.append("\",\"phx_join\",")
+        payload.append(client: firstNumber + index, to: &message)
+        message.append("]")
+        send(index, message)
+    }
+
+    /// The server took the join.
+    mutating func joined(_ index: Int) {
+        guard case .joining(_, _, let bindsChanges, _) = task, clients[index].phase == .joining else { return }
+        clients[index].phase = bindsChanges ? .subscribing : .subscribed
+        if !bindsChanges { inFlight -= 1 }
+    }
+
+    /// Its changes come from now on.
+    mutating func subscribed(_ index: Int) {
+        // It may come before the reply only by mistake.
+        guard clients[index].phase == .subscribing else {
+            if clients[index].phase == .joining { tally.malformed += 1 }
+            return
+        }
+        clients[index].phase = .subscribed
+        inFlight -= 1
+    }
+
+    mutating func refused(_ index: Int, _ text: RawSpan) {
+        switch task {
+        case .joining: fail("client \(firstNumber + index) was refused: " + text.text.prefix(400))
+        case .idle, .connecting, .awaiting: tally.malformed += 1
+        }
+    }
+}

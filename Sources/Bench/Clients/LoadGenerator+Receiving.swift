@@ -1,0 +1,104 @@
+import Bytes
+import System
+
+extension LoadGenerator {
+    mutating func handle(_ index: Int, _ events: Epoll.Events, _ input: inout ByteWriter) {
+        switch clients[index].phase {
+        case .closed: return
+        case .connecting: upgrade(index)
+        default: receive(index, &input)
+        }
+    }
+
+    /// Reads until nothing is left, and looks at every whole frame.
+    private mutating func receive(_ index: Int, _ input: inout ByteWriter) {
+        let descriptor = clients[index].descriptor
+        while clients[index].phase != .closed {
+            input.removeAll()
+            input.append(clients[index].incomplete)
+            var outcome = Transfer.wouldBlock
+            // SAFETY: the kernel writes within the room that the writer made.
+            let count = unsafe input.append(upTo: Self.readBytes) { room in
+                outcome = unsafe StreamSocket.receive(descriptor, into: room)
+                return if case .moved(let count) = outcome { count } else { 0 }
+            }
+            switch outcome {
+            case .moved: take(index, input)
+            case .wouldBlock: return
+            case .finished: return lose(index, "the server closed the connection")
+            case .failed(let code):
+                return lose(index, SystemError(operation: "receive", subject: "", code: code).description)
+            }
+            tally.reads += 1
+            tally.bytes += Int64(count)
+            // What filled less than the room was all there was; the kernel says when there is more.
+            if count < Self.readBytes { return }
+        }
+    }
+
+    private mutating func take(_ index: Int, _ input: borrowing ByteWriter) {
+        let bytes = input.bytes
+        let now = Clock.unixMicroseconds()
+        var at = 0
+        if clients[index].phase == .upgrading {
+            guard let end = endOfUpgrade(index, bytes) else { return keep(index, bytes, from: 0) }
+            at = end
+        }
+        while clients[index].phase != .closed, let frame = ServerFrame(bytes, at: at) {
+            take(index, frame, bytes.extracting(frame.payload), now)
+            at = frame.payload.upperBound
+        }
+        keep(index, bytes, from: at)
+    }
+
+    private mutating func keep(_ index: Int, _ bytes: RawSpan, from start: Int) {
+        guard clients[index].phase != .closed else { return }
+        guard bytes.byteCount - start <= Self.readBytes else { return lose(index, "a message is too long") }
+        if start < bytes.byteCount {
+            clients[index].incomplete = bytes.extracting(start..<bytes.byteCount).copied()
+        } else if !clients[index].incomplete.isEmpty {
+            clients[index].incomplete = []
+        }
+    }
+
+    private mutating func take(_ index: Int, _ frame: ServerFrame, _ payload: RawSpan, _ now: Int64) {
+        switch frame.kind {
+        case .message: take(index, ServerMessage(payload, hint: &tally.hint), payload, now)
+        case .ping: sendPong(index, payload)
+        case .pong: break
+        case .close: lose(index, "the server closed the connection: " + payload.text.dropFirst(2).prefix(100))
+        case .unexpected: tally.malformed += 1
+        }
+    }
+
+    private mutating func take(_ index: Int, _ message: ServerMessage, _ text: RawSpan, _ now: Int64) {
+        switch message {
+        case .change(let sequence, let sent, let owner):
+            tally.count(&clients[index], sequence, sent, owner, now)
+        case .joined: joined(index)
+        case .subscribed: subscribed(index)
+        case .refused: refused(index, text)
+        case .other: break
+        case .malformed: tally.malformed += 1
+        }
+    }
+
+    // MARK: Expecting
+
+    mutating func expect(_ first: Int64, _ count: Int64, _ owner: ClientText?) {
+        for index in clients.indices {
+            clients[index].nextSequence = first
+            clients[index].received = 0
+            clients[index].owner = owner.flatMap { Int64($0.text(client: firstNumber + index)) }
+        }
+        tally = LoadTally(clients: clients.count, each: count)
+        tally.processorAtBegin = Clock.processNanoseconds()
+        answer(WorkerAnswer())
+    }
+
+    var report: LoadReport {
+        var report = tally.report
+        report.connected = Int64(clients.count { $0.phase != .closed })
+        return report
+    }
+}

@@ -1,0 +1,163 @@
+import Bytes
+import System
+import WebSocket
+
+/// Thousands of clients of one server in one thread, told by lines what to do (`LoadCommand`). Each line is answered with
+/// one line when it is done.
+///
+/// What is received is looked at as it comes: every change carries a number, the moment it was made and perhaps its
+/// owner (`"seq":7,"at":1767225600000000,"owner":3`), and each client counts what is missing, doubled or not its own.
+public struct LoadGenerator: ~Copyable {
+    /// One table of descriptors may be limited to 20,000; for more clients there are more processes.
+    public static let maximumClients = 19_000
+    /// Clients that share a source address, from which a port is left for each.
+    static let clientsPerAddress = 10_000
+    /// Handshakes and joins that are under way at the same time.
+    static let window = 256
+    /// What one read takes; a longer message is refused.
+    static let readBytes = 256 << 10
+    private static let inputKey = UInt64.max
+
+    enum Task {
+        case idle
+        case connecting(SocketAddress, path: ClientText, next: Int, end: Int)
+        case joining(topic: ClientText, payload: ClientText, bindsChanges: Bool, next: Int)
+        case awaiting(deadline: UInt64)
+    }
+
+    private var lines: LineReader
+    private let output: Int32
+    let epoll: Epoll
+    var clients: [LoadClient] = []
+    /// The number of the first one, among those of all processes.
+    var firstNumber = 0
+    var task = Task.idle
+    var inFlight = 0
+    var tally = LoadTally()
+    var heartbeats = Heartbeats()
+    private var begun: UInt64 = 0
+    private var isOver = false
+    /// What is sent, one frame or request at a time.
+    var outgoing = ByteWriter()
+
+    /// Does what the lines say until they end.
+    public static func run(input: Int32 = 0, output: Int32 = 1) throws {
+        DescriptorTable.raiseLimit()
+        var generator = try LoadGenerator(input: input, output: output)
+        generator.run()
+    }
+
+    private init(input: Int32, output: Int32) throws {
+        let epoll = try Epoll()
+        try epoll.add(input, .readable, key: Self.inputKey)
+        self.epoll = epoll
+        lines = LineReader(input)
+        self.output = output
+    }
+
+    private mutating func run() {
+        var input = ByteWriter(capacity: Self.readBytes)
+        while !isOver {
+            for index in 0..<epoll.wait(milliseconds: timeout) {
+                let (key, events) = epoll.event(index)
+                if key == Self.inputKey { takeLines() } else { handle(Int(key), events, &input) }
+            }
+            goOn()
+        }
+        for client in clients where client.phase != .closed { StreamSocket.close(client.descriptor) }
+    }
+
+    private var timeout: Int32? {
+        var next = heartbeats.next(clients: clients.count)
+        if case .awaiting(let deadline) = task { next = min(next ?? .max, deadline) }
+        guard let next else { return nil }
+        let now = Clock.monotonicNanoseconds()
+        return next <= now ? 0 : Int32(clamping: (next - now) / 1_000_000 + 1)
+    }
+
+    private mutating func takeLines() {
+        lines.fill()
+        while let line = lines.next() { begin(line) }
+        if lines.isAtEnd { isOver = true }
+    }
+
+    private mutating func begin(_ line: String) {
+        guard case .idle = task else { return answer(WorkerAnswer(failure: "the last task is not done")) }
+        guard let command = LoadCommand(line) else { return answer(WorkerAnswer(failure: "no such command")) }
+        begun = Clock.monotonicNanoseconds()
+        switch command {
+        case .connect(let server, let path, let first, let count): beginConnecting(server, path, first, count)
+        case .join(let topic, let payload, let bindsChanges):
+            task = .joining(topic: topic, payload: payload, bindsChanges: bindsChanges, next: 0)
+        case .expect(let first, let count, let owner): expect(first, count, owner)
+        case .await(let milliseconds): task = .awaiting(deadline: begun + UInt64(milliseconds) * 1_000_000)
+        case .report: answer(report.answer)
+        case .heartbeat(let seconds):
+            heartbeats.seconds = seconds
+            answer(WorkerAnswer())
+        case .quit: isOver = true
+        }
+    }
+
+    func answer(_ answer: WorkerAnswer) { _ = ByteStream.write(answer.line, to: output) }
+
+    /// The task at hand is done.
+    mutating func finish(_ name: String, _ count: Int) {
+        task = .idle
+        var done = WorkerAnswer()
+        done.numbers[name] = Int64(count)
+        done.numbers["ns"] = Int64(Clock.monotonicNanoseconds() - begun)
+        answer(done)
+    }
+
+    /// The task at hand cannot be done.
+    mutating func fail(_ message: String) {
+        if case .idle = task { return }
+        task = .idle
+        answer(WorkerAnswer(failure: message))
+    }
+
+    /// Whatever no event brings about: more of the task at hand, its end, heartbeats.
+    private mutating func goOn() {
+        switch task {
+        case .idle: break
+        case .connecting(let server, let path, let next, let end): connectMore(server, path, next, end)
+        case .joining(let topic, let payload, let bindsChanges, let next):
+            joinMore(topic, payload, bindsChanges, next)
+        case .awaiting(let deadline):
+            if tally.isSatisfied || Clock.monotonicNanoseconds() >= deadline {
+                task = .idle
+                answer(report.answer)
+            }
+        }
+        beat()
+    }
+
+    private mutating func beat() {
+        for index in heartbeats.due(clients: clients.count) where clients[index].isOpen {
+            send(index, text: "[null,\"h\",\"phoenix\",\"heartbeat\",{}]")
+        }
+    }
+}
+
+/// When which client says that it is there: all of them in turn, evenly, within so many seconds.
+struct Heartbeats {
+    private static let ticksPerSecond = 10
+
+    var seconds = 25
+    private var position = 0
+    private var nextTick: UInt64 = 0
+
+    func next(clients: Int) -> UInt64? { clients == 0 || seconds == 0 ? nil : nextTick }
+
+    mutating func due(clients: Int) -> Range<Int> {
+        let now = Clock.monotonicNanoseconds()
+        guard clients > 0, seconds > 0, now >= nextTick else { return 0..<0 }
+        nextTick = now + UInt64(1_000_000_000 / Self.ticksPerSecond)
+        let share = (clients + seconds * Self.ticksPerSecond - 1) / (seconds * Self.ticksPerSecond)
+        if position >= clients { position = 0 }
+        let due = position..<min(position + share, clients)
+        position = due.upperBound
+        return due
+    }
+}

@@ -1,0 +1,40 @@
+import Bytes
+
+/// A frame of a server's (RFC 6455 §5.2), where it lies in what was received.
+struct ServerFrame {
+    enum Kind {
+        case message, ping, pong, close
+        /// Masked, in fragments, or with bits that were not agreed on: ours sends none of these.
+        case unexpected
+    }
+
+    let kind: Kind
+    let payload: Range<Int>
+
+    /// Nil when its end has not come.
+    init?(_ bytes: RawSpan, at start: Int) {
+        guard start + 2 <= bytes.byteCount else { return nil }
+        let (first, second) = (bytes.byte(start), bytes.byte(start + 1))
+        var (header, length) = (2, UInt64(second & 0x7f))
+        if length >= 126 {
+            let width = length == 126 ? 2 : 8
+            guard start + 2 + width <= bytes.byteCount else { return nil }
+            length = 0
+            for offset in 0..<width { length = length << 8 | UInt64(bytes.byte(start + 2 + offset)) }
+            header += width
+        }
+        guard UInt64(bytes.byteCount - start - header) >= length else { return nil }
+        payload = start + header..<start + header + Int(length)
+        kind = second & 0x80 != 0 ? .unexpected : Self.kind(first)
+    }
+
+    private static func kind(_ first: UInt8) -> Kind {
+        switch first {
+        case 0x81, 0x82: .message
+        case 0x88: .close
+        case 0x89: .ping
+        case 0x8a: .pong
+        default: .unexpected
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import Bytes
+
+/// A server's message as a load generator looks at it: no further than it must.
+enum ServerMessage: Equatable {
+    case change(sequence: Int64, sentMicroseconds: Int64, owner: Int64?)
+    case joined
+    case subscribed
+    /// A refusal, in the server's words.
+    case refused
+    /// A reply to a heartbeat, or another message that means nothing here.
+    case other
+    case malformed
+
+    /// `[join_ref, ref, topic, event, payload]` (version 2.0.0). `hint` remembers where the numbers stood in the last
+    /// change: in the next one they are near.
+    init(_ text: RawSpan, hint: inout Int) {
+        guard let event = Self.eventOffset(text) else {
+            self = .malformed
+            return
+        }
+        let rest = text.extracting(event..<text.byteCount)
+        if rest.starts(with: "\"postgres_changes\"") {
+            self = Self.change(rest, &hint)
+        } else if rest.starts(with: "\"phx_reply\"") {
+            self = Self.reply(text, rest)
+        } else if rest.starts(with: "\"system\"") {
+            self = Self.system(rest)
+        } else if rest.starts(with: "\"phx_close\"") || rest.starts(with: "\"phx_error\"") {
+            self = .refused
+        } else {
+            self = .other
+        }
+    }
+
+    /// Where the fourth element begins: the first three are texts or null.
+    private static func eventOffset(_ text: RawSpan) -> Int? {
+        guard text.byteCount > 0, text.byte(0) == UInt8(ascii: "[") else { return nil }
+        var commas = 0
+        var isInText = false
+        var at = 1
+        while at < text.byteCount {
+            switch text.byte(at) {
+            case UInt8(ascii: "\\") where isInText: at += 1
+            case UInt8(ascii: "\""): isInText.toggle()
+            case UInt8(ascii: ",") where !isInText:
+                commas += 1
+                if commas == 3 { return at + 1 }
+            default: break
+            }
+            at += 1
+        }
+        return nil
+    }
+
+    private static func change(_ text: RawSpan, _ hint: inout Int) -> ServerMessage {
+        guard let sequence = number("\"seq\":", text, &hint) else { return .malformed }
+        var near = hint
+        guard let sent = number("\"at\":", text, &near) else { return .malformed }
+        near = hint
+        return .change(sequence: sequence, sentMicroseconds: sent, owner: number("\"owner\":", text, &near))
+    }
+
+    /// The number behind a name. Looked for first near where it was, then everywhere.
+    private static func number(_ name: StaticString, _ text: RawSpan, _ hint: inout Int) -> Int64? {
+        let start = max(0, hint - 96)
+        guard let found = text.firstOffset(of: name, from: start) ?? text.firstOffset(of: name, from: 0) else {
+            return nil
+        }
+        hint = found
+        return text.wholeNumber(at: found + name.utf8CodeUnitCount)
+    }
+
+    private static func reply(_ text: RawSpan, _ rest: RawSpan) -> ServerMessage {
+        // Ours are the only refs: "1" joins, a heartbeat's is "h".
+        guard text.starts(with: "[\"1\",\"1\",") else { return .other }
+        return rest.firstOffset(of: "\"status\":\"ok\"", from: 0) != nil ? .joined : .refused
+    }
+
+    private static func system(_ text: RawSpan) -> ServerMessage {
+        if text.firstOffset(of: "\"Subscribed to PostgreSQL\"", from: 0) != nil { return .subscribed }
+        return text.firstOffset(of: "\"status\":\"error\"", from: 0) != nil ? .refused : .other
+    }
+}
+
+extension RawSpan {
+    func starts(with text: StaticString) -> Bool {
+        let length = text.utf8CodeUnitCount
+        return byteCount >= length && extracting(0..<length).equals(text)
+    }
+
+    /// Where a text of one byte or more stands, at `start` or behind it.
+    func firstOffset(of text: StaticString, from start: Int) -> Int? {
+        let length = text.utf8CodeUnitCount
+        // SAFETY: a static text lives as long as the program and has its first two bytes.
+        let (first, second) = unsafe (text.utf8Start[0], text.utf8Start[1])
+        var at = start
+        while at + length <= byteCount {
+            if byte(at) == first, byte(at + 1) == second, extracting(at..<at + length).equals(text) { return at }
+            at += 1
+        }
+        return nil
+    }
+
+    /// The digits that stand here, with a sign before them perhaps.
+    func wholeNumber(at start: Int) -> Int64? {
+        var at = start
+        let isNegative = at < byteCount && byte(at) == UInt8(ascii: "-")
+        if isNegative { at += 1 }
+        let first = at
+        var value: Int64 = 0
+        while at < byteCount, case let digit = byte(at) &- 48, digit < 10 {
+            let (scaled, overflow) = value.multipliedReportingOverflow(by: 10)
+            let (sum, carried) = scaled.addingReportingOverflow(Int64(digit))
+            if overflow || carried { return nil }
+            value = sum
+            at += 1
+        }
+        guard at > first else { return nil }
+        return isNegative ? -value : value
+    }
+}
