@@ -41,7 +41,7 @@ struct DevCommand: Command {
         Hub.blockSignals()
         let chosen = base.source(of: .dataDirectory) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
         return try ServeCommand.explained {
-            try explained { try live(in: Directories.absolute(chosen), interval, arguments, terminal) }
+            try explained { try live(in: Directories.absolute(chosen), base, interval, arguments, terminal) }
         }
     }
 
@@ -55,7 +55,7 @@ struct DevCommand: Command {
 
     /// Start in order, wait, stop in the reverse order.
     private func live(
-        in directory: String, _ interval: Int, _ arguments: Arguments, _ terminal: Terminal
+        in directory: String, _ base: Configuration, _ interval: Int, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> ExitCode {
         // PostgreSQL's user must be able to pass through to its own part; log and secrets in it stay closed.
         try Directories.make(directory, mode: 0o711)
@@ -65,18 +65,19 @@ struct DevCommand: Command {
         try cluster.start()
         defer { cluster.stop() }
         let database = try DemoDatabase(in: cluster)
+        let secret = try base.jwtSecret?.revealed ?? PersistentSecret.read(directory + "/jwt_secret")
         let configuration = try arguments.configuration(
             terminal,
             decided: [
                 SettingOverride(.databaseURL, database.hubURL, from: .command("tidewire dev")),
                 SettingOverride(.dataDirectory, directory, from: .command("tidewire dev")),
+                SettingOverride(.jwtSecret, secret, from: .command("tidewire dev")),
             ])
         let hub = try Hub(configuration)
         defer { hub.stop() }
         let activity = interval == 0 ? nil : try DemoActivity(cluster.target(), everyMilliseconds: interval)
         defer { activity?.stop() }
         if !arguments.has(.quiet) {
-            let secret = try configuration.jwtSecret?.revealed ?? PersistentSecret.read(directory + "/jwt_secret")
             try DevCard(directory: directory, database: database, secret: secret)
                 .print(on: terminal, asJSON: arguments.has(.json))
         }
