@@ -122,7 +122,7 @@ public enum Limits {
     public static let maximumTopicBytes = 1 << 10
 
     /// Kept for each channel and sent back; clients count in decimal.
-    public static let maximumRefBytes = 256
+    public static let maximumRefBytes = 1 << 10
 
     /// Entries of `postgres_changes` in one join.
     public static let maximumBindingsPerChannel = 128

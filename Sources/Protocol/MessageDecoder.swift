@@ -76,7 +76,18 @@ public struct MessageDecoder: ~Copyable {
         return fields
     }
 
+    /// Names may be written with escapes; nobody does, so that is the slow way.
     private static func part(named scanner: borrowing JSONScanner) -> MessagePart? {
+        if scanner.hasEscapes {
+            switch scanner.text {
+            case "topic": return .topic
+            case "event": return .event
+            case "payload": return .payload
+            case "ref": return .ref
+            case "join_ref": return .joinRef
+            default: return nil
+            }
+        }
         if scanner.equals("topic") { return .topic }
         if scanner.equals("event") { return .event }
         if scanner.equals("payload") { return .payload }

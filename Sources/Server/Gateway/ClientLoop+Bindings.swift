@@ -93,8 +93,23 @@ extension ClientLoop {
             for placed in old { remove(placed) }
             channel.bindings[index].tables = visible.map { add($0, index, channel) }
         }
-        let refused = tables.compactMap { if case .rowSecurity(let text) = $0.access { text } else { nil } }
-        note(refused.isEmpty ? .subscribed : .failed(refused), index, channel)
+        note(Self.rowSecurity(of: tables).map { .failed([$0]) } ?? .subscribed, index, channel)
+    }
+
+    /// A binding with a wildcard can mean many such tables: they are said at once.
+    private static func rowSecurity(of tables: [TableBinding]) -> String? {
+        let refused = tables.compactMap { table in
+            if case .rowSecurity(let text) = table.access {
+                (name: "\(table.table.schema).\(table.table.name)", text)
+            } else {
+                nil
+            }
+        }
+        guard refused.count > 1 else { return refused.first?.text }
+        let names = refused.prefix(3).map(\.name).joined(separator: ", ")
+        let rest = refused.count > 3 ? " and \(refused.count - 3) more tables" : ""
+        return "Row level security is active on \(names)\(rest): their changes are not delivered until policies are "
+            + "supported"
     }
 
     private func note(_ what: Channel.Said, _ index: Int, _ channel: Channel) {

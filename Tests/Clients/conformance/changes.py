@@ -354,12 +354,14 @@ async def publication_changes(stage):
     # The reference looks once a minute.
     await peer.subscribed("realtime:later", limit=120)
     await peer.subscribe("realtime:mark", binding("c_mark"))
-    await stage.database.run(
-        "INSERT INTO c_later VALUES (1)", "ALTER TABLE c_later ADD COLUMN v text DEFAULT 'd'", "INSERT INTO c_later VALUES (2)",
-        "ALTER PUBLICATION supabase_realtime DROP TABLE c_later", "INSERT INTO c_later VALUES (3)",
-        "INSERT INTO c_mark DEFAULT VALUES")  # fmt: skip
-    first, second = [(await peer.change("realtime:later")).data for _ in range(2)]
+    await stage.database.run("INSERT INTO c_later VALUES (1)")
+    first = (await peer.change("realtime:later")).data
+    await stage.database.run("ALTER TABLE c_later ADD COLUMN v text DEFAULT 'd'", "INSERT INTO c_later VALUES (2)")
+    second = (await peer.change("realtime:later")).data
     equal((first["record"], second["record"]), ({"id": 1}, {"id": 2, "v": "d"}), "the rows before and after a new column")
+    await stage.database.run(
+        "ALTER PUBLICATION supabase_realtime DROP TABLE c_later", "INSERT INTO c_later VALUES (3)",
+        "INSERT INTO c_mark DEFAULT VALUES")
     await peer.change("realtime:mark")
     rest = [m.data["record"] for m in await peer.fence() if m.topic == "realtime:later" and m.event == "postgres_changes"]
     equal(rest, [], "what comes of a table that left the publication")

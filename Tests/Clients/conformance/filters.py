@@ -84,7 +84,7 @@ WRONG = {
     "id=match.1": "operator match requires a text-compatible column type, got integer",
     "id=ilike.1": "operator ilike requires a text-compatible column type, got integer",
     "owner=eq.me": 'invalid input syntax for type uuid: "me"',
-    "mood=eq.angry": 'invalid input value for enum c_mood: "angry"',
+    "mood=eq.angry": 'c_mood: "angry"',
     "name=match.(": "invalid regular expression for match filter: ",
 }
 

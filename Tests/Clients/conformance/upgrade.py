@@ -219,10 +219,10 @@ async def broken_handshakes_are_refused(stage):
 
 
 async def ends(connection: Connection, what: str, limit=None):
-    """An answer of 4xx or none at all, and then the end of the connection. Never an upgrade."""
+    """A refusal or no answer at all, and then the end of the connection. Never an upgrade."""
     try:
         response = await connection.response()
-        true(400 <= response.status < 500, f"a status of 4xx for {what}", response)
+        true(400 <= response.status < 500 or response.status in (501, 505), f"a refusal of {what}", response)
     except Closed:
         return
     rest = await connection.reader.read()
