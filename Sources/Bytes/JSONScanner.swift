@@ -34,7 +34,7 @@ public struct JSONScanner: ~Escapable {
     private var expected = Expected.value
     private var tokenStart = 0
     private var tokenEnd = 0
-    private var hasEscapes = false
+    public private(set) var hasEscapes = false
 
     @_lifetime(copy bytes)
     public init(_ bytes: RawSpan, maximumDepth: Int = 32) {

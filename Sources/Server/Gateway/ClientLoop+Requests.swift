@@ -170,7 +170,8 @@ extension ClientLoop {
             if let timer = session.timer { loop.cancel(timer) }
             session.timer = nil
             session.stage = stage
-            session.wantsCompression = agreement != nil
+            // Shared frames look back 32 KiB; a client with a smaller window gets plain ones.
+            session.wantsCompression = agreement?.serverWindowBits == 15
             if case .echo = stage {
                 session.frames = FrameDecoder(.ofEcho(compressed: agreement != nil))
             } else {
