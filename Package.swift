@@ -78,7 +78,9 @@ let floor4: [Target] = [
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
-        dependencies: ["Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes"],
+        dependencies: [
+            "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
+        ],
         path: "Tests/TestSupport",
         swiftSettings: strict),
     tests(of: "Tidy"),
@@ -86,7 +88,7 @@ let proofs: [Target] = [
     tests(of: "Change", "Change", "Bytes"),
     tests(of: "Diagnostics", "Diagnostics"),
     tests(of: "System", "System", "Bytes"),
-    tests(of: "Postgres", "Postgres", "Bytes", "Diagnostics"),
+    tests(of: "Postgres", "Postgres", "System", "Bytes", "Diagnostics"),
     tests(of: "EventLog", "EventLog", "Diagnostics", "System", "Bytes"),
     tests(of: "History", "History", "EventLog", "Change", "System", "Bytes"),
     tests(of: "Crypto", "Crypto", "Bytes"),
@@ -98,7 +100,8 @@ let proofs: [Target] = [
     tests(of: "Net", "Net", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
     tests(
-        of: "Server", "Server", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+        of: "Server", "Server", "Embedded", "EventLog", "Policy", "Auth", "Change", "Postgres", "Diagnostics", "System",
+        "Bytes"),
     tests(of: "Bench", "Bench"),
     tests(of: "tidewire", "tidewire", "Server", "Bench", "History", "System"),
     tests(
@@ -121,6 +124,7 @@ let fuzzers: [Target] = [
     fuzzer("Segment", "TestSupport"),
     fuzzer("HTTP", "TestSupport", "WebSocket", "Bytes"),
     fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
+    fuzzer("Token", "Auth", "Crypto", "Bytes"),
 ]
 
 let package = Package(

@@ -53,11 +53,16 @@ public enum Base64URL {
 
     /// The bytes, or nil for anything that `encode` would not have written.
     public static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
+        decode(Array(text).span)
+    }
+
+    public static func decode(_ text: Span<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.count / 4 * 3 + 2)
         var held: UInt32 = 0
         var bits = 0
-        for character in text {
-            guard let value = value(of: character) else { return nil }
+        for index in text.indices {
+            guard let value = value(of: text[index]) else { return nil }
             held = held << 6 | UInt32(value)
             bits += 6
             if bits >= 8 {

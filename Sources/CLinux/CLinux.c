@@ -1,4 +1,5 @@
 #include "CLinux.h"
+#include <sched.h>
 #include <sys/wait.h>
 
 int tw_fallocate(int fd, off_t from, off_t length) { return fallocate(fd, 0, from, length); }
@@ -14,4 +15,27 @@ int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds) {
     int answer = wait4(process, status, 0, &used);
     if (answer == process) *cpu_nanoseconds = nanoseconds(used.ru_utime) + nanoseconds(used.ru_stime);
     return answer;
+}
+
+int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length) {
+    return accept4(listener, (struct sockaddr *)peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+int tw_unshare_descriptors(void) { return unshare(CLONE_FILES); }
+
+int tw_close_range(unsigned first, unsigned last) { return (int)syscall(SYS_close_range, first, last, 0); }
+
+int tw_epoll_control(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
+    struct epoll_event event = {.events = events, .data.u64 = key};
+    return epoll_ctl(epoll, operation, fd, &event);
+}
+
+int tw_epoll_wait(int epoll, struct tw_readiness *ready, int capacity, int timeout_milliseconds) {
+    struct epoll_event events[TW_EPOLL_BATCH];
+    int count = epoll_wait(epoll, events, capacity < TW_EPOLL_BATCH ? capacity : TW_EPOLL_BATCH, timeout_milliseconds);
+    for (int i = 0; i < count; i++) {
+        ready[i].key = events[i].data.u64;
+        ready[i].events = events[i].events;
+    }
+    return count;
 }

@@ -35,19 +35,31 @@ public struct Change: ~Escapable {
     public let options: UInt8
     /// The schema the row had: the fingerprint of a relation entry. Zero for a message.
     public let relation: UInt64
-    let oldBytes: RawSpan
-    let newBytes: RawSpan
+    /// Both row images, the old one before the new one: one span for who takes values from either.
+    public let images: RawSpan
+    /// How many bytes of `images` are the old one's.
+    public let oldLength: Int
 
-    @_lifetime(copy oldBytes, copy newBytes)
+    @_lifetime(copy images)
     init(
-        operation: Operation, oldImage: OldImage, options: UInt8, relation: UInt64, oldBytes: RawSpan, newBytes: RawSpan
+        operation: Operation, oldImage: OldImage, options: UInt8, relation: UInt64, images: RawSpan, oldLength: Int
     ) {
         self.operation = operation
         self.oldImage = oldImage
         self.options = options
         self.relation = relation
-        self.oldBytes = oldBytes
-        self.newBytes = newBytes
+        self.images = images
+        self.oldLength = oldLength
+    }
+
+    var oldBytes: RawSpan {
+        @_lifetime(copy self)
+        get { images.extracting(first: oldLength) }
+    }
+
+    var newBytes: RawSpan {
+        @_lifetime(copy self)
+        get { images.extracting(droppingFirst: oldLength) }
     }
 
     /// The row before the change, as far as the replica identity keeps it.

@@ -28,6 +28,8 @@ public enum ScalarRendering: Sendable {
     case timestampWithZone
     case bytes
     case text
+    /// What the extension hstore writes, as an object of strings.
+    case hstore
 
     func append(_ text: RawSpan, to writer: inout ByteWriter) {
         switch self {
@@ -38,6 +40,7 @@ public enum ScalarRendering: Sendable {
         case .timestamp: TimestampText.append(text, withZone: false, to: &writer)
         case .timestampWithZone: TimestampText.append(text, withZone: true, to: &writer)
         case .bytes: appendBytes(text, to: &writer)
+        case .hstore: HstoreText.append(text, to: &writer)
         }
     }
 
@@ -176,10 +179,17 @@ enum ArrayText {
     static let maximumDimensions = 6
 
     static func append(_ text: RawSpan, of element: ScalarRendering, to writer: inout ByteWriter) {
+        append(text, to: &writer) { value, writer in element.append(value, to: &writer) }
+    }
+
+    /// Each element, unquoted, is given to `appendValue`, which writes its JSON.
+    static func append(
+        _ text: RawSpan, to writer: inout ByteWriter, _ appendValue: (RawSpan, inout ByteWriter) -> Void
+    ) {
         let before = writer.count
         var start = 0
         while start < text.byteCount, text.byte(start) != UInt8(ascii: "{") { start += 1 }
-        if let end = appendArray(text, from: start, depth: 1, of: element, to: &writer), end == text.byteCount {
+        if let end = appendArray(text, from: start, depth: 1, to: &writer, appendValue), end == text.byteCount {
             return
         }
         // Not an array after all: say it as it stands.
@@ -189,7 +199,8 @@ enum ArrayText {
 
     /// Appends the array that begins at `start`; the offset behind it, or nil when it is malformed.
     private static func appendArray(
-        _ text: RawSpan, from start: Int, depth: Int, of element: ScalarRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, depth: Int, to writer: inout ByteWriter,
+        _ appendValue: (RawSpan, inout ByteWriter) -> Void
     ) -> Int? {
         guard depth <= maximumDimensions, start < text.byteCount, text.byte(start) == UInt8(ascii: "{") else {
             return nil
@@ -201,7 +212,7 @@ enum ArrayText {
             return at + 1
         }
         while at < text.byteCount {
-            guard let end = appendElement(text, from: at, depth: depth, of: element, to: &writer), end < text.byteCount
+            guard let end = appendElement(text, from: at, depth: depth, to: &writer, appendValue), end < text.byteCount
             else { return nil }
             at = end + 1
             switch text.byte(end) {
@@ -216,31 +227,33 @@ enum ArrayText {
     }
 
     private static func appendElement(
-        _ text: RawSpan, from start: Int, depth: Int, of element: ScalarRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, depth: Int, to writer: inout ByteWriter,
+        _ appendValue: (RawSpan, inout ByteWriter) -> Void
     ) -> Int? {
         switch text.byte(start) {
-        case UInt8(ascii: "{"): return appendArray(text, from: start, depth: depth + 1, of: element, to: &writer)
-        case UInt8(ascii: "\""): return appendQuoted(text, from: start, of: element, to: &writer)
+        case UInt8(ascii: "{"): return appendArray(text, from: start, depth: depth + 1, to: &writer, appendValue)
+        case UInt8(ascii: "\""): return appendQuoted(text, from: start, to: &writer, appendValue)
         default:
             var end = start
             while end < text.byteCount, text.byte(end) != UInt8(ascii: ","), text.byte(end) != UInt8(ascii: "}") {
                 end += 1
             }
             let value = text.extracting(start..<end)
-            if value.equals("NULL") { writer.append("null") } else { element.append(value, to: &writer) }
+            if value.equals("NULL") { writer.append("null") } else { appendValue(value, &writer) }
             return end
         }
     }
 
     private static func appendQuoted(
-        _ text: RawSpan, from start: Int, of element: ScalarRendering, to writer: inout ByteWriter
+        _ text: RawSpan, from start: Int, to writer: inout ByteWriter,
+        _ appendValue: (RawSpan, inout ByteWriter) -> Void
     ) -> Int? {
         var unquoted = ByteWriter(capacity: 64)
         var at = start + 1
         while at < text.byteCount {
             var byte = text.byte(at)
             if byte == UInt8(ascii: "\"") {
-                element.append(unquoted.bytes, to: &writer)
+                appendValue(unquoted.bytes, &writer)
                 return at + 1
             }
             if byte == UInt8(ascii: "\\") {

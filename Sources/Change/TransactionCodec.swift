@@ -118,10 +118,9 @@ public struct TransactionPart: ~Escapable {
             let oldImage = OldImage(rawValue: UInt8(truncatingIfNeeded: head >> 8)),
             oldLength <= length &- 16
         else { throw ByteError(expected: "a change", offset: reader.offset) }
-        let old = try reader.span(oldLength)
-        let new = try reader.span(length &- 16 &- oldLength)
+        let images = try reader.span(length &- 16)
         return Change(
             operation: operation, oldImage: oldImage, options: UInt8(truncatingIfNeeded: head >> 16),
-            relation: relation, oldBytes: old, newBytes: new)
+            relation: relation, images: images, oldLength: oldLength)
     }
 }

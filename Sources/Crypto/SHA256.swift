@@ -16,18 +16,6 @@ public enum SHA256 {
     }
 
     public static func authenticationCode(of message: Span<UInt8>, key: Span<UInt8>) -> [UInt8] {
-        precondition(key.count <= Int32.max, "OpenSSL counts a key's bytes in 32 bits")
-        var code = [UInt8](repeating: 0, count: digestBytes)
-        // SAFETY: both spans are valid inside the closures with the counts given, and `code` has the 32 bytes that are
-        // written. No pointer is kept; the one returned is `code` itself and only tells success.
-        let succeeded = unsafe key.withUnsafeBufferPointer { key in
-            unsafe message.withUnsafeBufferPointer { message in
-                unsafe HMAC(
-                    EVP_sha256(), key.baseAddress, Int32(key.count), message.baseAddress, message.count, &code, nil)
-                    != nil
-            }
-        }
-        precondition(succeeded, "OpenSSL must offer HMAC-SHA-256")
-        return code
+        HashAlgorithm.sha256.authenticationCode(of: message, key: key)
     }
 }

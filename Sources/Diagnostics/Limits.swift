@@ -89,6 +89,9 @@ public enum Limits {
     public static let connectTimeout = Duration.seconds(5)
     public static let catalogQueryTimeout = Duration.seconds(2)
 
+    /// A server that has its own, shorter limit for a statement and says nothing for so long is taken for gone.
+    public static let answerTimeout = Duration.seconds(5)
+
     /// What is read from the stream at once, and kept between reads.
     public static let streamReadBytes = 1 << 20
 
@@ -113,6 +116,173 @@ public enum Limits {
     /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
     public static let assumedServerTimeout = Duration.seconds(60)
 
+    // MARK: Messages and channels
+
+    /// Kept for each channel. A binary frame can say 255 bytes; texts may be longer.
+    public static let maximumTopicBytes = 1 << 10
+
+    /// Kept for each channel and sent back; clients count in decimal.
+    public static let maximumRefBytes = 256
+
+    /// Entries of `postgres_changes` in one join.
+    public static let maximumBindingsPerChannel = 128
+
+    /// Ways in which one channel's bindings match together that are remembered.
+    public static let maximumEnvelopesPerChannel = 256
+
+    /// Of one socket's frames while joins are decided.
+    public static let maximumWaitingFrames: UInt16 = 64
+    public static let maximumWaitingFrameBytes: UInt32 = 1 << 20
+
+    /// The JSON of one change; a larger one is told with its small values (`poll_max_record_bytes` of the reference).
+    public static let maximumChangeBodyBytes = 1 << 20
+
+    // MARK: Sockets
+
+    /// The kernel cuts it to `net.core.somaxconn`.
+    public static let listenBacklog: Int32 = 4096
+
+    /// One table of descriptors rarely has more; a connection that is not there costs no memory.
+    public static let maximumConnectionsPerLoop = 1 << 17
+
+    /// Connections taken from one listener before the others get their turn.
+    public static let acceptBatch = 64
+
+    /// Without memory or descriptors, accepting rests this long.
+    public static let acceptRest = Duration.milliseconds(100)
+
+    /// Without any byte from the client. The reference closes after the same time.
+    public static let socketIdleLimit = Duration.seconds(60)
+
+    /// From accept to the end of the TLS handshake.
+    public static let handshakeLimit = Duration.seconds(10)
+
+    /// What one read takes at most; the next connection gets its turn then.
+    public static let socketReadBytes = 64 << 10
+
+    /// The largest message of a client, 5,000,000 bytes, and what frames it.
+    public static let receiveBufferBytes = 5_000_000 + (64 << 10)
+
+    /// What a blocked connection may have queued here, beside the kernel's own buffer …
+    public static let outboxBytes = 8 << 20
+
+    /// … how long the oldest byte of it may wait …
+    public static let outboxAge = Duration.seconds(30)
+
+    /// … and what all that are blocked on one loop may hold together.
+    public static let outboxTotalBytes = 128 << 20
+
+    /// The kernel's send buffer of one connection (it doubles the number); left alone it grows to 4 MiB.
+    public static let socketSendBufferBytes = 256 << 10
+
+    /// One shared piece of bytes to send.
+    public static let maximumPieceBytes = 64 << 20
+
+    /// Memory for what is sent is taken in chunks of this size.
+    public static let pieceChunkBytes = 64 << 10
+
+    /// Chunks kept for reuse on each loop.
+    public static let sparePieceChunks = 16
+
+    /// A turn whose pieces passed this takes no more input until they are flushed.
+    public static let turnPieceBytes = 8 << 20
+
+    /// Pieces up to this are copied together for one call; larger ones are handed over where they are.
+    public static let copiedPieceBytes = 2 << 10
+
+    /// Sends between two looks at what came in, so that a large fan-out does not starve anybody.
+    public static let sendsBetweenReads = 1000
+
+    /// Sends handed to the kernel by one call where io_uring is used.
+    public static let ringBatch = 256
+
+    /// For the farewell of a connection that fell behind, and for what is queued for a peer that finished sending.
+    public static let farewellLimit = Duration.seconds(5)
+
+    /// Timers of one loop that are running.
+    public static let maximumTimersPerLoop = 1 << 20
+
+    // MARK: Requests and frames
+
+    /// Request line and headers. Tokens with many claims come in headers.
+    public static let maximumRequestHeadBytes = 32 << 10
+
+    /// Path and query, which holds a token too.
+    public static let maximumRequestTargetBytes = 16 << 10
+
+    public static let maximumRequestHeaders = 100
+
+    /// The reference's own limit.
+    public static let maximumRequestBodyBytes = 8_000_000
+
+    /// The largest message of a client, after decompression too; the reference's own limit.
+    public static let maximumClientMessageBytes = 5_000_000
+
+    /// Pieces of one message: a peer that sends empty ones is not listened to forever.
+    public static let maximumMessageFragments = 128 << 10
+
+    /// Shorter messages gain nothing by compression.
+    public static let compressionThresholdBytes = 512
+
+    // MARK: What bindings mean
+
+    /// How often the catalog is asked whether it changed while anybody is subscribed: a change of rights that the stream
+    /// does not announce is this much late …
+    public static let catalogPollInterval = Duration.milliseconds(500)
+
+    /// … and while nobody is.
+    public static let catalogIdlePollInterval = Duration.seconds(5)
+
+    /// The part of a second, at most, that is spent on asking: one in so many.
+    public static let catalogPollShare = 20
+
+    /// Rights that change become visible a moment before the server's own caches know: they are read again after this.
+    public static let catalogSettlingDelay = Duration.milliseconds(100)
+
+    /// How long to wait for a transaction whose changes came down the stream before others can see it …
+    public static let maximumVisibilityWait = Duration.seconds(5)
+
+    /// … and how often to look.
+    public static let visibilityInterval = Duration.milliseconds(2)
+
+    /// Times that the catalog is read anew because it changed meanwhile, before what was read last is taken.
+    public static let maximumCatalogReads = 3
+
+    public static let maximumFilterBytes = 32 << 10
+    public static let maximumFilterConditions = 100
+    /// Groups within groups.
+    public static let maximumFilterDepth = 8
+    /// The reference's own limit.
+    public static let maximumFilterListElements = 100
+    /// Tables that one binding with `*` may mean.
+    public static let maximumTablesPerBinding = 10_000
+
+    /// Requests waiting for the catalog's thread.
+    public static let maximumWaitingBindings = 65_536
+    public static let maximumWaitingBindingBytes = 64 << 20
+    /// Relations that loops wait for.
+    public static let maximumWaitingRefreshes = 4096
+    /// Requests answered at once, so that nobody waits for all the others.
+    public static let bindingBatch = 512
+    /// Requests whose meaning is remembered.
+    public static let maximumCachedBindings = 16_384
+    /// Pairs of a role and a table whose rights are remembered.
+    public static let maximumCachedAccess = 65_536
+
+    /// Rows waiting for PostgreSQL to decide on them.
+    public static let maximumWaitingQuestions = 65_536
+    public static let maximumWaitingQuestionBytes = 64 << 20
+    /// Rows in one round trip, and what their texts may take; a single larger one goes alone.
+    public static let questionBatch = 256
+    public static let questionBatchBytes = 4 << 20
+    /// Statements that are kept prepared on a connection.
+    public static let maximumPreparedQuestions = 256
+    /// What one of them may take. One that takes longer is not asked again for a while, so that a costly pattern does
+    /// not keep the others waiting.
+    public static let questionTimeout = Duration.milliseconds(250)
+    public static let questionPenalty = Duration.seconds(10)
+    public static let maximumPenalties = 1024
+
     // MARK: Configuration and diagnostics
 
     public static let maximumConfigurationFileBytes = 1 << 20
@@ -132,6 +302,7 @@ extension Limits {
     /// The arithmetic between the maxima. Whoever changes one number and breaks another hears of it at the first start.
     public static func checkInvariants() {
         checkSizes()
+        checkSockets()
         checkTimes()
     }
 
@@ -155,7 +326,26 @@ extension Limits {
             maximumImportLineBytes > worstJSONExpansion * maximumEntryPayloadBytes,
             "whatever is exported must be importable")
         precondition(
+            questionBatch <= maximumPreparedQuestions, "the statements of one round trip must be kept prepared")
+        precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
+    }
+
+    private static func checkSockets() {
+        precondition(copiedPieceBytes < pieceChunkBytes, "a piece worth copying must fit a chunk")
+        precondition(outboxBytes <= outboxTotalBytes, "one connection's outbox must fit what all may hold")
+        precondition(
+            turnPieceBytes + sparePieceChunks * pieceChunkBytes <= outboxTotalBytes,
+            "a turn must fit the memory for what is sent")
+        precondition(maximumPieceBytes <= outboxTotalBytes, "the largest piece must fit what a loop may hold")
+        precondition(socketReadBytes <= receiveBufferBytes, "what one read brings must fit the receive buffer")
+        precondition(
+            maximumClientMessageBytes + 14 <= receiveBufferBytes, "the largest frame must fit the receive buffer")
+        precondition(
+            maximumRequestTargetBytes < maximumRequestHeadBytes && maximumRequestHeadBytes <= receiveBufferBytes,
+            "the longest request line must fit a head, and the largest head the receive buffer")
+        precondition(farewellLimit < outboxAge, "a farewell is given less time than the data before it")
+        precondition(handshakeLimit < socketIdleLimit, "a handshake must not outlive the idle limit")
     }
 
     private static func checkTimes() {
@@ -167,6 +357,11 @@ extension Limits {
             statusInterval * 3 <= assumedServerTimeout, "two lost status messages must not cut the connection")
         precondition(
             idleProgressInterval <= assumedServerTimeout, "an idle slot must move on while the server still listens")
+        precondition(
+            catalogPollInterval <= catalogIdlePollInterval, "the catalog is asked more often when it matters")
+        precondition(
+            questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout,
+            "a server that stops a statement itself must have the time to say so")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }

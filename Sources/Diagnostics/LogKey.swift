@@ -41,6 +41,7 @@ extension LogField {
     public static let relation = LogKey("relation")
     public static let oid = LogKey("oid")
     public static let state = LogKey("state")
+    public static let catalogVersion = LogKey("catalog_version")
 
     // The event log
     public static let offset = LogKey("offset")

@@ -28,6 +28,44 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
+    public enum ChannelEvent: String, MetricLabel {
+        case joined, refused, left, closed
+
+        public static let labelName = "event"
+    }
+
+    public enum DropReason: String, MetricLabel {
+        /// The socket did not take what was sent; it was closed with a reason to come back.
+        case slowConsumer = "slow_consumer"
+        /// A question to PostgreSQL was not answered; the client was told.
+        case unanswered
+        /// Row level security is active for the role; the client was told when it subscribed.
+        case rowSecurity = "row_security"
+
+        public static let labelName = "reason"
+    }
+
+    public enum Refusal: String, MetricLabel {
+        case badRequest = "bad_request"
+        case token
+        case version
+        case notFound = "not_found"
+        case draining
+        case timeout
+
+        public static let labelName = "reason"
+    }
+
+    public enum RefusalReason: String, MetricLabel {
+        case tooManyConnections = "too_many_connections"
+        case outOfDescriptors = "out_of_descriptors"
+        case outOfMemory = "out_of_memory"
+        /// The TLS handshake failed or took too long.
+        case handshake
+
+        public static let labelName = "reason"
+    }
+
     private let registry: MetricsRegistry
 
     // MARK: Ingest
@@ -53,6 +91,44 @@ public final class Metrics: Sendable {
     public let logEndOffset: Gauge
     public let logSizeBytes: Gauge
     public let segmentsRemoved: Counter
+
+    // MARK: Clients
+    public let sessions: Gauge
+    public let channels: Gauge
+    public let subscriptions: Gauge
+    public let channelEvents: CounterFamily<ChannelEvent>
+    public let refusals: CounterFamily<Refusal>
+    public let messagesReceived: Counter
+    public let messagesMalformed: Counter
+    public let changesMatched: Counter
+    public let deliveries: Counter
+    public let drops: CounterFamily<DropReason>
+    public let commitToSocketSeconds: Histogram
+    public let readerPauses: Counter
+    public let heldBytes: Gauge
+
+    // MARK: Sockets
+    public let connectionsOpen: Gauge
+    public let connectionsAccepted: Counter
+    public let connectionsRefused: CounterFamily<RefusalReason>
+    public let socketBytesReceived: Counter
+    public let socketBytesSent: Counter
+    public let piecesSent: Counter
+    public let connectionsBlocked: Gauge
+    public let outboxBytes: Gauge
+    public let connectionsFellBehind: Counter
+
+    // MARK: Bindings
+    public let catalogConnected: Gauge
+    public let catalogVersion: Gauge
+    public let catalogReads: Counter
+    public let catalogReadSeconds: Histogram
+    public let catalogTroubles: Counter
+    public let bindingsResolved: Counter
+    public let judgeConnected: Gauge
+    public let judgeQuestions: Counter
+    public let judgeFailures: Counter
+    public let judgeRoundTripSeconds: Histogram
 
     public init() {
         let registry = MetricsRegistry()
@@ -94,6 +170,70 @@ public final class Metrics: Sendable {
         logSizeBytes = registry.gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
         segmentsRemoved = registry.counter(
             "tidewire_log_segments_removed_total", "Segments removed because they were past retention.")
+        sessions = registry.gauge("tidewire_sessions", "WebSocket clients connected.")
+        channels = registry.gauge("tidewire_channels", "Channels joined.")
+        subscriptions = registry.gauge(
+            "tidewire_subscriptions", "Bindings of channels to tables, one for each binding and table.")
+        channelEvents = registry.counters(
+            "tidewire_channel_events_total", "What happened to channels.", by: ChannelEvent.self)
+        refusals = registry.counters(
+            "tidewire_refused_requests_total", "HTTP requests and upgrades refused, by reason.", by: Refusal.self)
+        messagesReceived = registry.counter("tidewire_messages_received_total", "Messages received from clients.")
+        messagesMalformed = registry.counter(
+            "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")
+        changesMatched = registry.counter(
+            "tidewire_changes_matched_total", "Changes that at least one subscription wanted, counted on each loop.")
+        deliveries = registry.counter("tidewire_deliveries_total", "Changes handed to a socket, one for each channel.")
+        drops = registry.counters(
+            "tidewire_drops_total", "Deliveries that were not made, by reason; the client was told each time.",
+            by: DropReason.self)
+        commitToSocketSeconds = registry.histogram(
+            "tidewire_commit_to_socket_seconds",
+            "Time from a transaction's commit in PostgreSQL to its first delivery to a socket (both clocks).",
+            unit: .seconds)
+        readerPauses = registry.counter(
+            "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
+        heldBytes = registry.gauge(
+            "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
+
+        connectionsOpen = registry.gauge("tidewire_connections_open", "Client connections.")
+        connectionsAccepted = registry.counter("tidewire_connections_accepted_total", "Client connections accepted.")
+        connectionsRefused = registry.counters(
+            "tidewire_connections_refused_total", "Client connections closed before they were of use, by reason.",
+            by: RefusalReason.self)
+        socketBytesReceived = registry.counter(
+            "tidewire_socket_received_bytes_total", "Bytes received from clients, without TLS.")
+        socketBytesSent = registry.counter("tidewire_socket_sent_bytes_total", "Bytes sent to clients, without TLS.")
+        piecesSent = registry.counter(
+            "tidewire_socket_pieces_total", "Frames, or parts of large ones, queued for clients.")
+        connectionsBlocked = registry.gauge(
+            "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
+        outboxBytes = registry.gauge(
+            "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
+        connectionsFellBehind = registry.counter(
+            "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late."
+        )
+
+        catalogConnected = registry.gauge(
+            "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
+        catalogVersion = registry.gauge(
+            "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
+        catalogReads = registry.counter(
+            "tidewire_catalog_reads_total", "Times that the published tables were read from the catalog.")
+        catalogReadSeconds = registry.histogram(
+            "tidewire_catalog_read_seconds", "Time one reading of the catalog took.", unit: .seconds)
+        catalogTroubles = registry.counter(
+            "tidewire_catalog_troubles_total", "Times that the catalog's connection was lost or could not be made.")
+        bindingsResolved = registry.counter(
+            "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
+        judgeConnected = registry.gauge(
+            "tidewire_judge_connected", "1 while PostgreSQL can be asked whether a row matches, else 0.")
+        judgeQuestions = registry.counter(
+            "tidewire_judge_questions_total", "Rows that PostgreSQL was asked about because the hub could not decide.")
+        judgeFailures = registry.counter(
+            "tidewire_judge_failures_total", "Such questions that got no answer; the row is not delivered then.")
+        judgeRoundTripSeconds = registry.histogram(
+            "tidewire_judge_round_trip_seconds", "Time one round trip of such questions took.", unit: .seconds)
     }
 
     /// All of them as Prometheus reads them.

@@ -227,7 +227,7 @@ extension Connection {
     }
 
     /// Asks the server to give up what it is doing: it does not notice by itself that nobody waits any more.
-    private func cancel() {
+    func cancel() {
         // SAFETY: the handle lives; libpq allocates the request and frees it here.
         guard let request = unsafe PQgetCancel(handle) else { return }
         defer { unsafe PQfreeCancel(request) }
@@ -238,7 +238,7 @@ extension Connection {
         }
     }
 
-    private func rows(_ result: OpaquePointer?, _ sql: String) throws(PostgresError) -> Rows {
+    func rows(_ result: OpaquePointer?, _ sql: String) throws(PostgresError) -> Rows {
         guard let result = unsafe result else { throw connectionError(Connection.firstWords(sql)) }
         // SAFETY: the result is ours until cleared; row and column numbers stay below the counts it gives.
         defer { unsafe PQclear(result) }

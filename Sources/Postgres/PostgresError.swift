@@ -40,4 +40,5 @@ public enum SQLState {
     public static let invalidPassword = "28P01"
     public static let configurationLimitExceeded = "53400"
     public static let undefinedFile = "58P01"
+    public static let queryCanceled = "57014"
 }

@@ -380,11 +380,3 @@ struct StreamPace {
         return sinceStatus >= limit ? 0 : Int32((limit - sinceStatus) / 1_000_000 + 1)
     }
 }
-
-extension Duration {
-    var wholeNanoseconds: UInt64 {
-        UInt64(components.seconds) * 1_000_000_000 + UInt64(components.attoseconds / 1_000_000_000)
-    }
-    var wholeMilliseconds: Int { Int(wholeNanoseconds / 1_000_000) }
-    var wholeSeconds: Int { max(1, Int(components.seconds)) }
-}

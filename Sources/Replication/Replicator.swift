@@ -119,12 +119,14 @@ public final class Replicator<Sink: TransactionSink> {
 }
 
 /// Waits that double from short to long, with a little chance so that many hubs do not knock at once.
-struct Backoff {
+public struct Backoff {
     private var current = Limits.reconnectBackoffInitial
 
-    mutating func reset() { current = Limits.reconnectBackoffInitial }
+    public init() {}
 
-    mutating func next() -> Duration {
+    public mutating func reset() { current = Limits.reconnectBackoffInitial }
+
+    public mutating func next() -> Duration {
         let delay = current * Double.random(in: 0.8...1.2)
         current = min(current * 2, Limits.reconnectBackoffMaximum)
         return min(delay, Limits.reconnectBackoffMaximum)

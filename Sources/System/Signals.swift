@@ -10,6 +10,9 @@ public enum Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
+    /// Sent to a thread that writes to a peer that is gone, unless it asked for an error instead.
+    public static let brokenPipe = SIGPIPE
+
     /// Waits for one of them; nil when the time is up first.
     public static func wait(for numbers: [Int32], milliseconds: Int) -> Int32? {
         var set = signalSet(numbers)

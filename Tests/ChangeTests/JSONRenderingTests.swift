@@ -83,4 +83,55 @@ import Testing
             }
         }
     }
+
+    // MARK: Types of the user's own
+
+    private func json(_ text: String, _ rendering: ValueRendering) -> String {
+        var writer = ByteWriter()
+        rendering.append(Array(text.utf8).span.bytes, to: &writer)
+        return writer.bytes.text
+    }
+
+    @Test(
+        arguments: [
+            (#""k"=>"v""#, #"{"k":"v"}"#), ("", "{}"), (#""a"=>"1", "b"=>NULL"#, #"{"a":"1","b":null}"#),
+            (#""a\"b"=>"\\", ""=>"NULL""#, #"{"a\"b":"\\","":"NULL"}"#),
+            (#""a=>, "=>"\"=>\", ""#, #"{"a=>, ":"\"=>\", "}"#),
+            // None of these is hstore's.
+            ("x", #""x""#), (#""a"=>"#, #""\"a\"=>""#), (#""a"=>"b","#, #""\"a\"=>\"b\",""#), (#""a\"#, #""\"a\\""#),
+        ] as [(String, String)])
+    func `an hstore is an object of strings`(text: String, expected: String) {
+        #expect(json(text, .plain(.scalar(.hstore))) == expected)
+    }
+
+    @Test(
+        arguments: [
+            (#"(1,x,,f)"#, #"{"n":1,"t":"x","b":null,"z":false}"#),
+            (#"(,"",\\x01,)"#, #"{"n":null,"t":"","b":"\\x01","z":null}"#),
+            (#"(-5,"a ""b"" \\ (c),",,t)"#, #"{"n":-5,"t":"a \"b\" \\ (c),","b":null,"z":true}"#),
+            // None of these is such a row.
+            ("(1,x,)", #""(1,x,)""#), ("(1,x,,f,g)", #""(1,x,,f,g)""#), ("(1,x,,f", #""(1,x,,f""#), ("", #""""#),
+            ("(1,x,,f) ", #""(1,x,,f) ""#), (#"(1,"x,,f)"#, #""(1,\"x,,f)""#), (#"(\"#, #""(\\""#), ("x", #""x""#),
+        ] as [(String, String)])
+    func `a composite is an object of its attributes`(text: String, expected: String) {
+        let row = ValueRendering.composite([
+            .init("n", .plain(.scalar(.integer))), .init("t", .plain(.scalar(.text))),
+            .init("b", .plain(.scalar(.bytes))), .init("z", .plain(.scalar(.boolean))),
+        ])
+        #expect(json(text, row) == expected)
+    }
+
+    @Test func `rows within rows and arrays of them nest`() {
+        let inner = ValueRendering.composite([
+            .init("a", .plain(.array(of: .integer))), .init("h", .plain(.scalar(.hstore))),
+        ])
+        let outer = ValueRendering.composite([.init("id", .plain(.scalar(.integer))), .init("rows", .array(of: inner))])
+        #expect(
+            json(#"(7,"{""(\\""{1,NULL}\\"",)"",NULL}")"#, outer)
+                == #"{"id":7,"rows":[{"a":[1,null],"h":null},null]}"#)
+        #expect(json("{}", .array(of: inner)) == "[]")
+        #expect(json("{(,),(,)}", .array(of: inner)) == #"["(",")","(",")"]"#)
+        #expect(json(#"{"\\x01"}"#, .array(of: .plain(.scalar(.bytes)))) == #"["\\x01"]"#)
+        #expect(json(#"{"\"k\"=>\"v\"",NULL}"#, .plain(.array(of: .hstore))) == #"[{"k":"v"},null]"#)
+    }
 }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Crypto
 
-private func bytes(hex: String) -> [UInt8] {
+func bytes(hex: String) -> [UInt8] {
     let digits = hex.compactMap(\.hexDigitValue)
     return stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] * 16 + digits[$0 + 1]) }
 }
@@ -61,6 +61,38 @@ private func bytes(hex: String) -> [UInt8] {
     func `authenticates the messages of RFC 4231`(vector: Vector) {
         let code = SHA256.authenticationCode(of: vector.message.span, key: vector.key.span)
         #expect(code == bytes(hex: vector.code))
+    }
+}
+
+@Suite struct HashAlgorithmTests {
+    /// RFC 4231 §4, cases 1 and 2.
+    static let vectors: [(HashAlgorithm, key: [UInt8], message: String, code: String)] = [
+        (
+            .sha384, Array(repeating: 0x0B, count: 20), "Hi There",
+            "afd03944d84895626b0825f4ab46907f15f9dadbe4101ec682aa034c7cebc59cfaea9ea9076ede7f4af152e8b2fa9cb6"
+        ),
+        (
+            .sha512, Array(repeating: 0x0B, count: 20), "Hi There",
+            "87aa7cdea5ef619d4ff0b4241a1d6cb02379f4e2ce4ec2787ad0b30545e17cde"
+                + "daa833b7d6b8a702038b274eaea3f4e4be9d914eeb61f1702e696c203a126854"
+        ),
+        (
+            .sha384, Array("Jefe".utf8), "what do ya want for nothing?",
+            "af45d2e376484031617f78d2b58a6b1b9c7ef464f5a01b47e42ec3736322445e8e2240ca5e69e2c78b3239ecfab21649"
+        ),
+        (
+            .sha512, Array("Jefe".utf8), "what do ya want for nothing?",
+            "164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
+                + "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737"
+        ),
+    ]
+
+    @Test(arguments: vectors)
+    func `authenticates the messages of RFC 4231`(
+        hash: HashAlgorithm, key: [UInt8], message: String, code: String
+    ) {
+        let found = hash.authenticationCode(of: Array(message.utf8).span, key: key.span)
+        #expect(found == bytes(hex: code))
     }
 }
 

@@ -14,9 +14,14 @@
 #include <sys/signalfd.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -35,3 +40,19 @@ int tw_fallocate(int fd, off_t from, off_t length);
 int tw_name_thread(pthread_t thread, const char *name);
 /// waitpid, and the processor time that the child had used.
 int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds);
+
+/// accept4, for a socket that neither blocks nor survives exec.
+int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length);
+/// Gives the calling thread a descriptor table of its own: a copy of the one it shared.
+int tw_unshare_descriptors(void);
+int tw_close_range(unsigned first, unsigned last);
+
+/// What epoll reports, without the packed layout that the kernel's structure has on some machines.
+struct tw_readiness {
+    uint64_t key;
+    uint32_t events;
+};
+int tw_epoll_control(int epoll, int operation, int fd, uint32_t events, uint64_t key);
+/// At most TW_EPOLL_BATCH events are reported by one call.
+#define TW_EPOLL_BATCH 256
+int tw_epoll_wait(int epoll, struct tw_readiness *ready, int capacity, int timeout_milliseconds);

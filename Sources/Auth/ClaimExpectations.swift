@@ -1,0 +1,43 @@
+import Bytes
+
+/// Values that claims must have where a token has them: what the operator decided (`{"iss": "https://…"}`).
+public struct ClaimExpectations: Sendable {
+    public static let none = ClaimExpectations([:])
+
+    /// In the order of their names, which is the order in which the reference looks at claims.
+    let expected: [(name: String, value: JSONScalar)]
+
+    /// `exp` and `iat` have their own rules, whatever is said of them here.
+    public init(_ values: [String: JSONScalar]) {
+        expected = values.filter { $0.key != "exp" && $0.key != "iat" }
+            .sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
+            .map { (name: $0.key, value: $0.value) }
+    }
+
+    /// Reads a JSON object whose members are texts, numbers, booleans or null.
+    public static func parse(_ bytes: RawSpan) throws(ClaimExpectationsError) -> ClaimExpectations {
+        do throws(ByteError) {
+            var scanner = JSONScanner(bytes)
+            guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
+            var values: [String: JSONScalar] = [:]
+            while try scanner.next() == .name {
+                let name = scanner.text
+                guard let value = JSONScalar(try scanner.next(), in: scanner) else {
+                    throw ByteError(expected: "a text, a number, true, false or null", offset: scanner.offset)
+                }
+                values[name] = value
+            }
+            _ = try scanner.next()
+            return ClaimExpectations(values)
+        } catch {
+            throw ClaimExpectationsError(reason: error)
+        }
+    }
+}
+
+/// Why a text does not say what claims must be.
+public struct ClaimExpectationsError: Error, Sendable, CustomStringConvertible {
+    let reason: ByteError
+
+    public var description: String { "is not an object of claims and their values: \(reason)" }
+}

@@ -1,0 +1,100 @@
+import Bytes
+
+/// Looks through the claims of a token whose signature is good.
+struct ClaimReading {
+    private let expectations: ClaimExpectations
+    private let now: Int64
+    private var role: [UInt8]?
+    private var subject: [UInt8] = []
+    private var expiry: Int64?
+    /// What is wrong with the claims that are looked at, by their names. A name that comes again counts as its last
+    /// value, as it does in PostgreSQL.
+    private var faults: [(name: String, fault: TokenError)] = []
+
+    init(_ expectations: ClaimExpectations, now: Int64) {
+        self.expectations = expectations
+        self.now = now
+    }
+
+    /// Whether the bytes are a JSON object at all.
+    static func isObject(_ claims: RawSpan) -> Bool {
+        do throws(ByteError) {
+            var scanner = JSONScanner(claims, maximumDepth: JSONScanner.deepest)
+            let first = try scanner.next()
+            guard first == .beginObject else { return false }
+            try scanner.skip(first)
+            return try scanner.next() == .end
+        } catch {
+            return false
+        }
+    }
+
+    mutating func read(_ claims: RawSpan) throws(TokenError) {
+        do throws(ByteError) {
+            var scanner = JSONScanner(claims, maximumDepth: JSONScanner.deepest)
+            guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
+            while try scanner.next() == .name {
+                let name = scanner.text
+                let value = try scanner.next()
+                take(name, JSONScalar(value, in: scanner))
+                try scanner.skip(value)
+            }
+            _ = try scanner.next()
+        } catch {
+            throw .malformed
+        }
+        // The reference looks at claims in the order of their names and stops at the first fault.
+        let first = faults.min { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+        if let first { throw first.fault }
+    }
+
+    /// A value is nil when it is an array or an object.
+    private mutating func take(_ name: String, _ value: JSONScalar?) {
+        faults.removeAll { $0.name == name }
+        switch name {
+        case "exp": takeExpiry(value)
+        case "iat": if value?.roundedSeconds == nil { faults.append((name, .claimRefused)) }
+        default: compare(name, value)
+        }
+        switch name {
+        case "role": role = text(value)
+        case "sub": takeSubject(value)
+        default: break
+        }
+    }
+
+    private mutating func takeExpiry(_ value: JSONScalar?) {
+        expiry = value?.roundedSeconds
+        guard let expiry else { return faults.append(("exp", .claimRefused)) }
+        if expiry <= now { faults.append(("exp", .expired(secondsAgo: now.subtractingClamped(expiry)))) }
+    }
+
+    private mutating func compare(_ name: String, _ value: JSONScalar?) {
+        guard let expected = expectations.expected.first(where: { $0.name == name }) else { return }
+        if value != expected.value { faults.append((name, .claimRefused)) }
+    }
+
+    /// A subject that C would cut short could be somebody else's.
+    private mutating func takeSubject(_ value: JSONScalar?) {
+        subject = text(value) ?? []
+        if subject.contains(0) { faults.append(("sub", .claimRefused)) }
+    }
+
+    private func text(_ value: JSONScalar?) -> [UInt8]? {
+        guard case .string(let text) = value else { return nil }
+        return Array(text.utf8)
+    }
+
+    /// The claims, if those without which a token is of no use are there.
+    func claims(json: [UInt8], digest: TokenDigest) throws(TokenError) -> Claims {
+        guard let role, let expiry, !role.isEmpty, !role.contains(0) else { throw .claimsMissing }
+        return Claims(json: json, role: role, subject: subject, expiry: expiry, digest: digest)
+    }
+}
+
+extension Int64 {
+    fileprivate func subtractingClamped(_ other: Int64) -> Int64 {
+        let (difference, overflow) = subtractingReportingOverflow(other)
+        return overflow ? .max : difference
+    }
+}

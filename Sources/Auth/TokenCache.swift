@@ -1,0 +1,50 @@
+import Bytes
+
+/// A verifier that remembers the good tokens it saw last, so that the signature on a key that ten thousand clients share
+/// is checked once. One for each thread.
+public struct TokenCache: ~Copyable {
+    private let verifier: TokenVerifier
+    private let capacity: Int
+    /// A token moves to the front when it is seen again; at the limit, what was not seen since the last time is dropped.
+    private var recent: [TokenDigest: Claims] = [:]
+    private var older: [TokenDigest: Claims] = [:]
+
+    /// Remembers at least `capacity` of the last tokens, and at most twice as many.
+    public init(_ verifier: TokenVerifier, capacity: Int) {
+        precondition(capacity > 0, "a cache has room")
+        self.verifier = verifier
+        self.capacity = capacity
+    }
+
+    public var count: Int { recent.count + older.count }
+
+    /// As `TokenVerifier.verify`. What is refused is not remembered: nobody without a key can fill the cache.
+    public mutating func verify(_ token: RawSpan, at now: Int64) throws(TokenError) -> Claims {
+        try verifier.checkLength(token)
+        let digest = TokenDigest(of: token)
+        if let claims = remembered(digest) {
+            try claims.check(at: now)
+            return claims
+        }
+        let claims = try verifier.verify(token, digest, at: now)
+        remember(claims)
+        return claims
+    }
+
+    func holds(_ digest: TokenDigest) -> Bool { recent[digest] != nil || older[digest] != nil }
+
+    private mutating func remembered(_ digest: TokenDigest) -> Claims? {
+        if let claims = recent[digest] { return claims }
+        guard let claims = older.removeValue(forKey: digest) else { return nil }
+        remember(claims)
+        return claims
+    }
+
+    private mutating func remember(_ claims: Claims) {
+        if recent.count >= capacity {
+            older = recent
+            recent = [:]
+        }
+        recent[claims.digest] = claims
+    }
+}

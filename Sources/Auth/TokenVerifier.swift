@@ -1,0 +1,132 @@
+import Bytes
+import Crypto
+
+/// Checks tokens: their text in, claims or the reason of refusal out.
+///
+/// It never changes; when keys do, a new one takes its place.
+public struct TokenVerifier: Sendable {
+    private enum OpaqueMeaning: Sendable {
+        case claims(Claims)
+        case token([UInt8])
+    }
+
+    private let secret: [UInt8]
+    private let keys: JWKSet
+    private let expectations: ClaimExpectations
+    private let opaqueKeys: [TokenDigest: OpaqueMeaning]
+    private let maximumBytes: Int
+
+    /// Without a secret, tokens that are signed with one are refused. A longer token than `maximumBytes` is none.
+    public init(
+        secret: String?, keys: JWKSet = .none, expectations: ClaimExpectations = .none,
+        opaqueKeys: [String: OpaqueKey] = [:], maximumBytes: Int
+    ) {
+        self.secret = Array((secret ?? "").utf8)
+        self.keys = keys
+        self.expectations = expectations
+        self.maximumBytes = maximumBytes
+        var meanings: [TokenDigest: OpaqueMeaning] = [:]
+        for (key, meaning) in opaqueKeys {
+            let text = Array(key.utf8)
+            // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+            let digest = unsafe TokenDigest(of: text.span.bytes)
+            meanings[digest] = Self.meaning(meaning, digest)
+        }
+        self.opaqueKeys = meanings
+    }
+
+    private static func meaning(_ key: OpaqueKey, _ digest: TokenDigest) -> OpaqueMeaning {
+        switch key {
+        case .token(let token): return .token(Array(token.utf8))
+        case .role(let role):
+            precondition(!role.isEmpty && !role.utf8.contains(0), "a key stands for a role that has a name")
+            var json = ByteWriter(capacity: 64)
+            json.append("{\"role\":")
+            JSONText.appendString(role, to: &json)
+            json.append(",\"exp\":")
+            json.append(decimal: Claims.latestExpiry)
+            json.append("}")
+            return .claims(
+                Claims(
+                    json: json.copied(), role: Array(role.utf8), subject: [], expiry: Claims.latestExpiry,
+                    digest: digest))
+        }
+    }
+
+    /// The claims of a good token at a moment in Unix seconds.
+    public func verify(_ token: RawSpan, at now: Int64) throws(TokenError) -> Claims {
+        try checkLength(token)
+        return try verify(token, TokenDigest(of: token), at: now)
+    }
+
+    /// Signature and dates alone: what operators show need not say who they are.
+    public func authenticate(_ token: RawSpan, at now: Int64) throws(TokenError) {
+        try checkLength(token)
+        _ = try signedClaims(token, at: now)
+    }
+
+    func checkLength(_ token: RawSpan) throws(TokenError) {
+        guard token.byteCount <= maximumBytes else { throw .malformed }
+    }
+
+    func verify(_ token: RawSpan, _ digest: TokenDigest, at now: Int64) throws(TokenError) -> Claims {
+        switch opaqueKeys[digest] {
+        case .claims(let claims):
+            return claims
+        case .token(let meant):
+            // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+            return unsafe try verified(meant.span.bytes, digest, at: now)
+        case nil:
+            return try verified(token, digest, at: now)
+        }
+    }
+
+    private func verified(_ token: RawSpan, _ digest: TokenDigest, at now: Int64) throws(TokenError) -> Claims {
+        let (json, reading) = try signedClaims(token, at: now)
+        return try reading.claims(json: json, digest: digest)
+    }
+
+    /// The steps and their order are the reference's, so that a token with two faults is refused for the same one.
+    private func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
+        guard let text = TokenText(token), let json = text.claims, let headerBytes = text.header else {
+            throw .malformed
+        }
+        // SAFETY: any byte is a valid UInt8, and the spans live for the calls.
+        guard unsafe ClaimReading.isObject(json.span.bytes), let header = unsafe TokenHeader(headerBytes.span.bytes)
+        else { throw .malformed }
+        try checkSignature(of: text, header)
+        var reading = ClaimReading(expectations, now: now)
+        try unsafe reading.read(json.span.bytes)
+        return (json, reading)
+    }
+
+    private func checkSignature(of text: TokenText, _ header: TokenHeader) throws(TokenError) {
+        // RFC 7515 §4.1.11: what is marked as critical and not understood makes a token invalid.
+        guard let algorithm = header.algorithm, !header.isCritical else { throw .noKey(keyID: nil) }
+        if case .shared(let hash) = algorithm {
+            let key = try sharedKey(header.keyID)
+            guard let signature = text.signature else { throw .signature }
+            let expected = hash.authenticationCode(of: text.signed, key: key.span)
+            guard Secrets.areEqual(expected.span, signature.span) else { throw .signature }
+        } else {
+            guard let key = keys.publicKey(header.keyID, for: algorithm) else { throw .noKey(keyID: header.keyID) }
+            guard let signature = text.signature,
+                key.verifies(signature.span, of: text.signed, hashedWith: algorithm.hash)
+            else { throw .signature }
+        }
+    }
+
+    /// Most tokens have a `kid` and are signed with the one secret all the same.
+    private func sharedKey(_ keyID: String?) throws(TokenError) -> [UInt8] {
+        if let key = keys.sharedKey(keyID) { return key }
+        guard !secret.isEmpty else { throw .noKey(keyID: nil) }
+        return secret
+    }
+}
+
+extension TokenVerifier: CustomStringConvertible, CustomReflectable {
+    public var description: String { "TokenVerifier" }
+
+    /// It holds secrets, so nothing of it is shown.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,163 @@
+import Bytes
+
+/// How a value becomes JSON whose type is the user's own: rows within rows, and arrays of them.
+///
+/// It holds references, so it stands beside `JSONRendering` and not in it; most columns never come here.
+public indirect enum ValueRendering: Sendable {
+    case plain(JSONRendering)
+    /// An object with the type's attributes, in their order, dropped ones left out.
+    case composite([Attribute])
+    case array(of: ValueRendering)
+
+    public struct Attribute: Sendable {
+        public var name: String
+        public var rendering: ValueRendering
+
+        public init(_ name: String, _ rendering: ValueRendering) {
+            self.name = name
+            self.rendering = rendering
+        }
+    }
+
+    /// Appends the value. As with a plain one, text that PostgreSQL would not have written is given as a JSON string.
+    public func append(_ text: RawSpan, to writer: inout ByteWriter) {
+        switch self {
+        case .plain(let rendering): rendering.append(text, to: &writer)
+        case .composite(let attributes): CompositeText.append(text, of: attributes, to: &writer)
+        case .array(let element):
+            ArrayText.append(text, to: &writer) { value, writer in element.appendNested(value, to: &writer) }
+        }
+    }
+
+    /// Inside another value the prefix of bytea stays, as in arrays of it.
+    func appendNested(_ text: RawSpan, to writer: inout ByteWriter) {
+        if case .plain(.scalar(.bytes)) = self {
+            JSONText.appendString(text, to: &writer)
+        } else {
+            append(text, to: &writer)
+        }
+    }
+}
+
+/// PostgreSQL's row text, `(1,"a ""b""",,"(2,x)")`: an empty field is NULL, quotes and backslashes are doubled.
+enum CompositeText {
+    static func append(_ text: RawSpan, of attributes: [ValueRendering.Attribute], to writer: inout ByteWriter) {
+        let before = writer.count
+        if appendObject(text, attributes, to: &writer) { return }
+        // Not such a row after all: say it as it stands.
+        writer.truncate(to: before)
+        JSONText.appendString(text, to: &writer)
+    }
+
+    private static func appendObject(
+        _ text: RawSpan, _ attributes: [ValueRendering.Attribute], to writer: inout ByteWriter
+    ) -> Bool {
+        guard text.byteCount >= 2, text.byte(0) == UInt8(ascii: "(") else { return false }
+        writer.append("{")
+        var at = 1
+        for (index, attribute) in attributes.enumerated() {
+            if index > 0 {
+                guard at < text.byteCount, text.byte(at) == UInt8(ascii: ",") else { return false }
+                at += 1
+                writer.append(",")
+            }
+            JSONText.appendString(attribute.name, to: &writer)
+            writer.append(":")
+            guard let end = appendField(text, from: at, attribute.rendering, to: &writer) else { return false }
+            at = end
+        }
+        writer.append("}")
+        return at == text.byteCount - 1 && text.byte(at) == UInt8(ascii: ")")
+    }
+
+    /// Appends the field that begins at `start`; the offset behind it, or nil when it has no end.
+    private static func appendField(
+        _ text: RawSpan, from start: Int, _ rendering: ValueRendering, to writer: inout ByteWriter
+    ) -> Int? {
+        var field = ByteWriter(capacity: 64)
+        var isQuoted = false
+        var at = start
+        var isNull = true
+        while at < text.byteCount {
+            let byte = text.byte(at)
+            if !isQuoted, byte == UInt8(ascii: ",") || byte == UInt8(ascii: ")") { break }
+            isNull = false
+            at += 1
+            if byte == UInt8(ascii: "\"") {
+                // Two of them inside quotes are one.
+                if isQuoted, at < text.byteCount, text.byte(at) == byte {
+                    field.append(byte)
+                    at += 1
+                } else {
+                    isQuoted.toggle()
+                }
+            } else if byte == UInt8(ascii: "\\") {
+                guard at < text.byteCount else { return nil }
+                field.append(text.byte(at))
+                at += 1
+            } else {
+                field.append(byte)
+            }
+        }
+        guard at < text.byteCount, !isQuoted else { return nil }
+        if isNull { writer.append("null") } else { rendering.appendNested(field.bytes, to: &writer) }
+        return at
+    }
+}
+
+/// The text of the extension hstore: `"a"=>"1", "b"=>NULL`.
+enum HstoreText {
+    static func append(_ text: RawSpan, to writer: inout ByteWriter) {
+        let before = writer.count
+        if appendObject(text, to: &writer) { return }
+        writer.truncate(to: before)
+        JSONText.appendString(text, to: &writer)
+    }
+
+    private static func appendObject(_ text: RawSpan, to writer: inout ByteWriter) -> Bool {
+        writer.append("{")
+        var at = 0
+        while at < text.byteCount {
+            if at > 0 {
+                guard take(", ", of: text, at: &at) else { return false }
+                writer.append(",")
+            }
+            guard appendQuoted(text, at: &at, to: &writer), take("=>", of: text, at: &at) else { return false }
+            writer.append(":")
+            if take("NULL", of: text, at: &at) {
+                writer.append("null")
+            } else if !appendQuoted(text, at: &at, to: &writer) {
+                return false
+            }
+        }
+        writer.append("}")
+        return true
+    }
+
+    private static func take(_ expected: StaticString, of text: RawSpan, at offset: inout Int) -> Bool {
+        let end = offset + expected.utf8CodeUnitCount
+        guard end <= text.byteCount, text.extracting(offset..<end).equals(expected) else { return false }
+        offset = end
+        return true
+    }
+
+    private static func appendQuoted(_ text: RawSpan, at offset: inout Int, to writer: inout ByteWriter) -> Bool {
+        guard take("\"", of: text, at: &offset) else { return false }
+        var unquoted = ByteWriter(capacity: 64)
+        while offset < text.byteCount {
+            var byte = text.byte(offset)
+            offset += 1
+            if byte == UInt8(ascii: "\"") {
+                JSONText.appendString(unquoted.bytes, to: &writer)
+                return true
+            }
+            if byte == UInt8(ascii: "\\") {
+                guard offset < text.byteCount else { return false }
+                byte = text.byte(offset)
+                offset += 1
+            }
+            unquoted.append(byte)
+        }
+        return false
+    }
+}

@@ -1,0 +1,266 @@
+import Bytes
+
+/// The maxima of one socket's channels, decided by the caller.
+public struct ChannelLimits: Sendable, Hashable {
+    public var maximumChannels: UInt32
+    /// Of all frames that wait for joins.
+    public var maximumWaitingFrames: UInt16
+    public var maximumWaitingBytes: UInt32
+
+    public init(maximumChannels: UInt32, maximumWaitingFrames: UInt16, maximumWaitingBytes: UInt32) {
+        self.maximumChannels = maximumChannels
+        self.maximumWaitingFrames = maximumWaitingFrames
+        self.maximumWaitingBytes = maximumWaitingBytes
+    }
+}
+
+/// The channels of one socket. In: decoded frames of the client, and what became of joins and tokens. Out: actions, in
+/// order. It has no clock and reads no JSON.
+///
+/// A join is decided elsewhere and takes its time. Until then frames of its topic wait, and come back in order as
+/// `resume`; the rest of the socket goes on. So a leave or a second join during a join mean what they mean after it.
+public struct ChannelMachine: ~Copyable, Sendable {
+    private let limits: ChannelLimits
+    /// The reference closes a channel that a second join replaces. Clients of version 1 take that close for the new one's.
+    private let closesReplaced: Bool
+    private var hasTried = false
+    private var slots: [ChannelSlot] = []
+    private var lastIncarnation: UInt32 = 0
+    private var waitingBytes: UInt32 = 0
+    private var waitingFrames: UInt16 = 0
+
+    public init(_ limits: ChannelLimits, closesReplaced: Bool) {
+        self.limits = limits
+        self.closesReplaced = closesReplaced
+    }
+
+    /// Channels that are joined or being joined.
+    public var channelCount: Int {
+        var count = 0
+        for slot in slots where slot.state != .free { count += 1 }
+        return count
+    }
+
+    /// Whether the client ever tried to join; one that did and has no channels left is idle.
+    public var hasTriedToJoin: Bool { hasTried }
+
+    /// A channel's topic and join_ref; nil when it has ended.
+    public func address(of id: ChannelID) -> ChannelAddress? {
+        guard let slot = slot(of: id) else { return nil }
+        return slots[slot].address(ref: [])
+    }
+
+    public func isOpen(_ id: ChannelID) -> Bool {
+        guard let slot = slot(of: id) else { return false }
+        return slots[slot].state == .joined
+    }
+
+    /// The channels that are joined or being joined, for messages to all of them.
+    public var channels: [ChannelID] {
+        slots.indices.filter { slots[$0].state != .free }.map { id(of: $0) }
+    }
+
+    // MARK: Frames
+
+    public mutating func handle(_ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        guard let slot = slot(topic: frame.topic) else { return handleUnjoined(frame, into: &actions) }
+        if slots[slot].state == .joining { return wait(frame, for: slot, into: &actions) }
+        switch frame.request {
+        case .join: replace(slot, by: frame, into: &actions)
+        case .leave: leave(slot, frame, into: &actions)
+        case .token: refresh(slot, frame, into: &actions)
+        case .noToken: break
+        case .heartbeat, .push: actions.append(.push(id(of: slot)))
+        }
+    }
+
+    private mutating func handleUnjoined(_ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        let address = ChannelAddress(topic: frame.topic.copied(), ref: frame.ref.copied())
+        switch frame.request {
+        case .heartbeat where frame.topic.equals("phoenix"): actions.append(.heartbeat(ref: address.ref))
+        case .join where Self.isJoinable(frame.topic): join(frame, into: &actions)
+        case .leave: actions.append(.replyOK(address))
+        default: actions.append(.replyUnmatched(address))
+        }
+    }
+
+    private static func isJoinable(_ topic: RawSpan) -> Bool {
+        topic.byteCount >= 9 && topic.extracting(0..<9).equals("realtime:")
+    }
+
+    private mutating func join(_ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        hasTried = true
+        guard channelCount < Int(limits.maximumChannels) else {
+            return actions.append(.refuseSurplusJoin(ChannelSlot.joinAddress(frame)))
+        }
+        let free = slots.firstIndex { $0.state == .free } ?? slots.count
+        if free == slots.count { slots.append(ChannelSlot()) }
+        slots[free].begin(frame, incarnation: nextIncarnation())
+        actions.append(.startJoin(id(of: free)))
+    }
+
+    /// The old incarnation ends now, and the client hears of it after the new one's reply.
+    private mutating func replace(_ slot: Int, by frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        actions.append(.stop(id(of: slot)))
+        let old = slots[slot].joinRef
+        slots[slot].begin(frame, incarnation: nextIncarnation())
+        slots[slot].pending?.replaced = closesReplaced ? old : nil
+        actions.append(.startJoin(id(of: slot)))
+    }
+
+    /// A leave of an earlier incarnation is ignored.
+    private mutating func leave(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        let address = slots[slot].address(ref: frame.ref.copied())
+        if !frame.joinRef.isEmpty, !address.joinRef.isEmpty, frame.joinRef.copied() != address.joinRef { return }
+        end(slot, into: &actions)
+        actions.append(.replyOK(address))
+        actions.append(.close(address))
+    }
+
+    // MARK: Joins
+
+    /// `token` is what the channel was joined with, so that it is known when it comes again.
+    public mutating func joinSucceeded(_ id: ChannelID, token: RawSpan, into actions: inout [ChannelAction]) {
+        guard let slot = slot(of: id), slots[slot].state == .joining else { return }
+        let pending = slots[slot].finishJoin()
+        slots[slot].token = ChannelSlot.hash(token)
+        actions.append(.acceptJoin(id, slots[slot].address(ref: pending?.ref ?? [])))
+        closeReplaced(pending, slots[slot].topic, into: &actions)
+        actions.append(.open(id))
+        resume(pending, into: &actions)
+    }
+
+    /// Told when the client is to hear of it, which for most reasons is after a pause.
+    public mutating func joinFailed(_ id: ChannelID, reason: String, into actions: inout [ChannelAction]) {
+        guard let slot = slot(of: id), slots[slot].state == .joining else { return }
+        let address = slots[slot].address(ref: slots[slot].pending?.ref ?? [])
+        let pending = slots[slot].finishJoin()
+        slots[slot] = ChannelSlot()
+        actions.append(.refuseJoin(address, reason: reason))
+        closeReplaced(pending, address.topic, into: &actions)
+        resume(pending, into: &actions)
+        shrink()
+    }
+
+    private func closeReplaced(_ pending: PendingJoin?, _ topic: [UInt8], into actions: inout [ChannelAction]) {
+        guard let old = pending?.replaced else { return }
+        actions.append(.close(ChannelAddress(topic: topic, joinRef: old)))
+    }
+
+    // MARK: Frames that wait
+
+    private mutating func wait(
+        _ frame: borrowing ChannelFrame, for slot: Int, into actions: inout [ChannelAction]
+    ) {
+        let size = UInt32(clamping: frame.whole.byteCount)
+        guard waitingFrames < limits.maximumWaitingFrames, size <= limits.maximumWaitingBytes,
+            waitingBytes <= limits.maximumWaitingBytes - size
+        else { return actions.append(.tooManyWaiting) }
+        waitingFrames += 1
+        waitingBytes += size
+        slots[slot].pending?.frames.append(WaitingFrame(bytes: frame.whole.copied(), isBinary: frame.isBinary))
+    }
+
+    private mutating func resume(_ pending: PendingJoin?, into actions: inout [ChannelAction]) {
+        guard let frames = pending?.frames else { return }
+        for frame in frames {
+            waitingFrames -= 1
+            waitingBytes -= UInt32(clamping: frame.bytes.count)
+            actions.append(.resume(frame))
+        }
+    }
+
+    // MARK: Tokens
+
+    /// The key of an API is no user's token, and the token the channel has is no news.
+    private mutating func refresh(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        let isKey = frame.token.byteCount >= 3 && frame.token.extracting(0..<3).equals("sb_")
+        let token = ChannelSlot.hash(frame.token)
+        guard !isKey, token != slots[slot].token else { return }
+        slots[slot].token = token
+        slots[slot].refreshes &+= 1
+        actions.append(.startRefresh(id(of: slot), number: slots[slot].refreshes))
+    }
+
+    /// Whether the token is still the channel's latest, so that its claims take effect.
+    public func refreshSucceeded(_ id: ChannelID, number: UInt16) -> Bool {
+        guard let slot = slot(of: id) else { return false }
+        return slots[slot].refreshes == number
+    }
+
+    /// A token that has been followed by another one is of no importance any more.
+    public mutating func refreshFailed(
+        _ id: ChannelID, number: UInt16, message: String, into actions: inout [ChannelAction]
+    ) {
+        guard refreshSucceeded(id, number: number) else { return }
+        expel(id, message: message, into: &actions)
+    }
+
+    // MARK: Ends
+
+    /// The channel ends for a reason the client is told: an expired token, lost rights, a rate limit.
+    public mutating func expel(_ id: ChannelID, message: String, into actions: inout [ChannelAction]) {
+        guard let slot = slot(of: id), slots[slot].state == .joined else { return }
+        let address = slots[slot].address(ref: [])
+        end(slot, into: &actions)
+        actions.append(.systemError(address, message: message))
+        actions.append(.close(address))
+    }
+
+    /// Something of ours failed in the channel: the client joins again.
+    public mutating func crash(_ id: ChannelID, into actions: inout [ChannelAction]) {
+        guard let slot = slot(of: id) else { return }
+        if slots[slot].state == .joining {
+            actions.append(.stop(id))
+            return joinFailed(id, reason: "join crashed", into: &actions)
+        }
+        let address = slots[slot].address(ref: [])
+        end(slot, into: &actions)
+        actions.append(.fail(address))
+    }
+
+    /// The socket is gone, and nobody is there to be told.
+    public mutating func socketGone(into actions: inout [ChannelAction]) {
+        for id in channels { actions.append(.stop(id)) }
+        slots = []
+        waitingFrames = 0
+        waitingBytes = 0
+    }
+
+    private mutating func end(_ slot: Int, into actions: inout [ChannelAction]) {
+        actions.append(.stop(id(of: slot)))
+        slots[slot] = ChannelSlot()
+        shrink()
+    }
+
+    /// A socket without channels needs no memory for them.
+    private mutating func shrink() {
+        while slots.last?.state == .free { slots.removeLast() }
+        if slots.isEmpty { slots = [] }
+    }
+
+    // MARK: Slots
+
+    private mutating func nextIncarnation() -> UInt32 {
+        lastIncarnation &+= 1
+        return lastIncarnation
+    }
+
+    private func id(of slot: Int) -> ChannelID {
+        ChannelID(slot: UInt32(slot), incarnation: slots[slot].incarnation)
+    }
+
+    private func slot(of id: ChannelID) -> Int? {
+        let slot = Int(id.slot)
+        guard slot < slots.count, slots[slot].state != .free, slots[slot].incarnation == id.incarnation else {
+            return nil
+        }
+        return slot
+    }
+
+    private func slot(topic: RawSpan) -> Int? {
+        if slots.isEmpty { return nil }
+        let hash = ChannelSlot.hash(topic)
+        return slots.firstIndex { $0.state != .free && $0.topicHash == hash && $0.hasTopic(topic) }
+    }
+}

@@ -1,0 +1,80 @@
+import Bytes
+
+/// One channel's place. Small, as there is one for every client: topic and join_ref share an array.
+struct ChannelSlot: Sendable {
+    enum State: UInt8 {
+        case free, joining, joined
+    }
+
+    /// The topic, then the join_ref.
+    private var text: [UInt8] = []
+    var topicHash: UInt64 = 0
+    /// Hash of the token the channel has. Who makes two tokens collide keeps the older one.
+    var token: UInt64 = 0
+    /// One while it is being joined, else none: an array, because an empty one takes a word.
+    private var pendings: [PendingJoin] = []
+    private var topicLength: UInt32 = 0
+    private(set) var incarnation: UInt32 = 0
+    var refreshes: UInt16 = 0
+    private(set) var state = State.free
+
+    var pending: PendingJoin? {
+        get { pendings.first }
+        set { pendings = newValue.map { [$0] } ?? [] }
+    }
+
+    mutating func begin(_ frame: borrowing ChannelFrame, incarnation: UInt32) {
+        let address = Self.joinAddress(frame)
+        var text: [UInt8] = []
+        text.reserveCapacity(address.topic.count + address.joinRef.count)
+        text += address.topic
+        text += address.joinRef
+        self = ChannelSlot()
+        self.text = text
+        topicLength = UInt32(clamping: address.topic.count)
+        topicHash = Self.hash(frame.topic)
+        self.incarnation = incarnation
+        pending = PendingJoin(ref: address.ref)
+        state = .joining
+    }
+
+    mutating func finishJoin() -> PendingJoin? {
+        defer { pending = nil }
+        state = .joined
+        return pending
+    }
+
+    var topic: [UInt8] { Array(text.prefix(Int(topicLength))) }
+    var joinRef: [UInt8] { Array(text.dropFirst(Int(topicLength))) }
+
+    func address(ref: [UInt8]) -> ChannelAddress { ChannelAddress(topic: topic, joinRef: joinRef, ref: ref) }
+
+    func hasTopic(_ topic: RawSpan) -> Bool {
+        guard topic.byteCount == Int(topicLength) else { return false }
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as `text`.
+        return unsafe text.span.bytes.extracting(0..<topic.byteCount).equals(topic)
+    }
+
+    /// A join without a join_ref goes by its ref, which is the same number in every client.
+    static func joinAddress(_ frame: borrowing ChannelFrame) -> ChannelAddress {
+        let ref = frame.ref.copied()
+        return ChannelAddress(
+            topic: frame.topic.copied(), joinRef: frame.joinRef.isEmpty ? ref : frame.joinRef.copied(), ref: ref)
+    }
+
+    static func hash(_ bytes: RawSpan) -> UInt64 {
+        var hash = KeyHash(seed: 0x6368_616e_6e65_6c)
+        hash.combine(bytes)
+        return hash.value
+    }
+}
+
+/// What is remembered until a join is decided.
+struct PendingJoin: Sendable {
+    let ref: [UInt8]
+    /// The join_ref of the channel that this one replaces, if its client is to be told.
+    var replaced: [UInt8]?
+    var frames: [WaitingFrame] = []
+
+    init(ref: [UInt8]) { self.ref = ref }
+}

@@ -1,0 +1,11 @@
+/// A signature of ECDSA in the two forms it has: tokens hold its two numbers side by side, each as long as the curve's
+/// coordinates (RFC 7518 §3.4); OpenSSL wants them as `SEQUENCE { INTEGER r, INTEGER s }` (RFC 3279 §2.2.3).
+enum ECDSASignature {
+    /// Nil for a signature of another length than the curve's.
+    static func encode(_ signature: Span<UInt8>, of curve: EllipticCurve) -> [UInt8]? {
+        let half = curve.coordinateBytes
+        guard signature.count == 2 * half else { return nil }
+        return DER.sequence(
+            DER.integer(signature.extracting(0..<half)), DER.integer(signature.extracting(half..<2 * half)))
+    }
+}

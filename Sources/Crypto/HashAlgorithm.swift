@@ -1,0 +1,44 @@
+import COpenSSL
+
+/// The digests of the SHA-2 family that tokens are signed over (FIPS 180-4), and their keyed form.
+public enum HashAlgorithm: Sendable {
+    case sha256, sha384, sha512
+
+    public var digestBytes: Int {
+        switch self {
+        case .sha256: 32
+        case .sha384: 48
+        case .sha512: 64
+        }
+    }
+
+    /// OpenSSL's own description of it, which lives as long as the program.
+    var method: OpaquePointer? {
+        // SAFETY: the calls take nothing and answer a pointer to something static.
+        switch self {
+        case .sha256: unsafe EVP_sha256()
+        case .sha384: unsafe EVP_sha384()
+        case .sha512: unsafe EVP_sha512()
+        }
+    }
+
+    /// The message's HMAC (RFC 2104) under a key of any length.
+    public func authenticationCode(of message: Span<UInt8>, key: Span<UInt8>) -> [UInt8] {
+        precondition(key.count <= Int32.max, "OpenSSL counts a key's bytes in 32 bits")
+        var code = [UInt8](repeating: 0, count: digestBytes)
+        // An empty key has no address, which OpenSSL would take for "the key of the last call".
+        let noKey: [UInt8] = [0]
+        let length = key.count
+        let key = length == 0 ? noKey.span : key
+        // SAFETY: both spans are valid inside the closures with the counts given, and `code` has the bytes of the digest
+        // that are written. No pointer is kept; the one returned is `code` itself and only tells success.
+        let succeeded = unsafe key.withUnsafeBufferPointer { key in
+            unsafe message.withUnsafeBufferPointer { message in
+                unsafe HMAC(
+                    method, key.baseAddress, Int32(length), message.baseAddress, message.count, &code, nil) != nil
+            }
+        }
+        precondition(succeeded, "OpenSSL must offer HMAC with the SHA-2 digests")
+        return code
+    }
+}

@@ -1,0 +1,99 @@
+/// Numbers under hashes: the open-addressing part of a hash table whose entries live elsewhere.
+///
+/// A slot is eight bytes, the hash's upper half and the entry's number, so that a cache line holds eight and a probe
+/// looks at an entry only when 32 bits of its hash agree. Removal closes the hole instead of marking it, so a table
+/// that is filled and emptied for days is as fast as a new one.
+struct HashSlots: ~Copyable {
+    struct Slot: BitwiseCopyable {
+        var tag: UInt32
+        var number: UInt32
+        static let empty = Slot(tag: 0, number: .max)
+        var isEmpty: Bool { number == .max }
+    }
+
+    private var slots = Pool<Slot>()
+    private(set) var count = 0
+    private var mask = 0
+
+    init() { slots.resize(to: 8, filling: .empty); mask = 7 }
+
+    var capacity: Int { slots.count }
+
+    /// The place where a search for a hash begins. Consecutive tags lie far apart: the low bits choose.
+    @inline(__always)
+    func start(_ tag: UInt32) -> Int { Int(tag) & mask }
+
+    /// The next entry with this tag at or after a place, which then stands behind it; nil when there is no more.
+    @inline(__always)
+    func next(_ tag: UInt32, from place: inout Int) -> UInt32? {
+        while true {
+            let slot = slots[place]
+            if slot.isEmpty { return nil }
+            place = (place &+ 1) & mask
+            if slot.tag == tag { return slot.number }
+        }
+    }
+
+    /// The number must not be in the table.
+    mutating func insert(_ tag: UInt32, _ number: UInt32) {
+        precondition(number != .max, "the number that marks an empty slot")
+        if (count + 1) * 4 > slots.count * 3 { resize(to: slots.count * 2) }
+        place(Slot(tag: tag, number: number))
+        count += 1
+    }
+
+    mutating func remove(_ tag: UInt32, _ number: UInt32) {
+        var hole = start(tag)
+        while slots[hole].number != number || slots[hole].tag != tag {
+            precondition(!slots[hole].isEmpty, "only what is in the table is removed")
+            hole = (hole &+ 1) & mask
+        }
+        close(hole)
+        count -= 1
+        if slots.count > 8, count * 8 < slots.count { resize(to: slots.count / 2) }
+    }
+
+    /// Moves back what had to stand aside because of the slot that is now empty.
+    private mutating func close(_ removed: Int) {
+        var hole = removed
+        var place = (hole &+ 1) & mask
+        while !slots[place].isEmpty {
+            let home = start(slots[place].tag)
+            // It may move when its home does not lie after the hole, going round.
+            if (place &- home) & mask >= (place &- hole) & mask {
+                slots[hole] = slots[place]
+                hole = place
+            }
+            place = (place &+ 1) & mask
+        }
+        slots[hole] = .empty
+    }
+
+    private mutating func place(_ slot: Slot) {
+        var place = start(slot.tag)
+        while !slots[place].isEmpty { place = (place &+ 1) & mask }
+        slots[place] = slot
+    }
+
+    private mutating func resize(to capacity: Int) {
+        var old = Pool<Slot>(capacity: capacity)
+        old.resize(to: capacity, filling: .empty)
+        swap(&old, &slots)
+        mask = capacity - 1
+        for index in 0..<old.count where !old[index].isEmpty { place(old[index]) }
+    }
+
+    /// Whether every entry is found from where its hash says: for tests.
+    func checkInvariants() {
+        var found = 0
+        for index in 0..<slots.count where !slots[index].isEmpty {
+            found += 1
+            var place = start(slots[index].tag)
+            while place != index {
+                precondition(!slots[place].isEmpty, "a hole between an entry and its home")
+                place = (place &+ 1) & mask
+            }
+        }
+        precondition(found == count, "entries were lost")
+    }
+}

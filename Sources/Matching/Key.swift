@@ -1,0 +1,56 @@
+import Bytes
+
+/// One value of one column that somebody's equality names: a cache line, with the value in it when it is short.
+@safe
+struct Key: BitwiseCopyable {
+    /// What stands in the key itself; a uuid's 36 letters do.
+    static let inlineBytes = 40
+
+    /// The value, or the address of an allocation with the value. The first field: a key is compared where it begins.
+    private var content: InlineArray<5, UInt64> = InlineArray(repeating: 0)
+    let hash: UInt32
+    let group: UInt32
+    private var length: UInt32
+    /// The first of the links to its nodes.
+    var first: UInt32 = .none
+    /// The key's node, when it is the only one and needs no other look: then no link is read.
+    var settled: UInt32 = .none
+    var settledOperations: OperationSet = []
+
+    init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {
+        self.hash = hash
+        self.group = group
+        length = UInt32(bytes.byteCount)
+        // SAFETY: the words have room for `inlineBytes`, the allocation for all bytes; each is written within that, and
+        // the allocation is freed by `free`.
+        unsafe bytes.withUnsafeBytes { bytes in
+            if bytes.count > Self.inlineBytes {
+                let memory = UnsafeMutableRawPointer.allocate(byteCount: bytes.count, alignment: 8)
+                unsafe memory.copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
+                content[0] = UInt64(UInt(bitPattern: memory))
+            } else {
+                unsafe withUnsafeMutableBytes(of: &content) { unsafe $0.copyMemory(from: bytes) }
+            }
+        }
+    }
+
+    /// Whether a key that stays where it is has exactly these bytes.
+    @inline(__always)
+    @unsafe static func equals(_ key: UnsafePointer<Key>, _ bytes: RawSpan) -> Bool {
+        guard unsafe bytes.byteCount == Int(key.pointee.length) else { return false }
+        // SAFETY: the value's `length` bytes stand in the key's first words or in its allocation.
+        let start =
+            unsafe bytes.byteCount > inlineBytes
+            ? UnsafeRawPointer(bitPattern: UInt(key.pointee.content[0])).unsafelyUnwrapped : UnsafeRawPointer(key)
+        return unsafe bytes.equals(UnsafeRawBufferPointer(start: start, count: bytes.byteCount).bytes)
+    }
+
+    /// Gives up what it holds.
+    mutating func free() {
+        if length > Self.inlineBytes {
+            // SAFETY: the allocation is this key's own; afterwards the key does not know it any more.
+            unsafe UnsafeMutableRawPointer(bitPattern: UInt(content[0])).unsafelyUnwrapped.deallocate()
+        }
+        length = 0
+    }
+}

@@ -1,0 +1,285 @@
+import Bytes
+import Policy
+
+/// The subscriptions of all tables: nodes, what leads a row to them, and their members.
+struct NodeStore: ~Copyable {
+    var tables = Pool<SubscribedTable>()
+    private var freeTables = Pool<UInt32>()
+    var nodes = Slab<Node>()
+    /// Of the nodes that are not settled by a key.
+    var predicates = Slab<Predicate>()
+    /// Nodes by what they want.
+    private var identities = HashSlots()
+    var groups = Slab<KeyGroup>()
+    var keys = KeyTable()
+    private var handles = Slab<Place>()
+    var stamp: UInt32 = 0
+    /// Unknown to clients, who could otherwise choose values that meet in one slot.
+    private let seed: UInt64
+
+    /// Where a member stands.
+    struct Place: BitwiseCopyable {
+        var node: UInt32
+        var position: UInt32
+    }
+
+    init(seed: UInt64) { self.seed = seed }
+
+    deinit {
+        for number in 0..<nodes.limit {
+            var members = nodes[UInt32(number)].members
+            members.free()
+        }
+    }
+
+    var memberCount: Int { handles.count }
+
+    // MARK: Tables
+
+    mutating func addTable(oid: UInt32, columns: [String]) -> UInt32 {
+        let table = SubscribedTable(oid: oid, columns: columns)
+        guard !freeTables.isEmpty else {
+            tables.append(table)
+            return UInt32(tables.count - 1)
+        }
+        let number = freeTables.removeLast()
+        tables[Int(number)] = table
+        return number
+    }
+
+    /// No change meets the table's nodes any more; it goes with the last of them.
+    mutating func retire(_ table: UInt32) {
+        tables[Int(table)].isReplaced = true
+        freeIfUnused(table)
+    }
+
+    private mutating func freeIfUnused(_ table: UInt32) {
+        guard tables[Int(table)].isReplaced, tables[Int(table)].nodeCount == 0 else { return }
+        tables[Int(table)] = SubscribedTable(oid: 0, columns: [])
+        freeTables.append(table)
+    }
+
+    // MARK: Members
+
+    mutating func add(_ member: UInt32, _ wish: Wish) -> UInt32 {
+        let identity = wish.identity(seed: seed)
+        let node = find(wish, identity) ?? insert(wish, identity)
+        let handle = handles.insert(Place(node: node, position: 0))
+        handles[handle].position = nodes[node].members.append(member, handle)
+        return handle
+    }
+
+    mutating func remove(_ handle: UInt32) {
+        let place = handles[handle]
+        precondition(place.node != .none, "a subscription is removed once")
+        if let moved = nodes[place.node].members.remove(at: place.position) {
+            handles[moved].position = place.position
+        }
+        handles[handle].node = .none
+        handles.remove(handle)
+        if nodes[place.node].members.count == 0 { removeNode(place.node) }
+    }
+
+    /// Where a handle's member stands: for tests.
+    func place(of handle: UInt32) -> Place { handles[handle] }
+
+    // MARK: Nodes
+
+    private func find(_ wish: Wish, _ identity: UInt32) -> UInt32? {
+        var place = identities.start(identity)
+        while let number = identities.next(identity, from: &place) {
+            if isSame(nodes[number], wish) { return number }
+        }
+        return nil
+    }
+
+    private func isSame(_ node: Node, _ wish: Wish) -> Bool {
+        guard node.table == wish.table, node.operations == wish.operations, node.access == wish.access else {
+            return false
+        }
+        guard node.access == .settled else { return predicates[node.predicate] == wish.predicate }
+        let key = wish.keys[0]
+        guard let group = group(of: key, in: wish.table) else { return false }
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        return keys.isKey(of: node.place, group: group, unsafe key.bytes.span.bytes)
+    }
+
+    private mutating func insert(_ wish: Wish, _ identity: UInt32) -> UInt32 {
+        // A key that settles the question says all that the predicate would.
+        let predicate = wish.access == .settled ? .none : predicates.insert(wish.predicate)
+        let number = nodes.insert(
+            Node(
+                predicate: predicate, table: wish.table, identity: identity, operations: wish.operations,
+                access: wish.access))
+        identities.insert(identity, number)
+        enlist(number)
+        for key in wish.keys { link(number, key, in: wish.table) }
+        for slot in wish.slots { tables[Int(wish.table)].use.add(slot) }
+        tables[Int(wish.table)].nodeCount += 1
+        return number
+    }
+
+    private mutating func removeNode(_ number: UInt32) {
+        let node = nodes[number]
+        let table = Int(node.table)
+        if node.access == .settled {
+            tables[table].use.remove(groups[keys[keys.link(node.place).key].group].slot)
+        } else {
+            if node.access.looksAtRows {
+                for slot in predicates[node.predicate].slots { tables[table].use.remove(slot) }
+            }
+            // What is free still stands in the slab: let go of its memory.
+            predicates[node.predicate] = .never
+            predicates.remove(node.predicate)
+        }
+        if node.access.hasKeys { unlink(node) } else { delist(node) }
+        identities.remove(node.identity, number)
+        nodes.remove(number)
+        tables[table].nodeCount -= 1
+        freeIfUnused(node.table)
+    }
+
+    private mutating func enlist(_ number: UInt32) {
+        let node = nodes[number]
+        switch node.access {
+        case .always: nodes[number].place = tables[Int(node.table)].always.append(number, node.operations)
+        case .scan: nodes[number].place = tables[Int(node.table)].scan.append(number, node.operations)
+        case .never, .settled, .keyed, .keyedThenJudged: break
+        }
+    }
+
+    private mutating func delist(_ node: Node) {
+        let moved: UInt32? =
+            switch node.access {
+            case .always: tables[Int(node.table)].always.remove(at: node.place, node.operations)
+            case .scan: tables[Int(node.table)].scan.remove(at: node.place, node.operations)
+            case .never, .settled, .keyed, .keyedThenJudged: nil
+            }
+        if let moved { nodes[moved].place = node.place }
+    }
+
+    // MARK: Keys
+
+    func group(of key: EqualityKey, in table: UInt32) -> UInt32? {
+        for index in 0..<tables[Int(table)].groups.count {
+            let group = tables[Int(table)].groups[index]
+            if groups[group].slot == key.slot, groups[group].form == key.form { return group }
+        }
+        return nil
+    }
+
+    private mutating func link(_ number: UInt32, _ key: EqualityKey, in table: UInt32) {
+        let group = group(of: key, in: table) ?? addGroup(of: key, in: table)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
+        let bytes = unsafe key.bytes.span.bytes
+        let before = keys.count
+        nodes[number].place = keys.link(
+            number, nodes[number], group: group, hash: groups[group].hash(bytes), bytes)
+        groups[group].keyCount += keys.count - before
+    }
+
+    private mutating func addGroup(of key: EqualityKey, in table: UInt32) -> UInt32 {
+        let group = groups.insert(KeyGroup(table: table, slot: key.slot, form: key.form, seed: seed))
+        tables[Int(table)].groups.append(group)
+        return group
+    }
+
+    private mutating func unlink(_ node: Node) {
+        var next = node.place
+        while next != .none {
+            let link = next
+            next = keys.link(link).nextOfNode
+            guard let group = keys.unlink(link) else { continue }
+            groups[group].keyCount -= 1
+            if groups[group].keyCount == 0 { removeGroup(group) }
+        }
+    }
+
+    private mutating func removeGroup(_ group: UInt32) {
+        let table = Int(groups[group].table)
+        for index in 0..<tables[table].groups.count where tables[table].groups[index] == group {
+            tables[table].groups.swapRemove(at: index)
+            break
+        }
+        groups.remove(group)
+    }
+}
+
+/// The values of one column that are looked up in the same form.
+struct KeyGroup {
+    let table: UInt32
+    let slot: Int
+    let form: KeyForm
+    var keyCount = 0
+    private let seed: UInt64
+
+    init(table: UInt32, slot: Int, form: KeyForm, seed: UInt64) {
+        self.table = table
+        self.slot = slot
+        self.form = form
+        // The same value in two columns is two keys, far apart.
+        self.seed = seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue)
+    }
+
+    /// Of a value in its canonical form.
+    @inline(__always)
+    func hash(_ canonical: RawSpan) -> UInt32 {
+        var hash = KeyHash(seed: seed)
+        hash.combine(canonical)
+        return UInt32(truncatingIfNeeded: hash.value)
+    }
+}
+
+/// What is the same for all members of a node.
+struct Wish {
+    let table: UInt32
+    let operations: OperationSet
+    let predicate: Predicate
+    let access: Node.Access
+
+    init(table: UInt32, operations: OperationSet, predicate: Predicate) {
+        self.table = table
+        self.operations = operations
+        self.predicate = predicate
+        access = operations.isEmpty ? .never : Node.Access(predicate)
+    }
+
+    var keys: [EqualityKey] {
+        guard access.hasKeys, case .anyOf(let keys) = predicate.access else { return [] }
+        return keys
+    }
+
+    /// The columns that must be read for it.
+    var slots: [Int] { access.looksAtRows ? predicate.slots : [] }
+
+    func identity(seed: UInt64) -> UInt32 {
+        var hash = KeyHash(seed: seed)
+        hash.combine(UInt64(table) << 8 | UInt64(operations.rawValue))
+        if access == .settled {
+            let key = keys[0]
+            hash.combine(UInt64(key.slot) << 8 | UInt64(key.form.rawValue))
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            hash.combine(unsafe key.bytes.span.bytes)
+        } else {
+            hash.combine(UInt64(truncatingIfNeeded: Int64(predicate.hashValue)))
+        }
+        return UInt32(truncatingIfNeeded: hash.value)
+    }
+}
+
+extension Node.Access {
+    init(_ predicate: Predicate) {
+        switch predicate.access {
+        case .never: self = .never
+        // What is absent from an image never matches, so with columns there is something to try.
+        case .always: self = predicate.slots.isEmpty ? .always : .scan
+        case .scan: self = .scan
+        case .anyOf(let keys):
+            if !predicate.isDecidedByAccess {
+                self = .keyedThenJudged
+            } else {
+                self = keys.count == 1 ? .settled : .keyed
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+/// A growing row of elements that is never copied, shared or counted: what an index of one thread is built from.
+///
+/// The standard library's array counts references and checks for uniqueness at each touch, which a lookup of some
+/// dozen nanoseconds would notice; its array of non-copyable elements comes with Swift 6.4 and then replaces this.
+@safe
+struct Pool<Element: ~Copyable>: ~Copyable {
+    private var base: UnsafeMutablePointer<Element>
+    private(set) var count = 0
+    private(set) var capacity: Int
+
+    init(capacity: Int = 0) {
+        self.capacity = capacity
+        // SAFETY: freed in `deinit` or by `grow`, once, because the owner is not copyable.
+        unsafe base = UnsafeMutablePointer.allocate(capacity: capacity)
+    }
+
+    deinit {
+        // SAFETY: the first `count` elements are initialised, and the allocation is this pool's own.
+        unsafe base.deinitialize(count: count)
+        unsafe base.deallocate()
+    }
+
+    var isEmpty: Bool { count == 0 }
+
+    subscript(index: Int) -> Element {
+        @inline(__always)
+        unsafeAddress {
+            // SAFETY: the place is checked; the first `count` elements are initialised.
+            unsafe address(of: index)
+        }
+        @inline(__always)
+        unsafeMutableAddress {
+            // SAFETY: as above; the accessor has exclusive access to the pool.
+            unsafe mutableAddress(of: index)
+        }
+    }
+
+    /// For a subscript over this pool's.
+    @inline(__always)
+    @unsafe func address(of index: Int) -> UnsafePointer<Element> {
+        precondition(index >= 0 && index < count, "an element outside the pool")
+        // SAFETY: checked in the line above; whoever asks keeps the pool borrowed.
+        return unsafe UnsafePointer(base + index)
+    }
+
+    @inline(__always)
+    @unsafe mutating func mutableAddress(of index: Int) -> UnsafeMutablePointer<Element> {
+        precondition(index >= 0 && index < count, "an element outside the pool")
+        // SAFETY: as above.
+        return unsafe base + index
+    }
+
+    @inline(__always)
+    mutating func append(_ element: consuming Element) {
+        if count == capacity { grow() }
+        // SAFETY: `grow` made room for one more; the place is not initialised.
+        unsafe (base + count).initialize(to: element)
+        count &+= 1
+    }
+
+    mutating func removeLast() -> Element {
+        precondition(count > 0, "an empty pool has no last element")
+        count &-= 1
+        // SAFETY: the place was initialised, and is not any more as far as `count` says.
+        return unsafe (base + count).move()
+    }
+
+    mutating func removeAll() {
+        // SAFETY: the first `count` elements are initialised.
+        unsafe base.deinitialize(count: count)
+        count = 0
+    }
+
+    @inline(never)
+    private mutating func grow() {
+        let larger = max(4, capacity + capacity / 2)
+        // SAFETY: the elements are moved into the new allocation, and the old one is freed exactly once.
+        let moved = UnsafeMutablePointer<Element>.allocate(capacity: larger)
+        unsafe moved.moveInitialize(from: base, count: count)
+        unsafe base.deallocate()
+        unsafe base = moved
+        capacity = larger
+    }
+}
+
+extension Pool {
+    /// The elements, borrowed until the next change.
+    var span: Span<Element> {
+        @_lifetime(borrow self)
+        get {
+            // SAFETY: the first `count` elements are initialised, and the span cannot outlive the borrow of `self`.
+            let span = unsafe Span(_unsafeStart: base, count: count)
+            return unsafe _overrideLifetime(span, borrowing: self)
+        }
+    }
+
+    /// Fills up with an element, or cuts off, to `count` elements.
+    mutating func resize(to count: Int, filling element: Element) {
+        while self.count > count { _ = removeLast() }
+        while self.count < count { append(element) }
+    }
+
+    /// Takes an element out; the last one moves to its place.
+    mutating func swapRemove(at index: Int) {
+        let last = removeLast()
+        if index < count { self[index] = last }
+    }
+}
+
+/// A pool whose places are used again: an element keeps its number for as long as it lives.
+struct Slab<Element>: ~Copyable {
+    private var pool = Pool<Element>()
+    private var free = Pool<UInt32>()
+
+    /// How many are in use.
+    var count: Int { pool.count - free.count }
+    /// One more than the highest number that was ever given.
+    var limit: Int { pool.count }
+
+    subscript(number: UInt32) -> Element {
+        @inline(__always)
+        unsafeAddress {
+            // SAFETY: the pool checks the place; its memory stays where it is while it is borrowed.
+            unsafe pool.address(of: Int(number))
+        }
+        @inline(__always)
+        unsafeMutableAddress {
+            // SAFETY: as above; the accessor has exclusive access to the slab.
+            unsafe pool.mutableAddress(of: Int(number))
+        }
+    }
+
+    /// For a span over a part of an element.
+    @unsafe func address(of number: UInt32) -> UnsafePointer<Element> {
+        // SAFETY: the pool checks the place; whoever asks keeps the slab borrowed.
+        unsafe pool.address(of: Int(number))
+    }
+
+    mutating func insert(_ element: Element) -> UInt32 {
+        if free.isEmpty {
+            precondition(pool.count < Int(UInt32.max), "a slab has no more numbers")
+            pool.append(element)
+            return UInt32(pool.count - 1)
+        }
+        let number = free.removeLast()
+        pool[Int(number)] = element
+        return number
+    }
+
+    mutating func remove(_ number: UInt32) { free.append(number) }
+}

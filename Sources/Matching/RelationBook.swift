@@ -1,0 +1,59 @@
+import Change
+
+/// The relations that were met in the log, by fingerprint.
+struct RelationBook: ~Copyable {
+    var maps = Pool<RelationMap>()
+    private var numbers: [UInt64: UInt32] = [:]
+    /// Those that were met lately: neighbours in a log are of few tables, and a fingerprint is a hash already.
+    private var recent = Pool<Recent>()
+    private let limit: Int
+
+    struct Recent {
+        var fingerprint: UInt64
+        var number: UInt32
+    }
+
+    init(limit: Int) {
+        self.limit = limit
+        forgetRecent()
+    }
+
+    @inline(__always)
+    mutating func find(_ fingerprint: UInt64) -> UInt32? {
+        let place = Int(truncatingIfNeeded: fingerprint & 63)
+        let seen = recent[place]
+        if seen.fingerprint == fingerprint, seen.number != .none { return seen.number }
+        guard let number = numbers[fingerprint] else { return nil }
+        recent[place] = Recent(fingerprint: fingerprint, number: number)
+        return number
+    }
+
+    mutating func insert(_ fingerprint: UInt64, _ map: consuming RelationMap) {
+        if let number = numbers[fingerprint] {
+            maps[Int(number)] = map
+            return
+        }
+        // Schemas change seldom; over years they add up, and what is forgotten is asked for again.
+        if maps.count >= limit { removeAll() }
+        numbers[fingerprint] = UInt32(maps.count)
+        maps.append(map)
+    }
+
+    /// Forgets what is known of a table's relations.
+    mutating func remove(table oid: UInt32) {
+        for (fingerprint, number) in numbers where maps[Int(number)].oid == oid { numbers[fingerprint] = nil }
+        forgetRecent()
+        if numbers.isEmpty { maps.removeAll() }
+    }
+
+    private mutating func removeAll() {
+        numbers = [:]
+        maps.removeAll()
+        forgetRecent()
+    }
+
+    private mutating func forgetRecent() {
+        recent.removeAll()
+        recent.resize(to: 64, filling: Recent(fingerprint: 0, number: .none))
+    }
+}

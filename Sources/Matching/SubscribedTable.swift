@@ -1,0 +1,55 @@
+/// One edition of a table that is subscribed to: its columns as the catalog had them when its predicates were made.
+struct SubscribedTable: ~Copyable {
+    let oid: UInt32
+    let slots: [String: Int]
+    var use: SlotUse
+    /// The columns that any equality is about: what a change has to look up.
+    var groups = Pool<UInt32>()
+    /// Nodes that every change matches.
+    var always = NodeLists()
+    /// Nodes that every change must try.
+    var scan = NodeLists()
+    var nodeCount = 0
+    /// Another edition has taken its place: nothing matches it any more, and it goes with its last node.
+    var isReplaced = false
+
+    init(oid: UInt32, columns: [String]) {
+        self.oid = oid
+        slots = Dictionary(columns.enumerated().map { ($1, $0) }) { first, _ in first }
+        use = SlotUse(slotCount: columns.count)
+    }
+}
+
+/// Nodes by the set of operations they want: a change of one operation visits the lists whose sets have it, and no node
+/// stands in two lists.
+struct NodeLists: ~Copyable {
+    private var lists = Pool<Pool<UInt32>>(capacity: 8)
+    private(set) var count = 0
+
+    init() {
+        for _ in 0..<8 { lists.append(Pool()) }
+    }
+
+    var isEmpty: Bool { count == 0 }
+
+    @inline(__always)
+    func nodeCount(_ operations: OperationSet) -> Int { lists[Int(operations.rawValue)].count }
+
+    @inline(__always)
+    func node(_ operations: OperationSet, _ index: Int) -> UInt32 { lists[Int(operations.rawValue)][index] }
+
+    /// Where the node stands now.
+    mutating func append(_ node: UInt32, _ operations: OperationSet) -> UInt32 {
+        count += 1
+        lists[Int(operations.rawValue)].append(node)
+        return UInt32(lists[Int(operations.rawValue)].count - 1)
+    }
+
+    /// Takes a node out; the one that moves to its place, if any does.
+    mutating func remove(at place: UInt32, _ operations: OperationSet) -> UInt32? {
+        count -= 1
+        let list = Int(operations.rawValue)
+        lists[list].swapRemove(at: Int(place))
+        return Int(place) < lists[list].count ? lists[list][Int(place)] : nil
+    }
+}

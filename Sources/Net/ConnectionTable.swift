@@ -1,0 +1,144 @@
+import Glibc
+
+/// All that a loop keeps of one connection. Most connections wait most of the time, so this is small and plain: what
+/// only some need for a while (input that is not complete, output that is blocked, TLS) stands elsewhere.
+@safe
+struct Connection: BitwiseCopyable {
+    enum Stage: UInt8, BitwiseCopyable {
+        /// Nobody's; also the state of zeroed memory.
+        case free
+        case handshaking
+        case open
+        /// What is queued goes out, nothing more is taken in.
+        case closing
+        /// We finished sending and wait for the peer to see it.
+        case lingering
+        /// No socket any more; the application is told at the end of the turn.
+        case ended
+    }
+
+    struct Flags: OptionSet, BitwiseCopyable {
+        let rawValue: UInt8
+
+        /// In the list of those with something queued this turn.
+        static let isQueued = Flags(rawValue: 1)
+        static let readingIsPaused = Flags(rawValue: 2)
+        /// In the list of those whose input is looked at again without a new event.
+        static let isReadAgain = Flags(rawValue: 4)
+        /// The peer will send nothing more.
+        static let peerFinished = Flags(rawValue: 8)
+        /// The application knows it.
+        static let wasOpened = Flags(rawValue: 16)
+        static let hasFallenBehind = Flags(rawValue: 32)
+    }
+
+    var descriptor: Int32
+    var generation: UInt32
+    var stage: Stage
+    var flags: Flags
+    /// What epoll watches it for now.
+    var watched: UInt16
+    /// This turn's outbox: first and last link, 0 for none.
+    var firstLink: UInt32
+    var lastLink: UInt32
+    var queuedBytes: UInt32
+    /// What it could not take, in the loop's backlogs; 0 for nothing.
+    var backlog: UInt32
+    /// Its TLS session, in the loop's sessions; 0 for none.
+    var session: UInt32
+    /// Input that was not consumed.
+    var input: UnsafeMutableRawPointer?
+    var inputCount: UInt32
+    var inputCapacity: UInt32
+    /// The application is not asked before there are so many bytes of input.
+    var inputWanted: UInt32
+    /// 0: it may be idle for ever.
+    var idleMilliseconds: UInt32
+    var lastReceived: UInt64
+    /// When handshake, closing or lingering have to be done; 0 for never.
+    var deadline: UInt64
+    /// Why it ends, once that is decided.
+    var end: ConnectionEnd
+
+    var isLive: Bool { stage != .free && stage != .ended }
+}
+
+/// The connections of one loop, by slot.
+///
+/// The whole table is one reservation of zeroed memory: a slot that was never used costs nothing but addresses, and
+/// none ever moves.
+@safe
+final class ConnectionTable {
+    private let base: UnsafeMutablePointer<Connection>
+    let capacity: Int
+    /// Slots from here on were never used.
+    private(set) var highWater = 0
+    private let freed = PlainArray<UInt32>()
+    private(set) var count = 0
+
+    init(capacity: Int) {
+        precondition(capacity > 0 && capacity < Int(UInt32.max), "slots are numbered with 32 bits")
+        // SAFETY: zeroed memory is a valid `Connection`, whose every field is plain and whose stage 0 is `free`.
+        guard let memory = unsafe calloc(capacity, MemoryLayout<Connection>.stride) else {
+            preconditionFailure("no memory for the table of connections")
+        }
+        unsafe base = memory.bindMemory(to: Connection.self, capacity: capacity)
+        self.capacity = capacity
+    }
+
+    deinit {
+        // SAFETY: this table's own memory; its elements are plain.
+        unsafe free(base)
+    }
+
+    subscript(_ slot: Int) -> Connection {
+        @inline(__always) get {
+            precondition(slot >= 0 && slot < capacity, "a slot lies in the table")
+            // SAFETY: the slot lies in the table, all of which is initialised.
+            return unsafe base[slot]
+        }
+        @inline(__always) _modify {
+            precondition(slot >= 0 && slot < capacity, "a slot lies in the table")
+            // SAFETY: as above.
+            yield unsafe &base[slot]
+        }
+    }
+
+    /// The slot of a connection that is still there.
+    @inline(__always)
+    func slot(of id: ConnectionID) -> Int? {
+        let slot = Int(id.slot)
+        guard slot < capacity else { return nil }
+        // SAFETY: the slot lies in the table. Only one field is read, of what is most often one cache line.
+        return unsafe base[slot].generation == id.generation && base[slot].isLive ? slot : nil
+    }
+
+    func id(of slot: Int) -> ConnectionID { ConnectionID(slot: UInt32(slot), generation: self[slot].generation) }
+
+    /// A free slot, with a generation it never had; nil when all are taken.
+    func take(descriptor: Int32, stage: Connection.Stage, now: UInt64) -> Int? {
+        let slot: Int
+        if let reused = freed.popLast() {
+            slot = Int(reused)
+        } else {
+            guard highWater < capacity else { return nil }
+            slot = highWater
+            highWater += 1
+        }
+        let generation = self[slot].generation &+ 1
+        // SAFETY: all fields are plain; null is no input.
+        unsafe self[slot] = Connection(
+            descriptor: descriptor, generation: generation, stage: stage, flags: [], watched: 0, firstLink: 0,
+            lastLink: 0, queuedBytes: 0, backlog: 0, session: 0, input: nil, inputCount: 0, inputCapacity: 0,
+            inputWanted: 0, idleMilliseconds: 0, lastReceived: now, deadline: 0, end: .stopped)
+        count += 1
+        return slot
+    }
+
+    func giveBack(_ slot: Int) {
+        precondition(self[slot].stage == .ended, "only an ended connection's slot is free")
+        self[slot].stage = .free
+        freed.append(UInt32(slot))
+        count -= 1
+    }
+}

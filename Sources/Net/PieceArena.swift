@@ -1,0 +1,172 @@
+import Bytes
+import Diagnostics
+
+/// Bytes to send that several connections may share; an index into the turn's arena, valid until the turn ends.
+public struct Piece: Sendable, Equatable {
+    let index: UInt32
+}
+
+/// The memory of everything a loop sends: reference-counted chunks that are filled one behind the other.
+///
+/// A piece belongs to a turn. What blocked connections still need of it is kept by retaining its chunk, so that a frame
+/// for ten thousand connections is in memory once, whoever has to wait for it. Pieces that were shared one after the
+/// other lie side by side, which lets a batch of them go out by one call without being copied.
+@safe
+final class PieceArena {
+    /// A place in a chunk.
+    struct Extent {
+        var chunk: UInt32
+        var offset: UInt32
+        var length: UInt32
+    }
+
+    @safe
+    private struct Chunk: BitwiseCopyable {
+        /// nil when the entry is not in use.
+        var base: UnsafeMutableRawPointer?
+        var capacity: Int
+        /// Entries of backlogs that lie in it.
+        var retains = 0
+        /// Pieces of this turn lie in it, or the next ones will.
+        var isInTurn = false
+    }
+
+    private let chunkBytes: Int
+    private let chunks = PlainArray<Chunk>()
+    private var unused: [UInt32] = []
+    /// Empty chunks of the usual size.
+    private var spare: [UInt32] = []
+    /// Those that pieces of this turn lie in.
+    private var ofThisTurn: [UInt32] = []
+    private var current: UInt32?
+    private var used = 0
+    private let pieces = PlainArray<Extent>(capacity: 256)
+    /// Memory of all chunks but the spare ones.
+    private(set) var heldBytes = 0
+    private(set) var turnBytes = 0
+
+    init(chunkBytes: Int = Limits.pieceChunkBytes) { self.chunkBytes = chunkBytes }
+
+    deinit {
+        // SAFETY: each chunk's memory is freed once; nobody has extents of an arena that is gone.
+        for index in 0..<chunks.count { unsafe chunks[index].base?.deallocate() }
+    }
+
+    // MARK: Pieces of this turn
+
+    func add(_ bytes: RawSpan) -> Piece {
+        precondition(bytes.byteCount <= Limits.maximumPieceBytes, "a piece is at most as large as its limit")
+        let piece = Piece(index: UInt32(pieces.count))
+        pieces.append(copy(bytes))
+        return piece
+    }
+
+    /// Where a piece lies.
+    @inline(__always)
+    func extent(of piece: UInt32) -> Extent { pieces[Int(piece)] }
+
+    func isValid(_ piece: Piece) -> Bool { Int(piece.index) < pieces.count }
+
+    @inline(__always)
+    func address(of extent: Extent) -> UnsafeMutableRawPointer {
+        guard let base = unsafe chunks[Int(extent.chunk)].base else { preconditionFailure("a chunk in use has memory") }
+        // SAFETY: extents are only made by `copy`, inside their chunk.
+        return unsafe base + Int(extent.offset)
+    }
+
+    private func copy(_ bytes: RawSpan) -> Extent {
+        let length = bytes.byteCount
+        turnBytes += length
+        let chunk = chunkWithRoom(for: length)
+        let extent = Extent(chunk: chunk, offset: UInt32(used), length: UInt32(length))
+        // SAFETY: the chunk has room for `length` bytes at `used`.
+        unsafe bytes.withUnsafeBytes { source in
+            if let start = source.baseAddress {
+                unsafe address(of: extent).copyMemory(from: start, byteCount: length)
+            }
+        }
+        used += length
+        return extent
+    }
+
+    private func chunkWithRoom(for length: Int) -> UInt32 {
+        if let current, chunks[Int(current)].capacity - used >= length { return current }
+        let chunk = takeChunk(atLeast: length)
+        chunks[Int(chunk)].isInTurn = true
+        current = chunk
+        used = 0
+        ofThisTurn.append(chunk)
+        return chunk
+    }
+
+    private func takeChunk(atLeast length: Int) -> UInt32 {
+        if length <= chunkBytes, let chunk = spare.popLast() {
+            heldBytes += chunkBytes
+            return chunk
+        }
+        return newChunk(max(length, chunkBytes))
+    }
+
+    private func newChunk(_ capacity: Int) -> UInt32 {
+        heldBytes += capacity
+        // SAFETY: freed by `freeIfUnused` or `deinit`.
+        let chunk = unsafe Chunk(base: .allocate(byteCount: capacity, alignment: 16), capacity: capacity)
+        if let index = unused.popLast() {
+            chunks[Int(index)] = chunk
+            return index
+        }
+        chunks.append(chunk)
+        return UInt32(chunks.count - 1)
+    }
+
+    /// Pieces are not valid any more. Chunks that nobody waits for are free again.
+    func endTurn() {
+        guard !pieces.isEmpty else { return }
+        pieces.removeAll(keeping: 1 << 16)
+        turnBytes = 0
+        if let last = current, chunks[Int(last)].capacity > chunkBytes { current = nil }
+        for chunk in ofThisTurn where chunk != current {
+            chunks[Int(chunk)].isInTurn = false
+            freeIfUnused(chunk)
+        }
+        ofThisTurn.removeAll(keepingCapacity: true)
+        guard let current else { return }
+        ofThisTurn.append(current)
+        // Else it is filled further, so that a connection that waits for one small frame does not hold a chunk alone.
+        if chunks[Int(current)].retains == 0 { used = 0 }
+    }
+
+    // MARK: What blocked connections keep
+
+    func retain(_ chunk: UInt32) { chunks[Int(chunk)].retains += 1 }
+
+    func release(_ chunk: UInt32) {
+        precondition(chunks[Int(chunk)].retains > 0, "only what was retained can be released")
+        chunks[Int(chunk)].retains -= 1
+        if !chunks[Int(chunk)].isInTurn { freeIfUnused(chunk) }
+    }
+
+    /// A retained copy in memory of its own size, for the little that is kept of a dropped queue.
+    func retainedCopy(of extent: Extent) -> Extent {
+        let chunk = newChunk(max(Int(extent.length), 1))
+        let copy = Extent(chunk: chunk, offset: 0, length: extent.length)
+        // SAFETY: the new chunk is as long as the extent, which lies in a chunk that is still retained.
+        unsafe address(of: copy).copyMemory(from: address(of: extent), byteCount: Int(extent.length))
+        retain(chunk)
+        return copy
+    }
+
+    private func freeIfUnused(_ chunk: UInt32) {
+        guard chunks[Int(chunk)].retains == 0 else { return }
+        let capacity = chunks[Int(chunk)].capacity
+        heldBytes -= capacity
+        if capacity == chunkBytes, spare.count < Limits.sparePieceChunks {
+            spare.append(chunk)
+        } else {
+            // SAFETY: nobody retains it and no piece of this turn lies in it; it is forgotten at once.
+            unsafe chunks[Int(chunk)].base?.deallocate()
+            unsafe chunks[Int(chunk)].base = nil
+            unused.append(chunk)
+        }
+    }
+}

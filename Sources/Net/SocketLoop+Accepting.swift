@@ -1,0 +1,116 @@
+import Diagnostics
+import System
+
+/// Taking new connections, and surviving that there is no room for them.
+extension SocketLoop {
+    func watchListeners() throws(SystemError) {
+        for (index, listener) in listeners.enumerated() {
+            try epoll.add(listener, .readable, key: Key.listener(index: index))
+        }
+    }
+
+    /// Those who wait already are still taken; who comes later is refused by the kernel.
+    public func stopAccepting() {
+        guard !listeners.isEmpty else { return }
+        for index in listeners.indices {
+            acceptBatch(index)
+            StreamSocket.close(listeners[index])
+        }
+        listeners = []
+        acceptRestsUntil = 0
+    }
+
+    /// A bounded number, so that a storm of connections does not starve those that are there.
+    func acceptBatch(_ index: Int) {
+        guard index >= 0, index < listeners.count else { return }
+        for _ in 0..<Limits.acceptBatch {
+            switch StreamSocket.accept(from: listeners[index]) {
+            case .accepted(let descriptor, let peer): take(descriptor, peer)
+            case .lost: continue
+            case .nobodyWaits: return
+            case .outOfDescriptors(let code):
+                refuse(.outOfDescriptors, code)
+                guard turnOneAway(index) else { return restAccepting() }
+            case .outOfMemory(let code):
+                refuse(.outOfMemory, code)
+                return restAccepting()
+            }
+        }
+    }
+
+    private func take(_ descriptor: Int32, _ peer: PeerAddress) {
+        guard let slot = table.take(descriptor: descriptor, stage: .open, now: now) else {
+            refuse(.tooManyConnections, 0)
+            return StreamSocket.reset(descriptor)
+        }
+        StreamSocket.prepare(descriptor, sendBuffer: settings.sendBuffer)
+        let events: Epoll.Events = [.readable, .peerFinished]
+        do throws(SystemError) {
+            try epoll.add(descriptor, events, key: Key.connection(table.id(of: slot)))
+        } catch {
+            refuse(.outOfMemory, error.code)
+            return end(slot, .failed(code: error.code), byReset: true)
+        }
+        table[slot].watched = UInt16(truncatingIfNeeded: events.rawValue)
+        metrics.connectionsAccepted.add()
+        open(slot, from: peer)
+    }
+
+    func open(_ slot: Int, from peer: PeerAddress) {
+        table[slot].flags.insert(.wasOpened)
+        if let limit = settings.idleLimit { setIdleLimit(limit.nanoseconds, slot) }
+        application.opened(table.id(of: slot), from: peer, isSecure: table[slot].session != 0)
+    }
+
+    // MARK: No room
+
+    /// Without a descriptor nobody can be taken out of the queue, and the listener would be ready again at once, for ever.
+    /// The reserve makes room for one, who is closed on the spot.
+    private func turnOneAway(_ index: Int) -> Bool {
+        guard let spare = reserve else { return false }
+        StreamSocket.close(spare)
+        reserve = nil
+        if case .accepted(let descriptor, _) = StreamSocket.accept(from: listeners[index]) {
+            StreamSocket.reset(descriptor)
+        }
+        reserve = DescriptorTable.duplicate(bell.descriptor)
+        return reserve != nil
+    }
+
+    private func restAccepting() {
+        for listener in listeners { epoll.remove(listener) }
+        acceptRestsUntil = now + Limits.acceptRest.nanoseconds
+    }
+
+    func resumeAcceptingIfDue() {
+        guard acceptRestsUntil > 0, now >= acceptRestsUntil else { return }
+        if reserve == nil { reserve = DescriptorTable.duplicate(bell.descriptor) }
+        acceptRestsUntil = 0
+        do throws(SystemError) { try watchListeners() } catch { restAccepting() }
+    }
+
+    /// Counted each time, said once a while.
+    func refuse(_ reason: Metrics.RefusalReason, _ code: Int32) {
+        metrics.connectionsRefused[reason].add()
+        guard reason != .handshake,
+            lastRefusalLine == 0 || now - lastRefusalLine > Limits.troubleReminderInterval.nanoseconds
+        else { return }
+        lastRefusalLine = now
+        Log.shared.warning(
+            "refusing connections",
+            [
+                LogField.reason(reason.rawValue), LogField.errno(code), LogField.count(table.count),
+                LogField.hint("raise the limit of open files, or max connections"),
+            ])
+    }
+}
+
+extension Duration {
+    /// Whole nanoseconds; nothing below zero, and no more than 64 bits hold.
+    var nanoseconds: UInt64 {
+        let (seconds, attoseconds) = components
+        guard seconds >= 0, attoseconds >= 0 else { return 0 }
+        let (whole, overflow) = UInt64(seconds).multipliedReportingOverflow(by: 1_000_000_000)
+        return overflow ? .max : whole &+ UInt64(attoseconds / 1_000_000_000)
+    }
+}

@@ -1,0 +1,277 @@
+import Diagnostics
+import System
+
+/// What goes out: queued by piece, handed to the kernel once per connection and turn.
+extension SocketLoop {
+    // MARK: Queueing
+
+    /// Bytes that many connections are to get: one copy, valid until the end of this turn.
+    public func share(_ bytes: RawSpan) -> Piece { arena.add(bytes) }
+
+    /// Queues a piece. `continues`: it belongs to the same frame as the piece queued before it, in the same turn, so that
+    /// a queue is only ever cut between frames.
+    public func send(_ piece: Piece, to connection: ConnectionID, continues: Bool = false) {
+        precondition(arena.isValid(piece), "a piece is valid in the turn that it was shared in")
+        guard let slot = table.slot(of: connection), table[slot].stage == .open else { return }
+        queue(piece.index, slot, continues)
+    }
+
+    /// Queues a copy of bytes that are for this connection only.
+    public func send(_ bytes: RawSpan, to connection: ConnectionID, continues: Bool = false) {
+        guard let slot = table.slot(of: connection), table[slot].stage == .open else { return }
+        queue(arena.add(bytes).index, slot, continues)
+    }
+
+    @inline(__always)
+    private func queue(_ piece: UInt32, _ slot: Int, _ continues: Bool) {
+        let link = UInt32(links.count)
+        links.append(Link(piece: piece, next: 0, continues: continues))
+        let last = table[slot].lastLink
+        if last == 0 { table[slot].firstLink = link } else { links[Int(last)].next = link }
+        table[slot].lastLink = link
+        table[slot].queuedBytes &+= arena.extent(of: piece).length
+        sentPieces &+= 1
+        putInQueue(slot)
+    }
+
+    @inline(__always)
+    func putInQueue(_ slot: Int) {
+        guard !table[slot].flags.contains(.isQueued) else { return }
+        table[slot].flags.insert(.isQueued)
+        queued.append(UInt32(slot))
+    }
+
+    /// What this connection has not taken yet, queued this turn or blocked.
+    public func queuedBytes(of connection: ConnectionID) -> Int {
+        guard let slot = table.slot(of: connection) else { return 0 }
+        return Int(table[slot].queuedBytes) + backlogs[Int(table[slot].backlog)].byteCount
+    }
+
+    // MARK: Flushing
+
+    /// One call to the kernel for each connection with something queued. Between batches of sends it looks at what came
+    /// in, so that a heartbeat does not wait for ten thousand deliveries.
+    func flush() {
+        var sinceRead = 0
+        while nextQueued < queued.count {
+            let slot = Int(queued[nextQueued])
+            nextQueued += 1
+            flush(slot)
+            sinceRead += 1
+            if sinceRead == Limits.sendsBetweenReads {
+                sinceRead = 0
+                readBetweenSends()
+            }
+        }
+        queued.removeAll(keeping: 1 << 20)
+        nextQueued = 0
+    }
+
+    /// Not when this turn's pieces take much memory already: answers to what comes in would hold them longer.
+    private func readBetweenSends() {
+        guard arena.turnBytes < Limits.turnPieceBytes else { return }
+        let count = epoll.wait(milliseconds: 0)
+        now = Clock.monotonicNanoseconds()
+        for index in 0..<count {
+            let (key, events) = epoll.event(index)
+            if let id = Key.connection(key), let slot = table.slot(of: id) { handle(events, slot) }
+        }
+    }
+
+    private func flush(_ slot: Int) {
+        guard let first = takeQueue(slot) else { return }
+        if table[slot].backlog != 0 {
+            enqueue(slot, first, skipping: 0)
+        } else if first != 0 {
+            flushList(slot, first)
+        }
+        if table[slot].stage == .closing, table[slot].backlog == 0 { finishClosing(slot) }
+    }
+
+    /// The first link of what is queued for a connection, which then has nothing queued; nil when it is gone.
+    @inline(__always)
+    func takeQueue(_ slot: Int) -> UInt32? {
+        table[slot].flags.remove(.isQueued)
+        guard table[slot].stage == .open || table[slot].stage == .closing else { return nil }
+        let first = table[slot].firstLink
+        table[slot].firstLink = 0
+        table[slot].lastLink = 0
+        table[slot].queuedBytes = 0
+        return first
+    }
+
+    private func flushList(_ slot: Int, _ first: UInt32) {
+        var start = first
+        while start != 0 {
+            let next = gatherList(from: start)
+            let wanted = gather.byteCount
+            switch sendBatch(slot) {
+            case .moved(let count):
+                sentBytes += count
+                if count < wanted { return block(slot, start, skipping: count) }
+            case .wouldBlock: return block(slot, start, skipping: 0)
+            case .finished: return
+            case .failed(let code): return end(slot, .failed(code: code), byReset: true)
+            }
+            start = next
+        }
+    }
+
+    @inline(__always)
+    private func sendBatch(_ slot: Int) -> Transfer {
+        let descriptor = table[slot].descriptor
+        // SAFETY: the gathered ranges point into the arena's pieces of this turn and the gather's own scratch.
+        if let single = unsafe gather.single { return unsafe StreamSocket.send(descriptor, single) }
+        return unsafe StreamSocket.send(descriptor, pieces: gather.batch)
+    }
+
+    /// Gathers a list's pieces, as many as fit one call; the link that the next call begins with.
+    ///
+    /// In a fan-out most connections have the same list as the one before, whose batch is then still there.
+    func gatherList(from start: UInt32) -> UInt32 {
+        if gatheredList != 0, areEqual(gatheredList, start) { return 0 }
+        gatheredList = 0
+        gather.reset()
+        let next = fillGather(from: start)
+        if next == 0 { gatheredList = start }
+        return next
+    }
+
+    func fillGather(from start: UInt32) -> UInt32 {
+        var link = start
+        while link != 0 {
+            let entry = links[Int(link)]
+            let extent = arena.extent(of: entry.piece)
+            // SAFETY: the extent's bytes stay where they are until the turn ends.
+            guard unsafe gather.add(arena.address(of: extent), Int(extent.length)) else { break }
+            link = entry.next
+        }
+        gather.finish()
+        return link
+    }
+
+    func areEqual(_ left: UInt32, _ right: UInt32) -> Bool {
+        var (left, right) = (left, right)
+        while left != 0, right != 0 {
+            let (one, other) = (links[Int(left)], links[Int(right)])
+            if one.piece != other.piece { return false }
+            left = one.next
+            right = other.next
+        }
+        return left == right
+    }
+
+    // MARK: Blocked connections
+
+    /// Its socket takes no more: what is left is kept, and goes on when there is room.
+    func block(_ slot: Int, _ first: UInt32, skipping sent: Int, committed: Int = 0) {
+        precondition(table[slot].backlog == 0, "a blocked connection has a backlog already")
+        let index = freeBacklogs.popLast() ?? newBacklog()
+        backlogs[Int(index)].slot = slot
+        backlogs[Int(index)].committed = committed
+        table[slot].backlog = index
+        blockedCount += 1
+        enqueue(slot, first, skipping: sent)
+        needSweep(at: now &+ settings.outboxAge.nanoseconds)
+        watch(slot)
+    }
+
+    private func newBacklog() -> UInt32 {
+        backlogs.append(Backlog())
+        return UInt32(backlogs.count - 1)
+    }
+
+    /// Puts a list behind what is blocked already.
+    private func enqueue(_ slot: Int, _ first: UInt32, skipping sent: Int) {
+        let backlog = backlogs[Int(table[slot].backlog)]
+        var link = first
+        var skip = sent
+        while link != 0 {
+            let entry = links[Int(link)]
+            link = entry.next
+            var extent = arena.extent(of: entry.piece)
+            if skip >= Int(extent.length) {
+                skip -= Int(extent.length)
+                continue
+            }
+            extent.offset += UInt32(skip)
+            extent.length -= UInt32(skip)
+            arena.retain(extent.chunk)
+            backlog.append(.init(extent: extent, continues: entry.continues || skip > 0, queuedAt: now))
+            skip = 0
+        }
+        if backlog.byteCount > settings.outboxBytes { fall(slot) }
+    }
+
+    /// There is room again: the backlog goes on where it stopped.
+    func resume(_ slot: Int) {
+        let backlog = backlogs[Int(table[slot].backlog)]
+        gatheredList = 0
+        while !backlog.isEmpty {
+            gatherBacklog(backlog)
+            let wanted = gather.byteCount
+            switch sendBatch(slot) {
+            case .moved(let count):
+                sentBytes += count
+                backlog.advance(count, arena)
+                // Less than asked: full again. And the others want their turn too.
+                if count < wanted || !backlog.isEmpty { return }
+            case .wouldBlock, .finished: return
+            case .failed(let code): return end(slot, .failed(code: code), byReset: true)
+            }
+        }
+        releaseBacklog(slot)
+        watch(slot)
+        // What a closing connection has queued this turn goes first.
+        if table[slot].stage == .closing { putInQueue(slot) }
+    }
+
+    private func gatherBacklog(_ backlog: Backlog) {
+        gather.reset()
+        for index in 0..<backlog.count {
+            let extent = backlog[index].extent
+            guard gather.byteCount < resumeBytes else { break }
+            // SAFETY: the backlog retains the extent's chunk until `advance`.
+            guard unsafe gather.add(arena.address(of: extent), Int(extent.length)) else { break }
+        }
+        gather.finish()
+    }
+
+    /// About what a socket that was full takes at once.
+    private var resumeBytes: Int { 256 << 10 }
+
+    func releaseBacklog(_ slot: Int) {
+        let index = table[slot].backlog
+        guard index != 0 else { return }
+        backlogs[Int(index)].removeAll(arena)
+        backlogs[Int(index)].slot = nil
+        freeBacklogs.append(index)
+        table[slot].backlog = 0
+        blockedCount -= 1
+    }
+
+    /// Has epoll watch for what matters in the connection's present state.
+    func watch(_ slot: Int) {
+        let connection = table[slot]
+        var events: Epoll.Events = connection.backlog == 0 ? [] : .writable
+        switch connection.stage {
+        case .open:
+            if !connection.flags.contains(.readingIsPaused) { events.formUnion([.readable, .peerFinished]) }
+        case .lingering: events = [.readable, .peerFinished]
+        case .closing: break
+        case .handshaking, .free, .ended: return
+        }
+        setWatched(slot, events)
+    }
+
+    func setWatched(_ slot: Int, _ events: Epoll.Events) {
+        let bits = UInt16(truncatingIfNeeded: events.rawValue)
+        guard table[slot].watched != bits else { return }
+        table[slot].watched = bits
+        do throws(SystemError) {
+            try epoll.change(table[slot].descriptor, events, key: Key.connection(table.id(of: slot)))
+        } catch {
+            end(slot, .failed(code: error.code), byReset: true)
+        }
+    }
+}

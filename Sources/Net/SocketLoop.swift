@@ -1,0 +1,237 @@
+import Bytes
+import Diagnostics
+import System
+
+/// One thread's sockets: bytes come in here and are shown to the application, what it sends goes out at the end of each
+/// turn.
+///
+/// Not Sendable: everything but `bell` is for the loop's own thread. A turn is: wait, events, timers, the application's
+/// `turn()`, one flush for every connection that something was queued for, farewells.
+public final class SocketLoop {
+    /// Bytes queued for one connection this turn, chained to what is queued behind them.
+    struct Link: BitwiseCopyable {
+        var piece: UInt32
+        var next: UInt32
+        var continues: Bool
+    }
+
+    public let index: Int
+    public let bell: Wake
+    let control: LoopControl
+    let settings: SocketSettings
+    let application: any SocketApplication
+    let metrics: Metrics
+    let epoll: Epoll
+
+    // Connections
+    let table: ConnectionTable
+    /// Told to the application at the end of the turn.
+    let ended = PlainArray<UInt32>()
+    let fallen = PlainArray<UInt32>()
+    let readAgain = PlainArray<UInt32>()
+    let readBuffer: ReadArea
+
+    // Sending
+    let arena = PieceArena()
+    let links = PlainArray<Link>(capacity: 1024)
+    let queued = PlainArray<UInt32>(capacity: 1024)
+    var nextQueued = 0
+    let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)
+    /// The list that `gather` holds, when it holds all of it.
+    var gatheredList: UInt32 = 0
+    var backlogs: [Backlog] = []
+    var freeBacklogs: [UInt32] = []
+    var blockedCount = 0
+
+    // Listening
+    var listeners: [Int32]
+    /// Given up for a moment when there is no other descriptor to take a connection and close it.
+    var reserve: Int32?
+    var acceptRestsUntil: UInt64 = 0
+    var lastRefusalLine: UInt64 = 0
+
+    // Time
+    public internal(set) var now: UInt64
+    var timers = TimerHeap()
+    var sweepAt = UInt64.max
+    var lastSweep: UInt64 = 0
+
+    // Counted here and published once a turn: an atomic counter that all loops add to is slow for every delivery.
+    var receivedBytes = 0
+    var sentBytes = 0
+    var sentPieces = 0
+    var publishedOpen = 0
+    var publishedBlocked = 0
+    var publishedHeld = 0
+
+    /// On the loop's own thread, which then calls `run`.
+    init(
+        index: Int, control: LoopControl, settings: SocketSettings, listeners: [Int32],
+        application: any SocketApplication, metrics: Metrics
+    ) throws(SystemError) {
+        self.index = index
+        self.control = control
+        bell = control.bell
+        self.settings = settings
+        self.listeners = listeners
+        self.application = application
+        self.metrics = metrics
+        epoll = try Epoll()
+        table = ConnectionTable(capacity: settings.maximumConnections)
+        readBuffer = ReadArea(byteCount: Limits.socketReadBytes)
+        // Link 0 is "none".
+        links.append(Link(piece: 0, next: 0, continues: false))
+        backlogs.append(Backlog())
+        now = Clock.monotonicNanoseconds()
+        reserve = DescriptorTable.duplicate(control.bell.descriptor)
+        try epoll.add(bell.descriptor, .readable, key: Key.bell)
+        try watchListeners()
+    }
+
+    public var connectionCount: Int { table.count }
+
+    // MARK: The turn
+
+    func run() {
+        application.started(on: self)
+        settle()
+        while !control.isStopping { turn() }
+        stop()
+    }
+
+    private func turn() {
+        let count = epoll.wait(milliseconds: restMilliseconds())
+        now = Clock.monotonicNanoseconds()
+        for index in 0..<count { handle(epoll.event(index)) }
+        lookAgain()
+        fireTimers()
+        sweepIfDue()
+        resumeAcceptingIfDue()
+        isBusy = application.turn()
+        settle()
+    }
+
+    var isBusy = false
+
+    /// nil: until something happens.
+    private func restMilliseconds() -> Int32? {
+        if isBusy || !readAgain.isEmpty { return 0 }
+        var until = min(timers.nextDeadline ?? .max, sweepAt)
+        if acceptRestsUntil > 0 { until = min(until, acceptRestsUntil) }
+        guard until < .max else { return nil }
+        let time = Clock.monotonicNanoseconds()
+        // Rounded up: waking early would mean waking twice.
+        return until <= time ? 0 : Int32(clamping: (until - time) / 1_000_000 + 1)
+    }
+
+    private func handle(_ event: (key: UInt64, events: Epoll.Events)) {
+        guard let id = Key.connection(event.key) else {
+            return event.key == Key.bell ? answerBell() : acceptBatch(Key.listener(event.key))
+        }
+        if let slot = table.slot(of: id) { handle(event.events, slot) }
+    }
+
+    private func answerBell() {
+        bell.clear()
+        if control.isDoneAccepting { stopAccepting() }
+        application.rung()
+    }
+
+    private func fireTimers() {
+        // A timer set by a timer waits for the next turn, however short it is.
+        var left = timers.count
+        while left > 0, let token = timers.popDue(now) {
+            application.timeIsUp(token)
+            left -= 1
+        }
+    }
+
+    /// Everything that the turn left behind: queued bytes, connections that fell behind or ended. Telling the application
+    /// may queue more, so again until all is quiet.
+    func settle() {
+        repeat {
+            flush()
+            tellFallen()
+            tellEnded()
+            if queued.isEmpty { endTurn() }
+        } while !queued.isEmpty || !ended.isEmpty || !fallen.isEmpty
+        publish()
+    }
+
+    private func endTurn() {
+        links.removeAll(keeping: 1 << 20)
+        links.append(Link(piece: 0, next: 0, continues: false))
+        gatheredList = 0
+        arena.endTurn()
+        if arena.heldBytes > settings.outboxTotalBytes { dropMostBehind() }
+    }
+
+    private func publish() {
+        metrics.socketBytesReceived.add(receivedBytes)
+        metrics.socketBytesSent.add(sentBytes)
+        metrics.piecesSent.add(sentPieces)
+        receivedBytes = 0
+        sentBytes = 0
+        sentPieces = 0
+        metrics.connectionsOpen.add(Int64(table.count - publishedOpen))
+        metrics.connectionsBlocked.add(Int64(blockedCount - publishedBlocked))
+        let held = blockedCount == 0 ? 0 : arena.heldBytes
+        metrics.outboxBytes.add(Int64(held - publishedHeld))
+        publishedOpen = table.count
+        publishedBlocked = blockedCount
+        publishedHeld = held
+    }
+
+    private func stop() {
+        stopAccepting()
+        for slot in 0..<table.highWater where table[slot].isLive { end(slot, .stopped, byReset: false) }
+        settle()
+        if let reserve { StreamSocket.close(reserve) }
+        reserve = nil
+    }
+
+    // MARK: Timers
+
+    /// Calls `timeIsUp` with the token, once, unless cancelled.
+    @discardableResult
+    public func after(nanoseconds: UInt64, token: UInt64) -> TimerID {
+        precondition(timers.count < Limits.maximumTimersPerLoop, "timers are for the few that wait for something")
+        let (deadline, overflow) = now.addingReportingOverflow(nanoseconds)
+        return timers.add(deadline: overflow ? .max : deadline, token: token)
+    }
+
+    public func cancel(_ timer: TimerID) { timers.cancel(timer) }
+}
+
+/// What epoll hands back with an event: a connection, the bell, or a listener.
+enum Key {
+    private static let special: UInt32 = .max
+    static let bell = UInt64(special)
+
+    static func listener(index: Int) -> UInt64 { UInt64(index + 1) << 32 | UInt64(special) }
+    static func listener(_ key: UInt64) -> Int { Int(key >> 32) - 1 }
+    static func connection(_ id: ConnectionID) -> UInt64 { UInt64(id.generation) << 32 | UInt64(id.slot) }
+
+    static func connection(_ key: UInt64) -> ConnectionID? {
+        let slot = UInt32(truncatingIfNeeded: key)
+        return slot == special ? nil : ConnectionID(slot: slot, generation: UInt32(truncatingIfNeeded: key >> 32))
+    }
+}
+
+/// The buffer that all of a loop's connections are read into, one after the other.
+@safe
+final class ReadArea {
+    let base: UnsafeMutableRawPointer
+    let byteCount: Int
+
+    init(byteCount: Int) {
+        // SAFETY: freed in `deinit`.
+        unsafe base = .allocate(byteCount: byteCount, alignment: 64)
+        self.byteCount = byteCount
+    }
+
+    deinit {
+        // SAFETY: this area's own allocation.
+        unsafe base.deallocate()
+    }
+}

@@ -1,0 +1,98 @@
+/// A timer that runs on one loop; stale ids are harmless.
+public struct TimerID: Hashable, Sendable {
+    let slot: UInt32
+    let generation: UInt32
+}
+
+/// Timers by their deadline: a binary heap that knows where each timer stands, so that one can be taken out.
+struct TimerHeap {
+    private struct Entry {
+        var deadline: UInt64
+        var slot: UInt32
+    }
+
+    private struct Timer {
+        var token: UInt64
+        var generation: UInt32
+        /// Its place in the heap; -1 when it does not run.
+        var place: Int32
+    }
+
+    private var heap: [Entry] = []
+    private var timers: [Timer] = []
+    private var free: [UInt32] = []
+
+    var count: Int { heap.count }
+    var nextDeadline: UInt64? { heap.first?.deadline }
+
+    mutating func add(deadline: UInt64, token: UInt64) -> TimerID {
+        let slot: UInt32
+        if let reused = free.popLast() {
+            slot = reused
+            timers[Int(slot)].token = token
+        } else {
+            slot = UInt32(timers.count)
+            timers.append(Timer(token: token, generation: 1, place: -1))
+        }
+        heap.append(Entry(deadline: deadline, slot: slot))
+        siftUp(heap.count - 1)
+        return TimerID(slot: slot, generation: timers[Int(slot)].generation)
+    }
+
+    mutating func cancel(_ id: TimerID) {
+        let slot = Int(id.slot)
+        guard slot < timers.count, timers[slot].generation == id.generation, timers[slot].place >= 0 else { return }
+        remove(at: Int(timers[slot].place))
+    }
+
+    /// The token of a timer whose time has come, earliest first.
+    mutating func popDue(_ now: UInt64) -> UInt64? {
+        guard let first = heap.first, first.deadline <= now else { return nil }
+        let token = timers[Int(first.slot)].token
+        remove(at: 0)
+        return token
+    }
+
+    private mutating func remove(at place: Int) {
+        let slot = heap[place].slot
+        timers[Int(slot)].generation &+= 1
+        timers[Int(slot)].place = -1
+        free.append(slot)
+        let last = heap.removeLast()
+        guard place < heap.count else { return }
+        heap[place] = last
+        siftUp(place)
+        siftDown(Int(timers[Int(last.slot)].place))
+    }
+
+    private mutating func siftUp(_ start: Int) {
+        var place = start
+        let entry = heap[place]
+        while place > 0 {
+            let parent = (place - 1) / 2
+            guard entry.deadline < heap[parent].deadline else { break }
+            put(heap[parent], at: place)
+            place = parent
+        }
+        put(entry, at: place)
+    }
+
+    private mutating func siftDown(_ start: Int) {
+        var place = start
+        let entry = heap[place]
+        while true {
+            var child = 2 * place + 1
+            guard child < heap.count else { break }
+            if child + 1 < heap.count, heap[child + 1].deadline < heap[child].deadline { child += 1 }
+            guard heap[child].deadline < entry.deadline else { break }
+            put(heap[child], at: place)
+            place = child
+        }
+        put(entry, at: place)
+    }
+
+    private mutating func put(_ entry: Entry, at place: Int) {
+        heap[place] = entry
+        timers[Int(entry.slot)].place = Int32(place)
+    }
+}

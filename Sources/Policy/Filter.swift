@@ -1,0 +1,152 @@
+/// What a client writes after a column to compare it with a value.
+public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
+    case eq, neq, lt, lte, gt, gte
+    case `in`
+    case like, ilike, match, imatch
+    case `is`, isdistinct
+    // Beyond the reference, as PostgREST has them: arrays, jsonb and ranges.
+    /// Contains, `@>`.
+    case cs
+    /// Is contained, `<@`.
+    case cd
+    /// Overlaps, `&&`.
+    case ov
+    /// Strictly left of, `<<`.
+    case sl
+    /// Strictly right of, `>>`.
+    case sr
+    /// Does not extend to the right of, `&<`.
+    case nxr
+    /// Does not extend to the left of, `&>`.
+    case nxl
+    /// Is adjacent to, `-|-`.
+    case adj
+
+    /// The value is a literal of an array, a range or JSON, whose commas do not end a condition.
+    var takesLiteral: Bool {
+        switch self {
+        case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: true
+        default: false
+        }
+    }
+}
+
+/// `column=not.op.value`.
+public struct FilterCondition: Sendable, Hashable {
+    public var column: String
+    public var comparison: FilterOperator
+    /// Without its quotes; of `in` the list as an array literal, `{new,open}`.
+    public var value: String
+    public var isNegated: Bool
+
+    public init(_ column: String, _ comparison: FilterOperator, _ value: String, isNegated: Bool = false) {
+        self.column = column
+        self.comparison = comparison
+        self.value = value
+        self.isNegated = isNegated
+    }
+}
+
+/// A filter's text as a tree: what a subscription asks of a row, not yet held against a table.
+public indirect enum Filter: Sendable, Hashable {
+    case condition(FilterCondition)
+    case all([Filter])
+    case any([Filter])
+    /// Of a group; a condition says itself whether it is negated.
+    case not(Filter)
+
+    /// What a filter's text may be at most.
+    public struct Bounds: Sendable {
+        public var bytes: Int
+        public var conditions: Int
+        /// Groups within groups.
+        public var depth: Int
+
+        public init(bytes: Int, conditions: Int, depth: Int) {
+            self.bytes = bytes
+            self.conditions = conditions
+            self.depth = depth
+        }
+    }
+
+    /// The tree, or nil where the text says nothing.
+    public static func parse(_ text: String, within bounds: Bounds) throws(FilterError) -> Filter? {
+        guard text.utf8.count <= bounds.bytes else { throw FilterError("filter is longer than \(bounds.bytes) bytes") }
+        guard !text.utf8.contains(0) else { throw FilterError("filter contains a NUL character") }
+        var parser = FilterParser(Array(text.utf8), within: bounds)
+        return try parser.filter()
+    }
+
+    /// The conditions from left to right.
+    public var conditions: [FilterCondition] {
+        switch self {
+        case .condition(let condition): [condition]
+        case .all(let parts), .any(let parts): parts.flatMap(\.conditions)
+        case .not(let part): part.conditions
+        }
+    }
+}
+
+/// Why a filter's text is none, in the reference's words.
+public struct FilterError: Error, Sendable, Hashable {
+    public var detail: String
+
+    public init(_ detail: String) { self.detail = detail }
+
+    /// What the client is told.
+    public var message: String { "Error parsing `filter` params: " + detail }
+
+    /// The detail is the list of what was found, as Elixir's `inspect` prints it: clients have learned to read that.
+    static func found(_ parts: [ArraySlice<UInt8>]) -> FilterError {
+        FilterError("[" + parts.map { Inspection.text(of: $0) }.joined(separator: ", ") + "]")
+    }
+}
+
+/// Strings as Elixir's `inspect` prints them.
+public enum Inspection {
+    public static func text(of text: String) -> String { self.text(of: Array(text.utf8)[...]) }
+
+    static func text(of bytes: ArraySlice<UInt8>) -> String {
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard text.unicodeScalars.allSatisfy(isPrintable) else { return binary(bytes) }
+        var result = "\""
+        var rest = text.unicodeScalars[...]
+        while let scalar = rest.popFirst() {
+            if scalar == "#", rest.first == "{" { result += "\\" }
+            result += escape(scalar) ?? String(scalar)
+        }
+        return result + "\""
+    }
+
+    private static func escape(_ scalar: Unicode.Scalar) -> String? {
+        switch scalar.value {
+        case 0x07: "\\a"
+        case 0x08: "\\b"
+        case 0x09: "\\t"
+        case 0x0a: "\\n"
+        case 0x0b: "\\v"
+        case 0x0c: "\\f"
+        case 0x0d: "\\r"
+        case 0x1b: "\\e"
+        case 0x22: "\\\""
+        case 0x5c: "\\\\"
+        case 0x7f: "\\d"
+        default: nil
+        }
+    }
+
+    /// Elixir's `String.printable?`.
+    private static func isPrintable(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0x07...0x0d, 0x1b, 0x20...0x7f: true
+        case 0xa0...0xd7ff, 0xe000...0xfffd, 0x10000...0x10ffff: true
+        default: false
+        }
+    }
+
+    /// `inspect` shows fifty elements of a binary at most.
+    private static func binary(_ bytes: ArraySlice<UInt8>) -> String {
+        let shown = bytes.prefix(50).map { String($0) } + (bytes.count > 50 ? ["..."] : [])
+        return "<<" + shown.joined(separator: ", ") + ">>"
+    }
+}

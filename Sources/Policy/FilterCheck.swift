@@ -1,0 +1,265 @@
+/// Why a subscription is refused, in PostgreSQL's terms: clients are shown `ERROR sqlstate (condition) message`.
+public struct FilterRefusal: Error, Sendable, Hashable {
+    public var sqlState: String
+    /// The state's name, `raise_exception`.
+    public var condition: String
+    public var message: String
+
+    public init(sqlState: String, condition: String, message: String) {
+        self.sqlState = sqlState
+        self.condition = condition
+        self.message = message
+    }
+
+    /// What the reference's own trigger says.
+    static func raised(_ message: String) -> FilterRefusal {
+        FilterRefusal(sqlState: "P0001", condition: "raise_exception", message: message)
+    }
+
+    static var endsWithEscape: FilterRefusal {
+        FilterRefusal(
+            sqlState: "22025", condition: "invalid_escape_sequence",
+            message: "LIKE pattern must not end with escape character")
+    }
+
+    static func syntax(_ type: String, _ text: String) -> FilterRefusal {
+        FilterRefusal(
+            sqlState: "22P02", condition: "invalid_text_representation",
+            message: "invalid input syntax for type \(type): \"\(text)\"")
+    }
+
+    static func outOfRange(_ type: String, _ text: String) -> FilterRefusal {
+        FilterRefusal(
+            sqlState: "22003", condition: "numeric_value_out_of_range",
+            message: "value \"\(text)\" is out of range for type \(type)")
+    }
+}
+
+/// A value that PostgreSQL is to bring to its canonical form before the predicate can be made.
+public struct Literal: Sendable, Hashable {
+    /// Fit for a cast.
+    public var typeName: String
+    public var text: String
+    /// The list of an `in`, or a value of an array type.
+    public var isArray: Bool
+    /// One row with one column: the canonical text, as the type's output function writes it. `$1` is the text, without
+    /// a declared type. It fails where the text is no value of the type, and where the type has no such operator.
+    public var sql: String
+    /// Of a pattern that PostgreSQL cannot read: put before its message.
+    var complaint: String?
+
+    /// What the client is told when PostgreSQL refused.
+    public func refusal(sqlState: String, condition: String, message: String) -> FilterRefusal {
+        guard let complaint, sqlState == "2201B" else {
+            return FilterRefusal(sqlState: sqlState, condition: condition, message: message)
+        }
+        return .raised(complaint + message)
+    }
+}
+
+/// A filter held against a table: columns found, operators and types fitting, and what is still to be asked of
+/// PostgreSQL before it can be a predicate.
+public struct FilterCheck: Sendable {
+    public struct Settings: Sendable {
+        /// Elements of an `in`.
+        public var maximumListElements: Int
+        /// Columns the role may not read, by slot: to a filter they do not exist.
+        public var hiddenSlots: Set<Int>
+        /// Under the database's own ctype `lower` and `upper` map the 26 letters to each other as in C: not so in
+        /// Turkish.
+        public var foldsASCIIPlainly: Bool
+
+        public init(maximumListElements: Int, hiddenSlots: Set<Int> = [], foldsASCIIPlainly: Bool = false) {
+            self.maximumListElements = maximumListElements
+            self.hiddenSlots = hiddenSlots
+            self.foldsASCIIPlainly = foldsASCIIPlainly
+        }
+    }
+
+    /// In the order in which `Predicate` wants their canonical forms.
+    public private(set) var literals: [Literal] = []
+    let columns: [ColumnFacts]
+    let settings: Settings
+    private(set) var root: CheckedNode = .all([])
+
+    public init(_ filter: Filter, columns: [ColumnFacts], settings: Settings) throws(FilterRefusal) {
+        self.columns = columns
+        self.settings = settings
+        root = try node(filter)
+    }
+}
+
+indirect enum CheckedNode: Sendable {
+    case test(CheckedTest)
+    case all([CheckedNode])
+    case any([CheckedNode])
+    case not(CheckedNode)
+}
+
+struct CheckedTest: Sendable {
+    var slot: Int
+    var comparison: FilterOperator
+    var isNegated: Bool
+    var value: CheckedValue
+}
+
+enum CheckedValue: Sendable {
+    case word(TruthWord)
+    /// Canonical already; more than one for `in`, nil for NULL.
+    case ready([[UInt8]?])
+    /// The literal of that number.
+    case literal(Int)
+}
+
+/// What may follow `is`.
+enum TruthWord: String, Sendable {
+    case null, `true`, `false`, unknown
+
+    var sql: String { self == .null ? "NULL" : rawValue.uppercased() }
+}
+
+// MARK: Conditions
+
+extension FilterCheck {
+    private mutating func node(_ filter: Filter) throws(FilterRefusal) -> CheckedNode {
+        switch filter {
+        case .condition(let condition): return .test(try test(condition))
+        case .all(let parts): return .all(try nodes(parts))
+        case .any(let parts): return .any(try nodes(parts))
+        case .not(let part): return .not(try node(part))
+        }
+    }
+
+    private mutating func nodes(_ filters: [Filter]) throws(FilterRefusal) -> [CheckedNode] {
+        var nodes: [CheckedNode] = []
+        for filter in filters { nodes.append(try node(filter)) }
+        return nodes
+    }
+
+    private mutating func test(_ condition: FilterCondition) throws(FilterRefusal) -> CheckedTest {
+        let found = columns.indices.first { columns[$0].name == condition.column && !settings.hiddenSlots.contains($0) }
+        guard let slot = found else { throw .raised("invalid column for filter \(condition.column)") }
+        let value = try value(condition, columns[slot])
+        return CheckedTest(
+            slot: slot, comparison: condition.comparison, isNegated: condition.isNegated, value: value)
+    }
+
+    private mutating func value(
+        _ condition: FilterCondition, _ column: ColumnFacts
+    ) throws(FilterRefusal) -> CheckedValue {
+        switch condition.comparison {
+        case .is: return .word(try word(condition, column.type))
+        case .in: return try list(condition, column.type)
+        case .like, .ilike, .match, .imatch: return try pattern(condition, column)
+        case .eq, .neq, .lt, .lte, .gt, .gte, .isdistinct:
+            switch try CanonicalText.of(condition.value, column.type) {
+            case .ready(let bytes): return .ready([bytes])
+            case .ask: return ask(condition, column)
+            }
+        case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: return ask(condition, column)
+        }
+    }
+
+    private func word(_ condition: FilterCondition, _ type: TypeFacts) throws(FilterRefusal) -> TruthWord {
+        guard let word = TruthWord(rawValue: condition.value) else {
+            throw .raised("invalid value for is filter: must be null, true, false, or unknown")
+        }
+        guard word == .null || type.oid == TypeOID.bool else {
+            throw .raised("is \(word.rawValue) filter requires a boolean column, got \(type.name)")
+        }
+        return word
+    }
+
+    private mutating func list(_ condition: FilterCondition, _ type: TypeFacts) throws(FilterRefusal) -> CheckedValue {
+        guard let elements = ArrayLiteral.plainElements(Array(condition.value.utf8)) else {
+            return askList(condition, type)
+        }
+        try checkCount(elements.count)
+        var ready: [[UInt8]?] = []
+        for element in elements {
+            guard let element else {
+                ready.append(nil)
+                continue
+            }
+            switch try CanonicalText.of(String(decoding: element, as: UTF8.self), type) {
+            case .ready(let bytes): ready.append(bytes)
+            case .ask: return askList(condition, type)
+            }
+        }
+        return .ready(ready)
+    }
+
+    func checkCount(_ count: Int) throws(FilterRefusal) {
+        guard count <= settings.maximumListElements else {
+            throw .raised("too many values for `in` filter. Maximum \(settings.maximumListElements)")
+        }
+    }
+
+    private mutating func pattern(
+        _ condition: FilterCondition, _ column: ColumnFacts
+    ) throws(FilterRefusal) -> CheckedValue {
+        guard Self.takes(condition.comparison, column.type) else {
+            throw .raised(
+                "operator \(condition.comparison.rawValue) requires a text-compatible column type, got \(column.type.name)"
+            )
+        }
+        guard condition.comparison == .like || condition.comparison == .ilike,
+            Comparator(column).takesPatterns(column.type)
+        else { return ask(condition, column) }
+        let pattern = Array(condition.value.utf8)
+        guard !LikePattern.endsWithEscape(pattern) else { throw .endsWithEscape }
+        return .ready([pattern])
+    }
+
+    /// Which types have the operator; the reference refuses varchar, which PostgreSQL does not.
+    private static func takes(_ comparison: FilterOperator, _ type: TypeFacts) -> Bool {
+        switch type.oid {
+        case TypeOID.text, TypeOID.varchar, TypeOID.name, TypeOID.bpchar: true
+        case TypeOID.bytea: comparison == .like
+        // What an extension brings (citext) may have it: PostgreSQL is asked.
+        case TypeOID.firstOfUsers...: type.shape == .other || type.shape == .base
+        default: false
+        }
+    }
+}
+
+// MARK: What PostgreSQL is asked
+
+extension FilterCheck {
+    private mutating func ask(_ condition: FilterCondition, _ column: ColumnFacts) -> CheckedValue {
+        let type = SQLType.operand(of: condition.comparison, on: column.type)
+        var isArray = false
+        if case .array = column.type.shape { isArray = true }
+        let isPattern = condition.comparison == .match || condition.comparison == .imatch
+        return add(
+            Literal(
+                typeName: type, text: condition.value, isArray: isArray,
+                sql: Self.probe(type, Self.trial(condition.comparison, column)),
+                complaint: isPattern ? "invalid regular expression for \(condition.comparison.rawValue) filter: " : nil)
+        )
+    }
+
+    /// The value itself on both sides.
+    private static func trial(_ comparison: FilterOperator, _ column: ColumnFacts) -> String {
+        "(CAST(v AS \(SQLType.name(column.type)))\(SQLType.collate(column.collation)) \(SQLType.symbol(comparison)) v)"
+    }
+
+    private mutating func askList(_ condition: FilterCondition, _ type: TypeFacts) -> CheckedValue {
+        let name = SQLType.array(of: type)
+        // Even with NULL on its left the operator has to exist.
+        let tried = "(CAST(NULL AS \(SQLType.name(type))) = ANY (v))"
+        return add(
+            Literal(
+                typeName: name, text: condition.value, isArray: true, sql: Self.probe(name, tried), complaint: nil))
+    }
+
+    private mutating func add(_ literal: Literal) -> CheckedValue {
+        literals.append(literal)
+        return .literal(literals.count - 1)
+    }
+
+    /// Casts, and tries the operator: PostgreSQL says at once if there is none.
+    private static func probe(_ type: String, _ tried: String) -> String {
+        "SELECT v FROM (SELECT CAST($1 AS \(type)) AS v) AS literal WHERE \(tried) IS NULL OR \(tried) IS NOT NULL"
+    }
+}

@@ -1,0 +1,298 @@
+/// Reads a filter's text. The order of its steps is the reference's and can be seen by clients: what is split first
+/// decides what an error shows.
+struct FilterParser {
+    private let bytes: [UInt8]
+    private let bounds: Filter.Bounds
+    private var at = 0
+    private var conditionsLeft: Int
+
+    init(_ bytes: [UInt8], within bounds: Filter.Bounds) {
+        self.bytes = bytes
+        self.bounds = bounds
+        conditionsLeft = bounds.conditions
+    }
+
+    private typealias Piece = ArraySlice<UInt8>
+
+    private static let comma = UInt8(ascii: ",")
+    private static let dot = UInt8(ascii: ".")
+    private static let quote = UInt8(ascii: "\"")
+    private static let backslash = UInt8(ascii: "\\")
+    private static let open = UInt8(ascii: "(")
+    private static let close = UInt8(ascii: ")")
+    private static let equals = UInt8(ascii: "=")
+
+    mutating func filter() throws(FilterError) -> Filter? {
+        guard !Self.trimmed(bytes[...]).isEmpty else { return nil }
+        var parts: [Filter] = []
+        repeat { parts.append(try segment()) } while passComma()
+        return parts.count == 1 ? parts[0] : .all(parts)
+    }
+
+    private mutating func passComma() -> Bool {
+        guard at < bytes.count else { return false }
+        at += 1
+        return true
+    }
+
+    // MARK: Segments: `column=op.value` and, beyond the reference, `or=(…)`
+
+    private mutating func segment() throws(FilterError) -> Filter {
+        skipBlanks()
+        if let head = groupHead(separator: Self.equals) {
+            let group = try group(head, depth: 1)
+            skipBlanks()
+            guard at == bytes.count || bytes[at] == Self.comma else {
+                throw FilterError("unexpected text after `\(head.name)` filter")
+            }
+            return group
+        }
+        let text = Self.trimmed(bytes[at..<segmentEnd()])
+        at = segmentEnd()
+        guard !text.isEmpty else {
+            throw FilterError("filter must not contain empty segments (check for extra commas)")
+        }
+        guard let column = Self.split(text, at: Self.equals) else { throw .found([text]) }
+        return try condition(column: column.before, column.after)
+    }
+
+    /// Where the segment that starts here ends: at a comma outside of parentheses and quotes.
+    private func segmentEnd() -> Int {
+        var depth = 0
+        var previous: UInt8 = 0
+        var index = at
+        while index < bytes.count {
+            if let end = literalEnd(index, itemStart: at, separator: Self.equals) {
+                index = end
+                previous = 0
+                continue
+            }
+            let byte = bytes[index]
+            switch byte {
+            case Self.comma where depth == 0: return index
+            case Self.open: depth += 1
+            case Self.close: depth = max(0, depth - 1)
+            case Self.quote where Self.mayOpenQuote(previous):
+                index = quoteEnd(index)
+                previous = Self.quote
+                continue
+            default: break
+            }
+            previous = byte
+            index += 1
+        }
+        return index
+    }
+
+    private static func mayOpenQuote(_ previous: UInt8) -> Bool {
+        previous == dot || previous == open || previous == comma
+    }
+
+    /// Behind the quoted run that starts at `start`, or the end of the text where it is not closed.
+    private func quoteEnd(_ start: Int) -> Int {
+        var index = start + 1
+        while index < bytes.count {
+            if bytes[index] == Self.backslash {
+                index += 2
+            } else if bytes[index] == Self.quote {
+                return index + 1
+            } else {
+                index += 1
+            }
+        }
+        return bytes.count
+    }
+
+    // MARK: Conditions
+
+    private mutating func condition(column: Piece, _ rest: Piece) throws(FilterError) -> Filter {
+        var rest = rest
+        let isNegated = rest.starts(with: "not.".utf8)
+        if isNegated { rest = rest.dropFirst(4) }
+        guard let parts = Self.split(rest, at: Self.dot) else { throw .found([rest]) }
+        guard let comparison = FilterOperator(rawValue: Self.string(parts.before)) else {
+            throw .found([parts.before, parts.after])
+        }
+        guard conditionsLeft > 0 else { throw FilterError("filter has more than \(bounds.conditions) conditions") }
+        conditionsLeft -= 1
+        let value = try comparison == .in ? Self.list(parts.after) : Self.unquoted(parts.after)
+        return .condition(FilterCondition(Self.string(column), comparison, value, isNegated: isNegated))
+    }
+
+    private static func list(_ value: Piece) throws(FilterError) -> String {
+        guard value.count >= 2, value.first == open, value.last == close else {
+            throw FilterError("`in` filter value must be wrapped by parentheses")
+        }
+        return "{" + string(value.dropFirst().dropLast()) + "}"
+    }
+
+    /// The value without its quotes, if the quote that closes it is its last character; else verbatim.
+    private static func unquoted(_ value: Piece) -> String {
+        guard value.first == quote else { return string(value) }
+        var inside: [UInt8] = []
+        var index = value.startIndex + 1
+        while index < value.endIndex {
+            switch value[index] {
+            case quote: return index + 1 == value.endIndex ? string(inside[...]) : string(value)
+            case backslash where index + 1 < value.endIndex:
+                index += 1
+                inside.append(value[index])
+            case let byte: inside.append(byte)
+            }
+            index += 1
+        }
+        return string(value)
+    }
+
+    // MARK: Groups
+
+    private struct GroupHead {
+        var name: String
+        var isAny: Bool
+        var isNegated: Bool
+        /// Where its parenthesis opens.
+        var start: Int
+    }
+
+    /// `or=(`, `not.and=(` at the top, `or(`, `not.and(` inside: a column of that name is never followed by a
+    /// parenthesis there.
+    private func groupHead(separator: UInt8?) -> GroupHead? {
+        var start = at
+        let isNegated = bytes[start...].starts(with: "not.".utf8)
+        if isNegated { start += 4 }
+        let isAny = bytes[start...].starts(with: "or".utf8)
+        guard isAny || bytes[start...].starts(with: "and".utf8) else { return nil }
+        start += isAny ? 2 : 3
+        if let separator {
+            guard start < bytes.count, bytes[start] == separator else { return nil }
+            start += 1
+        }
+        guard start < bytes.count, bytes[start] == Self.open else { return nil }
+        return GroupHead(name: isAny ? "or" : "and", isAny: isAny, isNegated: isNegated, start: start)
+    }
+
+    private mutating func group(_ head: GroupHead, depth: Int) throws(FilterError) -> Filter {
+        guard depth <= bounds.depth else { throw FilterError("filter is nested deeper than \(bounds.depth) groups") }
+        at = head.start + 1
+        var parts: [Filter] = []
+        repeat {
+            parts.append(try element(depth: depth))
+            skipBlanks()
+            guard at < bytes.count else { throw FilterError("`\(head.name)` filter has no closing parenthesis") }
+            at += 1
+        } while bytes[at - 1] == Self.comma
+        guard bytes[at - 1] == Self.close else { throw FilterError("unexpected text in `\(head.name)` filter") }
+        let group: Filter = head.isAny ? .any(parts) : .all(parts)
+        return head.isNegated ? .not(group) : group
+    }
+
+    private mutating func element(depth: Int) throws(FilterError) -> Filter {
+        skipBlanks()
+        if let head = groupHead(separator: nil) { return try group(head, depth: depth + 1) }
+        let start = at
+        let end = elementEnd()
+        at = end
+        let text = Self.trimmed(bytes[start..<end])
+        guard !text.isEmpty else {
+            throw FilterError("filter must not contain empty segments (check for extra commas)")
+        }
+        if text.first == Self.quote { return try quotedColumnCondition(text) }
+        guard let column = Self.split(text, at: Self.dot) else { throw .found([text]) }
+        return try condition(column: column.before, column.after)
+    }
+
+    /// `"a.b".eq.1`: inside a group a column's name may be quoted, because a dot ends it.
+    private mutating func quotedColumnCondition(_ text: Piece) throws(FilterError) -> Filter {
+        let end = quoteEnd(text.startIndex)
+        guard end < text.endIndex, bytes[end] == Self.dot else { throw .found([text]) }
+        let name = Self.unquoted(text[text.startIndex..<end])
+        return try condition(column: Array(name.utf8)[...], text[(end + 1)...])
+    }
+
+    /// Where the element that starts here ends: at a comma or a parenthesis that it did not open.
+    private func elementEnd() -> Int {
+        var depth = 0
+        var previous = Self.comma
+        var index = at
+        while index < bytes.count {
+            if let end = literalEnd(index, itemStart: at, separator: Self.dot) {
+                index = end
+                previous = 0
+                continue
+            }
+            let byte = bytes[index]
+            switch byte {
+            case Self.comma where depth == 0: return index
+            case Self.close where depth == 0: return index
+            case Self.open: depth += 1
+            case Self.close: depth -= 1
+            case Self.quote where Self.mayOpenQuote(previous):
+                index = quoteEnd(index)
+                previous = Self.quote
+                continue
+            default: break
+            }
+            previous = byte
+            index += 1
+        }
+        return index
+    }
+
+    // MARK: Literals of arrays, ranges and JSON
+
+    /// Behind the balanced literal that opens at `index`, if that is where the value of `cs`, `ov`, `sl` … begins.
+    private func literalEnd(_ index: Int, itemStart: Int, separator: UInt8) -> Int? {
+        guard index > itemStart, bytes[index - 1] == Self.dot, Self.isBracket(bytes[index], opening: true) else {
+            return nil
+        }
+        let head = bytes[itemStart..<index - 1]
+        guard let column = Self.split(head, at: separator) else { return nil }
+        var name = column.after
+        if name.starts(with: "not.".utf8) { name = name.dropFirst(4) }
+        guard FilterOperator(rawValue: Self.string(name))?.takesLiteral == true else { return nil }
+        return balancedEnd(index)
+    }
+
+    private func balancedEnd(_ start: Int) -> Int? {
+        var depth = 0
+        var index = start
+        while index < bytes.count {
+            let byte = bytes[index]
+            if byte == Self.quote {
+                index = quoteEnd(index)
+                continue
+            }
+            if Self.isBracket(byte, opening: true) { depth += 1 }
+            if Self.isBracket(byte, opening: false) { depth -= 1 }
+            index += 1
+            if depth == 0 { return index }
+        }
+        return nil
+    }
+
+    /// A range may open with one kind and close with another, `[1,5)`.
+    private static func isBracket(_ byte: UInt8, opening: Bool) -> Bool {
+        (opening ? "{[(" : "}])").utf8.contains(byte)
+    }
+
+    // MARK: Bytes
+
+    private mutating func skipBlanks() {
+        while at < bytes.count, Self.isBlank(bytes[at]) { at += 1 }
+    }
+
+    private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
+
+    private static func trimmed(_ piece: Piece) -> Piece {
+        var piece = piece.drop(while: isBlank)
+        while let last = piece.last, isBlank(last) { piece = piece.dropLast() }
+        return piece
+    }
+
+    private static func split(_ piece: Piece, at separator: UInt8) -> (before: Piece, after: Piece)? {
+        guard let place = piece.firstIndex(of: separator) else { return nil }
+        return (piece[..<place], piece[(place + 1)...])
+    }
+
+    private static func string(_ piece: Piece) -> String { String(decoding: piece, as: UTF8.self) }
+}

@@ -1,0 +1,83 @@
+import Bytes
+
+/// How texts of a type are brought to one form in which equal values are equal bytes. Whatever the form, it is a piece
+/// of the text itself, so a row's value is hashed where it lies.
+public enum KeyForm: UInt8, Sendable, Hashable {
+    /// PostgreSQL writes equal values alike.
+    case asIs
+    /// 1.50 = 1.5: zeros at the end of a fraction do not count.
+    case numeric
+    /// -0 = 0.
+    case float
+    /// Blanks at the end do not count.
+    case bpchar
+
+    @inlinable
+    @_lifetime(copy text)
+    public func canonical(_ text: RawSpan) -> RawSpan {
+        switch self {
+        case .asIs: text
+        case .numeric: text.extracting(first: Self.numericLength(text))
+        case .float: text.extracting(Self.isNegativeZero(text) ? 1..<2 : 0..<text.byteCount)
+        case .bpchar: text.extracting(first: Self.lengthWithoutBlanks(text))
+        }
+    }
+
+    @inlinable
+    public func hash(_ text: RawSpan, seed: UInt64 = 0) -> UInt64 {
+        var hash = KeyHash(seed: seed)
+        hash.combine(canonical(text))
+        return hash.value
+    }
+
+    /// Whether a row's text is the value whose canonical bytes are given.
+    @inlinable
+    public func equals(_ text: RawSpan, canonical other: RawSpan) -> Bool { canonical(text).equals(other) }
+
+    @inlinable
+    static func numericLength(_ text: RawSpan) -> Int {
+        var length = text.byteCount
+        var hasPoint = false
+        for index in 0..<length where text.byte(index) == UInt8(ascii: ".") { hasPoint = true }
+        guard hasPoint else { return length }
+        while length > 0, text.byte(length &- 1) == UInt8(ascii: "0") { length &-= 1 }
+        if length > 0, text.byte(length &- 1) == UInt8(ascii: ".") { length &-= 1 }
+        return length
+    }
+
+    @inlinable
+    static func isNegativeZero(_ text: RawSpan) -> Bool {
+        text.byteCount == 2 && text.byte(0) == UInt8(ascii: "-") && text.byte(1) == UInt8(ascii: "0")
+    }
+
+    @inlinable
+    static func lengthWithoutBlanks(_ text: RawSpan) -> Int {
+        var length = text.byteCount
+        while length > 0, text.byte(length &- 1) == UInt8(ascii: " ") { length &-= 1 }
+        return length
+    }
+}
+
+/// A column's value by which a predicate is found.
+public struct EqualityKey: Sendable, Hashable {
+    public var slot: Int
+    public var form: KeyForm
+    /// The value's text in its canonical form.
+    public var bytes: [UInt8]
+
+    public init(slot: Int, form: KeyForm, bytes: [UInt8]) {
+        self.slot = slot
+        self.form = form
+        self.bytes = bytes
+    }
+}
+
+/// How an index reaches the predicates that may hold for a row.
+public enum Access: Sendable, Hashable {
+    case never
+    case always
+    /// It holds only where one of these does.
+    case anyOf([EqualityKey])
+    /// Every row has to be tried.
+    case scan
+}

@@ -1,0 +1,137 @@
+/// A predicate as SQL, for PostgreSQL to decide: one boolean expression over texts.
+///
+/// `$1` to `$k` are the row's texts of `slots` in that order (NULL where the column is), the constants follow. The
+/// expression names types and collations only, no table, and is to be asked with `search_path` set to `pg_catalog`.
+public struct Question: Sendable, Hashable {
+    public var sql: String
+    public var slots: [Int]
+    public var constants: [String]
+
+    public init(sql: String, slots: [Int], constants: [String]) {
+        self.sql = sql
+        self.slots = slots
+        self.constants = constants
+    }
+}
+
+/// Writes a checked filter as SQL.
+struct QuestionWriter {
+    let columns: [ColumnFacts]
+    let slots: [Int]
+    private(set) var constants: [String] = []
+
+    init(columns: [ColumnFacts], slots: [Int]) {
+        self.columns = columns
+        self.slots = slots
+    }
+
+    static func question(_ tree: ResolvedNode, columns: [ColumnFacts], slots: [Int]) -> Question {
+        var writer = QuestionWriter(columns: columns, slots: slots)
+        let sql = writer.expression(tree)
+        return Question(sql: sql, slots: slots, constants: writer.constants)
+    }
+
+    private mutating func expression(_ node: ResolvedNode) -> String {
+        switch node {
+        case .test(let test): return condition(test)
+        case .all(let parts): return joined(parts, " AND ")
+        case .any(let parts): return joined(parts, " OR ")
+        case .not(let part): return "(NOT " + expression(part) + ")"
+        }
+    }
+
+    private mutating func joined(_ parts: [ResolvedNode], _ word: String) -> String {
+        var texts: [String] = []
+        for part in parts { texts.append(expression(part)) }
+        return "(" + texts.joined(separator: word) + ")"
+    }
+
+    private mutating func condition(_ test: ResolvedTest) -> String {
+        let sql = comparison(test)
+        return test.isNegated ? "(NOT (\(sql)))" : "(\(sql))"
+    }
+
+    private mutating func comparison(_ test: ResolvedTest) -> String {
+        let column = column(test.slot)
+        let type = columns[test.slot].type
+        switch test.value {
+        case .word(let word): return "\(column) IS \(word.sql)"
+        case .list(let text):
+            return "\(column) = ANY (CAST(\(parameter(text)) AS \(SQLType.array(of: type))))"
+        case .one(let text):
+            let operand = SQLType.operand(of: test.comparison, on: type)
+            return "\(column) \(SQLType.symbol(test.comparison)) CAST(\(parameter(text)) AS \(operand))"
+        }
+    }
+
+    private mutating func parameter(_ text: String) -> String {
+        constants.append(text)
+        return "$\(slots.count + constants.count)"
+    }
+
+    private func column(_ slot: Int) -> String {
+        guard let place = slots.firstIndex(of: slot) else { preconditionFailure("a column that is not asked for") }
+        let facts = columns[slot]
+        return "CAST($\(place + 1) AS \(SQLType.name(facts.type)))" + SQLType.collate(facts.collation)
+    }
+}
+
+/// Types and operators as SQL writes them.
+enum SQLType {
+    /// `format_type` says `character` and `bit`, which in a cast mean a length of one.
+    static func name(_ type: TypeFacts) -> String {
+        if case .array(let element) = type.shape { return name(element) + "[]" }
+        switch type.oid {
+        case TypeOID.bpchar: return "pg_catalog.bpchar"
+        case TypeOID.bit: return "pg_catalog.\"bit\""
+        default: return type.name
+        }
+    }
+
+    /// PostgreSQL has no arrays of arrays, only arrays of more dimensions, which have the same type.
+    static func array(of type: TypeFacts) -> String {
+        if case .array = type.shape { return name(type) }
+        return name(type) + "[]"
+    }
+
+    /// What stands right of the operator: a pattern is text whatever the column's type, but for bytea.
+    static func operand(of comparison: FilterOperator, on type: TypeFacts) -> String {
+        switch comparison {
+        case .like, .ilike, .match, .imatch: type.oid == TypeOID.bytea ? "bytea" : "text"
+        default: name(type)
+        }
+    }
+
+    static func collate(_ collation: Collation) -> String {
+        switch collation {
+        case .none, .deterministic(nil), .nondeterministic(nil): ""
+        case .bytewise: " COLLATE \"C\""
+        case .deterministic(let name?), .nondeterministic(let name?): " COLLATE " + name
+        }
+    }
+
+    static func symbol(_ comparison: FilterOperator) -> String {
+        switch comparison {
+        case .eq, .in: "="
+        case .neq: "<>"
+        case .lt: "<"
+        case .lte: "<="
+        case .gt: ">"
+        case .gte: ">="
+        case .like: "~~"
+        case .ilike: "~~*"
+        case .match: "~"
+        case .imatch: "~*"
+        case .is: "IS"
+        case .isdistinct: "IS DISTINCT FROM"
+        case .cs: "@>"
+        case .cd: "<@"
+        case .ov: "&&"
+        case .sl: "<<"
+        case .sr: ">>"
+        case .nxr: "&<"
+        case .nxl: "&>"
+        case .adj: "-|-"
+        }
+    }
+}

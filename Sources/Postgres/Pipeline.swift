@@ -1,0 +1,159 @@
+import CPostgres
+import Glibc
+import System
+
+/// A statement to be asked together with others.
+public struct PipelinedStatement: Sendable {
+    public var sql: String
+    public var parameters: [String?]
+    /// Prepared under this name: planned once, then asked by name. Nil for what is asked once.
+    public var name: String?
+
+    public init(_ sql: String, _ parameters: [String?] = [], preparedAs name: String? = nil) {
+        self.sql = sql
+        self.parameters = parameters
+        self.name = name
+    }
+}
+
+/// Many statements in one round trip, each a transaction of its own: one that fails does not touch the others.
+extension Connection {
+    /// Answers in the order of the statements. Throws when the connection is lost, or when one answer takes longer than
+    /// the timeout: it is then of no more use. `prepared` says which names the server knows already, and learns which it
+    /// knows afterwards. Statements and parameters are held in memory until they are sent: how many is the caller's to
+    /// bound.
+    public func pipeline(
+        _ statements: [PipelinedStatement], prepared: inout Set<String>, timeoutMilliseconds: Int,
+        interrupt: Wake? = nil
+    ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
+        if statements.isEmpty { return [] }
+        // SAFETY: libpq calls on this object's own, living handle.
+        guard unsafe PQenterPipelineMode(handle) == 1 else { throw connectionError("pipeline") }
+        // Not blocking, so that a server that stops reading cannot hold this thread beyond the deadline.
+        guard unsafe PQsetnonblocking(handle, 1) == 0 else { throw connectionError("pipeline") }
+        var announced: Set<String> = []
+        let sent = try statements.map { statement throws(PostgresError) in
+            try send(statement, prepared: prepared, &announced)
+        }
+        var answers: [Result<Rows, PostgresError>] = []
+        answers.reserveCapacity(statements.count)
+        for (statement, sent) in zip(statements, sent) {
+            let deadline = Clock.monotonicNanoseconds() + UInt64(timeoutMilliseconds) * 1_000_000
+            answers.append(try receive(statement, sent, &prepared, deadline, interrupt))
+        }
+        // SAFETY: as above. Every result has been taken, so libpq lets the mode end.
+        guard unsafe PQsetnonblocking(handle, 0) == 0, unsafe PQexitPipelineMode(handle) == 1 else {
+            throw connectionError("pipeline")
+        }
+        return answers
+    }
+
+    private enum Sent {
+        case nothing
+        case statement
+        /// Preparing it comes first, with an answer of its own.
+        case preparation
+    }
+
+    private func send(
+        _ statement: PipelinedStatement, prepared: Set<String>, _ announced: inout Set<String>
+    ) throws(PostgresError) -> Sent {
+        // A C string ends at its first zero byte: what follows would be cut off in silence.
+        guard !statement.parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return .nothing }
+        let isNew = statement.name.map { !prepared.contains($0) && announced.insert($0).inserted } ?? false
+        let copies = CStringArray(statement.parameters)
+        let count = Int32(statement.parameters.count)
+        // SAFETY: libpq copies statement and parameters inside these calls; the array holds as many as are announced.
+        let isSent = withExtendedLifetime(copies) {
+            guard let name = statement.name else {
+                return unsafe PQsendQueryParams(handle, statement.sql, count, nil, copies.constant, nil, nil, 0) == 1
+            }
+            if isNew, unsafe PQsendPrepare(handle, name, statement.sql, 0, nil) != 1 { return false }
+            return unsafe PQsendQueryPrepared(handle, name, count, copies.constant, nil, nil, 0) == 1
+        }
+        // SAFETY: the handle lives.
+        guard isSent, unsafe PQpipelineSync(handle) == 1 else { throw connectionError("pipeline") }
+        return isNew ? .preparation : .statement
+    }
+
+    private func receive(
+        _ statement: PipelinedStatement, _ sent: Sent, _ prepared: inout Set<String>, _ deadline: UInt64,
+        _ interrupt: Wake?
+    ) throws(PostgresError) -> Result<Rows, PostgresError> {
+        if case .nothing = sent { return .failure(Connection.zeroByte) }
+        if case .preparation = sent, let name = statement.name {
+            let preparation = try answer(statement.sql, deadline, interrupt)
+            guard case .success = preparation else {
+                // What was prepared is skipped up to the synchronisation.
+                _ = try answer(statement.sql, deadline, interrupt)
+                try takeSynchronisation(deadline, interrupt)
+                return preparation
+            }
+            prepared.insert(name)
+        }
+        let answer = try answer(statement.sql, deadline, interrupt)
+        try takeSynchronisation(deadline, interrupt)
+        return answer
+    }
+
+    /// As the server says it of a text with such a byte.
+    private static let zeroByte = PostgresError(
+        operation: "pipeline", sqlState: "22021", message: #"invalid byte sequence for encoding "UTF8": 0x00"#)
+
+    /// One command's answer, with the null result that ends it.
+    private func answer(
+        _ sql: String, _ deadline: UInt64, _ interrupt: Wake?
+    ) throws(PostgresError) -> Result<Rows, PostgresError> {
+        guard let result = unsafe try nextResult(deadline, interrupt) else { throw connectionError("pipeline") }
+        // SAFETY: the result is ours until `rows` clears it.
+        let isSkipped = unsafe PQresultStatus(result) == PGRES_PIPELINE_ABORTED
+        let answer: Result<Rows, PostgresError>
+        if isSkipped {
+            unsafe PQclear(result)
+            answer = .failure(PostgresError(operation: "pipeline", message: "not asked: preparing it failed"))
+        } else {
+            do throws(PostgresError) {
+                answer = .success(unsafe try rows(result, sql))
+            } catch {
+                if error.isConnectionLost { throw error }
+                answer = .failure(error)
+            }
+        }
+        guard unsafe try nextResult(deadline, interrupt) == nil else { throw Connection.outOfStep }
+        return answer
+    }
+
+    private func takeSynchronisation(_ deadline: UInt64, _ interrupt: Wake?) throws(PostgresError) {
+        let result = unsafe try nextResult(deadline, interrupt)
+        // SAFETY: the result is ours; a null one is no synchronisation and cleared without effect.
+        defer { unsafe PQclear(result) }
+        guard unsafe PQresultStatus(result) == PGRES_PIPELINE_SYNC else { throw Connection.outOfStep }
+    }
+
+    private static let outOfStep = PostgresError(
+        operation: "pipeline", message: "answers out of step", isConnectionLost: true)
+
+    private func nextResult(_ deadline: UInt64, _ interrupt: Wake?) throws(PostgresError) -> OpaquePointer? {
+        // SAFETY: libpq calls on this object's own, living handle.
+        while true {
+            let unsent = unsafe PQflush(handle)
+            guard unsent >= 0 else { throw connectionError("pipeline") }
+            if unsafe PQisBusy(handle) == 0 { return unsafe PQgetResult(handle) }
+            let now = Clock.monotonicNanoseconds()
+            let left = deadline > now ? Int32(clamping: (deadline - now) / 1_000_000 + 1) : 0
+            let ready = Poll.wait(
+                socket: socket, forWriting: unsent == 1, interrupt: interrupt, timeoutMilliseconds: left)
+            if ready.interrupt { throw abandoned(Connection.interrupted("pipeline")) }
+            guard ready.socket else { throw abandoned(Connection.late) }
+            guard unsafe PQconsumeInput(handle) == 1 else { throw connectionError("pipeline") }
+        }
+    }
+
+    private static let late = PostgresError(
+        operation: "pipeline", message: "no answer in time", isConnectionLost: true)
+
+    private func abandoned(_ error: PostgresError) -> PostgresError {
+        cancel()
+        return error
+    }
+}

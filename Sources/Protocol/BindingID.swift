@@ -1,0 +1,121 @@
+import Bytes
+
+/// The number by which a client knows one of its bindings again: a hash of the parameters' meaning, so neither the order
+/// of the members nor the space between them counts, and of a name that comes twice the last one does.
+enum BindingID {
+    static func of(_ object: RawSpan) throws(ByteError) -> UInt32 {
+        var scanner = JSONScanner(object, maximumDepth: JSONScanner.deepest)
+        let hash = try hash(of: try scanner.next(), &scanner)
+        let id = UInt32(truncatingIfNeeded: hash & 0x7fff_ffff)
+        // Zero is no id in JavaScript, where it counts as false.
+        return id == 0 ? 1 : id
+    }
+
+    /// As deep as the scanner allows, which is not deep.
+    private static func hash(of token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
+        switch token {
+        case .beginObject: return try object(&scanner)
+        case .beginArray: return try array(&scanner)
+        case .string, .name: return text(scanner, seed: 1)
+        case .number:
+            var hash = KeyHash(seed: 2)
+            hash.combine(scanner.tokenBytes)
+            return hash.value
+        case .bool(let value): return value ? 3 : 4
+        case .null, .endObject, .endArray, .end: return 5
+        }
+    }
+
+    private static func text(_ scanner: borrowing JSONScanner, seed: UInt64) -> UInt64 {
+        var text = ByteWriter(capacity: 64)
+        scanner.appendText(to: &text)
+        var hash = KeyHash(seed: seed)
+        hash.combine(text.bytes)
+        return hash.value
+    }
+
+    private static func array(_ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
+        var result = KeyHash(seed: 6)
+        while true {
+            let token = try scanner.next()
+            if token == .endArray { return result.value }
+            result.combine(try hash(of: token, &scanner))
+        }
+    }
+
+    private static func object(_ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
+        var members: [UInt64: UInt64] = [:]
+        while try scanner.next() == .name {
+            let name = text(scanner, seed: 7)
+            members[name] = try hash(of: try scanner.next(), &scanner)
+        }
+        var result = KeyHash(seed: 8)
+        for (name, value) in members.sorted(by: { $0.key < $1.key }) {
+            result.combine(name)
+            result.combine(value)
+        }
+        return result.value
+    }
+}
+
+/// A JSON object as the reference server prints its own maps: `%{"event" => "INSERT"}`. It is shown to people, and no
+/// client reads it.
+enum InspectedTerm {
+    /// What is longer is cut: it goes back to the client who sent it.
+    static let maximumBytes = 1024
+
+    static func text(of object: RawSpan) -> String {
+        var scanner = JSONScanner(object, maximumDepth: JSONScanner.deepest)
+        do throws(ByteError) {
+            let text = try term(try scanner.next(), &scanner)
+            return text.utf8.count <= maximumBytes ? text : String(text.unicodeScalars.prefix(maximumBytes / 4)) + "..."
+        } catch {
+            return "%{}"
+        }
+    }
+
+    private static func term(_ token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) -> String {
+        switch token {
+        case .beginObject: return try map(&scanner)
+        case .beginArray: return try list(&scanner)
+        case .string, .name: return quoted(scanner.text)
+        case .number: return scanner.tokenBytes.text
+        case .bool(let value): return value ? "true" : "false"
+        case .null, .endObject, .endArray, .end: return "nil"
+        }
+    }
+
+    private static func map(_ scanner: inout JSONScanner) throws(ByteError) -> String {
+        var members: [String: String] = [:]
+        while try scanner.next() == .name {
+            let name = scanner.text
+            members[name] = try term(try scanner.next(), &scanner)
+        }
+        let sorted = members.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
+        return "%{" + sorted.map { quoted($0.key) + " => " + $0.value }.joined(separator: ", ") + "}"
+    }
+
+    private static func list(_ scanner: inout JSONScanner) throws(ByteError) -> String {
+        var elements: [String] = []
+        while true {
+            let token = try scanner.next()
+            if token == .endArray { return "[" + elements.joined(separator: ", ") + "]" }
+            elements.append(try term(token, &scanner))
+        }
+    }
+
+    private static func quoted(_ text: String) -> String {
+        var result = "\""
+        for character in text.unicodeScalars {
+            switch character {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            default: result.unicodeScalars.append(character)
+            }
+        }
+        return result + "\""
+    }
+}

@@ -1,0 +1,204 @@
+import Bytes
+
+/// Which changes a binding is for.
+public enum BindingEvent: Sendable, Hashable {
+    case all, insert, update, delete
+
+    /// In any case; what is none of the three means all of them.
+    init(_ name: String) {
+        switch name.uppercased() {
+        case "INSERT": self = .insert
+        case "UPDATE": self = .update
+        case "DELETE": self = .delete
+        default: self = .all
+        }
+    }
+
+    public var name: StaticString {
+        switch self {
+        case .all: "*"
+        case .insert: "INSERT"
+        case .update: "UPDATE"
+        case .delete: "DELETE"
+        }
+    }
+}
+
+/// What a binding asks for, when its parameters can be used.
+public struct BindingParameters: Sendable, Hashable {
+    public var event: BindingEvent
+    /// A name, or `*`.
+    public var schema: String
+    /// A name, or `*`.
+    public var table: String
+    /// As it was sent; nil when there is none.
+    public var filter: String?
+    /// Column names in the order they were sent; empty means all columns.
+    public var select: [String]
+
+    public init(event: BindingEvent, schema: String, table: String, filter: String? = nil, select: [String] = []) {
+        self.event = event
+        self.schema = schema
+        self.table = table
+        self.filter = filter
+        self.select = select
+    }
+
+    public var hasWildcard: Bool { schema == "*" || table == "*" }
+}
+
+/// Parameters that cannot be used: the channel stays joined and hears of it in a `system` message.
+public enum BindingError: Error, Sendable, Hashable {
+    /// With the entry in the reference's own spelling.
+    case noParameters(String)
+    case selectIsNoList
+    case selectWithWildcard
+
+    public var message: String {
+        switch self {
+        case .noParameters(let entry):
+            "No subscription params provided. Please provide at least a `schema` or `table` to subscribe to: \(entry)"
+        case .selectIsNoList:
+            "Error parsing `select` params: expected a list of column name strings, e.g. select: [\"col1\", \"col2\"]"
+        case .selectWithWildcard:
+            "Column selection is not supported for wildcard subscriptions. Provide an explicit schema and table name."
+        }
+    }
+}
+
+/// One element of `postgres_changes`: what it asks for, and what the client gets back for it.
+public struct ChangeBinding: Sendable {
+    /// The client's object, byte for byte.
+    public let verbatim: [UInt8]
+    /// Positive, below 2^31, and the same for the same parameters in whatever order and spacing they are written.
+    public let id: UInt32
+    public let parameters: Result<BindingParameters, BindingError>
+
+    /// `object` is a JSON object that has been checked.
+    init(_ object: RawSpan) throws(ByteError) {
+        verbatim = object.copied()
+        id = try BindingID.of(object)
+        var members = BindingMembers()
+        try members.read(object)
+        parameters = members.parameters(of: object)
+    }
+
+    /// From a topic of the old form, `schema[:table[:filter]]`.
+    init(legacy subTopic: RawSpan) {
+        let parts = subTopic.text.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
+        var writer = ByteWriter()
+        for (name, part) in zip(["schema", "table", "filter"], parts) {
+            writer.append(writer.isEmpty ? "{\"" : ",\"")
+            writer.append(name)
+            writer.append("\":")
+            JSONText.appendString(part, to: &writer)
+        }
+        writer.append("}")
+        verbatim = writer.copied()
+        // What was just written is an object of strings.
+        id = (try? BindingID.of(writer.bytes)) ?? 1
+        parameters = .success(
+            BindingParameters(
+                event: .all, schema: parts.first ?? "*", table: parts.count > 1 ? parts[1] : "*",
+                filter: parts.count > 2 ? parts[2] : nil))
+    }
+
+    /// The client's object with the id as its last member.
+    public func appendReply(to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as `verbatim`.
+        let object = unsafe verbatim.span.bytes
+        var end = object.byteCount - 1
+        writer.append(object.extracting(0..<end))
+        while end > 0, JSONSpace.isSpace(object.byte(end - 1)) { end -= 1 }
+        writer.append(end > 0 && object.byte(end - 1) == UInt8(ascii: "{") ? "\"id\":" : ",\"id\":")
+        writer.append(decimal: UInt64(id))
+        writer.append("}")
+    }
+}
+
+enum JSONSpace {
+    static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
+}
+
+/// The members of an entry that mean something; of a name that comes twice the last one counts.
+private struct BindingMembers {
+    private enum Member {
+        case absent
+        case text(String)
+        case other
+
+        var isAbsent: Bool { if case .absent = self { true } else { false } }
+        var text: String? { if case .text(let text) = self { text } else { nil } }
+    }
+
+    private var event = Member.absent
+    private var schema = Member.absent
+    private var table = Member.absent
+    private var filter = Member.absent
+    private var select: [String] = []
+    private var selectIsText = false
+    /// The entry carries a secret, so it is not shown.
+    private var hasToken = false
+
+    mutating func read(_ object: RawSpan) throws(ByteError) {
+        var scanner = JSONScanner(object, maximumDepth: JSONScanner.deepest)
+        _ = try scanner.next()
+        while try scanner.next() == .name {
+            if scanner.equals("event") {
+                event = try member(&scanner)
+            } else if scanner.equals("schema") {
+                schema = try member(&scanner)
+            } else if scanner.equals("table") {
+                table = try member(&scanner)
+            } else if scanner.equals("filter") {
+                filter = try member(&scanner)
+            } else if scanner.equals("select") {
+                try readSelect(&scanner)
+            } else {
+                hasToken = hasToken || scanner.equals("user_token") || scanner.equals("auth_token")
+                try scanner.skip(try scanner.next())
+            }
+        }
+    }
+
+    private func member(_ scanner: inout JSONScanner) throws(ByteError) -> Member {
+        let token = try scanner.next()
+        if token == .string { return .text(scanner.text) }
+        try scanner.skip(token)
+        return .other
+    }
+
+    private mutating func readSelect(_ scanner: inout JSONScanner) throws(ByteError) {
+        select = []
+        let token = try scanner.next()
+        selectIsText = token == .string
+        guard token == .beginArray else { return try scanner.skip(token) }
+        while true {
+            let token = try scanner.next()
+            if token == .endArray { return }
+            if token == .string { select.append(scanner.text) } else { try scanner.skip(token) }
+        }
+    }
+
+    func parameters(of object: RawSpan) -> Result<BindingParameters, BindingError> {
+        guard let (schema, table, filter) = relation else {
+            return .failure(.noParameters(hasToken ? "<redacted>" : InspectedTerm.text(of: object)))
+        }
+        if selectIsText { return .failure(.selectIsNoList) }
+        let parameters = BindingParameters(
+            event: BindingEvent(event.text ?? "*"), schema: schema, table: table, filter: filter, select: select)
+        if !select.isEmpty, parameters.hasWildcard { return .failure(.selectWithWildcard) }
+        return .success(parameters)
+    }
+
+    /// Schema, table and filter; nil for combinations that mean nothing.
+    private var relation: (schema: String, table: String, filter: String?)? {
+        switch (schema, table, filter) {
+        case (.text(let schema), .text(let table), .text(let filter)): (schema, table, filter)
+        case (.text(let schema), .text(let table), .absent): (schema, table, nil)
+        case (.text(let schema), .absent, .absent): (schema, "*", nil)
+        case (.absent, .text(let table), .absent): ("public", table, nil)
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,183 @@
+import Bytes
+import Change
+
+/// Why a change is told without its row.
+public enum ChangeRefusal: Sendable, Hashable {
+    /// The role may not read the primary key.
+    case unauthorized
+    case noPrimaryKey
+
+    var message: StaticString {
+        switch self {
+        case .unauthorized: "Error 401: Unauthorized"
+        case .noPrimaryKey: "Error 400: Bad Request, no primary key"
+        }
+    }
+}
+
+/// Writes the body of a change, `{"schema":…,"old_record":…}`, once for all who see the same of it. Values go from
+/// PostgreSQL's text to JSON without a stop.
+public struct ChangeEncoder: Sendable {
+    /// A body that would be larger is told with its small values only.
+    public let maximumBodyBytes: Int
+
+    /// What of a change that is too large is still told: values whose JSON is no longer than this (the reference's rule).
+    static let maximumSmallValueBytes = 64
+
+    public init(maximumBodyBytes: Int) { self.maximumBodyBytes = maximumBodyBytes }
+
+    /// Appends the body of an insert, update or delete. `commitTime` is in microseconds since 1970. On an error, which
+    /// means a damaged row image, nothing was appended.
+    public func append(
+        _ change: borrowing Change, _ view: borrowing ChangeView, commitTime: Int64, to writer: inout ByteWriter
+    ) throws(ByteError) {
+        let start = writer.count
+        do throws(ByteError) {
+            if try Self.appendBody(change, view, commitTime, limit: start + maximumBodyBytes, &writer) { return }
+            writer.truncate(to: start)
+            try Self.appendLargeBody(change, view, commitTime, &writer)
+        } catch {
+            writer.truncate(to: start)
+            throw error
+        }
+    }
+
+    /// Appends what is told of an insert or update to those who may not see its row. Deletes are never refused.
+    public func append(
+        _ refusal: ChangeRefusal, of operation: Operation, _ view: borrowing ChangeView, commitTime: Int64,
+        to writer: inout ByteWriter
+    ) {
+        Self.appendHead(operation, view, commitTime, &writer)
+        writer.append("[\"")
+        writer.append(refusal.message)
+        writer.append("\"],\"columns\":[],\"record\":{}")
+        writer.append(operation == .update ? ",\"old_record\":{}}" : "}")
+    }
+
+    /// Up to where `errors` has its value.
+    private static func appendHead(
+        _ operation: Operation, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter
+    ) {
+        let head =
+            switch operation {
+            case .insert: view.heads.insert
+            case .update: view.heads.update
+            case .delete: view.heads.delete
+            case .truncate, .message: preconditionFailure("only changes of rows have a body")
+            }
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as the view's text.
+        writer.append(unsafe view.text.span.bytes.extracting(head))
+        CommitTimestamp.append(commitTime, to: &writer)
+        writer.append("\",\"errors\":")
+    }
+
+    /// False when the body grew beyond the limit.
+    private static func appendBody(
+        _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int,
+        _ writer: inout ByteWriter
+    ) throws(ByteError) -> Bool {
+        appendHead(change.operation, view, commitTime, &writer)
+        writer.append("null,")
+        // SAFETY: as above.
+        writer.append(unsafe view.text.span.bytes.extracting(view.columnList))
+        return try appendRows(change, RowWriter(view, limit: limit, smallOnly: false), &writer)
+    }
+
+    private static func appendLargeBody(
+        _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter
+    ) throws(ByteError) {
+        appendHead(change.operation, view, commitTime, &writer)
+        writer.append("[\"Error 413: Payload Too Large\"],")
+        // SAFETY: as above.
+        writer.append(unsafe view.text.span.bytes.extracting(view.columnList))
+        _ = try appendRows(change, RowWriter(view, limit: .max, smallOnly: true), &writer)
+    }
+
+    /// An insert has no old row, and a delete no new one.
+    private static func appendRows(
+        _ change: borrowing Change, _ rows: borrowing RowWriter, _ writer: inout ByteWriter
+    ) throws(ByteError) -> Bool {
+        if let new = change.new {
+            writer.append(",\"record\":{")
+            // A whole old row has the large values that did not change and were not sent again.
+            if change.oldImage == .full, let old = change.old {
+                guard try rows.append(new, filledFrom: old, &writer) else { return false }
+            } else {
+                guard try rows.append(new, .all, &writer) else { return false }
+            }
+            writer.append("}")
+        }
+        if change.operation != .insert {
+            writer.append(",\"old_record\":{")
+            guard try appendOldRow(change, rows, &writer) else { return false }
+            writer.append("}")
+        }
+        writer.append("}")
+        return true
+    }
+
+    /// Without an old image the identity did not change, so the new row has it.
+    private static func appendOldRow(
+        _ change: borrowing Change, _ rows: borrowing RowWriter, _ writer: inout ByteWriter
+    ) throws(ByteError) -> Bool {
+        let isDelete = change.operation == .delete
+        guard let old = change.old else {
+            guard let new = change.new else { return true }
+            return try rows.append(new, .identity, &writer)
+        }
+        switch change.oldImage {
+        case .full: return try rows.append(old, isDelete ? .deleted : .all, &writer)
+        case .key, .none: return try rows.append(old, isDelete ? .deletedIdentity : .identity, &writer)
+        }
+    }
+}
+
+/// The moment of a commit: `2026-03-01T10:20:30.456Z`, always three digits of a second.
+enum CommitTimestamp {
+    /// From the year 0 to the end of 9999, in milliseconds since 1970: what four digits can say.
+    private static let writable: ClosedRange<Int64> = -62_167_219_200_000...253_402_300_799_999
+
+    static func append(_ microseconds: Int64, to writer: inout ByteWriter) {
+        let rounded = microseconds / 1000 - (microseconds % 1000 < 0 ? 1 : 0)
+        let time = min(max(rounded, writable.lowerBound), writable.upperBound)
+        let days = (time - (time < 0 ? 86_399_999 : 0)) / 86_400_000
+        let rest = time - days * 86_400_000
+        let (year, month, day) = civil(daysSince1970: days)
+        appendTwo(year / 100, to: &writer)
+        appendTwo(year % 100, to: &writer)
+        writer.append(UInt8(ascii: "-"))
+        appendTwo(month, to: &writer)
+        writer.append(UInt8(ascii: "-"))
+        appendTwo(day, to: &writer)
+        writer.append(UInt8(ascii: "T"))
+        appendTwo(rest / 3_600_000, to: &writer)
+        writer.append(UInt8(ascii: ":"))
+        appendTwo(rest / 60_000 % 60, to: &writer)
+        writer.append(UInt8(ascii: ":"))
+        appendTwo(rest / 1000 % 60, to: &writer)
+        writer.append(UInt8(ascii: "."))
+        writer.append(48 + UInt8(truncatingIfNeeded: rest % 1000 / 100))
+        appendTwo(rest % 100, to: &writer)
+        writer.append(UInt8(ascii: "Z"))
+    }
+
+    /// Two digits.
+    private static func appendTwo(_ number: Int64, to writer: inout ByteWriter) {
+        let tens = UInt16(truncatingIfNeeded: number / 10 % 10)
+        let ones = UInt16(truncatingIfNeeded: number % 10)
+        writer.append(little: 0x3030 + tens + ones << 8)
+    }
+
+    /// The proleptic Gregorian calendar, counted in eras of 400 years that begin in March, so that a leap day is the last.
+    private static func civil(daysSince1970 days: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let shifted = days + 719_468
+        let era = (shifted - (shifted < 0 ? 146_096 : 0)) / 146_097
+        let dayOfEra = shifted - era * 146_097
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let monthFromMarch = (5 * dayOfYear + 2) / 153
+        let day = dayOfYear - (153 * monthFromMarch + 2) / 5 + 1
+        let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
+        return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, day)
+    }
+}

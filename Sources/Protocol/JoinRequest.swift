@@ -1,0 +1,266 @@
+import Bytes
+
+/// What a client asks for when it joins a channel: the payload of `phx_join`. What is invalid is noted and takes its
+/// default; only what is no JSON at all was refused before.
+public struct JoinRequest: Sendable {
+    /// No `config`: one subscription from the topic itself, and changes in the old form.
+    public internal(set) var isLegacy = true
+    public internal(set) var isPrivate = false
+
+    /// Broadcasts are acknowledged.
+    public internal(set) var acknowledgesBroadcasts = false
+    /// Broadcasts also come back to the channel that sent them.
+    public internal(set) var receivesOwnBroadcasts = false
+    public internal(set) var wantsReplicationReady = false
+    /// The JSON of `broadcast.replay`, when the key is there at all.
+    public internal(set) var replay: [UInt8]?
+
+    /// Nil when the server is to make one.
+    public internal(set) var presenceKey: String?
+    public internal(set) var enablesPresence = false
+
+    /// In the order they were sent, which is that of the reply.
+    public internal(set) var bindings: [ChangeBinding] = []
+    /// More were sent than are allowed; `bindings` holds the first ones, and the join is to be refused.
+    public internal(set) var hasTooManyBindings = false
+
+    public internal(set) var token = JoinToken.ofSocket
+    /// For the log (`InvalidJoinPayload`): what was invalid, never the value.
+    public internal(set) var problems: [JoinProblem] = []
+
+    /// `payload` is one JSON value that has been checked; `subTopic` is the topic without `realtime:`.
+    public init(_ payload: RawSpan, subTopic: RawSpan, maximumBindings: Int) {
+        var reader = JoinReader(maximumBindings: maximumBindings)
+        do throws(ByteError) {
+            try reader.readPayload(payload)
+        } catch {
+            reader.request.note("payload", "a map")
+        }
+        self = reader.request
+        token = JoinToken(reader)
+        if isLegacy { bindings = [ChangeBinding(legacy: subTopic)] }
+    }
+
+    init() {}
+
+    mutating func note(_ key: StaticString, _ expected: StaticString) {
+        problems.append(JoinProblem(key: key, expected: expected))
+    }
+}
+
+/// What was wrong in a join, for the log: `config.private: unable to parse, expected boolean`.
+public struct JoinProblem: Sendable, CustomStringConvertible {
+    let key: StaticString
+    let expected: StaticString
+
+    public var description: String { "\(key): unable to parse, expected \(expected)" }
+}
+
+/// Whose claims a channel has.
+public enum JoinToken: Sendable, Hashable {
+    /// The key the socket was opened with.
+    case ofSocket
+    case given(String)
+
+    /// The key of an API is no user's token, and `user_token` is the older name with the older right.
+    init(_ reader: borrowing JoinReader) {
+        let first = reader.hasAccessToken ? reader.accessToken : reader.userToken
+        if let first, first.utf8.starts(with: "sb_".utf8) {
+            self = .ofSocket
+        } else if let token = reader.userToken ?? reader.accessToken {
+            self = .given(token)
+        } else {
+            self = .ofSocket
+        }
+    }
+}
+
+/// Walks through the payload once.
+struct JoinReader: ~Copyable {
+    var request = JoinRequest()
+    var userToken: String?
+    var accessToken: String?
+    /// It is there and is not null, even if it is no string.
+    var hasAccessToken = false
+    let maximumBindings: Int
+
+    init(maximumBindings: Int) { self.maximumBindings = maximumBindings }
+
+    mutating func readPayload(_ payload: RawSpan) throws(ByteError) {
+        var scanner = JSONScanner(payload, maximumDepth: JSONScanner.deepest)
+        let token = try scanner.next()
+        guard token == .beginObject else { return request.note("payload", "a map") }
+        while try scanner.next() == .name {
+            if scanner.equals("config") {
+                try readConfig(&scanner, payload)
+            } else if scanner.equals("access_token") {
+                try readAccessToken(&scanner)
+            } else if scanner.equals("user_token") {
+                userToken = try text("user_token", &scanner)
+            } else {
+                try scanner.skip(try scanner.next())
+            }
+        }
+    }
+
+    private mutating func readAccessToken(_ scanner: inout JSONScanner) throws(ByteError) {
+        let token = try scanner.next()
+        hasAccessToken = token != .null
+        accessToken = try text("access_token", token, &scanner)
+    }
+
+    // MARK: config
+
+    private mutating func readConfig(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
+        request.isLegacy = false
+        guard try entersObject("config", &scanner) else { return }
+        while try scanner.next() == .name {
+            if scanner.equals("broadcast") {
+                try readBroadcast(&scanner, payload)
+            } else if scanner.equals("presence") {
+                try readPresence(&scanner)
+            } else if scanner.equals("postgres_changes") {
+                try readBindings(&scanner, payload)
+            } else if scanner.equals("private") {
+                request.isPrivate = try boolean("config.private", &scanner)
+            } else {
+                try scanner.skip(try scanner.next())
+            }
+        }
+    }
+
+    private mutating func readBroadcast(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
+        guard try entersObject("config.broadcast", &scanner) else { return }
+        while try scanner.next() == .name {
+            if scanner.equals("ack") {
+                request.acknowledgesBroadcasts = try boolean("config.broadcast.ack", &scanner)
+            } else if scanner.equals("self") {
+                request.receivesOwnBroadcasts = try boolean("config.broadcast.self", &scanner)
+            } else if scanner.equals("replication_ready") {
+                try readReplicationReady(&scanner)
+            } else if scanner.equals("replay") {
+                request.replay = payload.extracting(try value(&scanner)).copied()
+            } else {
+                try scanner.skip(try scanner.next())
+            }
+        }
+    }
+
+    /// Unlike its neighbours, everything but false and null counts as yes.
+    private mutating func readReplicationReady(_ scanner: inout JSONScanner) throws(ByteError) {
+        let token = try scanner.next()
+        request.wantsReplicationReady = token != .null && token != .bool(false)
+        _ = try boolean("config.broadcast.replication_ready", token, &scanner)
+    }
+
+    private mutating func readPresence(_ scanner: inout JSONScanner) throws(ByteError) {
+        guard try entersObject("config.presence", &scanner) else { return }
+        while try scanner.next() == .name {
+            if scanner.equals("enabled") {
+                request.enablesPresence = try boolean("config.presence.enabled", &scanner)
+            } else if scanner.equals("key") {
+                try readPresenceKey(&scanner)
+            } else {
+                try scanner.skip(try scanner.next())
+            }
+        }
+    }
+
+    private mutating func readPresenceKey(_ scanner: inout JSONScanner) throws(ByteError) {
+        let token = try scanner.next()
+        switch token {
+        case .string: request.presenceKey = scanner.tokenBytes.isEmpty ? nil : scanner.text
+        case .number: request.presenceKey = scanner.tokenBytes.text
+        default:
+            request.presenceKey = nil
+            if token != .null { request.note("config.presence.key", "string") }
+            try scanner.skip(token)
+        }
+    }
+
+    // MARK: postgres_changes
+
+    /// One element that is neither an object nor null makes the list invalid, and an invalid list is an empty one.
+    private mutating func readBindings(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
+        request.bindings = []
+        let token = try scanner.next()
+        if token == .null { return }
+        guard token == .beginArray else {
+            request.note("config.postgres_changes", "an array of maps")
+            return try scanner.skip(token)
+        }
+        var isValid = true
+        while true {
+            let token = try scanner.next()
+            if token == .endArray { break }
+            if token == .beginObject {
+                try readBinding(&scanner, payload)
+            } else {
+                isValid = isValid && token == .null
+                try scanner.skip(token)
+            }
+        }
+        if !isValid {
+            request.bindings = []
+            request.note("config.postgres_changes", "an array of maps")
+        }
+    }
+
+    private mutating func readBinding(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
+        let start = scanner.offset - 1
+        try scanner.skip(.beginObject)
+        guard request.bindings.count < maximumBindings else { return request.hasTooManyBindings = true }
+        request.bindings.append(try ChangeBinding(payload.extracting(start..<scanner.offset)))
+    }
+
+    // MARK: Values
+
+    /// Whether an object begins here; null is its absence, anything else is noted and passed over.
+    private mutating func entersObject(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> Bool {
+        let token = try scanner.next()
+        if token == .beginObject { return true }
+        if token != .null { request.note(key, "a map") }
+        try scanner.skip(token)
+        return false
+    }
+
+    private func value(_ scanner: inout JSONScanner) throws(ByteError) -> Range<Int> {
+        let token = try scanner.next()
+        let start = scanner.start(of: token)
+        try scanner.skip(token)
+        return start..<scanner.offset
+    }
+
+    /// A boolean, or a string that says one in any case. Anything else is invalid and means no.
+    private mutating func boolean(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> Bool {
+        try boolean(key, try scanner.next(), &scanner)
+    }
+
+    private mutating func boolean(
+        _ key: StaticString, _ token: JSONToken, _ scanner: inout JSONScanner
+    ) throws(ByteError) -> Bool {
+        switch token {
+        case .bool(let value): return value
+        case .null: return false
+        case .string:
+            let text = scanner.tokenBytes.byteCount <= 5 ? scanner.text.lowercased() : ""
+            if text == "true" || text == "false" { return text == "true" }
+        default: try scanner.skip(token)
+        }
+        request.note(key, "boolean")
+        return false
+    }
+
+    private mutating func text(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> String? {
+        try text(key, try scanner.next(), &scanner)
+    }
+
+    private mutating func text(
+        _ key: StaticString, _ token: JSONToken, _ scanner: inout JSONScanner
+    ) throws(ByteError) -> String? {
+        if token == .string { return scanner.text }
+        if token != .null { request.note(key, "string") }
+        try scanner.skip(token)
+        return nil
+    }
+}

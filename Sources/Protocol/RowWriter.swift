@@ -1,0 +1,137 @@
+import Bytes
+import Change
+
+/// Which columns of a row image are written, besides that they are visible.
+enum RowPart {
+    case all
+    /// The image holds the replica identity only; what else it has means nothing.
+    case identity
+    case deleted
+    case deletedIdentity
+
+    @inline(__always)
+    func holds(_ column: ChangeView.ViewColumn) -> Bool {
+        switch self {
+        case .all: true
+        case .identity: column.isIdentity
+        case .deleted: column.isInDeleted
+        case .deletedIdentity: column.isIdentity && column.isInDeleted
+        }
+    }
+}
+
+/// Writes the members of `record` and `old_record`.
+struct RowWriter: ~Escapable {
+    private let columns: Span<ChangeView.ViewColumn>
+    private let structured: Span<ValueRendering>
+    private let text: RawSpan
+    /// Where the writer must not come.
+    private let limit: Int
+    /// Values with a long text, and NULLs, are left out.
+    private let smallOnly: Bool
+
+    @_lifetime(borrow view)
+    init(_ view: borrowing ChangeView, limit: Int, smallOnly: Bool) {
+        columns = view.columns.span
+        structured = view.structured.span
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as the view's text.
+        text = unsafe view.text.span.bytes
+        self.limit = limit
+        self.smallOnly = smallOnly
+    }
+
+    /// False when it grew beyond the limit.
+    func append(_ row: borrowing Tuple, _ part: RowPart, _ writer: inout ByteWriter) throws(ByteError) -> Bool {
+        var values = row.columns()
+        var isFirst = true
+        for index in columns.indices {
+            guard let value = try values.next() else { break }
+            let column = columns[index]
+            guard column.isVisible, part.holds(column) else { continue }
+            guard append(value, column, &isFirst, &writer) else { return false }
+        }
+        return writer.count <= limit
+    }
+
+    /// As above, and what `row` does not have is taken from `old`.
+    func append(
+        _ row: borrowing Tuple, filledFrom old: borrowing Tuple, _ writer: inout ByteWriter
+    ) throws(ByteError) -> Bool {
+        var values = row.columns()
+        var oldValues = old.columns()
+        var isFirst = true
+        for index in columns.indices {
+            guard let value = try values.next() else { break }
+            let oldValue = try oldValues.next()
+            let column = columns[index]
+            guard column.isVisible else { continue }
+            if case .unchanged = value, let oldValue {
+                guard append(oldValue, column, &isFirst, &writer) else { return false }
+            } else {
+                guard append(value, column, &isFirst, &writer) else { return false }
+            }
+        }
+        return writer.count <= limit
+    }
+
+    @inline(__always)
+    private func append(
+        _ value: borrowing ColumnValue, _ column: ChangeView.ViewColumn, _ isFirst: inout Bool,
+        _ writer: inout ByteWriter
+    ) -> Bool {
+        switch value {
+        case .null:
+            if smallOnly { return true }
+            appendName(column, &isFirst, &writer)
+            writer.append("null")
+            return true
+        case .text(let value):
+            if smallOnly {
+                appendSmall(value, column, &isFirst, &writer)
+                return true
+            }
+            // Its text alone is too much: it is not rendered first to find that out.
+            guard value.byteCount <= limit &- writer.count else { return false }
+            appendName(column, &isFirst, &writer)
+            append(value, column, &writer)
+            return writer.count <= limit
+        // Values are asked for as text. What was not sent is not known, and unknown is not NULL.
+        case .unchanged, .binary: return true
+        }
+    }
+
+    @inline(__always)
+    private func append(_ value: RawSpan, _ column: ChangeView.ViewColumn, _ writer: inout ByteWriter) {
+        if column.structured < 0 {
+            column.rendering.append(value, to: &writer)
+        } else {
+            structured[Int(column.structured)].append(value, to: &writer)
+        }
+    }
+
+    @inline(__always)
+    private func appendName(_ column: ChangeView.ViewColumn, _ isFirst: inout Bool, _ writer: inout ByteWriter) {
+        // The first one goes without the comma.
+        let start = Int(column.nameStart) &+ (isFirst ? 1 : 0)
+        writer.append(text.extracting(start..<Int(column.nameEnd)))
+        isFirst = false
+    }
+
+    /// Rendering can shorten a text, by the escapes of an array at most.
+    private static let longestSmallText = 8 * ChangeEncoder.maximumSmallValueBytes
+
+    private func appendSmall(
+        _ value: RawSpan, _ column: ChangeView.ViewColumn, _ isFirst: inout Bool, _ writer: inout ByteWriter
+    ) {
+        guard value.byteCount <= Self.longestSmallText else { return }
+        let before = writer.count
+        let wasFirst = isFirst
+        appendName(column, &isFirst, &writer)
+        let start = writer.count
+        append(value, column, &writer)
+        if writer.count - start > ChangeEncoder.maximumSmallValueBytes {
+            writer.truncate(to: before)
+            isFirst = wasFirst
+        }
+    }
+}

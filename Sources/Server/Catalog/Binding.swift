@@ -1,0 +1,64 @@
+import Policy
+
+/// One `postgres_changes` entry of a join, together with the role that asks.
+public struct BindingRequest: Sendable, Hashable {
+    public var role: String
+    /// `*` in schema and table stands for any text.
+    public var schema: String
+    public var table: String
+    public var filter: String?
+    /// Columns; nil is all.
+    public var select: [String]?
+    public var operations: RowOperations
+
+    public init(
+        role: String, schema: String, table: String, filter: String? = nil, select: [String]? = nil,
+        operations: RowOperations = .all
+    ) {
+        self.role = role
+        self.schema = schema
+        self.table = table
+        self.filter = filter
+        self.select = select
+        self.operations = operations
+    }
+
+    /// Of its texts: what it takes to hold it.
+    var byteCount: Int {
+        let texts = [role, schema, table, filter ?? ""] + (select ?? [])
+        return texts.reduce(0) { $0 + $1.utf8.count }
+    }
+}
+
+/// What a request means.
+public enum BindingOutcome: Sendable {
+    case tables([TableBinding])
+    /// The text of the `system` message with status `error`. Asking again without a change does not help.
+    case failed(String)
+    /// The database is away, or too much is asked at once: to be asked again later.
+    case unavailable
+}
+
+/// A request on one of the tables that it means.
+public struct TableBinding: Sendable {
+    public enum Access: Sendable, Hashable {
+        case readable
+        /// The role sees some rows only, and which is not known here: nothing of the table may be sent. The text is for
+        /// a `system` message with status `error`.
+        case rowSecurity(String)
+        /// The role may not SELECT the whole primary key: INSERT and UPDATE are sent as "Error 401: Unauthorized".
+        case unauthorized
+        /// INSERT and UPDATE are sent as "Error 400: Bad Request, no primary key".
+        case noPrimaryKey
+    }
+
+    public var table: CatalogTable
+    /// Nil: every row matches.
+    public var predicate: Predicate?
+    /// Slots of the columns that are sent, in order: those asked for and those of the primary key, as far as the role
+    /// may SELECT them.
+    public var delivered: [Int]
+    /// Asked for and published.
+    public var operations: RowOperations
+    public var access: Access
+}

@@ -1,0 +1,29 @@
+import Policy
+import Postgres
+
+/// Values as clients write them, in the form in which PostgreSQL itself writes them.
+extension CatalogReader {
+    /// For each literal its text, or what is wrong with it in PostgreSQL's own words. One that fails leaves the others be.
+    func canonical(_ literals: Set<Literal>) throws(PostgresError) -> [Literal: Result<String, FilterRefusal>] {
+        let literals = Array(literals)
+        let answers = try ask(literals.map { PipelinedStatement($0.sql, [$0.text]) })
+        var texts: [Literal: Result<String, FilterRefusal>] = [:]
+        for (literal, answer) in zip(literals, answers) { texts[literal] = CatalogReader.text(literal, answer) }
+        return texts
+    }
+
+    private static func text(
+        _ literal: Literal, _ answer: Result<Rows, PostgresError>
+    ) -> Result<String, FilterRefusal> {
+        switch answer {
+        case .success(let rows):
+            guard let text = rows.first?.first ?? nil else { return .failure(BindingDraft.unanswered) }
+            return .success(text)
+        case .failure(let error):
+            let state = error.sqlState ?? "XX000"
+            return .failure(
+                literal.refusal(
+                    sqlState: state, condition: SQLCondition.name(of: state), message: error.message))
+        }
+    }
+}

@@ -1,0 +1,284 @@
+import Diagnostics
+import Policy
+import Postgres
+import System
+
+/// Reads what the catalog says: a fingerprint, cheap enough to ask for all the time, the published tables, and what a
+/// role may see of them.
+struct CatalogReader {
+    let connection: Connection
+    let publication: String
+    let interrupt: Wake
+
+    /// Statements that do not depend on each other.
+    func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
+        var prepared: Set<String> = []
+        return try connection.pipeline(
+            statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
+            interrupt: interrupt)
+    }
+
+    private func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
+        guard let answer = try ask([PipelinedStatement(sql, parameters)]).first else { throw CatalogReader.unreadable }
+        return try answer.get()
+    }
+
+    /// What every connection of the hub's own questions is set to. Names resolve to PostgreSQL's own alone, nothing can
+    /// be written, and nothing takes long.
+    static func settings(statementTimeout milliseconds: Int) -> [String] {
+        [
+            "search_path=pg_catalog", "default_transaction_read_only=on", "row_security=on",
+            "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
+            "idle_in_transaction_session_timeout=\(10 * milliseconds)", "standard_conforming_strings=on",
+        ]
+    }
+
+    // MARK: Has anything changed?
+
+    /// Another text whenever something of what is read below has changed: the rows' own transaction numbers say so.
+    func fingerprint() throws(PostgresError) -> String {
+        let rows = try query(CatalogReader.fingerprintText, [publication])
+        guard let text = rows.first?.first ?? nil else { throw CatalogReader.unreadable }
+        return text
+    }
+
+    private static let fingerprintText = """
+        WITH published AS MATERIALIZED (
+            SELECT g.relid FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname::text) g
+            WHERE p.pubname = $1::text)
+        SELECT concat_ws('|',
+            (SELECT p.oid || ':' || p.xmin FROM pg_publication p WHERE p.pubname = $1::text),
+            (SELECT sum(hashtextextended(r.prrelid || ':' || r.xmin, 0)) FROM pg_publication_rel r),
+            (SELECT count(*) || ':' || sum(hashtextextended(c.oid || ':' || c.xmin || ':' || n.oid || ':' || n.xmin, 0))
+             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE c.oid IN (SELECT relid FROM published)),
+            (SELECT sum(hashtextextended(a.attrelid || ':' || a.attnum || ':' || a.xmin, 0)) FROM pg_attribute a
+             WHERE a.attnum > 0 AND (a.attrelid IN (SELECT relid FROM published)
+                OR a.attrelid IN (SELECT c.oid FROM pg_class c WHERE c.relkind = 'c'))),
+            (SELECT sum(hashtextextended(i.indexrelid || ':' || i.xmin, 0)) FROM pg_index i
+             WHERE (i.indisprimary OR i.indisreplident) AND i.indrelid IN (SELECT relid FROM published)),
+            (SELECT sum(hashtextextended(q.oid || ':' || q.xmin, 0)) FROM pg_policy q
+             WHERE q.polrelid IN (SELECT relid FROM published)),
+            (SELECT sum(hashtextextended(t.oid || ':' || t.xmin, 0)) FROM pg_type t
+             WHERE t.oid >= 16384 AND t.typtype <> 'c' AND t.typcategory <> 'A'),
+            (SELECT sum(hashtextextended(e.oid || ':' || e.xmin, 0)) FROM pg_enum e),
+            (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls), 0))
+             FROM pg_roles r),
+            (SELECT sum(hashtextextended(m.roleid || ':' || m.member || ':' || m.xmin, 0)) FROM pg_auth_members m),
+            (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database()))
+        """
+
+    private static let unreadable = PostgresError(operation: "catalog", message: "the catalog cannot be read")
+
+    // MARK: Which transactions are over?
+
+    /// Transactions whose work a question asked now can see.
+    struct VisibleTransactions {
+        var firstRunning: UInt64
+        var firstUnassigned: UInt64
+        var running: Set<UInt64>
+
+        /// `xid` is the lower half of the number, as the replication stream gives it.
+        func contains(_ xid: UInt32) -> Bool {
+            var full = (firstUnassigned & ~0xffff_ffff) | UInt64(xid)
+            // A number ahead of the newest is of the age before: numbers live for half of their range.
+            if full >= firstUnassigned, full - firstUnassigned > 1 << 31 {
+                guard full >= 1 << 32 else { return false }
+                full -= 1 << 32
+            }
+            return full < firstRunning || full < firstUnassigned && !running.contains(full)
+        }
+    }
+
+    func visibleTransactions() throws(PostgresError) -> VisibleTransactions {
+        let rows = try query("SELECT pg_current_snapshot()::text")
+        // xmin:xmax:xip_list
+        let parts = (rows.first?.first ?? nil)?.split(separator: ":", omittingEmptySubsequences: false) ?? []
+        guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else {
+            throw CatalogReader.unreadable
+        }
+        return VisibleTransactions(
+            firstRunning: first, firstUnassigned: next,
+            running: Set(parts[2].split(separator: ",").compactMap { UInt64($0) }))
+    }
+
+    // MARK: The tables
+
+    /// Everything anew, at one moment but for the rights, which have none. Tables that are as they were are the objects
+    /// they were; the rights are those that were known before.
+    func view(after before: CatalogView?) throws(PostgresError) -> CatalogView {
+        let known = before?.snapshot
+        let snapshot = CatalogSnapshot(
+            version: (known?.version ?? 0) + 1, publication: publication, tables: try tables(reusing: known),
+            foldsASCIIPlainly: try foldsASCIIPlainly())
+        return CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
+    }
+
+    private func tables(reusing known: CatalogSnapshot?) throws(PostgresError) -> [CatalogTable] {
+        _ = try query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        do throws(PostgresError) {
+            let tables = try readTables(known)
+            _ = try query("COMMIT")
+            return tables
+        } catch {
+            if !error.isConnectionLost { _ = try? query("ROLLBACK") }
+            throw error
+        }
+    }
+
+    private func readTables(_ known: CatalogSnapshot?) throws(PostgresError) -> [CatalogTable] {
+        let heads = try tableHeads()
+        let oids = PostgresArray.literal(heads.map { String($0.oid) })
+        let attributes = try attributes(oids)
+        let types = try types(oids)
+        let collations = try collations()
+        return heads.map { head in
+            let table = head.table(attributes[head.oid] ?? [], types, collations)
+            let before = known?.table(table.oid)
+            return before == table ? before ?? table : table
+        }
+    }
+
+    /// Whether the database's own locale treats the 26 letters as C does: not so in Turkish.
+    func foldsASCIIPlainly() throws(PostgresError) -> Bool {
+        let rows = try query(
+            """
+            SELECT lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ') = 'abcdefghijklmnopqrstuvwxyz'
+                AND upper('abcdefghijklmnopqrstuvwxyz') = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'
+            """)
+        return rows.first?.flag(0) ?? false
+    }
+
+    private func tableHeads() throws(PostgresError) -> [TableHead] {
+        // Column lists came with PostgreSQL 15.
+        let published = connection.serverVersion >= 150_000 ? "g.attrs::text" : "NULL"
+        let rows = try query(
+            """
+            SELECT c.oid, n.nspname, c.relname, c.relrowsecurity, c.relforcerowsecurity, c.relreplident,
+                (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
+                (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
+                EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
+                p.pubinsert, p.pubupdate, p.pubdelete, \(published)
+            FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
+                JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE p.pubname = $1::text
+            ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"
+            """, [publication])
+        return rows.values.compactMap { TableHead($0) }
+    }
+
+    private func attributes(_ oids: String) throws(PostgresError) -> [UInt32: [TableAttribute]] {
+        let rows = try query(
+            """
+            SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.attcollation, a.attgenerated <> ''
+            FROM pg_attribute a
+            WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+            ORDER BY a.attrelid, a.attnum
+            """, [oids])
+        return Dictionary(grouping: rows.values.compactMap { TableAttribute($0) }, by: \.table)
+    }
+
+    private func types(_ oids: String) throws(PostgresError) -> TypeBook {
+        let rows = try query(
+            """
+            WITH RECURSIVE needed(oid) AS (
+                SELECT a.atttypid FROM pg_attribute a
+                WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+                UNION
+                SELECT part.oid FROM needed JOIN pg_type t ON t.oid = needed.oid CROSS JOIN LATERAL (
+                    SELECT t.typbasetype WHERE t.typbasetype <> 0
+                    UNION ALL SELECT e.oid FROM pg_type e WHERE e.typarray = t.oid
+                    UNION ALL SELECT a.atttypid FROM pg_attribute a
+                        WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+                ) part(oid))
+            SELECT t.oid, t.typname, format_type(t.oid, NULL), t.typtype, t.typbasetype, e.oid, ascii(e.typdelim::text),
+                (SELECT x.extname FROM pg_depend d JOIN pg_extension x ON x.oid = d.refobjid
+                 WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+                    AND d.refclassid = 'pg_extension'::regclass LIMIT 1),
+                t.typrelid
+            FROM needed JOIN pg_type t ON t.oid = needed.oid LEFT JOIN pg_type e ON e.typarray = t.oid
+            """, [oids])
+        let entries = rows.values.compactMap { TypeBook.Entry($0) }
+        let all = PostgresArray.literal(entries.map { String($0.oid) })
+        return TypeBook(entries: entries, labels: try labels(all), fields: try fields(all))
+    }
+
+    private func labels(_ types: String) throws(PostgresError) -> [UInt32: [String]] {
+        let rows = try query(
+            """
+            SELECT e.enumtypid, e.enumlabel FROM pg_enum e WHERE e.enumtypid = ANY ($1::oid[])
+            ORDER BY e.enumtypid, e.enumsortorder
+            """, [types])
+        var labels: [UInt32: [String]] = [:]
+        for row in rows.values {
+            guard let type = row.number(0), let label = row[1] else { continue }
+            labels[type, default: []].append(label)
+        }
+        return labels
+    }
+
+    private func fields(_ types: String) throws(PostgresError) -> [UInt32: [(name: String, type: UInt32)]] {
+        let rows = try query(
+            """
+            SELECT t.oid, a.attname, a.atttypid FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid
+            WHERE t.oid = ANY ($1::oid[]) AND t.typrelid <> 0 AND a.attnum > 0 AND NOT a.attisdropped
+            ORDER BY t.oid, a.attnum
+            """, [types])
+        var fields: [UInt32: [(name: String, type: UInt32)]] = [:]
+        for row in rows.values {
+            guard let type = row.number(0), let name = row[1], let field = row.number(2) else { continue }
+            fields[type, default: []].append((name, field))
+        }
+        return fields
+    }
+
+    private func collations() throws(PostgresError) -> CollationBook {
+        let database = try query(
+            """
+            SELECT COALESCE(to_jsonb(d) ->> 'datlocprovider', 'c'),
+                COALESCE(to_jsonb(d) ->> 'datlocale', d.datcollate)
+            FROM pg_database d WHERE d.datname = current_database()
+            """)
+        let rows = try query(
+            """
+            SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.collname), c.collprovider,
+                COALESCE(to_jsonb(c) ->> 'colllocale', c.collcollate),
+                COALESCE(to_jsonb(c) ->> 'colllocale', c.collctype), c.collisdeterministic
+            FROM pg_collation c JOIN pg_namespace n ON n.oid = c.collnamespace
+            WHERE c.oid IN (SELECT a.attcollation FROM pg_attribute a)
+            """)
+        guard let first = database.first else { throw CatalogReader.unreadable }
+        return CollationBook(
+            entries: rows.values.compactMap { CollationBook.Entry($0) }, databaseProvider: first[0] ?? "",
+            databaseLocale: first[1] ?? "")
+    }
+}
+
+/// Lists as parameters.
+enum PostgresArray {
+    /// `{"a","b"}`.
+    static func literal(_ elements: [String]) -> String {
+        var text = "{"
+        for (index, element) in elements.enumerated() {
+            if index > 0 { text += "," }
+            text += "\""
+            for character in element.unicodeScalars {
+                if character == "\"" || character == "\\" { text += "\\" }
+                text.unicodeScalars.append(character)
+            }
+            text += "\""
+        }
+        return text + "}"
+    }
+
+    /// The numbers of `{1,2}` or, of a vector, `1 2`.
+    static func numbers(_ text: String) -> [Int] {
+        text.split { $0 == "," || $0 == " " || $0 == "{" || $0 == "}" }.compactMap { Int($0) }
+    }
+}
+
+extension [String?] {
+    func number(_ index: Int) -> UInt32? { self[index].flatMap { UInt32($0) } }
+    func flag(_ index: Int) -> Bool { self[index] == "t" }
+    func numbers(_ index: Int) -> [Int]? { self[index].map { PostgresArray.numbers($0) } }
+}

@@ -1,0 +1,110 @@
+import Policy
+
+/// What the catalog has of a table besides its columns.
+struct TableHead {
+    var oid: UInt32
+    var schema: String
+    var name: String
+    var hasRowSecurity: Bool
+    var forcesRowSecurity: Bool
+    /// `pg_class.relreplident`.
+    var identity: String
+    /// Column numbers.
+    var primaryKey: [Int]
+    var identityIndex: [Int]
+    var hasPolicies: Bool
+    var operations: RowOperations
+    /// Column numbers; nil is all that are not generated.
+    var published: [Int]?
+
+    init?(_ row: [String?]) {
+        guard let oid = row.number(0), let schema = row[1], let name = row[2] else { return nil }
+        self.oid = oid
+        self.schema = schema
+        self.name = name
+        hasRowSecurity = row.flag(3)
+        forcesRowSecurity = row.flag(4)
+        identity = row[5] ?? "n"
+        primaryKey = row.numbers(6) ?? []
+        identityIndex = row.numbers(7) ?? []
+        hasPolicies = row.flag(8)
+        operations = []
+        if row.flag(9) { operations.insert(.insert) }
+        if row.flag(10) { operations.insert(.update) }
+        if row.flag(11) { operations.insert(.delete) }
+        published = row.numbers(12)
+    }
+
+    func table(_ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook) -> CatalogTable {
+        let numbers = attributes.map(\.number)
+        func slots(_ wanted: [Int]) -> [Int] { numbers.indices.filter { wanted.contains(numbers[$0]) } }
+        return CatalogTable(
+            oid: oid, schema: schema, name: name,
+            columns: attributes.map { column($0, types, collations) }, primaryKey: slots(primaryKey),
+            identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
+            forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations)
+    }
+
+    private func column(
+        _ attribute: TableAttribute, _ types: TypeBook, _ collations: CollationBook
+    ) -> CatalogColumn {
+        CatalogColumn(
+            facts: ColumnFacts(
+                name: attribute.name, type: types.facts(attribute.type),
+                collation: collations.collation(attribute.collation)),
+            number: attribute.number, typeName: types.name(attribute.type),
+            rendering: types.rendering(attribute.type),
+            isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated)
+    }
+
+    private func replicaIdentity(_ index: [Int]) -> ReplicaIdentity {
+        switch identity {
+        case "d": .primaryKey
+        case "f": .full
+        case "i": .index(index)
+        default: .nothing
+        }
+    }
+}
+
+/// A column as `pg_attribute` has it.
+struct TableAttribute {
+    var table: UInt32
+    var number: Int
+    var name: String
+    var type: UInt32
+    var collation: UInt32
+    var isGenerated: Bool
+
+    init?(_ row: [String?]) {
+        guard let table = row.number(0), let number = row[1].flatMap({ Int($0) }), let name = row[2],
+            let type = row.number(3), let collation = row.number(4)
+        else { return nil }
+        self.table = table
+        self.number = number
+        self.name = name
+        self.type = type
+        self.collation = collation
+        isGenerated = row.flag(5)
+    }
+}
+
+extension TypeBook.Entry {
+    init?(_ row: [String?]) {
+        guard let oid = row.number(0), let name = row[1], let written = row[2], let kind = row[3],
+            let base = row.number(4)
+        else { return nil }
+        self.init(
+            oid: oid, name: name, written: written, kind: kind, base: base, element: row.number(5) ?? 0,
+            delimiter: row[6].flatMap { UInt8($0) } ?? UInt8(ascii: ","), fromExtension: row[7])
+    }
+}
+
+extension CollationBook.Entry {
+    init?(_ row: [String?]) {
+        guard let oid = row.number(0), let quotedName = row[1], let provider = row[2] else { return nil }
+        self.init(
+            oid: oid, quotedName: quotedName, provider: provider, collate: row[3], ctype: row[4],
+            isDeterministic: row.flag(5))
+    }
+}

@@ -1,0 +1,107 @@
+import Policy
+
+/// Operations on rows: those that a publication publishes, or that a binding asks for.
+public struct RowOperations: OptionSet, Sendable, Hashable {
+    public let rawValue: UInt8
+
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    public static let insert = RowOperations(rawValue: 1)
+    public static let update = RowOperations(rawValue: 2)
+    public static let delete = RowOperations(rawValue: 4)
+    public static let all: RowOperations = [.insert, .update, .delete]
+
+    /// Of a binding's `event`: whatever is none of the three is `*`.
+    public init(event: String) {
+        switch event.uppercased() {
+        case "INSERT": self = .insert
+        case "UPDATE": self = .update
+        case "DELETE": self = .delete
+        default: self = .all
+        }
+    }
+
+    /// As clients write it.
+    public var event: String {
+        switch self {
+        case .insert: "INSERT"
+        case .update: "UPDATE"
+        case .delete: "DELETE"
+        default: "*"
+        }
+    }
+}
+
+/// What `old` images hold of a row.
+public enum ReplicaIdentity: Sendable, Hashable {
+    /// The columns of the primary key.
+    case primaryKey
+    case full
+    /// The columns of an index, by slot.
+    case index([Int])
+    case nothing
+}
+
+/// A column as the catalog has it. Its place in the table's list is its *slot*.
+public struct CatalogColumn: Sendable, Hashable {
+    public var facts: ColumnFacts
+    /// `pg_attribute.attnum`: it stays when other columns go.
+    public var number: Int
+    /// The declared type's name in `pg_type`: `int4`, `_text`, a domain's own. What clients find in `columns`.
+    public var typeName: String
+    public var rendering: ColumnRendering
+    /// False where a column list leaves it out, or where it is generated: changes do not carry it then.
+    public var isPublished: Bool
+
+    public var name: String { facts.name }
+}
+
+/// A published table. It stays the same object from one snapshot to the next for as long as nothing of it changes.
+public final class CatalogTable: Sendable {
+    public let oid: UInt32
+    public let schema: String
+    public let name: String
+    /// In the order of their numbers, without dropped ones.
+    public let columns: [CatalogColumn]
+    /// The columns as filters see them, by slot.
+    public let facts: [ColumnFacts]
+    /// Slots. Empty: there is no primary key.
+    public let primaryKey: [Int]
+    public let identity: ReplicaIdentity
+    public let hasRowSecurity: Bool
+    public let forcesRowSecurity: Bool
+    public let hasPolicies: Bool
+    public let operations: RowOperations
+    private let slots: [String: Int]
+
+    init(
+        oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
+        identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
+        operations: RowOperations
+    ) {
+        self.oid = oid
+        self.schema = schema
+        self.name = name
+        self.columns = columns
+        facts = columns.map(\.facts)
+        self.primaryKey = primaryKey
+        self.identity = identity
+        self.hasRowSecurity = hasRowSecurity
+        self.forcesRowSecurity = forcesRowSecurity
+        self.hasPolicies = hasPolicies
+        self.operations = operations
+        slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    public func slot(named name: String) -> Int? { slots[name] }
+}
+
+extension CatalogTable: Equatable {
+    public static func == (one: CatalogTable, other: CatalogTable) -> Bool {
+        one === other
+            || one.oid == other.oid && one.schema == other.schema && one.name == other.name
+                && one.columns == other.columns && one.primaryKey == other.primaryKey && one.identity == other.identity
+                && one.hasRowSecurity == other.hasRowSecurity && one.forcesRowSecurity == other.forcesRowSecurity
+                && one.hasPolicies == other.hasPolicies && one.operations == other.operations
+    }
+}

@@ -1,0 +1,293 @@
+import Diagnostics
+import Policy
+import Postgres
+import Replication
+import System
+
+/// The catalog's thread: connects, reads, asks again and again whether what it read still holds, and answers.
+final class CatalogWorker {
+    private let settings: CatalogService.Settings
+    private let exchange: CatalogExchange
+    private var backoff = Backoff()
+    private var view: CatalogView?
+    private var fingerprint = ""
+    private var seen: UInt64 = 0
+    /// Taken and not yet answered.
+    private var resolves: [CatalogExchange.ResolveJob] = []
+    private var refreshes: [CatalogExchange.RefreshJob] = []
+    private var nextLook: UInt64 = 0
+    private var settleAt: UInt64?
+    private var lastTrouble = LastTrouble()
+
+    init(_ settings: CatalogService.Settings, _ exchange: CatalogExchange) {
+        self.settings = settings
+        self.exchange = exchange
+    }
+
+    func run() {
+        while !exchange.interrupt.isRung {
+            do throws(PostgresError) {
+                try session()
+            } catch {
+                ended(error)
+            }
+        }
+        Metrics.shared.catalogConnected.set(Int64(0))
+        take(exchange.close())
+        answerUnavailable()
+    }
+
+    // MARK: A connection's life
+
+    private func session() throws(PostgresError) {
+        let connection = try Connection(
+            settings.target, applicationName: "tidewire bindings",
+            timeoutSeconds: Limits.connectTimeout.wholeSeconds,
+            settings: CatalogReader.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
+            interrupt: exchange.interrupt)
+        let reader = CatalogReader(
+            connection: connection, publication: settings.publication, interrupt: exchange.interrupt)
+        // Another connection may lead to another server: nothing is taken over from the last one.
+        try rebuild(reader, try reader.fingerprint())
+        began()
+        while !exchange.interrupt.isRung {
+            take(exchange.take(until: nextWake, seen: &seen))
+            if exchange.interrupt.isRung { break }
+            try lookIfDue(reader)
+            try answerRefreshes(reader)
+            try answerSomeResolves(reader)
+        }
+    }
+
+    private func began() {
+        backoff.reset()
+        lastTrouble = LastTrouble()
+        Metrics.shared.catalogConnected.set(Int64(1))
+        Log.shared.info(
+            "the catalog is read: bindings can be resolved",
+            [.publication(settings.publication), .count(view?.snapshot.tables.count ?? 0)])
+    }
+
+    private func ended(_ error: PostgresError) {
+        if exchange.interrupt.isRung { return }
+        Metrics.shared.catalogConnected.set(Int64(0))
+        Metrics.shared.catalogTroubles.add()
+        answerUnavailable()
+        let delay = backoff.next()
+        report(error, delay)
+        let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
+        while Clock.monotonicNanoseconds() < end, !exchange.interrupt.isRung {
+            take(exchange.take(until: end, seen: &seen))
+            answerUnavailable()
+        }
+    }
+
+    private func report(_ error: PostgresError, _ delay: Duration) {
+        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
+        guard lastTrouble.isNews(error) else {
+            return Log.shared.debug("the catalog still cannot be read; trying again", fields())
+        }
+        Log.shared.warning("the catalog cannot be read: nothing can be subscribed to; trying again", fields())
+    }
+
+    private func take(_ work: CatalogExchange.Work) {
+        resolves += work.resolves
+        refreshes += work.refreshes
+        if work.mustLook { nextLook = 0 }
+    }
+
+    private func answerUnavailable() {
+        let (resolves, refreshes) = (self.resolves, self.refreshes)
+        self.resolves = []
+        self.refreshes = []
+        let version = view?.snapshot.version ?? 0
+        for job in resolves { job.then(job.requests.map { _ in .unavailable }, version) }
+        for job in refreshes { job.then(nil) }
+    }
+
+    // MARK: Does it still hold?
+
+    private var nextWake: UInt64 {
+        // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
+        if !resolves.isEmpty { return 0 }
+        var next = min(nextLook, settleAt ?? .max)
+        if !refreshes.isEmpty {
+            next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
+        }
+        return next
+    }
+
+    private func lookIfDue(_ reader: CatalogReader) throws(PostgresError) {
+        let now = Clock.monotonicNanoseconds()
+        if let settleAt, now >= settleAt {
+            try rebuild(reader, try reader.fingerprint(), isSettling: true)
+        } else if now >= nextLook {
+            try look(reader)
+        }
+    }
+
+    /// Asks whether anything has changed, and reads it if so. True when there is a new version.
+    @discardableResult
+    private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
+        let began = Clock.monotonicNanoseconds()
+        let fingerprint = try reader.fingerprint()
+        guard fingerprint == self.fingerprint else { return try rebuild(reader, fingerprint) }
+        verified(began)
+        return false
+    }
+
+    private func verified(_ began: UInt64) {
+        let now = Clock.monotonicNanoseconds()
+        let interval = exchange.isWatched ? settings.pollInterval : settings.idlePollInterval
+        // A catalog that takes long to ask is asked less often.
+        let wait = max(interval.wholeNanoseconds, (now - began) * UInt64(Limits.catalogPollShare))
+        nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
+        exchange.verified(until: nextLook + 3 * settings.pollInterval.wholeNanoseconds)
+    }
+
+    /// Reads everything anew. What turns out to be as it was keeps its version.
+    @discardableResult
+    private func rebuild(
+        _ reader: CatalogReader, _ fingerprint: String, isSettling: Bool = false
+    ) throws(PostgresError) -> Bool {
+        let began = Clock.monotonicNanoseconds()
+        let (new, fingerprint) = try read(reader, fingerprint)
+        self.fingerprint = fingerprint
+        let isChanged = new.differs(from: view)
+        if isChanged { try publish(new, reader) }
+        let now = Clock.monotonicNanoseconds()
+        settleAt = isSettling && !isChanged ? nil : now + Limits.catalogSettlingDelay.wholeNanoseconds
+        verified(began)
+        Metrics.shared.catalogReads.add()
+        Metrics.shared.catalogReadSeconds.record(.nanoseconds(now - began))
+        return isChanged
+    }
+
+    /// What the catalog says, and the fingerprint from before it was read: if it changed meanwhile, the next look finds
+    /// another, and reads again.
+    private func read(
+        _ reader: CatalogReader, _ fingerprint: String
+    ) throws(PostgresError) -> (CatalogView, String) {
+        var fingerprint = fingerprint
+        var new = try reader.view(after: view)
+        for _ in 1..<Limits.maximumCatalogReads {
+            let now = try reader.fingerprint()
+            if now == fingerprint { break }
+            fingerprint = now
+            new = try reader.view(after: view)
+        }
+        return (new, fingerprint)
+    }
+
+    private func publish(_ new: CatalogView, _ reader: CatalogReader) throws(PostgresError) {
+        let remembered = exchange.rememberedRequests
+        view = new
+        exchange.publish(new)
+        // Also if what follows fails: whoever listens must know that the old rights do not count any more.
+        defer { exchange.tell(new.snapshot) }
+        Metrics.shared.catalogVersion.set(new.snapshot.version)
+        Log.shared.debug(
+            "the catalog changed",
+            [.catalogVersion(new.snapshot.version), .count(new.snapshot.tables.count)])
+        // Listeners find what was remembered before. More than this would keep them waiting: they ask for it again.
+        if remembered.count <= Limits.bindingBatch { remember(try attempt(remembered, reader)) }
+    }
+
+    private func remember(_ outcomes: [BindingRequest: BindingOutcome]) {
+        let version = view?.snapshot.version ?? 0
+        for (request, outcome) in outcomes where outcome.isGoodNews {
+            exchange.remember(outcome, of: request, version: version)
+        }
+    }
+
+    // MARK: Those who wait for news
+
+    private func answerRefreshes(_ reader: CatalogReader) throws(PostgresError) {
+        guard !refreshes.isEmpty else { return }
+        let visible = refreshes.contains { $0.xid != nil } ? try reader.visibleTransactions() : nil
+        let now = Clock.monotonicNanoseconds()
+        let isReady = { (job: CatalogExchange.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
+        let overdue = refreshes.filter { !isReady($0) && now >= $0.deadline }
+        let waiting = refreshes.filter { !isReady($0) && now < $0.deadline }
+        let ready = refreshes.filter(isReady)
+        if !ready.isEmpty { try look(reader) }
+        refreshes = waiting
+        for job in overdue { job.then(nil) }
+        for job in ready { job.then(view?.snapshot) }
+    }
+
+    // MARK: What bindings mean
+
+    private func answerSomeResolves(_ reader: CatalogReader) throws(PostgresError) {
+        if resolves.isEmpty { return }
+        var count = 0
+        var batch: ArraySlice<CatalogExchange.ResolveJob> = []
+        for job in resolves {
+            if !batch.isEmpty, count + job.requests.count > Limits.bindingBatch { break }
+            count += job.requests.count
+            batch.append(job)
+        }
+        let requests = Array(Set(batch.flatMap(\.requests)))
+        var outcomes = try attempt(requests, reader)
+        // Bad news is given on fresh knowledge only: somebody may just have made the table, or granted the right.
+        if !outcomes.values.allSatisfy(\.isGoodNews), try look(reader) {
+            outcomes = try attempt(requests, reader)
+        }
+        resolves.removeFirst(batch.count)
+        remember(outcomes)
+        Metrics.shared.bindingsResolved.add(count)
+        let version = view?.snapshot.version ?? 0
+        for job in batch { job.then(job.requests.map { outcomes[$0] ?? .unavailable }, version) }
+    }
+
+    private func attempt(
+        _ requests: [BindingRequest], _ reader: CatalogReader
+    ) throws(PostgresError) -> [BindingRequest: BindingOutcome] {
+        try learnAccess(requests, reader)
+        guard let view else { return [:] }
+        let resolver = BindingResolver(view: view)
+        var outcomes: [BindingRequest: BindingOutcome] = [:]
+        var drafts: [BindingRequest: [BindingDraft]] = [:]
+        for request in requests {
+            switch resolver.step(request) {
+            case .final(let outcome), .outcome(let outcome): outcomes[request] = outcome
+            case .drafts(let found): drafts[request] = found
+            case .needsAccess(_, let filter):
+                // The server was asked just now. A table that it does not know any more is gone at the next look.
+                let exists = view.roles.existing.contains(request.role)
+                outcomes[request] = exists ? .unavailable : .failed(BindingMessages.unknownRole(request, filter))
+            }
+        }
+        let answers = try reader.canonical(Set(drafts.values.joined().flatMap(\.literals)))
+        for (request, drafts) in drafts {
+            outcomes[request] = BindingDraft.outcome(
+                drafts, drafts.map { $0.literals.map { answers[$0] ?? .failure(BindingDraft.unanswered) } })
+        }
+        return outcomes
+    }
+
+    /// Asks for the rights that the requests need and that are not known.
+    private func learnAccess(_ requests: [BindingRequest], _ reader: CatalogReader) throws(PostgresError) {
+        guard var view else { return }
+        var wanted = neededAccess(requests, view)
+        if wanted.isEmpty { return }
+        if view.roles.access.count + wanted.values.reduce(0, { $0 + $1.count }) > Limits.maximumCachedAccess {
+            view.roles = RoleBook()
+            wanted = neededAccess(requests, view)
+        }
+        view.roles.add(try reader.roles(wanted, of: view.snapshot))
+        self.view = view
+        exchange.learn(view)
+    }
+
+    private func neededAccess(_ requests: [BindingRequest], _ view: CatalogView) -> [String: Set<UInt32>] {
+        let resolver = BindingResolver(view: view)
+        var needed: [String: Set<UInt32>] = [:]
+        for request in requests {
+            if case .needsAccess(let tables, _) = resolver.step(request) {
+                needed[request.role, default: []].formUnion(tables)
+            }
+        }
+        return needed
+    }
+}

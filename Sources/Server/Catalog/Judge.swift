@@ -1,0 +1,120 @@
+import Bytes
+import Diagnostics
+import Policy
+import Postgres
+import Synchronization
+import System
+
+/// Whether one row is a match, where only PostgreSQL can tell.
+public struct JudgedQuestion: Sendable, Hashable {
+    public var question: Question
+    /// The row's texts in the order of the question's slots; nil is NULL.
+    public var values: [String?]
+
+    public init(_ question: Question, values: [String?]) {
+        precondition(values.count == question.slots.count, "a question is asked with a value for each of its slots")
+        self.question = question
+        self.values = values
+    }
+
+    /// Of a row in which none of the question's columns is absent: where one is, the answer is no without asking.
+    public init(_ question: Question, of row: borrowing RowImage) {
+        var values: [String?] = []
+        for slot in question.slots { values.append(row.kind(slot) == .text ? row.text(slot).text : nil) }
+        self.init(question, values: values)
+    }
+
+    /// Of the row's texts: what it takes to send it.
+    var byteCount: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
+}
+
+/// Has PostgreSQL decide on rows that the hub cannot decide on, many in one round trip.
+///
+/// In: questions from any thread. Out: for each, in order, whether the row matches, or nil where that could not be found
+/// out: an error, a timeout, a database that is away, too many questions. Nil is never a match, and the client is told.
+/// It owns a thread and a connection that can only read.
+public final class Judge: Sendable {
+    private let exchange: JudgeExchange
+    private let thread: BackgroundThread
+
+    public init(_ target: ConnectionTarget) throws {
+        let exchange = try JudgeExchange()
+        self.exchange = exchange
+        thread = try BackgroundThread("judge") { JudgeWorker(target, exchange).run() }
+    }
+
+    /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for
+    /// anything.
+    public func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
+        exchange.ask(batch, then)
+    }
+
+    /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner, on a thread with
+    /// the descriptors of the one that started it.
+    public func stop() {
+        exchange.interrupt.ring()
+        exchange.endWait()
+        thread.join()
+    }
+}
+
+/// What the judge's thread and those who ask it share.
+final class JudgeExchange: Sendable {
+    struct Job: Sendable {
+        var questions: [JudgedQuestion]
+        var then: @Sendable ([Bool?]) -> Void
+    }
+
+    private struct Inbox {
+        var jobs: [Job] = []
+        var questionCount = 0
+        var byteCount = 0
+        var isClosed = false
+    }
+
+    let interrupt: Wake
+    private let inbox = Mutex(Inbox())
+    /// Not a descriptor: those who ask may have other descriptors than the judge's thread.
+    private let pulse = Pulse()
+
+    init() throws(SystemError) { interrupt = try Wake() }
+
+    func ask(_ questions: [JudgedQuestion], _ then: @escaping @Sendable ([Bool?]) -> Void) {
+        let byteCount = questions.reduce(0) { $0 + $1.byteCount }
+        let isTaken = inbox.withLock { inbox in
+            guard !inbox.isClosed, inbox.questionCount + questions.count <= Limits.maximumWaitingQuestions,
+                inbox.byteCount + byteCount <= Limits.maximumWaitingQuestionBytes
+            else { return false }
+            inbox.questionCount += questions.count
+            inbox.byteCount += byteCount
+            inbox.jobs.append(Job(questions: questions, then: then))
+            return true
+        }
+        if isTaken { return pulse.beat() }
+        Metrics.shared.judgeFailures.add(questions.count)
+        then(questions.map { _ in nil })
+    }
+
+    func take(until deadline: UInt64, seen: inout UInt64) -> [Job] {
+        seen = pulse.wait(beyond: seen, untilMonotonic: deadline)
+        return takeNow()
+    }
+
+    private func takeNow() -> [Job] {
+        inbox.withLock { inbox in
+            let jobs = inbox.jobs
+            inbox.jobs = []
+            inbox.questionCount = 0
+            inbox.byteCount = 0
+            return jobs
+        }
+    }
+
+    func endWait() { pulse.beat() }
+
+    /// Nothing is taken any more; what was taken last.
+    func close() -> [Job] {
+        inbox.withLock { $0.isClosed = true }
+        return takeNow()
+    }
+}

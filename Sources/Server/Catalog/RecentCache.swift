@@ -1,0 +1,37 @@
+/// What was asked for lately, up to a bound: an older half and a newer half, of which the older is dropped when the
+/// newer is full. What is asked for again moves to the newer half.
+struct RecentCache<Key: Hashable, Value> {
+    private var newer: [Key: Value] = [:]
+    private var older: [Key: Value] = [:]
+    private let half: Int
+
+    /// `capacity` is at least two.
+    init(capacity: Int) {
+        precondition(capacity >= 2, "a cache holds something")
+        half = capacity / 2
+    }
+
+    var keys: [Key] { Array(newer.keys) + older.keys.filter { newer[$0] == nil } }
+
+    subscript(key: Key) -> Value? {
+        mutating get {
+            if let value = newer[key] { return value }
+            guard let value = older.removeValue(forKey: key) else { return nil }
+            insert(value, for: key)
+            return value
+        }
+    }
+
+    mutating func insert(_ value: Value, for key: Key) {
+        if newer.count >= half {
+            older = newer
+            newer = [:]
+        }
+        newer[key] = value
+    }
+
+    mutating func removeAll() {
+        newer = [:]
+        older = [:]
+    }
+}

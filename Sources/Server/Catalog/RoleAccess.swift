@@ -1,0 +1,97 @@
+import Postgres
+
+/// What a role may do with a table, as the server decides it.
+struct TableAccess: Sendable, Hashable {
+    /// Slots of the columns that the role may SELECT, in order. None without USAGE of the schema.
+    var selectable: [Int]
+    /// The others: to a filter they do not exist.
+    var hidden: Set<Int>
+    /// The table's policies are applied to what the role reads: it is neither superuser nor BYPASSRLS, nor may it act
+    /// for the owner where that is enough.
+    var rowSecurityIsActive: Bool
+}
+
+struct AccessKey: Sendable, Hashable {
+    var role: String
+    var table: UInt32
+}
+
+/// What is known of roles.
+struct RoleBook: Sendable, Equatable {
+    /// Roles that exist, of those that were asked for.
+    var existing: Set<String> = []
+    var access: [AccessKey: TableAccess] = [:]
+
+    mutating func add(_ other: RoleBook) {
+        existing.formUnion(other.existing)
+        access.merge(other.access) { _, newest in newest }
+    }
+
+    /// The tables that were asked for, by role.
+    var tables: [String: Set<UInt32>] {
+        var tables: [String: Set<UInt32>] = [:]
+        for key in access.keys { tables[key.role, default: []].insert(key.table) }
+        return tables
+    }
+}
+
+/// Asks the server what roles may do.
+///
+/// It is asked of its own functions and with the role's own number, so that memberships, INHERIT, column grants and
+/// PUBLIC mean what they mean to it.
+extension CatalogReader {
+    /// For each role, the tables that are asked for. A role that does not exist, or a table that is gone, is not in the
+    /// answer.
+    func roles(_ wanted: [String: Set<UInt32>], of snapshot: CatalogSnapshot) throws(PostgresError) -> RoleBook {
+        var book = RoleBook()
+        for (role, tables) in wanted {
+            // One by one: a name that the server's encoding does not know must not spoil the others' answers.
+            let answers = try ask([
+                PipelinedStatement("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
+                PipelinedStatement(
+                    CatalogReader.accessText, [role, PostgresArray.literal(tables.map { String($0) })]),
+            ])
+            try add(answers, of: role, snapshot, to: &book)
+        }
+        return book
+    }
+
+    private func add(
+        _ answers: [Result<Rows, PostgresError>], of role: String, _ snapshot: CatalogSnapshot, to book: inout RoleBook
+    ) throws(PostgresError) {
+        guard case .success(let found) = answers[0] else {
+            if case .failure(let error) = answers[0], !CatalogReader.isAboutTheName(error) { throw error }
+            return
+        }
+        guard !found.isEmpty else { return }
+        book.existing.insert(role)
+        for row in try answers[1].get().values {
+            guard let oid = row.number(0), let table = snapshot.table(oid) else { continue }
+            book.access[AccessKey(role: role, table: oid)] = access(row, table)
+        }
+    }
+
+    private func access(_ row: [String?], _ table: CatalogTable) -> TableAccess {
+        let numbers = Set(row.numbers(3) ?? [])
+        let mayRead = { row.flag(1) && numbers.contains(table.columns[$0].number) }
+        return TableAccess(
+            selectable: table.columns.indices.filter(mayRead),
+            hidden: Set(table.columns.indices.filter { !mayRead($0) }), rowSecurityIsActive: row[2] != "f")
+    }
+
+    /// Class 22: the text is not one that a name in this database could have.
+    private static func isAboutTheName(_ error: PostgresError) -> Bool { error.sqlState?.hasPrefix("22") ?? false }
+
+    /// Whether row security is active is `row_security_active` for another role than one's own: the server's
+    /// `check_enable_rls`, in the words that its catalog has for it.
+    private static let accessText = """
+        SELECT c.oid, has_schema_privilege(r.oid, c.relnamespace, 'USAGE'),
+            c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls
+                AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE')),
+            ARRAY(SELECT a.attnum FROM pg_attribute a
+                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    AND has_column_privilege(r.oid, c.oid, a.attnum, 'SELECT'))::text
+        FROM pg_roles r CROSS JOIN pg_class c
+        WHERE r.rolname = $1::text AND c.oid = ANY ($2::oid[])
+        """
+}

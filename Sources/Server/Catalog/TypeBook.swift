@@ -1,0 +1,124 @@
+import Policy
+import Postgres
+
+/// The types of the published columns, and what they are made of: rows of the catalog in, facts about columns out.
+struct TypeBook {
+    struct Entry {
+        var oid: UInt32
+        /// In `pg_type`.
+        var name: String
+        /// As `format_type` writes it.
+        var written: String
+        var kind: String
+        /// The base type of a domain, else 0.
+        var base: UInt32
+        /// The element type of a true array, else 0. Its text is in braces, other than that of `point` or `oidvector`.
+        var element: UInt32
+        /// Of the elements.
+        var delimiter: UInt8
+        /// The extension that brought it.
+        var fromExtension: String?
+    }
+
+    private let entries: [UInt32: Entry]
+    private let labels: [UInt32: [String]]
+    private let fields: [UInt32: [(name: String, type: UInt32)]]
+
+    /// A type made of types made of types … : deeper than anybody needs, and the end of a catalog that runs in circles.
+    private static let maximumDepth = 32
+    /// `FirstNormalObjectId`: types below it are PostgreSQL's own.
+    private static let firstOfUsers: UInt32 = 16_384
+
+    init(entries: [Entry], labels: [UInt32: [String]], fields: [UInt32: [(name: String, type: UInt32)]]) {
+        self.entries = Dictionary(entries.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
+        self.labels = labels
+        self.fields = fields
+    }
+
+    func name(_ oid: UInt32) -> String { entries[oid]?.name ?? "unknown" }
+
+    // MARK: For comparing
+
+    func facts(_ oid: UInt32) -> TypeFacts { facts(oid, depth: 0) }
+
+    private func facts(_ oid: UInt32, depth: Int) -> TypeFacts {
+        guard let entry = entries[oid], depth < TypeBook.maximumDepth else {
+            return TypeFacts(oid: oid, name: "unknown", shape: .other)
+        }
+        if entry.base != 0 { return facts(entry.base, depth: depth + 1) }
+        return TypeFacts(oid: oid, name: entry.written, shape: shape(entry, depth: depth))
+    }
+
+    private func shape(_ entry: Entry, depth: Int) -> TypeFacts.Shape {
+        if entry.element != 0 {
+            let element = facts(entry.element, depth: depth + 1)
+            return element.shape == .other ? .other : .array(of: element)
+        }
+        switch entry.kind {
+        case "e": return .enumeration(labels: labels[entry.oid] ?? [])
+        // What an extension means by equality is its own affair.
+        case "b": return entry.oid < TypeBook.firstOfUsers ? .base : .other
+        default: return .other
+        }
+    }
+
+    // MARK: For writing as JSON
+
+    func rendering(_ oid: UInt32) -> ColumnRendering { rendering(oid, depth: 0) }
+
+    private func rendering(_ oid: UInt32, depth: Int) -> ColumnRendering {
+        guard let entry = entries[oid], depth < TypeBook.maximumDepth else { return .scalar(oid: oid) }
+        if entry.base != 0 { return rendering(entry.base, depth: depth + 1) }
+        if entry.element != 0 {
+            return .array(of: rendering(entry.element, depth: depth + 1), delimiter: entry.delimiter)
+        }
+        if entry.kind == "c", let fields = fields[oid] {
+            return .composite(
+                fields.map { .init(name: $0.name, rendering: rendering($0.type, depth: depth + 1)) })
+        }
+        return entry.fromExtension == "hstore" && entry.name == "hstore" ? .hstore : .scalar(oid: oid)
+    }
+}
+
+/// How the database's collations compare.
+struct CollationBook {
+    struct Entry {
+        var oid: UInt32
+        var quotedName: String
+        var provider: String
+        var collate: String?
+        var ctype: String?
+        var isDeterministic: Bool
+    }
+
+    static let defaultOID: UInt32 = 100
+
+    private let entries: [UInt32: Entry]
+    private let defaultIsBytewise: Bool
+
+    /// `locale` is what the database was made with.
+    init(entries: [Entry], databaseProvider: String, databaseLocale: String) {
+        self.entries = Dictionary(entries.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
+        defaultIsBytewise = CollationBook.isBytewise(databaseProvider, databaseLocale)
+    }
+
+    func collation(_ oid: UInt32) -> Collation {
+        if oid == 0 { return .none }
+        if oid == CollationBook.defaultOID { return defaultIsBytewise ? .bytewise : .deterministic(name: nil) }
+        // One that is not in the book may be anything: the strictest view of it is that PostgreSQL must be asked.
+        guard let entry = entries[oid] else { return .nondeterministic(name: nil) }
+        guard entry.isDeterministic else { return .nondeterministic(name: entry.quotedName) }
+        let isBytewise =
+            entry.collate == entry.ctype && CollationBook.isBytewise(entry.provider, entry.collate ?? "")
+        return isBytewise ? .bytewise : .deterministic(name: entry.quotedName)
+    }
+
+    private static func isBytewise(_ provider: String, _ locale: String) -> Bool {
+        // The builtin provider's C is the C library's; its C.UTF-8 knows more than bytes.
+        switch provider {
+        case "c": locale == "C" || locale == "POSIX"
+        case "b": locale == "C"
+        default: false
+        }
+    }
+}

@@ -1,0 +1,71 @@
+import CLinux
+import Glibc
+
+/// One epoll instance: which of many descriptors have something to do.
+@safe
+public struct Epoll: ~Copyable {
+    /// What a descriptor is watched for, and what is reported of it.
+    public struct Events: OptionSet, Sendable {
+        public let rawValue: UInt32
+
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+        public static let readable = Events(rawValue: 0x001)
+        public static let writable = Events(rawValue: 0x004)
+        /// Reported unasked.
+        public static let failed = Events(rawValue: 0x008)
+        /// Both directions are shut. Reported unasked.
+        public static let hungUp = Events(rawValue: 0x010)
+        /// The peer will send nothing more.
+        public static let peerFinished = Events(rawValue: 0x2000)
+    }
+
+    public static let batch = Int(TW_EPOLL_BATCH)
+
+    public let descriptor: Int32
+    private let ready: UnsafeMutablePointer<tw_readiness>
+
+    public init() throws(SystemError) {
+        descriptor = try systemCall("epoll", "") { epoll_create1(Int32(EPOLL_CLOEXEC)) }
+        // SAFETY: freed in `deinit`, by the only owner.
+        unsafe ready = .allocate(capacity: Epoll.batch)
+        unsafe ready.initialize(repeating: tw_readiness(), count: Epoll.batch)
+    }
+
+    deinit {
+        // SAFETY: this instance's own allocation.
+        unsafe ready.deallocate()
+        _ = close(descriptor)
+    }
+
+    public func add(_ watched: Int32, _ events: Events, key: UInt64) throws(SystemError) {
+        _ = try systemCall("epoll add", "") {
+            tw_epoll_control(descriptor, Int32(EPOLL_CTL_ADD), watched, events.rawValue, key)
+        }
+    }
+
+    public func change(_ watched: Int32, _ events: Events, key: UInt64) throws(SystemError) {
+        _ = try systemCall("epoll change", "") {
+            tw_epoll_control(descriptor, Int32(EPOLL_CTL_MOD), watched, events.rawValue, key)
+        }
+    }
+
+    /// For a descriptor that lives on; one that is closed is forgotten by the kernel itself.
+    public func remove(_ watched: Int32) {
+        _ = tw_epoll_control(descriptor, Int32(EPOLL_CTL_DEL), watched, 0, 0)
+    }
+
+    /// Waits for events; how many there are to be looked at with `event`. No timeout: until there is one.
+    public func wait(milliseconds: Int32?) -> Int {
+        // SAFETY: `ready` has room for the batch that is asked for. A signal is the same as no event.
+        Int(max(0, unsafe tw_epoll_wait(descriptor, ready, Int32(Epoll.batch), milliseconds ?? -1)))
+    }
+
+    /// One of the events of the last `wait`.
+    public func event(_ index: Int) -> (key: UInt64, events: Events) {
+        precondition(index >= 0 && index < Epoll.batch, "only reported events can be looked at")
+        // SAFETY: all of the batch is initialised and `index` lies in it.
+        let event = unsafe ready[index]
+        return (event.key, Events(rawValue: event.events))
+    }
+}

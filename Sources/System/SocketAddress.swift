@@ -1,0 +1,151 @@
+import CLinux
+import Glibc
+
+/// Where a TCP socket is: an address of either family, and a port.
+public struct SocketAddress: Sendable, Hashable {
+    /// The address as it travels; for IPv4 the first four bytes.
+    private let high: UInt64
+    private let low: UInt64
+    private let scope: UInt32
+    public let port: UInt16
+    public let isIPv6: Bool
+
+    /// All addresses of this machine, in both families.
+    public static func any(port: UInt16) -> SocketAddress { SocketAddress(high: 0, low: 0, port: port, isIPv6: true) }
+    public static func anyIPv4(port: UInt16) -> SocketAddress {
+        SocketAddress(high: 0, low: 0, port: port, isIPv6: false)
+    }
+    public static func loopback(port: UInt16) -> SocketAddress {
+        SocketAddress(high: UInt64(0x7f00_0001) << 32, low: 0, port: port, isIPv6: false)
+    }
+
+    private init(high: UInt64, low: UInt64, scope: UInt32 = 0, port: UInt16, isIPv6: Bool) {
+        self.high = high
+        self.low = low
+        self.scope = scope
+        self.port = port
+        self.isIPv6 = isIPv6
+    }
+
+    public func with(port: UInt16) -> SocketAddress {
+        SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
+    }
+
+    public var isAny: Bool { high == 0 && low == 0 }
+
+    /// What a name or numeric address stands for, in the resolver's order. It may ask the network and block.
+    public static func resolve(_ host: String, port: UInt16) throws(SystemError) -> [SocketAddress] {
+        // SAFETY: the hints are a local, the answer's list is freed below, the host lives for the call.
+        var hints = unsafe addrinfo()
+        unsafe hints.ai_family = AF_UNSPEC
+        unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        unsafe hints.ai_flags = AI_PASSIVE
+        var list: UnsafeMutablePointer<addrinfo>?
+        let code = unsafe getaddrinfo(host, nil, &hints, &list)
+        defer { if let list = unsafe list { unsafe freeaddrinfo(list) } }
+        guard code == 0 else {
+            throw SystemError(operation: "resolve", subject: host, code: code == EAI_SYSTEM ? errno : ENXIO)
+        }
+        var found: [SocketAddress] = []
+        var entry = unsafe list
+        while let one = unsafe entry {
+            // SAFETY: an entry's address is as long as it says, and lives until the list is freed.
+            if let bytes = unsafe one.pointee.ai_addr {
+                var storage = sockaddr_storage()
+                let length = unsafe min(Int(one.pointee.ai_addrlen), MemoryLayout<sockaddr_storage>.size)
+                unsafe memcpy(&storage, bytes, length)
+                if let address = SocketAddress(storage)?.with(port: port), !found.contains(address) {
+                    found.append(address)
+                }
+            }
+            unsafe entry = one.pointee.ai_next
+        }
+        return found
+    }
+}
+
+extension SocketAddress {
+    /// From the kernel's form; an IPv4 address that came in through an IPv6 socket is shown as what it is.
+    init?(_ storage: sockaddr_storage) {
+        var storage = storage
+        switch Int32(storage.ss_family) {
+        case AF_INET:
+            // SAFETY: the family says which structure lies in the storage, which is large enough for either.
+            let v4 = unsafe withUnsafeBytes(of: &storage) { unsafe $0.loadUnaligned(as: sockaddr_in.self) }
+            self.init(
+                high: UInt64(UInt32(bigEndian: v4.sin_addr.s_addr)) << 32, low: 0, port: UInt16(bigEndian: v4.sin_port),
+                isIPv6: false)
+        case AF_INET6:
+            // SAFETY: as above.
+            let v6 = unsafe withUnsafeBytes(of: &storage) { unsafe $0.loadUnaligned(as: sockaddr_in6.self) }
+            let words = unsafe withUnsafeBytes(of: v6.sin6_addr) {
+                unsafe (
+                    $0.loadUnaligned(as: UInt64.self).bigEndian,
+                    $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self).bigEndian
+                )
+            }
+            let port = UInt16(bigEndian: v6.sin6_port)
+            if words.0 == 0, words.1 >> 32 == 0xffff {
+                self.init(high: words.1 << 32, low: 0, port: port, isIPv6: false)
+            } else {
+                self.init(high: words.0, low: words.1, scope: v6.sin6_scope_id, port: port, isIPv6: true)
+            }
+        default:
+            return nil
+        }
+    }
+
+    /// The kernel's form, for the length of the call.
+    func withKernelForm<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+        if isIPv6 {
+            var v6 = sockaddr_in6()
+            v6.sin6_family = sa_family_t(AF_INET6)
+            v6.sin6_port = port.bigEndian
+            v6.sin6_scope_id = scope
+            // SAFETY: an IPv6 address is sixteen bytes; both pointers are used inside their closures only.
+            unsafe withUnsafeMutableBytes(of: &v6.sin6_addr) { bytes in
+                unsafe bytes.storeBytes(of: high.bigEndian, as: UInt64.self)
+                unsafe bytes.storeBytes(of: low.bigEndian, toByteOffset: 8, as: UInt64.self)
+            }
+            return unsafe withUnsafePointer(to: &v6) { v6 in
+                unsafe v6.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    unsafe body($0, socklen_t(MemoryLayout<sockaddr_in6>.size))
+                }
+            }
+        }
+        var v4 = sockaddr_in()
+        v4.sin_family = sa_family_t(AF_INET)
+        v4.sin_port = port.bigEndian
+        v4.sin_addr.s_addr = UInt32(high >> 32).bigEndian
+        // SAFETY: the pointer is used inside the closure only.
+        return unsafe withUnsafePointer(to: &v4) { v4 in
+            unsafe v4.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+    }
+
+    /// The address without its port, as people write it.
+    public var host: String {
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        if isIPv6 {
+            var words = (high.bigEndian, low.bigEndian)
+            // SAFETY: sixteen bytes of address, and room for the longest text.
+            _ = unsafe inet_ntop(AF_INET6, &words, &text, socklen_t(text.count))
+        } else {
+            var word = UInt32(high >> 32).bigEndian
+            // SAFETY: four bytes of address, and room for the longest text.
+            _ = unsafe inet_ntop(AF_INET, &word, &text, socklen_t(text.count))
+        }
+        return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}
+
+extension SocketAddress: CustomStringConvertible {
+    public var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}
+
+extension SystemError {
+    /// This machine has no such address, or nothing of its family.
+    public var isAbsentFamily: Bool { code == EAFNOSUPPORT || code == EADDRNOTAVAIL }
+}

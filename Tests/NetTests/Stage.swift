@@ -1,0 +1,152 @@
+import Bytes
+import Diagnostics
+import Net
+import Synchronization
+import System
+
+/// What an application saw, for a test to look at from its own thread.
+final class Diary: Sendable {
+    enum Entry: Equatable, Sendable {
+        case opened(ConnectionID)
+        case received(ConnectionID, Int)
+        case closed(ConnectionID, ConnectionEnd)
+        case rung
+        case timeIsUp(UInt64)
+        case wentIdle(ConnectionID)
+        case fellBehind(ConnectionID, Int)
+        case note(String)
+    }
+
+    private let entries = Mutex<[Entry]>([])
+    private let pulse = Pulse()
+
+    func write(_ entry: Entry) {
+        entries.withLock { $0.append(entry) }
+        pulse.beat()
+    }
+
+    var all: [Entry] { entries.withLock { $0 } }
+
+    /// Waits until what was written answers the question; nil when it does not in time.
+    @discardableResult
+    func wait<Answer>(_ question: ([Entry]) -> Answer?) -> Answer? {
+        let deadline = Clock.monotonicNanoseconds() + UInt64(TestClient.patience) * 1_000_000_000
+        while true {
+            let seen = pulse.value
+            if let answer = question(all) { return answer }
+            guard Clock.monotonicNanoseconds() < deadline else { return nil }
+            _ = pulse.wait(beyond: seen, untilMonotonic: deadline)
+        }
+    }
+
+    func waitForEnd(_ number: Int = 0) -> ConnectionEnd? {
+        wait { entries in
+            let ends = entries.compactMap { if case .closed(_, let end) = $0 { end } else { nil } }
+            return ends.count > number ? ends[number] : nil
+        }
+    }
+
+    func waitForOpened(_ count: Int) -> [ConnectionID]? {
+        wait { entries in
+            let found = entries.compactMap { if case .opened(let id) = $0 { id } else { nil } }
+            return found.count >= count ? found : nil
+        }
+    }
+}
+
+/// An application made of closures. Unless told otherwise it sends back what it receives.
+final class Scripted: SocketApplication, @unchecked Sendable {
+    // Its fields are its loop's own; only `acts` is reached from tests' threads.
+    typealias Act = @Sendable (SocketLoop) -> Void
+
+    let diary: Diary
+    let acts = Mutex<[Act]>([])
+    private var loop: SocketLoop!
+    var onReceived: (@Sendable (SocketLoop, ConnectionID, inout MutableRawSpan) -> Int)?
+    var onOpened: (@Sendable (SocketLoop, ConnectionID) -> Void)?
+    var onFellBehind: (@Sendable (SocketLoop, ConnectionID) -> Void)?
+    var onIdle: (@Sendable (SocketLoop, ConnectionID) -> Void)?
+
+    init(_ diary: Diary) { self.diary = diary }
+
+    func started(on loop: SocketLoop) { self.loop = loop }
+
+    func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool) {
+        onOpened?(loop, connection)
+        diary.write(.opened(connection))
+    }
+
+    func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int {
+        if let onReceived { return onReceived(loop, connection, &bytes) }
+        loop.send(bytes.bytes, to: connection)
+        return bytes.byteCount
+    }
+
+    func closed(_ connection: ConnectionID, _ end: ConnectionEnd) { diary.write(.closed(connection, end)) }
+    func rung() {}
+
+    func turn() -> Bool {
+        for act in acts.withLock({ acts in
+            defer { acts = [] }
+            return acts
+        }) { act(loop) }
+        return false
+    }
+
+    func timeIsUp(_ token: UInt64) { diary.write(.timeIsUp(token)) }
+
+    func wentIdle(_ connection: ConnectionID) {
+        diary.write(.wentIdle(connection))
+        onIdle?(loop, connection)
+    }
+
+    func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
+        diary.write(.fellBehind(connection, queuedBytes))
+        onFellBehind?(loop, connection)
+    }
+}
+
+/// A server with one loop (or more) and what tests need around it.
+final class Stage: Sendable {
+    let server: SocketServer
+    let diary: Diary
+    let metrics: Metrics
+    private let applications: Mutex<[Scripted]>
+
+    init(
+        _ change: (inout SocketSettings) -> Void = { _ in },
+        script: @escaping @Sendable (Scripted) -> Void = { _ in }
+    ) throws {
+        var settings = SocketSettings(host: "127.0.0.1", port: 0, loopCount: 1)
+        change(&settings)
+        let diary = Diary()
+        let metrics = Metrics()
+        let made = Mutex<[Scripted]>([])
+        server = try SocketServer(settings, metrics: metrics) { _ in
+            let application = Scripted(diary)
+            script(application)
+            made.withLock { $0.append(application) }
+            return application
+        }
+        self.diary = diary
+        self.metrics = metrics
+        applications = Mutex(made.withLock { $0 })
+    }
+
+    deinit { server.stop() }
+
+    func connect(receiveBuffer: Int32? = nil) throws -> TestClient {
+        try TestClient(port: server.port, receiveBuffer: receiveBuffer)
+    }
+
+    /// Runs on the first loop, in its next turn.
+    func act(_ act: @escaping Scripted.Act) {
+        applications.withLock { list in list[0].acts.withLock { $0.append(act) } }
+        server.wakeAll()
+    }
+}
+
+/// Bytes whose place can be told from their value.
+func pattern(_ count: Int, seed: Int = 0) -> [UInt8] {
+    (0..<count).map { UInt8(truncatingIfNeeded: ($0 &+ seed) &* 131 &+ ($0 >> 8)) }
+}

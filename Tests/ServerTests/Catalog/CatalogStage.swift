@@ -1,0 +1,105 @@
+import Diagnostics
+import Embedded
+import Postgres
+import Synchronization
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+/// A database with a publication and a catalog service on it.
+final class CatalogStage {
+    let database: TestDatabase
+    let service: CatalogService
+    /// Roles are the whole cluster's, so each stage has its own.
+    let role: String
+    private var isStopped = false
+
+    init(on cluster: PrivateCluster? = nil, _ sql: String = "", publication: String = "", role: String? = nil) throws {
+        database = try TestDatabase(on: cluster)
+        self.role = role ?? "reader_" + database.name
+        try database.run("CREATE ROLE \(self.role)")
+        try database.run("GRANT USAGE ON SCHEMA public TO \(self.role)")
+        if !sql.isEmpty { try database.run(sql.replacing("READER", with: self.role)) }
+        try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
+        service = try CatalogService(
+            CatalogService.Settings(target: database.target, pollInterval: .milliseconds(20)))
+        service.addBindings(1)
+    }
+
+    deinit { stop() }
+
+    func stop() {
+        if !isStopped { service.stop() }
+        isStopped = true
+    }
+
+    func run(_ sql: String) throws { try database.run(sql.replacing("READER", with: role)) }
+
+    func request(
+        _ table: String, filter: String? = nil, select: [String]? = nil, schema: String = "public",
+        role: String? = nil, operations: RowOperations = .all
+    ) -> BindingRequest {
+        BindingRequest(
+            role: role ?? self.role, schema: schema, table: table, filter: filter, select: select,
+            operations: operations)
+    }
+
+    /// Asks the catalog's thread and waits.
+    func resolve(_ requests: [BindingRequest]) -> [BindingOutcome] {
+        let answer = Awaited<[BindingOutcome]>()
+        service.resolve(requests) { outcomes, _ in answer.set(outcomes) }
+        return answer.wait() ?? []
+    }
+
+    func resolve(_ request: BindingRequest) -> BindingOutcome { resolve([request]).first ?? .unavailable }
+
+    func binding(_ request: BindingRequest, _ location: SourceLocation = #_sourceLocation) throws -> TableBinding {
+        guard case .tables(let bindings) = resolve(request), let only = bindings.first, bindings.count == 1 else {
+            Issue.record("not one table: \(resolve(request))", sourceLocation: location)
+            throw NoBinding()
+        }
+        return only
+    }
+
+    func message(_ request: BindingRequest) -> String? {
+        guard case .failed(let message) = resolve(request) else { return nil }
+        return message
+    }
+
+    /// A snapshot as of now.
+    func fresh() -> CatalogSnapshot? {
+        let answer = Awaited<CatalogSnapshot?>()
+        service.refresh { answer.set($0) }
+        return answer.wait() ?? nil
+    }
+
+    struct NoBinding: Error {}
+}
+
+/// A value that another thread gives.
+final class Awaited<Value: Sendable>: Sendable {
+    private let value = Mutex<Value?>(nil)
+    private let pulse = Pulse()
+
+    func set(_ value: Value) {
+        self.value.withLock { $0 = value }
+        pulse.beat()
+    }
+
+    /// Nil when nobody gives one for a minute.
+    func wait() -> Value? {
+        _ = pulse.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 60_000_000_000)
+        return value.withLock { $0 }
+    }
+}
+
+/// Asks again and again, for what comes about by itself; false when it has not within a minute.
+func eventually(_ holds: () throws -> Bool) rethrows -> Bool {
+    for _ in 0..<6000 {
+        if try holds() { return true }
+        BackgroundThread.rest(nanoseconds: 10_000_000)
+    }
+    return false
+}
