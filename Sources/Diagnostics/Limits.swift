@@ -270,6 +270,28 @@ public enum Limits {
     /// Timers of one loop that are running.
     public static let maximumTimersPerLoop = 1 << 20
 
+    // MARK: Requests and frames
+
+    /// Request line and headers. Tokens with many claims come in headers.
+    public static let maximumRequestHeadBytes = 32 << 10
+
+    /// Path and query, which holds a token too.
+    public static let maximumRequestTargetBytes = 16 << 10
+
+    public static let maximumRequestHeaders = 100
+
+    /// The reference's own limit.
+    public static let maximumRequestBodyBytes = 8_000_000
+
+    /// The largest message of a client, after decompression too; the reference's own limit.
+    public static let maximumClientMessageBytes = 5_000_000
+
+    /// Pieces of one message: a peer that sends empty ones is not listened to forever.
+    public static let maximumMessageFragments = 128 << 10
+
+    /// Shorter messages gain nothing by compression.
+    public static let compressionThresholdBytes = 512
+
     // MARK: What bindings mean
 
     /// How often the catalog is asked whether it changed while anybody is subscribed: a change of rights that the stream
@@ -399,6 +421,11 @@ extension Limits {
             "a turn must fit the memory for what is sent")
         precondition(maximumPieceBytes <= outboxTotalBytes, "the largest piece must fit what a loop may hold")
         precondition(socketReadBytes <= receiveBufferBytes, "what one read brings must fit the receive buffer")
+        precondition(
+            maximumClientMessageBytes + 14 <= receiveBufferBytes, "the largest frame must fit the receive buffer")
+        precondition(
+            maximumRequestTargetBytes < maximumRequestHeadBytes && maximumRequestHeadBytes <= receiveBufferBytes,
+            "the longest request line must fit a head, and the largest head the receive buffer")
         precondition(farewellLimit < outboxAge, "a farewell is given less time than the data before it")
         precondition(
             maximumTokenBytes < clientMessageBytes && maximumTokenBytes < maximumSettingBytes,
