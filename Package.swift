@@ -119,6 +119,7 @@ let fuzzers: [Target] = [
     fuzzer("Stored", "TestSupport", "Change", "Bytes"),
     fuzzer("JSON", "Change", "Bytes"),
     fuzzer("Segment", "TestSupport"),
+    fuzzer("Filter", "Policy", "Bytes"),
 ]
 
 let package = Package(

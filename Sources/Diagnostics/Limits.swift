@@ -113,6 +113,24 @@ public enum Limits {
     /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
     public static let assumedServerTimeout = Duration.seconds(60)
 
+    // MARK: Filters
+
+    public static let maximumFilterBytes = 64 << 10
+    public static let maximumFilterConditions = 100
+
+    /// Groups within groups.
+    public static let maximumFilterDepth = 16
+
+    /// Elements of an `in`; the reference takes 100.
+    public static let maximumFilterListElements = 1000
+
+    /// Keys by which one filter is found in the index; with more it is tried on every change.
+    public static let maximumFilterKeys = 1000
+
+    /// Bytes of a value times bytes of the pattern or part looked for in it, within one condition on one row: some
+    /// milliseconds. Beyond that PostgreSQL is asked, which can be told to give up.
+    public static let maximumFilterWork = 1 << 22
+
     // MARK: Configuration and diagnostics
 
     public static let maximumConfigurationFileBytes = 1 << 20
@@ -154,6 +172,8 @@ extension Limits {
         precondition(
             maximumImportLineBytes > worstJSONExpansion * maximumEntryPayloadBytes,
             "whatever is exported must be importable")
+        precondition(
+            maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
         precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
     }

@@ -2,7 +2,8 @@ import Bytes
 
 /// How values of one column are compared in process: what PostgreSQL's own functions for the type do, on texts.
 ///
-/// An answer is nil where only PostgreSQL has it. Nothing here takes memory.
+/// An answer is nil where only PostgreSQL has it. Nothing here takes memory, but for elements of arrays that are
+/// written with escapes.
 struct Comparator: Sendable, Hashable {
     enum Kind: UInt8, Sendable {
         /// Equality and order are those of the bytes.
@@ -13,31 +14,24 @@ struct Comparator: Sendable, Hashable {
         case blankPaddedUnordered
         case integer
         case numeric
+        case float4
+        case float8
+        case date
+        case timestamp
+        case timeWithZone
+        case interval
+        case enumeration
+        case jsonb
         /// Compared by PostgreSQL alone.
         case opaque
     }
 
     var kind: Kind
-    var isArray = false
-
-    /// How equal values become equal bytes, where a piece of the text can be that.
-    var keyForm: KeyForm? {
-        guard !isArray else { return nil }
-        switch kind {
-        case .bytes, .bytesUnordered, .integer: return .asIs
-        case .blankPadded, .blankPaddedUnordered: return .bpchar
-        case .numeric: return .numeric
-        case .opaque: return nil
-        }
-    }
-
-    /// Whether an order is known, and not only equality.
-    var isOrdered: Bool {
-        switch kind {
-        case .bytesUnordered, .blankPaddedUnordered, .opaque: false
-        default: true
-        }
-    }
+    /// An array whose elements are of the kind.
+    var isArray: Bool
+    /// The labels of an enumeration among the predicate's constants.
+    var firstLabel: Int32 = 0
+    var labelCount: Int32 = 0
 
     init(_ kind: Kind, isArray: Bool = false) {
         self.kind = kind
@@ -45,27 +39,40 @@ struct Comparator: Sendable, Hashable {
     }
 
     init(_ column: ColumnFacts) {
-        self.init(Self.kind(of: column.type, column.collation))
+        if case .array(let element) = column.type.shape {
+            let kind = Self.kind(of: element, column.collation)
+            self.init(kind, isArray: kind != .opaque)
+        } else {
+            self.init(Self.kind(of: column.type, column.collation))
+        }
     }
 
     private static func kind(of type: TypeFacts, _ collation: Collation) -> Kind {
         switch type.shape {
-        case .enumeration: return .bytesUnordered
-        case .array, .other: return .opaque
-        case .base: break
+        case .enumeration: .enumeration
+        case .array, .other: .opaque
+        case .base: kind(of: type.oid, collation)
         }
-        switch type.oid {
+    }
+
+    private static func kind(of oid: UInt32, _ collation: Collation) -> Kind {
+        switch oid {
         case TypeOID.bool, TypeOID.uuid, TypeOID.bytea, TypeOID.time, TypeOID.macaddr, TypeOID.macaddr8, TypeOID.bit,
             TypeOID.varbit:
-            return .bytes
-        case TypeOID.int2, TypeOID.int4, TypeOID.int8, TypeOID.oid: return .integer
-        case TypeOID.numeric: return .numeric
-        case TypeOID.text, TypeOID.varchar, TypeOID.name: return text(collation, .bytes, .bytesUnordered)
-        case TypeOID.bpchar: return text(collation, .blankPadded, .blankPaddedUnordered)
-        case TypeOID.date, TypeOID.timestamp, TypeOID.timestamptz, TypeOID.timetz, TypeOID.char, TypeOID.inet,
-            TypeOID.cidr:
-            return .bytesUnordered
-        default: return .opaque
+            .bytes
+        case TypeOID.int2, TypeOID.int4, TypeOID.int8, TypeOID.oid: .integer
+        case TypeOID.numeric: .numeric
+        case TypeOID.float4: .float4
+        case TypeOID.float8: .float8
+        case TypeOID.text, TypeOID.varchar, TypeOID.name: text(collation, .bytes, .bytesUnordered)
+        case TypeOID.bpchar: text(collation, .blankPadded, .blankPaddedUnordered)
+        case TypeOID.date: .date
+        case TypeOID.timestamp, TypeOID.timestamptz: .timestamp
+        case TypeOID.timetz: .timeWithZone
+        case TypeOID.interval: .interval
+        case TypeOID.jsonb: .jsonb
+        case TypeOID.char, TypeOID.inet, TypeOID.cidr: .bytesUnordered
+        default: .opaque
         }
     }
 
@@ -76,28 +83,114 @@ struct Comparator: Sendable, Hashable {
         case .none, .nondeterministic: .opaque
         }
     }
+}
 
-    func equal(_ left: RawSpan, _ right: RawSpan) -> Bool? {
+// MARK: What it can do
+
+extension Comparator {
+    /// How equal values become equal bytes, where a piece of the text can be that.
+    var keyForm: KeyForm? {
+        guard !isArray else { return nil }
         switch kind {
-        case .bytes, .bytesUnordered, .integer: return left.equals(right)
-        case .blankPadded, .blankPaddedUnordered:
-            return KeyForm.bpchar.canonical(left).equals(KeyForm.bpchar.canonical(right))
-        case .numeric: return KeyForm.numeric.canonical(left).equals(KeyForm.numeric.canonical(right))
+        case .bytes, .bytesUnordered, .integer, .date, .timestamp, .timeWithZone, .enumeration: return .asIs
+        case .blankPadded, .blankPaddedUnordered: return .bpchar
+        case .numeric: return .numeric
+        case .float4, .float8: return .float
+        case .interval, .jsonb, .opaque: return nil
+        }
+    }
+
+    /// Whether an order is known, and not only equality.
+    var isOrdered: Bool {
+        switch kind {
+        case .bytesUnordered, .blankPaddedUnordered, .jsonb, .opaque: false
+        default: true
+        }
+    }
+
+    /// Whether one value may be held against another for what it contains.
+    var hasContainment: Bool { isArray || kind == .jsonb }
+
+    /// Text, with an equality that is bytewise: LIKE looks at the characters themselves.
+    func takesPatterns(_ type: TypeFacts) -> Bool {
+        guard !isArray else { return false }
+        switch type.oid {
+        case TypeOID.text, TypeOID.varchar, TypeOID.name, TypeOID.bpchar: return kind != .opaque
+        default: return false
+        }
+    }
+}
+
+// MARK: Comparing
+
+extension Comparator {
+    func equal(_ left: RawSpan, _ right: RawSpan) -> Bool? {
+        isArray ? ArrayText.equal(left, right, by: self) : equalElements(left, right)
+    }
+
+    func equalElements(_ left: RawSpan, _ right: RawSpan) -> Bool? {
+        switch kind {
         case .opaque: return nil
+        case .jsonb: return JSONBText.equal(left, right)
+        case .interval:
+            guard let a = IntervalText.span(left), let b = IntervalText.span(right) else { return nil }
+            return a == b
+        default:
+            guard let form = Comparator(kind).keyForm else { return nil }
+            return form.canonical(left).equals(form.canonical(right))
         }
     }
 
     /// Negative, zero or positive.
-    func order(_ left: RawSpan, _ right: RawSpan) -> Int? {
+    func order(_ left: RawSpan, _ right: RawSpan, _ constants: borrowing Constants) -> Int? {
+        isArray ? ArrayText.order(left, right, by: self, constants) : orderElements(left, right, constants)
+    }
+
+    func orderElements(_ left: RawSpan, _ right: RawSpan, _ constants: borrowing Constants) -> Int? {
         switch kind {
-        case .bytes: return ByteOrder.compare(left, right)
-        case .blankPadded:
-            return ByteOrder.compare(KeyForm.bpchar.canonical(left), KeyForm.bpchar.canonical(right))
-        case .integer:
-            guard let a = IntegerText.value(left), let b = IntegerText.value(right) else { return nil }
-            return a < b ? -1 : a > b ? 1 : 0
-        case .numeric: return NumericText.compare(left, right)
-        case .bytesUnordered, .blankPaddedUnordered, .opaque: return nil
+        case .bytes: ByteOrder.compare(left, right)
+        case .blankPadded: ByteOrder.compare(KeyForm.bpchar.canonical(left), KeyForm.bpchar.canonical(right))
+        case .numeric: NumericText.compare(left, right)
+        case .integer: Self.order(IntegerText.value(left), IntegerText.value(right))
+        case .float4: FloatText.compare(FloatText.float(left), FloatText.float(right))
+        case .float8: FloatText.compare(FloatText.double(left), FloatText.double(right))
+        case .date: Self.order(DateText.days(left), DateText.days(right))
+        case .timestamp: Self.order(DateText.microseconds(left), DateText.microseconds(right))
+        case .timeWithZone: ClockText.compare(left, right)
+        case .interval: Self.order(IntervalText.span(left), IntervalText.span(right))
+        case .enumeration: Self.order(label(left, constants), label(right, constants))
+        case .bytesUnordered, .blankPaddedUnordered, .jsonb, .opaque: nil
+        }
+    }
+
+    private static func order<Value: Comparable>(_ left: Value?, _ right: Value?) -> Int? {
+        guard let left, let right else { return nil }
+        return left < right ? -1 : left > right ? 1 : 0
+    }
+
+    /// The label's place in the type's order; nil for one that was added since.
+    private func label(_ text: RawSpan, _ constants: borrowing Constants) -> Int32? {
+        for index in 0..<labelCount where constants[firstLabel + index].equals(text) { return index }
+        return nil
+    }
+}
+
+/// A predicate's constants as they lie in its pool.
+struct Constants: ~Escapable {
+    private let places: Span<Predicate.Constant>
+    private let pool: RawSpan
+
+    @_lifetime(copy places, copy pool)
+    init(_ places: Span<Predicate.Constant>, _ pool: RawSpan) {
+        self.places = places
+        self.pool = pool
+    }
+
+    subscript(index: Int32) -> RawSpan {
+        @_lifetime(copy self)
+        get {
+            let place = places[Int(index)]
+            return pool.extracting(Int(place.start)..<Int(place.start) + Int(place.length))
         }
     }
 }
@@ -113,69 +206,5 @@ enum ByteOrder {
             at &+= 1
         }
         return left.byteCount - right.byteCount
-    }
-}
-
-/// Integers as PostgreSQL writes them.
-enum IntegerText {
-    static func value(_ text: RawSpan) -> Int64? {
-        let isNegative = text.byteCount > 0 && text.byte(0) == UInt8(ascii: "-")
-        var at = isNegative ? 1 : 0
-        guard at < text.byteCount else { return nil }
-        var value: Int64 = 0
-        while at < text.byteCount {
-            let digit = Int64(text.byte(at)) - 48
-            guard (0...9).contains(digit) else { return nil }
-            let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
-            // Kept negative, since the smallest number has no positive counterpart.
-            let (sum, overflow) = product.subtractingReportingOverflow(digit)
-            guard !tooLarge, !overflow else { return nil }
-            value = sum
-            at += 1
-        }
-        if isNegative { return value }
-        return value == .min ? nil : -value
-    }
-}
-
-/// Numerics as PostgreSQL writes them: no exponent, no sign of zero, no zeros in front.
-enum NumericText {
-    private enum Rank: Int {
-        case negativeInfinity, finite, infinity, notANumber
-    }
-
-    static func compare(_ left: RawSpan, _ right: RawSpan) -> Int? {
-        guard let a = rank(left), let b = rank(right) else { return nil }
-        guard a == .finite, b == .finite else { return a.rawValue - b.rawValue }
-        let aNegative = left.byte(0) == UInt8(ascii: "-")
-        let bNegative = right.byte(0) == UInt8(ascii: "-")
-        guard aNegative == bNegative else { return aNegative ? -1 : 1 }
-        let start = aNegative ? 1 : 0
-        let order = compareMagnitudes(
-            KeyForm.numeric.canonical(left).extracting(droppingFirst: start),
-            KeyForm.numeric.canonical(right).extracting(droppingFirst: start))
-        return aNegative ? -order : order
-    }
-
-    private static func rank(_ text: RawSpan) -> Rank? {
-        guard text.byteCount > 0 else { return nil }
-        switch text.byte(text.byteCount - 1) {
-        case 48...57: return .finite
-        case UInt8(ascii: "N"): return .notANumber
-        default: return text.byte(0) == UInt8(ascii: "-") ? .negativeInfinity : .infinity
-        }
-    }
-
-    /// Without sign, and without zeros at either end: the longer whole part is the larger number, and digits of the
-    /// same weight stand at the same place.
-    private static func compareMagnitudes(_ left: RawSpan, _ right: RawSpan) -> Int {
-        let (a, b) = (wholeDigits(left), wholeDigits(right))
-        return a == b ? ByteOrder.compare(left, right) : a - b
-    }
-
-    private static func wholeDigits(_ text: RawSpan) -> Int {
-        var count = 0
-        while count < text.byteCount, text.byte(count) != UInt8(ascii: ".") { count += 1 }
-        return count
     }
 }

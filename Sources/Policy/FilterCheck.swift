@@ -16,6 +16,12 @@ public struct FilterRefusal: Error, Sendable, Hashable {
         FilterRefusal(sqlState: "P0001", condition: "raise_exception", message: message)
     }
 
+    static var endsWithEscape: FilterRefusal {
+        FilterRefusal(
+            sqlState: "22025", condition: "invalid_escape_sequence",
+            message: "LIKE pattern must not end with escape character")
+    }
+
     static func syntax(_ type: String, _ text: String) -> FilterRefusal {
         FilterRefusal(
             sqlState: "22P02", condition: "invalid_text_representation",
@@ -57,14 +63,24 @@ public struct FilterCheck: Sendable {
     public struct Settings: Sendable {
         /// Elements of an `in`.
         public var maximumListElements: Int
+        /// Keys by which one predicate is found; with more it is scanned.
+        public var maximumKeys: Int
+        /// Bytes of a value times bytes of a pattern or part that is looked for in it: beyond that PostgreSQL is asked,
+        /// which may give up where a loop of ours may not.
+        public var maximumWork: Int
         /// Columns the role may not read, by slot: to a filter they do not exist.
         public var hiddenSlots: Set<Int>
         /// Under the database's own ctype `lower` and `upper` map the 26 letters to each other as in C: not so in
         /// Turkish.
         public var foldsASCIIPlainly: Bool
 
-        public init(maximumListElements: Int, hiddenSlots: Set<Int> = [], foldsASCIIPlainly: Bool = false) {
+        public init(
+            maximumListElements: Int, maximumKeys: Int, maximumWork: Int, hiddenSlots: Set<Int> = [],
+            foldsASCIIPlainly: Bool = false
+        ) {
             self.maximumListElements = maximumListElements
+            self.maximumKeys = maximumKeys
+            self.maximumWork = maximumWork
             self.hiddenSlots = hiddenSlots
             self.foldsASCIIPlainly = foldsASCIIPlainly
         }
@@ -197,7 +213,12 @@ extension FilterCheck {
                 "operator \(condition.comparison.rawValue) requires a text-compatible column type, got \(column.type.name)"
             )
         }
-        return ask(condition, column)
+        guard condition.comparison == .like || condition.comparison == .ilike,
+            Comparator(column).takesPatterns(column.type)
+        else { return ask(condition, column) }
+        let pattern = Array(condition.value.utf8)
+        guard !LikePattern.endsWithEscape(pattern) else { throw .endsWithEscape }
+        return .ready([pattern])
     }
 
     /// Which types have the operator; the reference refuses varchar, which PostgreSQL does not.
@@ -223,18 +244,23 @@ extension FilterCheck {
         return add(
             Literal(
                 typeName: type, text: condition.value, isArray: isArray,
-                sql: Self.probe(type, SQLType.symbol(condition.comparison), column),
+                sql: Self.probe(type, Self.trial(condition.comparison, column)),
                 complaint: isPattern ? "invalid regular expression for \(condition.comparison.rawValue) filter: " : nil)
         )
     }
 
+    /// The value itself on both sides.
+    private static func trial(_ comparison: FilterOperator, _ column: ColumnFacts) -> String {
+        "(CAST(v AS \(SQLType.name(column.type)))\(SQLType.collate(column.collation)) \(SQLType.symbol(comparison)) v)"
+    }
+
     private mutating func askList(_ condition: FilterCondition, _ type: TypeFacts) -> CheckedValue {
         let name = SQLType.array(of: type)
+        // Even with NULL on its left the operator has to exist.
+        let tried = "(CAST(NULL AS \(SQLType.name(type))) = ANY (v))"
         return add(
             Literal(
-                typeName: name, text: condition.value, isArray: true,
-                sql: "SELECT v FROM (SELECT CAST($1 AS \(name)) AS v) AS literal WHERE v = v OR v IS DISTINCT FROM v",
-                complaint: nil))
+                typeName: name, text: condition.value, isArray: true, sql: Self.probe(name, tried), complaint: nil))
     }
 
     private mutating func add(_ literal: Literal) -> CheckedValue {
@@ -242,11 +268,8 @@ extension FilterCheck {
         return .literal(literals.count - 1)
     }
 
-    /// Casts, and tries the operator on the value itself: PostgreSQL says at once if there is none.
-    private static func probe(_ type: String, _ symbol: String, _ column: ColumnFacts) -> String {
-        let left = "CAST(v AS \(SQLType.name(column.type)))" + SQLType.collate(column.collation)
-        let tried = "(\(left) \(symbol) v)"
-        return
-            "SELECT v FROM (SELECT CAST($1 AS \(type)) AS v) AS literal WHERE \(tried) IS NULL OR \(tried) IS NOT NULL"
+    /// Casts, and tries the operator: PostgreSQL says at once if there is none.
+    private static func probe(_ type: String, _ tried: String) -> String {
+        "SELECT v FROM (SELECT CAST($1 AS \(type)) AS v) AS literal WHERE \(tried) IS NULL OR \(tried) IS NOT NULL"
     }
 }

@@ -249,7 +249,8 @@ struct FilterParser {
         guard let column = Self.split(head, at: separator) else { return nil }
         var name = column.after
         if name.starts(with: "not.".utf8) { name = name.dropFirst(4) }
-        guard FilterOperator(rawValue: Self.string(name))?.takesLiteral == true else { return nil }
+        // Looked at before it is copied: this is tried at every bracket behind a dot.
+        guard name.count <= 3, FilterOperator(rawValue: Self.string(name))?.takesLiteral == true else { return nil }
         return balancedEnd(index)
     }
 

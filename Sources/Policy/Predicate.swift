@@ -17,6 +17,7 @@ public struct Predicate: Sendable, Hashable {
     let tests: [Test]
     let constants: [Constant]
     let pool: [UInt8]
+    let maximumWork: Int
 
     /// Holds for every row: what a subscription without a filter asks.
     public static let always = Predicate(constant: true)
@@ -32,6 +33,7 @@ public struct Predicate: Sendable, Hashable {
         tests = []
         constants = []
         pool = []
+        maximumWork = 0
     }
 
     /// `canonical` holds an answer for each of the check's literals, in their order.
@@ -45,6 +47,7 @@ public struct Predicate: Sendable, Hashable {
         tests = builder.tests
         constants = builder.constants
         pool = builder.pool
+        maximumWork = check.settings.maximumWork
         let reach = Reach(tree, check)
         access = reach.access
         isDecidedByAccess = reach.isExact && slots.count == 1
@@ -71,7 +74,17 @@ public struct Predicate: Sendable, Hashable {
             /// Never NULL.
             case isDistinct
             case isIn
+            case contains, isContained, overlaps
+            case like
+            /// ILIKE under C, where only the letters of ASCII have two cases.
+            case likeFolded
+            /// ILIKE where ASCII is folded plainly: other characters are PostgreSQL's.
+            case likeFoldedASCII
             case ask
+            /// A built-in operator of PostgreSQL's, which of NULL makes NULL.
+            case askOfValue
+            /// NULL is distinct from every value.
+            case askWhetherDistinct
         }
 
         var slot: Int32
@@ -96,26 +109,28 @@ public struct Predicate: Sendable, Hashable {
 extension Predicate {
     public func verdict(on row: borrowing RowImage) -> Verdict {
         for slot in slots where row.kind(slot) == .absent { return .no }
-        // SAFETY: any byte is a valid UInt8, and the span lives for the call.
-        return evaluate(0, row, unsafe pool.span.bytes)
+        // SAFETY: any byte is a valid UInt8, and the spans live for the call.
+        return evaluate(0, row, Constants(constants.span, unsafe pool.span.bytes))
     }
 
-    private func evaluate(_ at: Int, _ row: borrowing RowImage, _ pool: RawSpan) -> Verdict {
+    private func evaluate(_ at: Int, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
         let node = program[at]
         switch node.kind {
-        case .test: return verdict(of: tests[Int(node.test)], row, pool)
-        case .not: return evaluate(at + 1, row, pool).negated
-        case .all, .any: return group(node, at, row, pool)
+        case .test: return verdict(of: tests[Int(node.test)], row, constants)
+        case .not: return evaluate(at + 1, row, constants).negated
+        case .all, .any: return group(node, at, row, constants)
         }
     }
 
     /// SQL's AND and OR. What is not known yet is asked only if nothing else decides.
-    private func group(_ node: Node, _ start: Int, _ row: borrowing RowImage, _ pool: RawSpan) -> Verdict {
+    private func group(
+        _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
+    ) -> Verdict {
         let decides: Verdict = node.kind == .all ? .no : .yes
         var result = decides.negated
         var at = start + 1
         while at < node.end {
-            let verdict = evaluate(at, row, pool)
+            let verdict = evaluate(at, row, constants)
             if verdict == decides { return decides }
             if verdict == .ask || verdict == .unknown && result != .ask { result = verdict }
             at = Int(program[at].end)
@@ -123,34 +138,39 @@ extension Predicate {
         return result
     }
 
-    private func verdict(of test: Test, _ row: borrowing RowImage, _ pool: RawSpan) -> Verdict {
-        let verdict = row.kind(Int(test.slot)) == .null ? onNull(test) : onValue(test, row, pool)
+    private func verdict(of test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
+        let verdict = row.kind(Int(test.slot)) == .null ? onNull(test) : onValue(test, row, constants)
         return test.isNegated ? verdict.negated : verdict
     }
 
     private func onNull(_ test: Test) -> Verdict {
         switch test.operation {
-        case .isNull, .isDistinct: .yes
+        case .isNull, .isDistinct, .askWhetherDistinct: .yes
         case .isTrue, .isFalse: .no
-        case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .ask: .unknown
+        case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps, .like,
+            .likeFolded, .likeFoldedASCII, .askOfValue:
+            .unknown
+        case .ask: .ask
         // Of no elements there is none that could be equal.
         case .isIn: test.constantCount == 0 && !test.hasNull ? .no : .unknown
         }
     }
 
-    private func onValue(_ test: Test, _ row: borrowing RowImage, _ pool: RawSpan) -> Verdict {
+    private func onValue(_ test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
         let text = row.text(Int(test.slot))
         switch test.operation {
         case .isNull: return .no
         case .isTrue: return text.equals("t") ? .yes : .no
         case .isFalse: return text.equals("f") ? .yes : .no
-        case .ask: return .ask
-        case .isIn: return isIn(test, text, pool)
-        case .equal: return Verdict(test.comparator.equal(text, constant(test.firstConstant, pool)))
-        case .isDistinct: return Verdict(test.comparator.equal(text, constant(test.firstConstant, pool))).negated
+        case .ask, .askOfValue, .askWhetherDistinct: return .ask
+        case .isIn: return isIn(test, text, constants)
+        case .equal: return Verdict(test.comparator.equal(text, constants[test.firstConstant]))
+        case .isDistinct: return Verdict(test.comparator.equal(text, constants[test.firstConstant])).negated
         case .less, .lessOrEqual, .greater, .greaterOrEqual:
-            guard let order = test.comparator.order(text, constant(test.firstConstant, pool)) else { return .ask }
+            guard let order = test.comparator.order(text, constants[test.firstConstant], constants) else { return .ask }
             return Self.holds(test.operation, order) ? .yes : .no
+        case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII:
+            return search(test, text, constants[test.firstConstant])
         }
     }
 
@@ -163,22 +183,33 @@ extension Predicate {
         }
     }
 
-    private func isIn(_ test: Test, _ text: RawSpan, _ pool: RawSpan) -> Verdict {
+    /// What takes time by the product of both lengths.
+    private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Verdict {
+        let (work, overflow) = text.byteCount.multipliedReportingOverflow(by: constant.byteCount)
+        guard !overflow, work <= maximumWork else { return .ask }
+        switch test.operation {
+        case .contains: return Verdict(Self.contains(text, constant, test.comparator))
+        case .isContained: return Verdict(Self.contains(constant, text, test.comparator))
+        case .overlaps: return Verdict(ArrayText.overlaps(text, constant, by: test.comparator))
+        case .likeFoldedASCII where !LikePattern.isASCII(text): return .ask
+        default: return LikePattern.matches(text, constant, foldingCase: test.operation != .like) ? .yes : .no
+        }
+    }
+
+    private static func contains(_ whole: RawSpan, _ part: RawSpan, _ comparator: Comparator) -> Bool? {
+        comparator.isArray ? ArrayText.contains(whole, part, by: comparator) : JSONBText.contains(whole, part)
+    }
+
+    private func isIn(_ test: Test, _ text: RawSpan, _ constants: borrowing Constants) -> Verdict {
         var result: Verdict = test.hasNull ? .unknown : .no
         for index in test.firstConstant..<test.firstConstant + test.constantCount {
-            switch test.comparator.equal(text, constant(index, pool)) {
+            switch test.comparator.equal(text, constants[index]) {
             case true?: return .yes
             case false?: break
             case nil: result = .ask
             }
         }
         return result
-    }
-
-    @_lifetime(copy pool)
-    private func constant(_ index: Int32, _ pool: RawSpan) -> RawSpan {
-        let constant = constants[Int(index)]
-        return pool.extracting(Int(constant.start)..<Int(constant.start) + Int(constant.length))
     }
 }
 

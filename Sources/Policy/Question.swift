@@ -47,16 +47,20 @@ struct QuestionWriter {
     }
 
     private mutating func condition(_ test: ResolvedTest) -> String {
+        let sql = comparison(test)
+        return test.isNegated ? "(NOT (\(sql)))" : "(\(sql))"
+    }
+
+    private mutating func comparison(_ test: ResolvedTest) -> String {
         let column = column(test.slot)
-        let not = test.isNegated ? "NOT " : ""
+        let type = columns[test.slot].type
         switch test.value {
-        case .word(let word): return "(\(not)(\(column) IS \(word.sql)))"
+        case .word(let word): return "\(column) IS \(word.sql)"
         case .list(let text):
-            let type = SQLType.array(of: columns[test.slot].type)
-            return "(\(not)(\(column) = ANY (CAST(\(parameter(text)) AS \(type)))))"
+            return "\(column) = ANY (CAST(\(parameter(text)) AS \(SQLType.array(of: type))))"
         case .one(let text):
-            let type = SQLType.operand(of: test.comparison, on: columns[test.slot].type)
-            return "(\(not)(\(column) \(SQLType.symbol(test.comparison)) CAST(\(parameter(text)) AS \(type))))"
+            let operand = SQLType.operand(of: test.comparison, on: type)
+            return "\(column) \(SQLType.symbol(test.comparison)) CAST(\(parameter(text)) AS \(operand))"
         }
     }
 

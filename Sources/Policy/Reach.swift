@@ -1,14 +1,13 @@
 /// By which keys a predicate can be found.
 struct Reach {
-    /// More keys than this are not worth the memory: the predicate is scanned instead.
-    static let maximumKeys = 1024
-
     var access: Access
     /// Whoever has a key matches.
     var isExact: Bool
 
     init(_ tree: ResolvedNode, _ check: FilterCheck) {
         self = Self.of(tree)
+        guard case .anyOf(let keys) = access, keys.count > check.settings.maximumKeys else { return }
+        self = Reach(.scan, isExact: false)
     }
 
     private init(_ access: Access, isExact: Bool) {
@@ -36,7 +35,6 @@ struct Reach {
 
     private static func keyed(_ keys: [EqualityKey], isExact: Bool) -> Reach {
         if keys.isEmpty { return Reach(.never, isExact: true) }
-        guard keys.count <= maximumKeys else { return Reach(.scan, isExact: false) }
         // Equal filters make equal predicates, in whatever order their values were written.
         return Reach(.anyOf(keys.sorted(by: isBefore)), isExact: isExact)
     }

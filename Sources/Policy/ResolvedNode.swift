@@ -48,7 +48,7 @@ struct ResolvedTest: Sendable {
         comparison = test.comparison
         isNegated = test.isNegated
         comparator = Comparator(check.columns[test.slot])
-        isAsked = !Self.isDecidable(test.comparison, comparator)
+        isAsked = !Self.isDecidable(test.comparison, comparator, check.columns[test.slot].type)
         switch test.value {
         case .word(let word): (value, elements) = (.word(word), [])
         case .ready(let ready): (value, elements) = (Self.value(ready, test.comparison), ready)
@@ -57,13 +57,15 @@ struct ResolvedTest: Sendable {
             value = test.comparison == .in ? .list(text) : .one(text)
             elements = [Array(text.utf8)]
             guard test.comparison == .in else { break }
-            let list = ArrayLiteral.plainElements(elements[0] ?? [])
+            let list = ArrayText.elements(Array(text.utf8))
             isAsked = isAsked || list == nil
             elements = list ?? []
             try check.checkCount(elements.count)
         }
         if isAsked { elements = [] }
-        if let form = comparator.keyForm { elements = elements.map { $0.map { Self.canonical($0, form) } } }
+        if Self.isCompared(comparison), let form = comparator.keyForm {
+            elements = elements.map { $0.map { Self.canonical($0, form) } }
+        }
     }
 
     private static func value(_ ready: [[UInt8]?], _ comparison: FilterOperator) -> Value {
@@ -71,17 +73,29 @@ struct ResolvedTest: Sendable {
         return .list(ArrayLiteral.text(ready))
     }
 
+    /// Constants are values of the column's type, and not patterns.
+    private static func isCompared(_ comparison: FilterOperator) -> Bool {
+        comparison != .like && comparison != .ilike
+    }
+
     private static func canonical(_ bytes: [UInt8], _ form: KeyForm) -> [UInt8] {
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         form.canonical(unsafe bytes.span.bytes).copied()
     }
 
-    private static func isDecidable(_ comparison: FilterOperator, _ comparator: Comparator) -> Bool {
+    private static func isDecidable(
+        _ comparison: FilterOperator, _ comparator: Comparator, _ type: TypeFacts
+    ) -> Bool {
         switch comparison {
         case .is: true
-        case .eq, .neq, .isdistinct, .in: comparator.kind != .opaque
+        case .eq, .neq, .isdistinct: comparator.kind != .opaque
+        // A list for an array column is an array of more dimensions, whose elements are not arrays.
+        case .in: comparator.kind != .opaque && !comparator.isArray
         case .lt, .lte, .gt, .gte: comparator.isOrdered
-        default: false
+        case .like, .ilike: comparator.takesPatterns(type)
+        case .cs, .cd: comparator.hasContainment
+        case .ov: comparator.isArray
+        case .match, .imatch, .sl, .sr, .nxr, .nxl, .adj: false
         }
     }
 }
@@ -114,21 +128,46 @@ struct ProgramBuilder {
     }
 
     private mutating func test(_ test: ResolvedTest) -> Predicate.Test {
-        let operation = Self.operation(test)
+        let operation = operation(test)
         let known = test.elements.compactMap { $0 }
-        let first = Int32(constants.count)
-        for bytes in known {
-            constants.append(Predicate.Constant(start: Int32(pool.count), length: Int32(bytes.count)))
-            pool += bytes
-        }
+        let first = add(known)
+        var comparator = test.comparator
+        if comparator.kind == .enumeration, operation.isOrder { addLabels(test.slot, &comparator) }
         return Predicate.Test(
             slot: Int32(test.slot), operation: operation, isNegated: test.isNegated != (test.comparison == .neq),
-            mayAsk: operation == .ask, hasNull: known.count < test.elements.count, comparator: test.comparator,
+            mayAsk: !Self.neverAsks(operation, comparator), hasNull: known.count < test.elements.count,
+            comparator: comparator,
             firstConstant: first, constantCount: Int32(known.count))
     }
 
-    private static func operation(_ test: ResolvedTest) -> Predicate.Test.Operation {
-        if test.isAsked { return .ask }
+    private mutating func add(_ values: [[UInt8]]) -> Int32 {
+        let first = Int32(constants.count)
+        for bytes in values {
+            constants.append(Predicate.Constant(start: Int32(pool.count), length: Int32(bytes.count)))
+            pool += bytes
+        }
+        return first
+    }
+
+    private mutating func addLabels(_ slot: Int, _ comparator: inout Comparator) {
+        var type = check.columns[slot].type
+        if case .array(let element) = type.shape { type = element }
+        guard case .enumeration(let labels) = type.shape else { return }
+        comparator.firstLabel = add(labels.map { Array($0.utf8) })
+        comparator.labelCount = Int32(labels.count)
+    }
+
+    /// Whatever the row holds: even a text that no value of the type has.
+    private static func neverAsks(_ operation: Predicate.Test.Operation, _ comparator: Comparator) -> Bool {
+        switch operation {
+        case .isNull, .isTrue, .isFalse: true
+        case .equal, .isDistinct, .isIn: comparator.keyForm != nil
+        default: false
+        }
+    }
+
+    private func operation(_ test: ResolvedTest) -> Predicate.Test.Operation {
+        if test.isAsked { return asking(test) }
         if case .word(let word) = test.value {
             switch word {
             case .null, .unknown: return .isNull
@@ -144,7 +183,38 @@ struct ProgramBuilder {
         case .gte: return .greaterOrEqual
         case .in: return .isIn
         case .isdistinct: return .isDistinct
-        default: return .ask
+        case .cs: return .contains
+        case .cd: return .isContained
+        case .ov: return .overlaps
+        case .like: return .like
+        case .ilike: return foldedLike(test)
+        case .is, .match, .imatch, .sl, .sr, .nxr, .nxl, .adj: return .askOfValue
+        }
+    }
+
+    private func asking(_ test: ResolvedTest) -> Predicate.Test.Operation {
+        if test.comparison == .isdistinct { return .askWhetherDistinct }
+        // Of an empty list the answer is no, and an operator of the user's own may say what it likes.
+        let isBuiltIn = check.columns[test.slot].type.oid < TypeOID.firstOfUsers
+        return isBuiltIn && test.comparison != .in ? .askOfValue : .ask
+    }
+
+    private func foldedLike(_ test: ResolvedTest) -> Predicate.Test.Operation {
+        switch check.columns[test.slot].collation {
+        case .bytewise: return .likeFolded
+        case .deterministic(nil) where check.settings.foldsASCIIPlainly: break
+        case .none, .deterministic, .nondeterministic: return .askOfValue
+        }
+        let isASCII = test.elements.allSatisfy { $0?.allSatisfy { $0 < 0x80 } ?? true }
+        return isASCII ? .likeFoldedASCII : .askOfValue
+    }
+}
+
+extension Predicate.Test.Operation {
+    var isOrder: Bool {
+        switch self {
+        case .less, .lessOrEqual, .greater, .greaterOrEqual: true
+        default: false
         }
     }
 }

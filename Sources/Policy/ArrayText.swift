@@ -1,0 +1,300 @@
+import Bytes
+
+/// Arrays as PostgreSQL writes them: `{1,NULL,"a b"}`, `{{1,2},{3,4}}`, `[0:1]={7,8}`.
+enum ArrayText {
+    /// Extents and lower bounds.
+    struct Shape {
+        var dimensions = 0
+        var sizes = InlineArray<6, Int64>(repeating: 0)
+        var lowerBounds = InlineArray<6, Int64>(repeating: 1)
+        /// Where the braces begin.
+        var body = 0
+
+        var count: Int64 {
+            guard dimensions > 0 else { return 0 }
+            return (0..<dimensions).reduce(1) { $0 &* sizes[$1] }
+        }
+    }
+
+    static func shape(_ text: RawSpan) -> Shape? {
+        var shape = Shape()
+        guard readBounds(text, &shape) else { return nil }
+        let body = shape.body
+        guard body < text.byteCount, text.byte(body) == UInt8(ascii: "{") else { return nil }
+        guard text.byteCount - body > 2 else { return text.byteCount - body == 2 ? shape : nil }
+        return readSizes(text, &shape) ? shape : nil
+    }
+
+    /// `[0:1][2:3]=`, which is written only where a lower bound is not 1.
+    private static func readBounds(_ text: RawSpan, _ shape: inout Shape) -> Bool {
+        var at = 0
+        var dimension = 0
+        while at < text.byteCount, text.byte(at) == UInt8(ascii: "[") {
+            guard dimension < 6, let colon = find(UInt8(ascii: ":"), text, at),
+                let end = find(UInt8(ascii: "]"), text, colon),
+                let lower = IntegerText.value(text.extracting(at + 1..<colon))
+            else { return false }
+            shape.lowerBounds[dimension] = lower
+            dimension += 1
+            at = end + 1
+        }
+        if dimension > 0 {
+            guard at < text.byteCount, text.byte(at) == UInt8(ascii: "=") else { return false }
+            at += 1
+        }
+        shape.body = at
+        return true
+    }
+
+    private static func find(_ byte: UInt8, _ text: RawSpan, _ start: Int) -> Int? {
+        var at = start
+        while at < text.byteCount {
+            if text.byte(at) == byte { return at }
+            at += 1
+        }
+        return nil
+    }
+
+    /// Counts what stands in the first group of each depth: arrays are rectangular.
+    private static func readSizes(_ text: RawSpan, _ shape: inout Shape) -> Bool {
+        var depth = 0
+        var at = shape.body
+        while at < text.byteCount, depth < 6, text.byte(at) == UInt8(ascii: "{") {
+            depth += 1
+            at += 1
+        }
+        shape.dimensions = depth
+        for dimension in 0..<depth { shape.sizes[dimension] = 1 }
+        // Groups outside of this depth have not been closed yet.
+        var opened = depth
+        while at < text.byteCount {
+            switch text.byte(at) {
+            case UInt8(ascii: "\""):
+                guard let end = quoteEnd(text, at) else { return false }
+                at = end
+                continue
+            case UInt8(ascii: "{"): depth += 1
+            case UInt8(ascii: "}"):
+                depth -= 1
+                opened = min(opened, depth)
+            case UInt8(ascii: ",") where depth > 0 && depth <= opened: shape.sizes[depth - 1] += 1
+            default: break
+            }
+            at += 1
+        }
+        return depth == 0
+    }
+
+    /// Behind the quote that closes the one at `start`.
+    static func quoteEnd(_ text: RawSpan, _ start: Int) -> Int? {
+        var at = start + 1
+        while at < text.byteCount {
+            switch text.byte(at) {
+            case UInt8(ascii: "\\"): at += 2
+            case UInt8(ascii: "\""): return at + 1
+            default: at += 1
+            }
+        }
+        return nil
+    }
+}
+
+/// An element's text, still with its escapes.
+enum ArrayElement: ~Escapable {
+    case null
+    case plain(RawSpan)
+    case escaped(RawSpan)
+
+    var isNull: Bool {
+        switch self {
+        case .null: true
+        case .plain, .escaped: false
+        }
+    }
+
+    /// The element's own text, which of NULL is empty.
+    func withText<Result>(_ body: (RawSpan) -> Result) -> Result {
+        switch self {
+        case .null: return body(RawSpan())
+        case .plain(let text): return body(text)
+        case .escaped(let text):
+            let bytes = Self.unescaped(text)
+            // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+            return body(unsafe bytes.span.bytes)
+        }
+    }
+
+    private static func unescaped(_ text: RawSpan) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.byteCount)
+        var at = 0
+        while at < text.byteCount {
+            if text.byte(at) == UInt8(ascii: "\\"), at + 1 < text.byteCount { at += 1 }
+            bytes.append(text.byte(at))
+            at += 1
+        }
+        return bytes
+    }
+}
+
+/// Walks an array's elements in their stored order, whatever its dimensions.
+struct ArrayElements: ~Escapable {
+    private let text: RawSpan
+    private var at: Int
+
+    /// `text` has that shape.
+    @_lifetime(copy text)
+    init(_ text: RawSpan, _ shape: ArrayText.Shape) {
+        self.text = text
+        at = shape.body
+    }
+
+    @_lifetime(copy self)
+    mutating func next() -> ArrayElement? {
+        while at < text.byteCount, Self.isStructure(text.byte(at)) { at += 1 }
+        guard at < text.byteCount else { return nil }
+        return text.byte(at) == UInt8(ascii: "\"") ? quoted() : bare()
+    }
+
+    private static func isStructure(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: "{") || byte == UInt8(ascii: "}") || byte == UInt8(ascii: ",")
+    }
+
+    @_lifetime(copy self)
+    private mutating func quoted() -> ArrayElement? {
+        guard let end = ArrayText.quoteEnd(text, at) else { return nil }
+        let inside = text.extracting(at + 1..<end - 1)
+        at = end
+        for index in 0..<inside.byteCount where inside.byte(index) == UInt8(ascii: "\\") { return .escaped(inside) }
+        return .plain(inside)
+    }
+
+    @_lifetime(copy self)
+    private mutating func bare() -> ArrayElement? {
+        let start = at
+        while at < text.byteCount, !Self.isStructure(text.byte(at)) { at += 1 }
+        let element = text.extracting(start..<at)
+        return element.equals("NULL") ? .null : .plain(element)
+    }
+}
+
+// MARK: Comparing
+
+extension ArrayText {
+    /// The elements of an array of any dimensions, nil for NULL; nothing of what is no array.
+    static func elements(_ bytes: [UInt8]) -> [[UInt8]?]? {
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as the bytes.
+        let text = unsafe bytes.span.bytes
+        guard let shape = shape(text) else { return nil }
+        var cursor = ArrayElements(text, shape)
+        var elements: [[UInt8]?] = []
+        while let element = cursor.next() {
+            elements.append(element.isNull ? nil : element.withText { $0.copied() })
+        }
+        return elements
+    }
+
+    /// As `array_eq`: bounds count, and NULL equals NULL.
+    static func equal(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
+        guard let a = shape(left), let b = shape(right) else { return nil }
+        guard compareShapes(a, b) == 0 else { return false }
+        var (lefts, rights) = (ArrayElements(left, a), ArrayElements(right, b))
+        while let one = lefts.next(), let other = rights.next() {
+            guard one.isNull == other.isNull else { return false }
+            guard !one.isNull else { continue }
+            switch equal(one, other, comparator) {
+            case true?: break
+            case let answer: return answer
+            }
+        }
+        return true
+    }
+
+    private static func equal(
+        _ one: borrowing ArrayElement, _ other: borrowing ArrayElement, _ comparator: Comparator
+    ) -> Bool? {
+        one.withText { a in other.withText { b in comparator.equalElements(a, b) } }
+    }
+
+    /// As `array_cmp`: elements first, NULL behind all others; then what the shapes say.
+    static func order(
+        _ left: RawSpan, _ right: RawSpan, by comparator: Comparator, _ constants: borrowing Constants
+    ) -> Int? {
+        guard let a = shape(left), let b = shape(right) else { return nil }
+        var (lefts, rights) = (ArrayElements(left, a), ArrayElements(right, b))
+        while let one = lefts.next(), let other = rights.next() {
+            if one.isNull || other.isNull {
+                if one.isNull != other.isNull { return one.isNull ? 1 : -1 }
+                continue
+            }
+            guard let order = order(one, other, comparator, constants) else { return nil }
+            if order != 0 { return order }
+        }
+        return compareShapes(a, b)
+    }
+
+    private static func order(
+        _ one: borrowing ArrayElement, _ other: borrowing ArrayElement, _ comparator: Comparator,
+        _ constants: borrowing Constants
+    ) -> Int? {
+        // Values that are written alike are equal even where their order is not known.
+        one.withText { a in
+            other.withText { b in
+                a.equals(b) ? 0 : comparator.orderElements(a, b, constants)
+            }
+        }
+    }
+
+    private static func compareShapes(_ a: Shape, _ b: Shape) -> Int {
+        if a.count != b.count { return a.count < b.count ? -1 : 1 }
+        if a.dimensions != b.dimensions { return a.dimensions - b.dimensions }
+        for index in 0..<a.dimensions where a.sizes[index] != b.sizes[index] {
+            return a.sizes[index] < b.sizes[index] ? -1 : 1
+        }
+        for index in 0..<a.dimensions where a.lowerBounds[index] != b.lowerBounds[index] {
+            return a.lowerBounds[index] < b.lowerBounds[index] ? -1 : 1
+        }
+        return 0
+    }
+
+    /// As `@>`: each element of `part` equals one of `whole`. A NULL equals nothing, and shapes do not count.
+    static func contains(_ whole: RawSpan, _ part: RawSpan, by comparator: Comparator) -> Bool? {
+        guard let a = shape(whole), let b = shape(part) else { return nil }
+        var wanted = ArrayElements(part, b)
+        while let element = wanted.next() {
+            switch has(whole, a, element, comparator) {
+            case true?: break
+            case let answer: return answer
+            }
+        }
+        return true
+    }
+
+    /// As `&&`: an element of one equals one of the other.
+    static func overlaps(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
+        guard let a = shape(left), let b = shape(right) else { return nil }
+        var candidates = ArrayElements(right, b)
+        while let element = candidates.next() {
+            switch has(left, a, element, comparator) {
+            case false?: break
+            case let answer: return answer
+            }
+        }
+        return false
+    }
+
+    private static func has(
+        _ text: RawSpan, _ shape: Shape, _ wanted: borrowing ArrayElement, _ comparator: Comparator
+    ) -> Bool? {
+        guard !wanted.isNull else { return false }
+        var elements = ArrayElements(text, shape)
+        while let element = elements.next() {
+            guard !element.isNull else { continue }
+            switch equal(element, wanted, comparator) {
+            case false?: break
+            case let answer: return answer
+            }
+        }
+        return false
+    }
+}

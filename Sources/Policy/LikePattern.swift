@@ -1,0 +1,65 @@
+import Bytes
+
+/// SQL's LIKE over UTF-8: `%` any characters, `_` one, a backslash protects what follows it.
+enum LikePattern {
+    /// PostgreSQL fails on it as soon as it gets there.
+    static func endsWithEscape(_ pattern: [UInt8]) -> Bool {
+        var isEscaped = false
+        for byte in pattern { isEscaped = !isEscaped && byte == UInt8(ascii: "\\") }
+        return isEscaped
+    }
+
+    static func isASCII(_ text: RawSpan) -> Bool {
+        for index in 0..<text.byteCount where text.byte(index) >= 0x80 { return false }
+        return true
+    }
+
+    /// Whether all of the text matches; with `foldingCase` the letters of ASCII count as their small ones.
+    ///
+    /// After a mismatch the last `%` takes one character more: the ones before it need not be tried again.
+    static func matches(_ text: RawSpan, _ pattern: RawSpan, foldingCase: Bool) -> Bool {
+        var (at, next) = (0, 0)
+        var retry: (text: Int, pattern: Int)?
+        while at < text.byteCount {
+            if next < pattern.byteCount, pattern.byte(next) == UInt8(ascii: "%") {
+                next += 1
+                retry = (at, next)
+            } else if let step = step(text, at, pattern, next, foldingCase) {
+                at = step.text
+                next = step.pattern
+            } else if let last = retry {
+                at = characterEnd(text, last.text)
+                next = last.pattern
+                retry = (at, next)
+            } else {
+                return false
+            }
+        }
+        while next < pattern.byteCount, pattern.byte(next) == UInt8(ascii: "%") { next += 1 }
+        return next == pattern.byteCount
+    }
+
+    /// Past one character of the pattern and what it stands for.
+    private static func step(
+        _ text: RawSpan, _ at: Int, _ pattern: RawSpan, _ next: Int, _ foldingCase: Bool
+    ) -> (text: Int, pattern: Int)? {
+        guard next < pattern.byteCount else { return nil }
+        var place = next
+        if pattern.byte(place) == UInt8(ascii: "_") { return (characterEnd(text, at), place + 1) }
+        if pattern.byte(place) == UInt8(ascii: "\\") {
+            place += 1
+            guard place < pattern.byteCount else { return nil }
+        }
+        let (a, b) = (text.byte(at), pattern.byte(place))
+        guard a == b || foldingCase && folded(a) == folded(b) else { return nil }
+        return (at + 1, place + 1)
+    }
+
+    private static func folded(_ byte: UInt8) -> UInt8 { (0x41...0x5a).contains(byte) ? byte + 32 : byte }
+
+    private static func characterEnd(_ text: RawSpan, _ start: Int) -> Int {
+        var at = start + 1
+        while at < text.byteCount, text.byte(at) & 0xc0 == 0x80 { at += 1 }
+        return at
+    }
+}

@@ -1,0 +1,110 @@
+import Bytes
+
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// Integers as PostgreSQL writes them.
+enum IntegerText {
+    static func value(_ text: RawSpan) -> Int64? {
+        let isNegative = text.byteCount > 0 && text.byte(0) == UInt8(ascii: "-")
+        var at = isNegative ? 1 : 0
+        guard at < text.byteCount else { return nil }
+        var value: Int64 = 0
+        while at < text.byteCount {
+            let digit = Int64(text.byte(at)) - 48
+            guard (0...9).contains(digit) else { return nil }
+            let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
+            // Kept negative, since the smallest number has no positive counterpart.
+            let (sum, overflow) = product.subtractingReportingOverflow(digit)
+            guard !tooLarge, !overflow else { return nil }
+            value = sum
+            at += 1
+        }
+        if isNegative { return value }
+        return value == .min ? nil : -value
+    }
+}
+
+/// Numerics as PostgreSQL writes them: no exponent, no sign of zero, no zeros in front.
+enum NumericText {
+    private enum Rank: Int {
+        case negativeInfinity, finite, infinity, notANumber
+    }
+
+    static func compare(_ left: RawSpan, _ right: RawSpan) -> Int? {
+        guard let a = rank(left), let b = rank(right) else { return nil }
+        guard a == .finite, b == .finite else { return a.rawValue - b.rawValue }
+        let aNegative = left.byte(0) == UInt8(ascii: "-")
+        let bNegative = right.byte(0) == UInt8(ascii: "-")
+        guard aNegative == bNegative else { return aNegative ? -1 : 1 }
+        let start = aNegative ? 1 : 0
+        let order = compareMagnitudes(
+            KeyForm.numeric.canonical(left).extracting(droppingFirst: start),
+            KeyForm.numeric.canonical(right).extracting(droppingFirst: start))
+        return aNegative ? -order : order
+    }
+
+    private static func rank(_ text: RawSpan) -> Rank? {
+        guard text.byteCount > 0 else { return nil }
+        switch text.byte(text.byteCount - 1) {
+        case 48...57: return .finite
+        case UInt8(ascii: "N"): return .notANumber
+        case UInt8(ascii: "y"): return text.byte(0) == UInt8(ascii: "-") ? .negativeInfinity : .infinity
+        default: return nil
+        }
+    }
+
+    /// Without sign, and without zeros at either end: the longer whole part is the larger number, and digits of the
+    /// same weight stand at the same place.
+    private static func compareMagnitudes(_ left: RawSpan, _ right: RawSpan) -> Int {
+        let (a, b) = (wholeDigits(left), wholeDigits(right))
+        return a == b ? ByteOrder.compare(left, right) : a - b
+    }
+
+    private static func wholeDigits(_ text: RawSpan) -> Int {
+        var count = 0
+        while count < text.byteCount, text.byte(count) != UInt8(ascii: ".") { count += 1 }
+        return count
+    }
+}
+
+/// Floating point as PostgreSQL writes it: the shortest text that is read as the same number.
+enum FloatText {
+    /// The longest is `-2.2250738585072014e-308`.
+    private static let maximumBytes = 31
+
+    static func double(_ text: RawSpan) -> Double? {
+        // SAFETY: the text given to `strtod` ends with a zero; the process never leaves the C locale.
+        unsafe parse(text) { start, end in unsafe strtod(start, end) }
+    }
+
+    static func float(_ text: RawSpan) -> Float? {
+        // SAFETY: as above.
+        unsafe parse(text) { start, end in unsafe strtof(start, end) }
+    }
+
+    /// NaN is equal to itself and greater than all others.
+    static func compare<Number: BinaryFloatingPoint>(_ left: Number?, _ right: Number?) -> Int? {
+        guard let left, let right else { return nil }
+        if left.isNaN || right.isNaN { return (left.isNaN ? 1 : 0) - (right.isNaN ? 1 : 0) }
+        return left < right ? -1 : left > right ? 1 : 0
+    }
+
+    private static func parse<Number>(
+        _ text: RawSpan,
+        _ convert: (UnsafePointer<CChar>, UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Number
+    ) -> Number? {
+        let count = text.byteCount
+        guard count > 0, count <= maximumBytes else { return nil }
+        // SAFETY: the copy has room for the text and its zero; `end` is set within it.
+        return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: maximumBytes + 1) { copy in
+            for index in 0..<count { unsafe copy[index] = CChar(bitPattern: text.byte(index)) }
+            unsafe copy[count] = 0
+            guard let start = copy.baseAddress else { return nil }
+            var end: UnsafeMutablePointer<CChar>? = unsafe start
+            let number = unsafe convert(start, &end)
+            return unsafe end == start + count ? number : nil
+        }
+    }
+}

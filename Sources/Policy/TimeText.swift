@@ -1,0 +1,177 @@
+import Bytes
+
+/// Reads the pieces of times in place.
+private struct TimeReader: ~Escapable {
+    private let text: RawSpan
+    private(set) var at = 0
+
+    @_lifetime(copy text)
+    init(_ text: RawSpan) { self.text = text }
+
+    var isAtEnd: Bool { at == text.byteCount }
+    var next: UInt8? { at < text.byteCount ? text.byte(at) : nil }
+
+    @_lifetime(self: copy self)
+    mutating func take(_ word: StaticString) -> Bool {
+        let end = at + word.utf8CodeUnitCount
+        guard end <= text.byteCount, text.extracting(at..<end).equals(word) else { return false }
+        at = end
+        return true
+    }
+
+    /// At most eighteen digits, which always fit.
+    @_lifetime(self: copy self)
+    mutating func number() -> Int64? {
+        let start = at
+        var value: Int64 = 0
+        while let byte = next, (48...57).contains(byte), at - start < 18 {
+            value = value * 10 + Int64(byte - 48)
+            at += 1
+        }
+        return at > start ? value : nil
+    }
+
+    /// `.5` as microseconds; nothing is zero.
+    @_lifetime(self: copy self)
+    mutating func fraction() -> Int64? {
+        guard take(".") else { return 0 }
+        let start = at
+        guard let digits = number(), at - start <= 6 else { return nil }
+        return (at - start..<6).reduce(digits) { value, _ in value * 10 }
+    }
+
+    /// `HH:MM:SS.ffffff` in microseconds, with as many hours as there are.
+    @_lifetime(self: copy self)
+    mutating func clock() -> Int64? {
+        guard let hours = number(), take(":"), let minutes = number(), take(":"), let seconds = number(),
+            minutes < 60, seconds <= 60, hours < 1 << 40, let fraction = fraction()
+        else { return nil }
+        let (micros, overflow) = (hours * 3600 + minutes * 60 + seconds).multipliedReportingOverflow(by: 1_000_000)
+        let (sum, tooLarge) = micros.addingReportingOverflow(fraction)
+        return overflow || tooLarge ? nil : sum
+    }
+
+    /// `+05:30:15` in seconds east of Greenwich.
+    @_lifetime(self: copy self)
+    mutating func zone() -> Int64? {
+        let isWest = take("-")
+        guard isWest || take("+"), let hours = number(), hours < 100 else { return nil }
+        var seconds = hours * 3600
+        if take(":") {
+            guard let minutes = number(), minutes < 60 else { return nil }
+            seconds += minutes * 60
+            if take(":") {
+                guard let rest = number(), rest < 60 else { return nil }
+                seconds += rest
+            }
+        }
+        return isWest ? -seconds : seconds
+    }
+
+    struct Date {
+        var year: Int64
+        var month: Int64
+        var day: Int64
+
+        /// Days since 2000-01-01 in the Gregorian calendar without a beginning; year 0 is 1 BC.
+        /// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": days_from_civil.)
+        var days: Int64 {
+            let year = month <= 2 ? year - 1 : year
+            let era = (year >= 0 ? year : year - 399) / 400
+            let yearOfEra = year - era * 400
+            let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+            return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 730_425
+        }
+    }
+
+    @_lifetime(self: copy self)
+    mutating func date() -> Date? {
+        guard let year = number(), year < 10_000_000, take("-"), let month = number(), (1...12).contains(month),
+            take("-"), let day = number(), (1...31).contains(day)
+        else { return nil }
+        return Date(year: year, month: month, day: day)
+    }
+}
+
+/// Dates and timestamps as PostgreSQL writes them with `DateStyle` ISO.
+enum DateText {
+    static func days(_ text: RawSpan) -> Int64? {
+        if let infinite = infinite(text) { return infinite }
+        var reader = TimeReader(text)
+        guard var date = reader.date() else { return nil }
+        if reader.take(" BC") { date.year = 1 - date.year }
+        return reader.isAtEnd ? date.days : nil
+    }
+
+    /// The instant since 2000-01-01, in UTC where the text names a zone: what PostgreSQL itself counts.
+    static func microseconds(_ text: RawSpan) -> Int64? {
+        if let infinite = infinite(text) { return infinite }
+        var reader = TimeReader(text)
+        guard var date = reader.date(), reader.take(" "), let clock = reader.clock() else { return nil }
+        var zone: Int64 = 0
+        if let sign = reader.next, sign != UInt8(ascii: " ") {
+            guard let seconds = reader.zone() else { return nil }
+            zone = seconds
+        }
+        if reader.take(" BC") { date.year = 1 - date.year }
+        guard reader.isAtEnd else { return nil }
+        let (micros, overflow) = date.days.multipliedReportingOverflow(by: 86_400_000_000)
+        let (sum, tooLarge) = micros.addingReportingOverflow(clock - zone * 1_000_000)
+        return overflow || tooLarge ? nil : sum
+    }
+
+    private static func infinite(_ text: RawSpan) -> Int64? {
+        if text.equals("infinity") { return .max }
+        return text.equals("-infinity") ? .min : nil
+    }
+}
+
+/// `time with time zone`.
+enum ClockText {
+    /// By instant, and then the more western zone is the greater (`timetz_cmp_internal`).
+    static func compare(_ left: RawSpan, _ right: RawSpan) -> Int? {
+        guard let a = parts(left), let b = parts(right) else { return nil }
+        if a.instant != b.instant { return a.instant < b.instant ? -1 : 1 }
+        return a.zone == b.zone ? 0 : a.zone > b.zone ? -1 : 1
+    }
+
+    private static func parts(_ text: RawSpan) -> (instant: Int64, zone: Int64)? {
+        var reader = TimeReader(text)
+        guard let clock = reader.clock(), let zone = reader.zone(), reader.isAtEnd else { return nil }
+        return (clock - zone * 1_000_000, zone)
+    }
+}
+
+/// Intervals as PostgreSQL writes them with `IntervalStyle` postgres: `1 year 2 mons -3 days +04:05:06.7`.
+enum IntervalText {
+    /// What is compared: microseconds, with thirty days to a month and 24 hours to a day (`interval_cmp_value`).
+    static func span(_ text: RawSpan) -> Int128? {
+        if text.equals("infinity") { return .max }
+        if text.equals("-infinity") { return .min }
+        var reader = TimeReader(text)
+        var days: Int128 = 0
+        var micros: Int128 = 0
+        repeat {
+            let start = reader.at
+            let isNegative = reader.take("-")
+            if !isNegative { _ = reader.take("+") }
+            let signed = reader.at
+            guard let count = reader.number() else { return nil }
+            let sign: Int128 = isNegative ? -1 : 1
+            if reader.take(" year") {
+                days += sign * Int128(count) * 360
+            } else if reader.take(" mon") {
+                days += sign * Int128(count) * 30
+            } else if reader.take(" day") {
+                days += sign * Int128(count)
+            } else {
+                var clock = TimeReader(text.extracting(droppingFirst: signed))
+                guard let time = clock.clock(), clock.isAtEnd, start <= signed else { return nil }
+                micros += sign * Int128(time)
+                return days * 86_400_000_000 + micros
+            }
+            _ = reader.take("s")
+        } while reader.take(" ")
+        return reader.isAtEnd ? days * 86_400_000_000 + micros : nil
+    }
+}

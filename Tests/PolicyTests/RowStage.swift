@@ -1,0 +1,57 @@
+import Bytes
+import Policy
+
+/// A column's value in a row of a test.
+enum TestValue: Sendable, Hashable {
+    case absent
+    case null
+    case text(String)
+}
+
+extension Predicate {
+    /// The verdict on a row of these values, by slot.
+    func verdict(_ values: [TestValue]) -> Verdict {
+        var bytes: [UInt8] = []
+        var places: [ColumnPlace] = []
+        for value in values {
+            switch value {
+            case .absent: places.append(.absent)
+            case .null: places.append(ColumnPlace(kind: .null, start: UInt32(bytes.count), length: 0))
+            case .text(let text):
+                let utf8 = Array(text.utf8)
+                places.append(
+                    ColumnPlace(kind: .text, start: UInt32(bytes.count), length: UInt32(utf8.count)))
+                bytes += utf8
+            }
+        }
+        let row = RowImage(bytes: bytes.span.bytes, places: places.span)
+        return verdict(on: row)
+    }
+
+    /// Whether a row of these values has one of the keys by which the predicate is found.
+    func isReached(by values: [TestValue]) -> Bool {
+        switch access {
+        case .never: return false
+        case .always, .scan: return true
+        case .anyOf(let keys):
+            return keys.contains { key in
+                guard case .text(let text) = values[key.slot] else { return false }
+                return key.holds(text)
+            }
+        }
+    }
+}
+
+extension EqualityKey {
+    func holds(_ text: String) -> Bool {
+        let value = Array(text.utf8)
+        let isEqual = form.equals(value.span.bytes, canonical: bytes.span.bytes)
+        let hashes = form.hash(value.span.bytes) == form.hash(bytes.span.bytes)
+        precondition(!isEqual || hashes, "equal values have one hash")
+        return isEqual
+    }
+}
+
+extension FilterCheck.Settings {
+    static let forTests = FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20)
+}
