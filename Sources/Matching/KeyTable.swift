@@ -36,6 +36,9 @@ struct KeyTable: ~Copyable {
         return number
     }
 
+    @inline(__always)
+    func prefetchContent(of candidate: UInt32) { keys[candidate].prefetchContent() }
+
     /// The key that a candidate promised, if it is there.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan, candidate: UInt32) -> UInt32? {

@@ -29,6 +29,10 @@ extension NodeStore {
         for index in 0..<batch.lookups.count {
             batch.lookups[index].key = keys.candidate(batch.lookups[index].hash) ?? .none
         }
+        for index in 0..<batch.lookups.count
+        where batch.lookups[index].length > Key.inlineBytes && batch.lookups[index].key != .none {
+            keys.prefetchContent(of: batch.lookups[index].key)
+        }
         for index in 0..<batch.lookups.count where batch.lookups[index].key != .none {
             let lookup = batch.lookups[index]
             let value = lookup.value(in: bytes)

@@ -3,6 +3,7 @@ import Change
 import Matching
 import Policy
 import TestSupport
+import Testing
 
 /// A value of a column in an image.
 enum Cell: Equatable {
@@ -89,7 +90,7 @@ extension PredicateIndex {
             switch outcome {
             case .judged: if batch.changeCount == 0 { return result }
             case .unknownRelation(let fingerprint):
-                let change = changes.first { $0.relation.fingerprint == fingerprint }!
+                let change = try #require(changes.first { $0.relation.fingerprint == fingerprint })
                 noteRelation(fingerprint, change.relation.relation)
             }
         }

@@ -150,7 +150,7 @@ private struct Model: ~Copyable {
             next += 1
         }
         for member in subscriptions.keys.sorted() where Int.random(in: 0..<8, using: &random) == 0 {
-            index.remove(subscriptions.removeValue(forKey: member)!.handle)
+            if let removed = subscriptions.removeValue(forKey: member) { index.remove(removed.handle) }
         }
     }
 
@@ -174,7 +174,7 @@ private struct Model: ~Copyable {
     private func difference(_ met: Met, _ expected: Met) -> String {
         let members = Set(met.certain).symmetricDifference(expected.certain)
             .union(Set(met.asking).symmetricDifference(expected.asking))
-        return members.sorted().map { "\($0): \(subscriptions[$0]!.filter)" }.joined(separator: ", ")
+        return members.sorted().map { "\($0): \(subscriptions[$0]?.filter ?? "?")" }.joined(separator: ", ")
     }
 
     /// Every predicate is held against the row as the test sees it.

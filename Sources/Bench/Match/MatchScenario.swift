@@ -137,7 +137,7 @@ private struct ScanRace {
 
     static let all = [
         ScanRace(name: "gt, 1000 filters") { "score=gt.\($0)" },
-        ScanRace(name: "like, 1000 filters") { "title=like.title of row \($0),%" },
+        ScanRace(name: "like, 1000 filters") { "title=like.title of row \($0) %" },
     ]
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {

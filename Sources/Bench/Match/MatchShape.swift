@@ -20,7 +20,7 @@ struct MatchShape {
             switch self {
             case .uuid: MatchShape.uuid(number)
             case .int8: "\(1_000_000_007 + number * 97)"
-            case .text: "title of row \(number), as people write them"
+            case .text: "title of row \(number) as people write them"
             }
         }
     }
