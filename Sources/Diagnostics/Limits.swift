@@ -130,8 +130,6 @@ public enum Limits {
     /// Ways in which one channel's bindings match together that are remembered.
     public static let maximumEnvelopesPerChannel = 256
 
-    /// Pieces in which a client may send one message.
-    public static let maximumFragments = 1024
     /// The echo path serves conformance runs, which send messages of 16 MiB.
     public static let maximumEchoBytes = 17 << 20
 
@@ -145,17 +143,11 @@ public enum Limits {
 
     /// A request's head, from its first byte or from the answer before.
     public static let requestTimeLimit = Duration.seconds(10)
-    public static let maximumRequestHeadBytes = 32 << 10
-    public static let maximumRequestTargetBytes = 16 << 10
-    public static let maximumRequestHeaders = 100
-    public static let maximumRequestBodyBytes = 8_000_000
 
     /// Writers give memory beyond this back after a large message.
     public static let keptWriterBytes = 256 << 10
     /// A change's body larger than this is handed to sockets where it is and not copied into each frame.
     public static let sharedBodyThresholdBytes = 8 << 10
-    /// Shorter messages are not worth compressing.
-    public static let compressionThresholdBytes = 512
     public static let compressionLevel = 1
 
     /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again.
@@ -282,9 +274,6 @@ public enum Limits {
 
     /// The reference's own limit.
     public static let maximumRequestBodyBytes = 8_000_000
-
-    /// The largest message of a client, after decompression too; the reference's own limit.
-    public static let maximumClientMessageBytes = 5_000_000
 
     /// Pieces of one message: a peer that sends empty ones is not listened to forever.
     public static let maximumMessageFragments = 128 << 10
@@ -422,7 +411,7 @@ extension Limits {
         precondition(maximumPieceBytes <= outboxTotalBytes, "the largest piece must fit what a loop may hold")
         precondition(socketReadBytes <= receiveBufferBytes, "what one read brings must fit the receive buffer")
         precondition(
-            maximumClientMessageBytes + 14 <= receiveBufferBytes, "the largest frame must fit the receive buffer")
+            clientMessageBytes + 14 <= receiveBufferBytes, "the largest frame must fit the receive buffer")
         precondition(
             maximumRequestTargetBytes < maximumRequestHeadBytes && maximumRequestHeadBytes <= receiveBufferBytes,
             "the longest request line must fit a head, and the largest head the receive buffer")

@@ -146,7 +146,8 @@ enum Notes {
         guard let filter = try Filter.parse(filter, within: .init(bytes: 10_000, conditions: 100, depth: 10)) else {
             return .always
         }
-        let check = try FilterCheck(filter, columns: facts, settings: .init(maximumListElements: 100))
+        let check = try FilterCheck(
+            filter, columns: facts, settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
         return try Predicate(check, canonical: check.literals.map(\.text))
     }
 

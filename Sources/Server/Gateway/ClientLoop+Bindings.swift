@@ -98,12 +98,9 @@ extension ClientLoop {
 
     /// A binding with a wildcard can mean many such tables: they are said at once.
     private static func rowSecurity(of tables: [TableBinding]) -> String? {
-        let refused = tables.compactMap { table in
-            if case .rowSecurity(let text) = table.access {
-                (name: "\(table.table.schema).\(table.table.name)", text)
-            } else {
-                nil
-            }
+        let refused = tables.compactMap { table -> (name: String, text: String)? in
+            guard case .rowSecurity(let text) = table.access else { return nil }
+            return ("\(table.table.schema).\(table.table.name)", text)
         }
         guard refused.count > 1 else { return refused.first?.text }
         let names = refused.prefix(3).map(\.name).joined(separator: ", ")

@@ -195,7 +195,7 @@ extension HTTPLimits {
 extension GatewaySettings {
     func frameRules(compressed: Bool) -> FrameDecoder.Rules {
         FrameDecoder.Rules(
-            maximumMessageBytes: maximumMessageBytes, maximumFragments: Limits.maximumFragments,
+            maximumMessageBytes: maximumMessageBytes, maximumFragments: Limits.maximumMessageFragments,
             allowsCompression: compressed)
     }
 
