@@ -56,8 +56,9 @@ public struct BareServer: ~Copyable {
                 answer(["connected": Int64(sockets.count)])
             }
         }
-        for descriptor in sockets + asking.keys { StreamSocket.close(descriptor) }
+        // Who hears that it is gone must not find it again.
         if listener >= 0 { StreamSocket.close(listener) }
+        for descriptor in sockets + asking.keys { StreamSocket.close(descriptor) }
     }
 
     private mutating func takeLines() {
