@@ -49,7 +49,7 @@ struct Pipeline: ~Copyable {
     mutating func run(on loop: SocketLoop, _ mailbox: Mailbox) -> Bool {
         guard !isPaused, !hasFailed else { return false }
         do {
-            guard var feed = try feed.take() ?? open(loop) else { return false }
+            guard var feed = feed.take() else { return false }
             let more = try read(&feed, on: loop, mailbox)
             self.feed = consume feed
             return more
@@ -59,9 +59,14 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    private func open(_ loop: SocketLoop) throws -> LogFeed? {
-        guard let end = shared.logEnd() else { return nil }
-        return try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
+    /// Opens the log at its end once it has begun. Bindings wait for that, so it must not wait for them.
+    mutating func openIfBegun(on loop: SocketLoop) {
+        guard !isOpen, !hasFailed, let end = shared.logEnd() else { return }
+        do {
+            feed = try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
+        } catch {
+            failed(error)
+        }
     }
 
     private mutating func read(
