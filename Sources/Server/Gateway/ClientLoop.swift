@@ -151,10 +151,11 @@ final class ClientLoop: SocketApplication {
     }
 
     func turn() -> Bool {
+        pipeline.open(on: loop)
+        if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
         guard rebound == .done else { return rebound == .more }
         let more = pipeline.run(on: loop, mailbox)
-        if !pipeline.isOpen { lookAgainLater() }
         tellOfLosses()
         for gap in pipeline.takeGaps() { tellOfGap(gap) }
         if pipeline.hasFailed { end(.internalError, "the event log cannot be read") }

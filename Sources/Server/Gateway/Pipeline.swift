@@ -49,7 +49,7 @@ struct Pipeline: ~Copyable {
     mutating func run(on loop: SocketLoop, _ mailbox: Mailbox) -> Bool {
         guard !isPaused, !hasFailed else { return false }
         do {
-            guard var feed = try feed.take() ?? open(loop) else { return false }
+            guard var feed = try feed.take() ?? logEnd(loop) else { return false }
             let more = try read(&feed, on: loop, mailbox)
             self.feed = consume feed
             return more
@@ -59,7 +59,14 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    private func open(_ loop: SocketLoop) throws -> LogFeed? {
+    /// Stands at the log's end if there is a log by now, without reading yet: bindings are only placed when it does, and
+    /// reading may have to wait for bindings.
+    mutating func open(on loop: SocketLoop) {
+        guard feed == nil, !hasFailed else { return }
+        do { feed = try logEnd(loop) } catch { failed(error) }
+    }
+
+    private func logEnd(_ loop: SocketLoop) throws -> LogFeed? {
         guard let end = shared.logEnd() else { return nil }
         return try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
     }
