@@ -210,7 +210,7 @@ private struct ClientsCommand: Command {
           connect PORT PATH FIRST COUNT
           join TOPIC PAYLOAD
           expect FIRST COUNT [OWNER]
-          await MILLISECONDS
+          await MILLISECONDS [COUNT]
           report
           heartbeat SECONDS
           quit
