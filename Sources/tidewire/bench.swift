@@ -212,6 +212,7 @@ private struct ClientsCommand: Command {
           expect FIRST COUNT [OWNER]
           await MILLISECONDS [COUNT]
           report
+          sample
           heartbeat SECONDS
           quit
 

@@ -11,6 +11,8 @@ enum LoadCommand {
     /// Waits until all have what they expect, or the first so many changes of it, then reports; or until the time is up.
     case await(milliseconds: Int, each: Int64?)
     case report
+    /// The first change that came since it was said what to expect.
+    case sample
     /// Between two heartbeats of a client; 0 is never.
     case heartbeat(seconds: Int)
     case quit
@@ -26,6 +28,7 @@ enum LoadCommand {
         case "expect": self.init(expect: line.split(separator: " ").dropFirst().map(String.init))
         case "await": self.init(await: words.dropFirst().compactMap { Int($0) }, of: words.count - 1)
         case "report": self = .report
+        case "sample": self = .sample
         case "heartbeat":
             guard words.count == 2, let seconds = Int(words[1]), seconds >= 0 else { return nil }
             self = .heartbeat(seconds: seconds)

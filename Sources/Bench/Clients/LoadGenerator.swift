@@ -94,6 +94,10 @@ public struct LoadGenerator: ~Copyable {
             tally.await(each, of: clients)
             task = .awaiting(deadline: begun + UInt64(milliseconds) * 1_000_000)
         case .report: answer(report.answer)
+        case .sample:
+            var sample = WorkerAnswer()
+            sample.texts["sample"] = String(decoding: tally.sample, as: UTF8.self)
+            answer(sample)
         case .heartbeat(let seconds):
             heartbeats.seconds = seconds
             answer(WorkerAnswer())

@@ -12,6 +12,8 @@ struct LoadTally {
     var malformed: Int64 = 0
     var bytes: Int64 = 0
     var reads: Int64 = 0
+    /// The first change that came.
+    var sample: [UInt8] = []
     var processorAtBegin: UInt64 = 0
     /// Where in a change its numbers stand.
     var hint = 0

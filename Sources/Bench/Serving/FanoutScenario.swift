@@ -6,7 +6,7 @@ struct FanoutScenario: Scenario {
     let summary = "One change to 1,000 and 10,000 subscribers, beside a bare send() loop of the same bytes."
     let discussion = """
         Starts a private PostgreSQL and hubs, each a process with a table and subscribers of its own, and a bare server: \
-        one thread that calls send() with as many bytes on as many sockets and does nothing else. Then, in turns and one \
+        one thread that calls send() with the hub's own message on as many sockets and does nothing else. Then, in turns and one \
         after the other: a row is inserted, and the next one when every subscriber has it ("one at a time"); or sixteen \
         rows in one transaction ("16 queued"), which the hub may send by one call a socket.
 
@@ -102,6 +102,8 @@ final class FanoutLane {
             deliveriesPerSecond: deliveries * 1e6 / Double(microseconds), bytes: Double(report.bytes) / deliveries)
     }
 
+    func sample() throws -> String { try fleet.sample() }
+
     private func void(_ report: LoadReport) -> BenchFailure {
         BenchFailure(
             "void (fanout, \(name)): of \(report.expected) changes \(report.missing) are missing, \(report.doubled) came "
@@ -140,9 +142,9 @@ private final class FanoutRace {
             clients: count, first: FanoutLane.firstSequence, errors: place.path + "/bare.log")
         try ProcessorPin.put(bare.serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
         try ProcessorPin.put(bare.clientProcessIDs, on: ProcessorPin.clients)
-        // Warms up, and says how long a message is.
-        let bytes = try lanes.map { try $0.send(transactions: 3, rows: 1).bytes }
-        template = Self.template(bytes: bytes[0])
+        // Warms up, and tells what a message is.
+        for lane in lanes { _ = try lane.send(transactions: 3, rows: 1) }
+        template = Self.template(try lanes[0].sample())
     }
 
     func close() {
@@ -150,12 +152,15 @@ private final class FanoutRace {
         for lane in lanes { lane.close() }
     }
 
-    /// A message of the hub's length, with what clients look at in it.
-    private static func template(bytes: Double) -> String {
-        let head = #"["1",null,"realtime:bench","postgres_changes",{"ids":[1],"data":{"record":{"seq":{seq},"at":{at},"#
-        // A number of seven digits and a moment of sixteen stand in place of {seq} and {at}; four bytes are the frame's.
-        let filler = Int(bytes.rounded()) - 4 - (head.utf8.count - 9 + 23) - #""title":""}}}]"#.utf8.count
-        return head + #""title":""# + String(repeating: "x", count: max(0, filler)) + #""}}}]"#
+    /// The hub's own message, with places for the number and the moment: clients have as much to do with it.
+    private static func template(_ message: String) -> String {
+        var text = message
+        for (name, place) in [("seq", "{seq}"), ("at", "{at}")] {
+            guard let found = text.firstRange(of: "\"\(name)\":") else { continue }
+            let digits = text[found.upperBound...].prefix { $0.isNumber }
+            text.replaceSubrange(digits.startIndex..<digits.endIndex, with: place)
+        }
+        return text
     }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {

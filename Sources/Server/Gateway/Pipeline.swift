@@ -73,7 +73,7 @@ struct Pipeline: ~Copyable {
         _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox
     ) throws -> Bool {
         var budget = TurnBudget()
-        while budget.isLeft {
+        while budget.isLeft(on: loop) {
             guard let entry = try feed.entry() else {
                 send(mailbox)
                 return false
@@ -111,7 +111,7 @@ struct Pipeline: ~Copyable {
             var ahead = part
             let outcome = try courier.match(&part)
             delivered += try deliverMatched(&ahead, info, on: loop, &budget)
-            guard budget.isLeft else { return done == part.changeCount }
+            guard budget.isLeft(on: loop) else { return done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
             }
@@ -126,7 +126,7 @@ struct Pipeline: ~Copyable {
     ) throws -> Int {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
-            guard budget.isLeft, let change = try part.next() else { break }
+            guard budget.isLeft(on: loop), let change = try part.next() else { break }
             if courier.hasMatches(at: place), let relation = schemas.relation(change.relation) {
                 let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
                 delivered += count
@@ -217,7 +217,10 @@ struct TurnBudget {
     private var bytes = Limits.turnLogBytes
     private var deliveries = Limits.turnDeliveries
 
-    var isLeft: Bool { bytes > 0 && deliveries > 0 }
+    func isLeft(on loop: SocketLoop) -> Bool {
+        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes
+    }
+
     mutating func spend(entry size: Int) { bytes -= size + 64 }
     mutating func spend(deliveries count: Int) { deliveries -= count + 1 }
 }
