@@ -285,15 +285,24 @@ async def slow_headers_end_by_a_timeout(stage):
 
 @scenario()
 async def a_handshake_that_comes_byte_by_byte_is_one(stage):
+    await handshake_and_heartbeat(stage, 7)
+
+
+@scenario()
+async def frames_that_come_with_the_handshake_are_answered(stage):
+    await handshake_and_heartbeat(stage, 1 << 16)
+
+
+async def handshake_and_heartbeat(stage, size: int):
     connection = await stage.connection()
     head = (
         f"GET {target(stage.hub, stage.anon, vsn='2.0.0')} HTTP/1.1\r\nhost: h\r\nUPGRADE: WebSocket\r\n"
         "connection: keep-alive, Upgrade\r\nsec-websocket-key: c2l4dGVlbiBieXRlcyBvaw==\r\nSEC-WEBSOCKET-VERSION: 13\r\n\r\n"
     )
-    # With the first frames behind it, in the same segments.
+    # With the first frame behind it, in the same segments.
     data = head.encode() + connection.encoded(1, b'[null,"1","phoenix","heartbeat",{}]')
-    for begin in range(0, len(data), 7):
-        await connection.send(data[begin : begin + 7])
+    for begin in range(0, len(data), size):
+        await connection.send(data[begin : begin + size])
     response = await connection.response()
     equal(response.status, 101, "the status")
     await Peer(connection, "2.0.0").reply("1", "the answer to a heartbeat that was sent with the handshake")
