@@ -85,7 +85,7 @@ async def all_public_paths_lead_to_the_same_socket(stage):
         await peer.join("realtime:paths", {})
 
 
-@scenario()
+@scenario("trap 20: other query parameters and headers are ignored")
 async def other_query_parameters_and_headers_are_ignored(stage):
     await speaks(stage, "2.0.0", vsn="2.0.0", log_level="warn", eventsPerSecond="10", private="yes")
     await speaks(stage, "2.0.0", vsn="2.0.0", log_level="loudest")
@@ -95,7 +95,7 @@ async def other_query_parameters_and_headers_are_ignored(stage):
     equal(response.status, 101, "the status beside an Authorization header, which is not read,")
 
 
-@scenario()
+@scenario("trap 20: any host is the one tenant")
 async def any_host_is_the_one_tenant(stage):
     for host in ("realtime-dev.supabase-realtime:4000", "abcd.supabase.co", "localhost", "10.0.0.7:4000"):
         connection = await stage.connection()
@@ -165,7 +165,7 @@ async def whitespace_in_a_token_and_its_encoding_do_not_matter(stage):
     await stage.peer(apikey=urllib.parse.quote(token).replace(".", "%2E"))
 
 
-@scenario(settings={"connect_error_backoff": "2s"})
+@scenario("trap 19: a refusal is not sent before the backoff", settings={"connect_error_backoff": "2s"})
 async def a_refusal_is_not_sent_before_the_backoff(stage):
     for apikey in (None, "nonsense", stage.token("anon", -10)):
         began = time.monotonic()
