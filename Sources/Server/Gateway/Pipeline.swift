@@ -23,8 +23,11 @@ struct Pipeline: ~Copyable {
     private(set) var hasFailed = false
     private var schemas = SchemaDesk()
     var courier: Courier
-    /// It waits for the catalog.
+    /// It waits for the catalog …
     private var isPaused = false
+    /// … to know what this transaction did; and so often it was not seen in time.
+    private var awaited: UInt32?
+    private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var lastBatch: UInt64 = 0
     /// Gaps that were met, to be told.
@@ -68,11 +71,12 @@ struct Pipeline: ~Copyable {
         _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox
     ) throws -> Bool {
         var budget = TurnBudget()
-        while budget.isLeft {
+        while budget.isLeft, !loop.hasQueuedEnough {
             guard let entry = try feed.entry() else {
                 send(mailbox)
                 return false
             }
+            schemas.enter(segment: entry.segment)
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap: gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
@@ -106,7 +110,7 @@ struct Pipeline: ~Copyable {
             var ahead = part
             let outcome = try courier.match(&part)
             delivered += try deliverMatched(&ahead, info, on: loop, &budget)
-            guard budget.isLeft else { return done == part.changeCount }
+            guard budget.isLeft, !loop.hasQueuedEnough else { return done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
             }
@@ -121,11 +125,13 @@ struct Pipeline: ~Copyable {
     ) throws -> Int {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
-            guard budget.isLeft, let change = try part.next() else { break }
-            if courier.hasMatches(at: place), let relation = schemas.relation(change.relation) {
+            guard budget.isLeft, !loop.hasQueuedEnough, let change = try part.next() else { break }
+            if courier.hasMatches(at: place) {
+                let relation = try relation(change.relation)
+                let held = courier.heldCount
                 let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
                 delivered += count
-                budget.spend(deliveries: count)
+                budget.spend(deliveries: count + courier.heldCount - held)
             }
             done += 1
         }
@@ -134,10 +140,14 @@ struct Pipeline: ~Copyable {
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
     private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
+        schemas.isReady(fingerprint, try relation(fingerprint), shared.catalog.snapshot, &courier.index)
+    }
+
+    private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
         guard let relation = schemas.relation(fingerprint) else {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
         }
-        return schemas.isReady(fingerprint, relation, shared.catalog.snapshot, &courier.index)
+        return relation
     }
 
     private static func account(_ delivered: Int, _ commitTime: Int64) {
@@ -164,6 +174,7 @@ struct Pipeline: ~Copyable {
 
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
         isPaused = true
+        awaited = xid
         Metrics.shared.readerPauses.add()
         shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
         return false
@@ -172,13 +183,22 @@ struct Pipeline: ~Copyable {
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
         isPaused = !isKnown
+        if isKnown { unseen = 0 }
     }
 
     var isWaitingForCatalog: Bool { isPaused }
 
     mutating func askAgain(_ mailbox: Mailbox) {
         guard isPaused else { return }
-        _ = pause(nil, mailbox)
+        if shared.catalog.isCurrent { unseen += 1 }
+        if unseen < Limits.maximumVisibilityWaits {
+            _ = pause(awaited, mailbox)
+        } else {
+            // A transaction of the log that the server does not know: it went back in time, or waits for its standby.
+            unseen = 0
+            gaps.append("the catalog does not show what was committed")
+            _ = pause(nil, mailbox)
+        }
     }
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
@@ -186,7 +206,12 @@ struct Pipeline: ~Copyable {
         schemas.take(snapshot, &courier.index)
     }
 
-    mutating func declare(_ table: CatalogTable) { schemas.declare(table, &courier.index) }
+    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier.index) }
+
+    func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
+
+    /// Whether a table took another's place since the last time: all bindings are to be looked at then.
+    mutating func takeReplacement() -> Bool { schemas.takeReplacement() }
 
     // MARK: Asking PostgreSQL
 
