@@ -159,6 +159,19 @@ public enum Limits {
     public static let rebindingsPerTurn = 500
     /// Deliveries of one channel that wait for PostgreSQL's answer to a filter.
     public static let maximumWaitingDeliveryBytes = 4 << 20
+    /// Of all channels of one loop. At half of it the log waits for PostgreSQL, for a while.
+    public static let maximumWaitingTotalBytes = 128 << 20
+    /// What one that waits takes beside its body.
+    public static let waitingDeliveryBytes = 160
+
+    /// Joined and joining, on one loop. Each has three timers at most.
+    public static let maximumChannelsPerLoop = 1 << 24
+    /// Joins of one socket beyond its channels that wait for their refusal; one more, and it is closed.
+    public static let maximumSurplusJoins = 64
+    /// Joins that wait for their refusal on one loop.
+    public static let maximumRefusalsPerLoop = 1 << 17
+    /// A channel is told that changes are missing at most this often.
+    public static let lossInterval = Duration.seconds(1)
 
     /// Of one socket's frames while joins are decided.
     public static let maximumWaitingFrames: UInt16 = 64
@@ -228,6 +241,16 @@ public enum Limits {
     /// What a blocked connection may have queued here, beside the kernel's own buffer …
     public static let outboxBytes = 8 << 20
 
+    /// … how long the log waits for those who have half of it and keep taking, before it is read on for a turn, so that a
+    /// bulk of changes at the speed of memory does not make everybody slow …
+    public static let crowdPatience = Duration.seconds(2)
+
+    /// … which one does that took something since: the kernel asks for more when a third of its buffer went out …
+    public static let crowdPulse = Duration.seconds(2)
+
+    /// … how often that is looked at …
+    public static let crowdInterval = Duration.milliseconds(20)
+
     /// … how long the oldest byte of it may wait …
     public static let outboxAge = Duration.seconds(30)
 
@@ -262,7 +285,7 @@ public enum Limits {
     public static let farewellLimit = Duration.seconds(5)
 
     /// Timers of one loop that are running.
-    public static let maximumTimersPerLoop = 1 << 20
+    public static let maximumTimersPerLoop = 1 << 26
 
     // MARK: Requests and frames
 
@@ -273,6 +296,9 @@ public enum Limits {
     public static let maximumRequestTargetBytes = 16 << 10
 
     public static let maximumRequestHeaders = 100
+
+    /// Requests answered that came together; a connection that sends more at once is closed behind the last answer.
+    public static let requestsAtOnce = 32
 
     /// The reference's own limit.
     public static let maximumRequestBodyBytes = 8_000_000
@@ -300,6 +326,9 @@ public enum Limits {
 
     /// How long to wait for a transaction whose changes came down the stream before others can see it …
     public static let maximumVisibilityWait = Duration.seconds(5)
+
+    /// … how often that is tried before the log is read on and everybody is told that changes may be missing …
+    public static let maximumVisibilityWaits = 12
 
     /// … and how often to look.
     public static let visibilityInterval = Duration.milliseconds(2)
@@ -407,6 +436,9 @@ extension Limits {
     private static func checkSockets() {
         precondition(copiedPieceBytes < pieceChunkBytes, "a piece worth copying must fit a chunk")
         precondition(outboxBytes <= outboxTotalBytes, "one connection's outbox must fit what all may hold")
+        precondition(crowdPulse < outboxAge && crowdPatience < outboxAge, "waiting must end before the slow are closed")
+        precondition(
+            maximumWaitingDeliveryBytes < maximumWaitingTotalBytes, "one channel's deliveries must fit those of all")
         precondition(
             turnPieceBytes + sparePieceChunks * pieceChunkBytes <= outboxTotalBytes,
             "a turn must fit the memory for what is sent")
@@ -417,6 +449,9 @@ extension Limits {
         precondition(
             maximumRequestTargetBytes < maximumRequestHeadBytes && maximumRequestHeadBytes <= receiveBufferBytes,
             "the longest request line must fit a head, and the largest head the receive buffer")
+        precondition(
+            3 * maximumChannelsPerLoop + Int(maximumConnections) + maximumRefusalsPerLoop < maximumTimersPerLoop,
+            "whatever may have a timer must get one")
         precondition(farewellLimit < outboxAge, "a farewell is given less time than the data before it")
         precondition(
             maximumTokenBytes < clientMessageBytes && maximumTokenBytes < maximumSettingBytes,

@@ -105,6 +105,7 @@ public final class Metrics: Sendable {
     public let drops: CounterFamily<DropReason>
     public let commitToSocketSeconds: Histogram
     public let readerPauses: Counter
+    public let readerStalls: Counter
     public let heldBytes: Gauge
 
     // MARK: Sockets
@@ -193,6 +194,9 @@ public final class Metrics: Sendable {
             unit: .seconds)
         readerPauses = registry.counter(
             "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
+        readerStalls = registry.counter(
+            "tidewire_reader_stalls_total",
+            "Times a loop waited for clients to take what they had before it went on reading the log.")
         heldBytes = registry.gauge(
             "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
 

@@ -13,6 +13,8 @@ final class Backlog {
     private(set) var byteCount = 0
     /// Bytes at the front that TLS has taken into a record already: they have to be offered again as they are.
     var committed = 0
+    /// When the connection took something last.
+    var takenAt: UInt64 = 0
     /// The slot that it belongs to; nil while it waits for the next.
     var slot: Int?
 

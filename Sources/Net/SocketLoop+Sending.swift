@@ -32,7 +32,9 @@ extension SocketLoop {
         let last = table[slot].lastLink
         if last == 0 { table[slot].firstLink = link } else { links[Int(last)].next = link }
         table[slot].lastLink = link
-        table[slot].queuedBytes &+= arena.extent(of: piece).length
+        let bytes = table[slot].queuedBytes &+ arena.extent(of: piece).length
+        table[slot].queuedBytes = bytes
+        largestQueue = max(largestQueue, Int(bytes))
         sentPieces &+= 1
         putInQueue(slot)
     }
@@ -182,6 +184,7 @@ extension SocketLoop {
         let index = freeBacklogs.popLast() ?? newBacklog()
         backlogs[Int(index)].slot = slot
         backlogs[Int(index)].committed = committed
+        backlogs[Int(index)].takenAt = now
         table[slot].backlog = index
         blockedCount += 1
         enqueue(slot, first, skipping: sent)
@@ -219,11 +222,13 @@ extension SocketLoop {
     /// There is room again: the backlog goes on where it stopped.
     func resume(_ slot: Int) {
         let backlog = backlogs[Int(table[slot].backlog)]
+        let before = backlog.byteCount
         if let secured = secured(slot) {
             resumeSecurely(slot, secured.session, backlog)
         } else {
             resumePlainly(slot, backlog)
         }
+        if backlog.byteCount < before { backlog.takenAt = now }
         guard table[slot].isLive, backlog.isEmpty else { return }
         releaseBacklog(slot)
         watch(slot)

@@ -36,6 +36,8 @@ public final class SocketLoop {
     let links = PlainArray<Link>(capacity: 1024)
     let queued = PlainArray<UInt32>(capacity: 1024)
     var nextQueued = 0
+    /// The most that one connection was given in this turn.
+    var largestQueue = 0
     let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)
     /// The list that `gather` holds, when it holds all of it.
     var gatheredList: UInt32 = 0
@@ -186,6 +188,7 @@ public final class SocketLoop {
         links.removeAll(keeping: 1 << 20)
         links.append(Link(piece: 0, next: 0, continues: false))
         gatheredList = 0
+        largestQueue = 0
         arena.endTurn()
         if arena.heldBytes > settings.outboxTotalBytes { dropMostBehind() }
     }

@@ -21,6 +21,8 @@ final class Channel {
     /// A binding on a table, where deliveries find it.
     struct Placed {
         let binding: TableBinding
+        /// As what the table stood in the index then.
+        let declaration: UInt64
         let member: UInt32
         let view: UInt32
         let handle: PredicateIndex.Handle
@@ -58,8 +60,11 @@ final class Channel {
     /// When the token is looked at again.
     var expiry: TimerID?
     var joinTimer: TimerID?
-    /// PostgreSQL did not answer about a row, and the client was told.
-    var hasUnanswered = false
+    /// When the bindings are asked for again.
+    var bindTimer: TimerID?
+    /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
+    var hasUntoldLoss = false
+    var lossTimer: TimerID?
 
     init(
         _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest

@@ -15,6 +15,8 @@ extension ClientLoop {
 
     /// True when the channel's bindings are in place, or have failed for good; false when the catalog has to be asked.
     func bind(_ place: UInt32, _ channel: Channel) -> Bool {
+        // Answers to what was asked before are of no use: they may be about another role.
+        channel.ticket = 0
         let requests = channel.requests()
         guard !requests.isEmpty else { return true }
         var outcomes: [BindingOutcome] = []
@@ -26,6 +28,7 @@ extension ClientLoop {
         }
         if outcomes.count == requests.count {
             apply(outcomes, to: channel)
+            rebinding?.finished(place)
             return true
         }
         ask(requests.map(\.request), place, channel)
@@ -49,27 +52,47 @@ extension ClientLoop {
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
         apply(outcomes, to: channel)
         rebinding?.finished(place)
+        tellThatBound(channel)
+    }
+
+    /// The client is to know what its bindings came to: in the join's reply, or after it.
+    private func tellThatBound(_ channel: Channel) {
         if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
     }
 
     /// The database is away: asked again in a while, for as long as the channel lives. Meanwhile the join is answered.
     private func bindLater(_ channel: Channel) {
-        loop.after(
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        channel.bindTimer = loop.after(
             nanoseconds: Limits.bindAgainInterval.wholeNanoseconds,
             token: TimerToken.bind(channel: channel.place, generation: channel.id.incarnation).rawValue)
     }
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
-        guard let channel = channel(place, generation), channel.ticket == 0 else { return }
-        guard bind(place, channel) else { return }
-        rebinding?.finished(place)
-        if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
+        guard let channel = channel(place, generation) else { return }
+        channel.bindTimer = nil
+        guard channel.ticket == 0, bind(place, channel) else { return }
+        tellThatBound(channel)
     }
 
-    /// Another token, and so perhaps another role: what the channel had is looked at anew and said again.
+    /// Another token: what the channel has is said again.
+    func sayAgain(_ channel: Channel) {
+        for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
+        sayWhatBindingsCameTo(channel)
+    }
+
+    /// Another role: nothing of what the old one might see goes out any more. Where the new one's rights are not known
+    /// yet, the log waits for them, so that nothing is missed either.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
-        if bind(place, channel) { sayWhatBindingsCameTo(channel) }
+        if bind(place, channel) { return sayWhatBindingsCameTo(channel) }
+        for index in channel.bindings.indices {
+            replace([], index, channel)
+            channel.bindings[index].outcome = .nothing
+        }
+        var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
+        work.await(place)
+        rebinding = work
     }
 
     // MARK: Placing
@@ -79,7 +102,7 @@ extension ClientLoop {
             switch outcome {
             case .tables(let tables): place(tables, request.binding, channel)
             case .failed(let message):
-                place([], request.binding, channel)
+                replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
             case .unavailable: preconditionFailure("an outcome that is none")
             }
@@ -87,13 +110,20 @@ extension ClientLoop {
     }
 
     private func place(_ tables: [TableBinding], _ index: Int, _ channel: Channel) {
-        let old = channel.bindings[index].tables
-        let visible = tables.filter { if case .rowSecurity = $0.access { false } else { true } }
-        if old.count != visible.count || zip(old, visible).contains(where: { !$0.binding.isSame(as: $1) }) {
-            for placed in old { remove(placed) }
-            channel.bindings[index].tables = visible.map { add($0, index, channel) }
-        }
+        replace(tables.filter { if case .rowSecurity = $0.access { false } else { true } }, index, channel)
         note(Self.rowSecurity(of: tables).map { .failed([$0]) } ?? .subscribed, index, channel)
+    }
+
+    private func replace(_ tables: [TableBinding], _ index: Int, _ channel: Channel) {
+        let old = channel.bindings[index].tables
+        if old.count == tables.count, zip(old, tables).allSatisfy({ stands($0, as: $1) }) { return }
+        for placed in old { remove(placed) }
+        channel.bindings[index].tables = tables.map { add($0, index, channel) }
+    }
+
+    /// Whether a binding is found by changes, and as it should be.
+    private func stands(_ placed: Channel.Placed, as binding: TableBinding) -> Bool {
+        placed.binding.isSame(as: binding) && pipeline.holds(placed.declaration, of: binding.table)
     }
 
     /// A binding with a wildcard can mean many such tables: they are said at once.
@@ -118,7 +148,7 @@ extension ClientLoop {
 
     private func add(_ binding: TableBinding, _ index: Int, _ channel: Channel) -> Channel.Placed {
         let listener = listener(of: channel)
-        pipeline.declare(binding.table)
+        let declaration = pipeline.declare(binding.table)
         let view = pipeline.courier.views.take(binding.viewKey)
         let member = pipeline.courier.audience.add(
             Member(listener: listener, view: view, binding: UInt8(index)))
@@ -127,7 +157,8 @@ extension ClientLoop {
             predicate: binding.predicate ?? .always, member: member)
         shared.catalog.addBindings(1)
         Metrics.shared.subscriptions.add(1)
-        return Channel.Placed(binding: binding, member: member, view: view, handle: handle)
+        return Channel.Placed(
+            binding: binding, declaration: declaration, member: member, view: view, handle: handle)
     }
 
     private func remove(_ placed: Channel.Placed) {
@@ -193,6 +224,8 @@ extension ClientLoop {
 
     /// Goes through the channels, some in each turn.
     func continueRebinding() -> Rebinding.Progress {
+        // An answer was newer than what the others were bound by: they are looked at before anything is read.
+        if pipeline.takeReplacement() { rebinding = Rebinding() }
         guard var work = rebinding.take() else { return .done }
         var left = Limits.rebindingsPerTurn
         while left > 0, work.next < channels.indices.upperBound {
@@ -200,11 +233,12 @@ extension ClientLoop {
             guard let channel = channels[work.next], channel.isAnswered || channel.reply != nil else { continue }
             left -= 1
             if bind(work.next, channel) {
-                sayWhatBindingsCameTo(channel)
+                tellThatBound(channel)
             } else {
                 work.await(channel.place)
             }
         }
+        if pipeline.takeReplacement() { work = Rebinding() }
         let progress = work.progress(of: channels.indices.upperBound)
         rebinding = progress == .done ? nil : work
         return progress
@@ -225,10 +259,24 @@ extension ClientLoop {
         for listener in unanswered {
             guard let channel = channel(ofListener: listener) else { continue }
             Metrics.shared.drops[.unanswered].add()
-            guard !channel.hasUnanswered else { continue }
-            channel.hasUnanswered = true
-            tell(channel, .error, "A filter could not be evaluated: changes are missing, fetch them again")
+            channel.hasUntoldLoss = true
+            if channel.lossTimer == nil { tellOfLoss(channel) }
         }
+    }
+
+    /// At once, and after that not more often than clients can sensibly fetch.
+    private func tellOfLoss(_ channel: Channel) {
+        channel.hasUntoldLoss = false
+        tell(channel, .error, "A filter could not be evaluated: changes are missing, fetch them again")
+        channel.lossTimer = loop.after(
+            nanoseconds: Limits.lossInterval.wholeNanoseconds,
+            token: TimerToken.loss(channel: channel.place, generation: channel.id.incarnation).rawValue)
+    }
+
+    func lossIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.lossTimer = nil
+        if channel.hasUntoldLoss { tellOfLoss(channel) }
     }
 
     private func channel(ofListener listener: UInt32) -> Channel? {
@@ -262,6 +310,8 @@ struct Rebinding {
     var next: UInt32 = 0
     /// Channels for which the catalog's answer is missing.
     private var missing: Set<UInt32> = []
+
+    init(from first: UInt32 = 0) { next = first }
 
     mutating func await(_ channel: UInt32) { missing.insert(channel) }
     mutating func finished(_ channel: UInt32) { missing.remove(channel) }

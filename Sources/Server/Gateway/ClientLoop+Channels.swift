@@ -5,6 +5,7 @@ import Diagnostics
 import Net
 import Protocol
 import System
+import WebSocket
 
 /// Joins, tokens and their ends.
 extension ClientLoop {
@@ -28,6 +29,9 @@ extension ClientLoop {
             if join.isPrivate {
                 let topic = String(decoding: address.topic.dropFirst(9), as: UTF8.self)
                 throw .reason("Unauthorized: You do not have permissions to read from this Channel topic: \(topic)")
+            }
+            if channels.count >= Limits.maximumChannelsPerLoop {
+                throw .reason("ChannelRateLimitReached: Too many channels")
             }
             let claims = try claims(join.token, session)
             let channel = Channel(
@@ -62,12 +66,16 @@ extension ClientLoop {
     /// Told after a pause, as clients try again at once and for ever.
     private func refuse(_ id: ChannelID, _ reason: String, _ session: Session) {
         Metrics.shared.channelEvents[.refused].add()
-        later(.join(session.connection, id, reason))
+        later(.join(session.connection, id, reason), session)
     }
 
     func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
         Metrics.shared.channelEvents[.refused].add()
-        later(.surplus(session.connection, address, reason))
+        guard session.surplusJoins < Limits.maximumSurplusJoins else {
+            return say(.policyViolation, "too many joins beyond the number of channels", to: session)
+        }
+        session.surplusJoins += 1
+        later(.surplus(session.connection, address, reason), session)
     }
 
     /// A refusal that is to be told later.
@@ -76,7 +84,10 @@ extension ClientLoop {
         case surplus(ConnectionID, ChannelAddress, String)
     }
 
-    private func later(_ refusal: Refusal) {
+    private func later(_ refusal: Refusal, _ session: Session) {
+        guard refusals.count < Limits.maximumRefusalsPerLoop else {
+            return say(.tryAgainLater, "too many joins are refused", to: session)
+        }
         let place = refusals.add(refusal)
         loop.after(
             nanoseconds: shared.settings.joinErrorDelay.wholeNanoseconds, token: TimerToken.refusal(place).rawValue)
@@ -91,6 +102,7 @@ extension ClientLoop {
             perform(actions, for: session)
         case .surplus(let connection, let address, let reason):
             guard let session = session(connection) else { return }
+            session.surplusJoins -= 1
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         case nil: break
         }
@@ -161,6 +173,8 @@ extension ClientLoop {
         Metrics.shared.channels.add(-1)
         if let timer = channel.expiry { loop.cancel(timer) }
         if let timer = channel.joinTimer { loop.cancel(timer) }
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        if let timer = channel.lossTimer { loop.cancel(timer) }
         unbind(channel)
     }
 
@@ -202,9 +216,10 @@ extension ClientLoop {
             else { return }
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             if channel.claims.areFrom(unsafe token.span.bytes) { return }
+            let isSameRole = channel.claims.role.equals(claims.role)
             channel.claims = claims
             watchExpiry(channel)
-            resubscribe(place, channel)
+            if isSameRole { sayAgain(channel) } else { resubscribe(place, channel) }
         } catch {
             session.machine?.refreshFailed(id, number: number, message: error.systemMessage, into: &actions)
         }

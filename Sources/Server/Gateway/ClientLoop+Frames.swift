@@ -7,9 +7,9 @@ import WebSocket
 
 /// Frames of clients: from bytes to what their channels do.
 extension ClientLoop {
-    func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
+    func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan, from start: Int) -> Int {
         guard var frames = session.frames.take() else { return bytes.byteCount }
-        var at = 0
+        var at = start
         reading: while true {
             let step = frames.next(in: &bytes, from: at, inflater: inflater)
             at += step.consumed
@@ -42,11 +42,9 @@ extension ClientLoop {
     }
 
     private func answerClose(_ code: CloseCode?, _ session: Session) {
-        session.stage = .ending
         writer.removeAll()
         FrameEncoder.appendCloseReply(to: code, to: &writer)
-        Self.send(writer, to: session, on: loop)
-        loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        sayFarewell(to: session)
     }
 
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {

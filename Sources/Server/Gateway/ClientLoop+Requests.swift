@@ -10,9 +10,24 @@ import WebSocket
 
 /// Requests: a few pages for operators, and the way into a WebSocket.
 extension ClientLoop {
-    func receiveRequest(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
-        guard case .request(let scanned) = session.stage else { return bytes.byteCount }
-        switch HTTPRequestParser.parse(bytes.bytes, scanned: scanned, limits: .ofClients) {
+    /// Requests may come together, and frames right behind the upgrade: nothing announces a second time what is here.
+    func receiveRequests(_ session: Session, _ bytes: RawSpan) -> Int {
+        var consumed = 0
+        for _ in 0..<Limits.requestsAtOnce {
+            guard case .request(let scanned) = session.stage else { return consumed }
+            let count = receiveRequest(session, bytes.extracting(droppingFirst: consumed), scanned)
+            consumed += count
+            if count == 0 || consumed == bytes.byteCount { return consumed }
+        }
+        if case .request = session.stage {
+            session.stage = .ending
+            loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        }
+        return consumed
+    }
+
+    private func receiveRequest(_ session: Session, _ bytes: RawSpan, _ scanned: Int) -> Int {
+        switch HTTPRequestParser.parse(bytes, scanned: scanned, limits: .ofClients) {
         case .needMore(let scanned):
             session.stage = .request(scanned: scanned)
             return 0
@@ -99,8 +114,9 @@ extension ClientLoop {
     }
 
     private func readiness() -> HTTPResponse {
-        let condition = shared.condition()
-        return .json(condition.isReady ? .ok : .serviceUnavailable, condition.json)
+        var condition = shared.condition()
+        condition.isLogReadable = !shared.cannotRead.load(ordering: .relaxed)
+        return .json(condition.isReady && !isDraining ? .ok : .serviceUnavailable, condition.json)
     }
 
     private func metrics(_ request: HTTPRequest) -> HTTPResponse {

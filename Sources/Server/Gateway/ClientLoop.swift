@@ -17,6 +17,8 @@ final class GatewayShared: Sendable {
     let logEnd: @Sendable () -> EventLogEnd?
     let condition: @Sendable () -> Condition
     let verifier: Mutex<TokenVerifier>
+    /// A loop failed to read the log: its clients are refused.
+    let cannotRead = Atomic<Bool>(false)
 
     init(
         _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ verifier: TokenVerifier,
@@ -51,6 +53,8 @@ final class ClientLoop: SocketApplication {
     var refusals = Slots<Refusal>()
     var isDraining = false
     private var isLookingAgain = false
+    private var crowdedSince: UInt64?
+    private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
     var lastTicket: UInt64 = 0
     /// Channels whose bindings have to be looked at again, and how far that has come.
@@ -88,13 +92,10 @@ final class ClientLoop: SocketApplication {
 
     func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int {
         guard let session = session(connection) else { return bytes.byteCount }
+        let requests = receiveRequests(session, bytes.bytes)
         switch session.stage {
-        case .request:
-            let count = receiveRequest(session, &bytes)
-            // Some do not wait for the answer: the next request follows, or the first frames.
-            if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
-            return count
-        case .client, .echo: return receiveFrames(session, &bytes)
+        case .request: return requests
+        case .client, .echo: return receiveFrames(session, &bytes, from: requests)
         case .refused, .ending: return bytes.byteCount
         }
     }
@@ -105,9 +106,7 @@ final class ClientLoop: SocketApplication {
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
         Metrics.shared.sessions.add(-1)
-        var actions: [ChannelAction] = []
-        session.machine?.socketGone(into: &actions)
-        perform(actions, for: session)
+        leaveAll(session)
         session.machine = nil
     }
 
@@ -127,14 +126,26 @@ final class ClientLoop: SocketApplication {
     func say(_ code: CloseCode, _ reason: String, to session: Session) {
         switch session.stage {
         case .client, .echo:
-            session.stage = .ending
             writer.removeAll()
             FrameEncoder.appendClose(code, reason, to: &writer)
-            Self.send(writer, to: session, on: loop)
-            loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+            sayFarewell(to: session)
         case .ending: break
         case .request, .refused: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         }
+    }
+
+    /// Sends the close frame that was written. Nothing is matched or kept for the client from here on.
+    func sayFarewell(to session: Session) {
+        session.stage = .ending
+        Self.send(writer, to: session, on: loop)
+        loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        leaveAll(session)
+    }
+
+    private func leaveAll(_ session: Session) {
+        var actions: [ChannelAction] = []
+        session.machine?.socketGone(into: &actions)
+        perform(actions, for: session)
     }
 
     // MARK: Mail
@@ -159,11 +170,33 @@ final class ClientLoop: SocketApplication {
         if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
         guard rebound == .done else { return rebound == .more }
+        if isCrowded() { return false }
         let more = pipeline.run(on: loop, mailbox)
         tellOfLosses()
         for gap in pipeline.takeGaps() { tellOfGap(gap) }
-        if pipeline.hasFailed { end(.internalError, "the event log cannot be read") }
+        if pipeline.hasFailed {
+            shared.cannotRead.store(true, ordering: .relaxed)
+            end(.internalError, "the event log cannot be read")
+        }
         return more
+    }
+
+    /// The log is read at the speed of memory, and what it has waits for those who cannot take it as fast: for a while.
+    private func isCrowded() -> Bool {
+        guard pipeline.courier.isCrowded(loop.now) || loop.isCrowded else {
+            crowdedSince = nil
+            return false
+        }
+        let since = crowdedSince ?? loop.now
+        // After a while it is read on for one turn.
+        crowdedSince = loop.now - since < Limits.crowdPatience.wholeNanoseconds ? since : nil
+        guard crowdedSince != nil else { return false }
+        if !isWaitingForSpace {
+            isWaitingForSpace = true
+            Metrics.shared.readerStalls.add()
+            loop.after(nanoseconds: Limits.crowdInterval.wholeNanoseconds, token: TimerToken.space.rawValue)
+        }
+        return true
     }
 
     /// The log has not begun, or the catalog is away: there is no bell for that.
@@ -194,6 +227,8 @@ final class ClientLoop: SocketApplication {
         case .refusal(let place): refusalIsDue(place)
         case .join(let channel, let generation): joinTookTooLong(channel, generation)
         case .bind(let channel, let generation): bindingIsDue(channel, generation)
+        case .loss(let channel, let generation): lossIsDue(channel, generation)
+        case .space: isWaitingForSpace = false
         case .reread:
             isLookingAgain = false
             pipeline.askAgain(mailbox)
@@ -213,6 +248,10 @@ enum TimerToken {
     case bind(channel: UInt32, generation: UInt32)
     /// The pipeline wants another turn.
     case reread
+    /// A channel may be told again that changes are missing.
+    case loss(channel: UInt32, generation: UInt32)
+    /// There may be space again in what is queued for clients.
+    case space
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -227,6 +266,8 @@ enum TimerToken {
         case .join(let channel, let generation): Self.pack(3, channel, generation)
         case .reread: Self.pack(4, 0, 0)
         case .bind(let channel, let generation): Self.pack(5, channel, generation)
+        case .loss(let channel, let generation): Self.pack(6, channel, generation)
+        case .space: Self.pack(7, 0, 0)
         }
     }
 
@@ -244,6 +285,8 @@ enum TimerToken {
         case 3: self = .join(channel: number, generation: generation)
         case 4: self = .reread
         case 5: self = .bind(channel: number, generation: generation)
+        case 6: self = .loss(channel: number, generation: generation)
+        case 7: self = .space
         default: return nil
         }
     }

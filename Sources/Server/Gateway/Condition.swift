@@ -8,6 +8,8 @@ public struct Condition: Sendable, Equatable {
     public var isLogWritable: Bool
     /// The catalog is known: clients can subscribe.
     public var isCatalogKnown: Bool
+    /// Whoever is connected hears of what the log has.
+    public var isLogReadable = true
     public var clients: Int
     /// In words, when changes do not stream: what is in the way. Never a secret: it goes to whoever can reach the port.
     public var trouble: String?
@@ -22,7 +24,7 @@ public struct Condition: Sendable, Equatable {
         self.trouble = trouble
     }
 
-    public var isReady: Bool { isStreaming && isLogWritable && isCatalogKnown }
+    public var isReady: Bool { isStreaming && isLogWritable && isLogReadable && isCatalogKnown }
 
     /// The body of `/ready`.
     var json: [UInt8] {
@@ -30,6 +32,7 @@ public struct Condition: Sendable, Equatable {
         writer.append(isReady ? #"{"ready":true"# : #"{"ready":false"#)
         append("streaming", isStreaming, to: &writer)
         append("log_writable", isLogWritable, to: &writer)
+        append("log_readable", isLogReadable, to: &writer)
         append("catalog_known", isCatalogKnown, to: &writer)
         if let trouble {
             writer.append(#","trouble":"#)

@@ -19,7 +19,13 @@ struct Courier: ~Copyable {
     private var desk: DeliveryDesk
     private var touches = Touches()
     private var waiting: [UInt32: WaitingQueue] = [:]
-    private var waitingBytes = 0
+    private let total = WaitingTotal()
+    /// Bodies of the change at hand that somebody waits with, by view.
+    private var waitingBodies: [UInt32: WaitingBody] = [:]
+    /// Since when too much waits; nil when it does not.
+    private var crowdedSince: UInt64?
+    /// Deliveries that had to wait, ever.
+    private(set) var heldCount = 0
     /// Questions that are not sent yet.
     private var questions: [(pending: PendingQuestion, question: JudgedQuestion)] = []
     private var changeNumber: UInt64 = 0
@@ -69,6 +75,7 @@ struct Courier: ~Copyable {
         changeNumber += 1
         desk.begin(changeNumber)
         touches.removeAll()
+        if !waitingBodies.isEmpty { waitingBodies = [:] }
         let moment = Moment(fingerprint: change.relation, commitTime: commitTime, number: changeNumber)
         var delivered = 0
         for node in 0..<matches.certain(of: place).count {
@@ -172,18 +179,37 @@ struct Courier: ~Copyable {
     // MARK: Deliveries that wait
 
     private mutating func hold(_ touch: Touch, _ operation: Operation, _ moment: Moment) {
-        let body = desk.copyOfBody(touch.view, views)
+        let body = waitingBody(touch.view)
         var queue = waiting.removeValue(forKey: touch.listener) ?? WaitingQueue()
         queue.append(
             WaitingDelivery(
                 body: body, view: touch.view, operation: operation, bindings: touch.certain, asked: touch.asked,
                 commitTime: moment.commitTime))
-        waitingBytes += body.count
+        total.bytes += Limits.waitingDeliveryBytes
+        heldCount += 1
         for asked in touch.asked { asked.question.listeners.append(touch.listener) }
         audience.recipients[Int(touch.listener)].isHeld = true
-        if queue.bytes > Limits.maximumWaitingDeliveryBytes { overfull.append(touch.listener) }
+        if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
+            overfull.append(touch.listener)
+        }
         waiting[touch.listener] = queue
-        Metrics.shared.heldBytes.add(Int64(body.count))
+    }
+
+    private mutating func waitingBody(_ view: UInt32) -> WaitingBody {
+        if let known = waitingBodies[view] { return known }
+        let made = WaitingBody(desk.copyOfBody(view, views), total)
+        waitingBodies[view] = made
+        return made
+    }
+
+    /// So much waits that the log should wait too; not for longer than for a while, and not again before most went out.
+    mutating func isCrowded(_ now: UInt64) -> Bool {
+        if total.bytes <= Limits.maximumWaitingTotalBytes / 4 {
+            crowdedSince = nil
+            return false
+        }
+        if crowdedSince == nil, total.bytes > Limits.maximumWaitingTotalBytes / 2 { crowdedSince = now }
+        return crowdedSince.map { now - $0 < Limits.crowdPatience.wholeNanoseconds } ?? false
     }
 
     /// PostgreSQL has answered: everything that waited for it goes on.
@@ -199,7 +225,7 @@ struct Courier: ~Copyable {
         guard var queue = waiting.removeValue(forKey: index) else { return 0 }
         var delivered = 0
         while let delivery = queue.popAnswered() {
-            Metrics.shared.heldBytes.add(-Int64(delivery.body.count))
+            total.bytes -= Limits.waitingDeliveryBytes
             if send(delivery, to: index, on: loop) { delivered += 1 }
         }
         if queue.isEmpty {
@@ -222,13 +248,15 @@ struct Courier: ~Copyable {
         }
         guard bindings != 0 else { return false }
         let envelope = envelope(index, delivery.view, bindings, delivery.operation)
-        desk.send(body: delivery.body, envelope, recipient, &audience.envelopes, on: loop)
+        desk.send(body: delivery.body.bytes, envelope, recipient, &audience.envelopes, on: loop)
         return true
     }
 
     /// A channel is gone: nothing waits for it any more.
     mutating func forget(_ listener: UInt32) {
-        if let queue = waiting.removeValue(forKey: listener) { Metrics.shared.heldBytes.add(-Int64(queue.bytes)) }
+        if let queue = waiting.removeValue(forKey: listener) {
+            total.bytes -= queue.count * Limits.waitingDeliveryBytes
+        }
         audience.removeListener(listener)
     }
 }

@@ -25,6 +25,7 @@ public final class Gateway: Sendable {
         let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox() }
         self.shared = shared
         self.mailboxes = mailboxes
+        catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
         do {
             sockets = try SocketServer(settings.sockets) { ClientLoop(shared, mailboxes[$0]) }
         } catch {
@@ -32,7 +33,6 @@ public final class Gateway: Sendable {
             judge.stop()
             throw error
         }
-        catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
         let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
         Log.shared.info("listening", [.address(addresses), .count(settings.sockets.loopCount)])
     }
@@ -42,9 +42,10 @@ public final class Gateway: Sendable {
 
     /// Other keys for tokens that come from now on, and the certificate as its files are now.
     public func reload(_ verifier: TokenVerifier) throws {
+        // First what can fail: then all stays as it was.
+        try sockets.reloadTLS()
         shared.verifier.withLock { $0 = verifier }
         for mailbox in mailboxes { mailbox.post(.keys) }
-        try sockets.reloadTLS()
     }
 
     /// Sends all clients away, waits a while until they are gone, and ends.

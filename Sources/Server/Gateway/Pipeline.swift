@@ -23,8 +23,11 @@ struct Pipeline: ~Copyable {
     private(set) var hasFailed = false
     private var schemas = SchemaDesk()
     var courier: Courier
-    /// It waits for the catalog.
+    /// It waits for the catalog …
     private var isPaused = false
+    /// … to know what this transaction did; and so often it was not seen in time.
+    private var awaited: UInt32?
+    private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var lastBatch: UInt64 = 0
     /// Gaps that were met, to be told.
@@ -78,6 +81,7 @@ struct Pipeline: ~Copyable {
                 send(mailbox)
                 return false
             }
+            schemas.enter(segment: entry.segment)
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap: gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
@@ -127,10 +131,12 @@ struct Pipeline: ~Copyable {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
-            if courier.hasMatches(at: place), let relation = schemas.relation(change.relation) {
+            if courier.hasMatches(at: place) {
+                let relation = try relation(change.relation)
+                let held = courier.heldCount
                 let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
                 delivered += count
-                budget.spend(deliveries: count)
+                budget.spend(deliveries: count + courier.heldCount - held)
             }
             done += 1
         }
@@ -139,10 +145,14 @@ struct Pipeline: ~Copyable {
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
     private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
+        schemas.isReady(fingerprint, try relation(fingerprint), shared.catalog.snapshot, &courier.index)
+    }
+
+    private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
         guard let relation = schemas.relation(fingerprint) else {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
         }
-        return schemas.isReady(fingerprint, relation, shared.catalog.snapshot, &courier.index)
+        return relation
     }
 
     private static func account(_ delivered: Int, _ commitTime: Int64) {
@@ -169,6 +179,7 @@ struct Pipeline: ~Copyable {
 
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
         isPaused = true
+        awaited = xid
         Metrics.shared.readerPauses.add()
         shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
         return false
@@ -177,13 +188,22 @@ struct Pipeline: ~Copyable {
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
         isPaused = !isKnown
+        if isKnown { unseen = 0 }
     }
 
     var isWaitingForCatalog: Bool { isPaused }
 
     mutating func askAgain(_ mailbox: Mailbox) {
         guard isPaused else { return }
-        _ = pause(nil, mailbox)
+        if shared.catalog.isCurrent { unseen += 1 }
+        if unseen < Limits.maximumVisibilityWaits {
+            _ = pause(awaited, mailbox)
+        } else {
+            // A transaction of the log that the server does not know: it went back in time, or waits for its standby.
+            unseen = 0
+            gaps.append("the catalog does not show what was committed")
+            _ = pause(nil, mailbox)
+        }
     }
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
@@ -191,7 +211,12 @@ struct Pipeline: ~Copyable {
         schemas.take(snapshot, &courier.index)
     }
 
-    mutating func declare(_ table: CatalogTable) { schemas.declare(table, &courier.index) }
+    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier.index) }
+
+    func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
+
+    /// Whether a table took another's place since the last time: all bindings are to be looked at then.
+    mutating func takeReplacement() -> Bool { schemas.takeReplacement() }
 
     // MARK: Asking PostgreSQL
 
@@ -218,7 +243,7 @@ struct TurnBudget {
     private var deliveries = Limits.turnDeliveries
 
     func isLeft(on loop: SocketLoop) -> Bool {
-        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes
+        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes && !loop.hasQueuedEnough
     }
 
     mutating func spend(entry size: Int) { bytes -= size + 64 }

@@ -4,10 +4,27 @@ import Matching
 
 /// Which schemas the log's rows have, and whether the catalog knows them as they are.
 struct SchemaDesk {
+    private struct Declaration {
+        let table: CatalogTable
+        let number: UInt64
+    }
+
     private var relations: [UInt64: Relation] = [:]
-    private var declared: [UInt32: CatalogTable] = [:]
+    private var segment: UInt64 = 0
+    private var declared: [UInt32: Declaration] = [:]
+    private var lastDeclaration: UInt64 = 0
+    /// A table was declared in the place of another: who was bound to that one hears nothing.
+    private var hasReplaced = false
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
+
+    /// Each segment has all schemas that it needs, so those of older ones can be forgotten.
+    mutating func enter(segment: UInt64) {
+        guard segment != self.segment else { return }
+        self.segment = segment
+        relations.removeAll(keepingCapacity: true)
+        asked.removeAll()
+    }
 
     mutating func learn(_ payload: RawSpan) throws(ByteError) {
         let fingerprint = RelationCodec.fingerprint(of: payload)
@@ -32,14 +49,29 @@ struct SchemaDesk {
         return true
     }
 
-    mutating func declare(_ table: CatalogTable, _ index: inout PredicateIndex) {
-        guard declared[table.oid] !== table else { return }
-        declared[table.oid] = table
+    /// The declaration's number, by which `holds` knows whether the index still has it.
+    mutating func declare(_ table: CatalogTable, _ index: inout PredicateIndex) -> UInt64 {
+        if let known = declared[table.oid] {
+            if known.table === table { return known.number }
+            hasReplaced = true
+        }
+        lastDeclaration += 1
+        declared[table.oid] = Declaration(table: table, number: lastDeclaration)
         index.declare(table: table.oid, columns: table.columns.map(\.name))
+        return lastDeclaration
+    }
+
+    func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool {
+        declared[table.oid]?.number == declaration
+    }
+
+    mutating func takeReplacement() -> Bool {
+        defer { hasReplaced = false }
+        return hasReplaced
     }
 
     mutating func take(_ snapshot: CatalogSnapshot, _ index: inout PredicateIndex) {
-        for (oid, table) in declared where snapshot.table(oid) !== table {
+        for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
             index.forget(table: oid)
         }

@@ -27,6 +27,8 @@ final class Session {
     var claims: Claims?
     var frames: FrameDecoder?
     var machine: ChannelMachine?
+    /// Joins beyond the number of channels that are yet to be refused.
+    var surplusJoins = 0
     /// By the slots of the machine's channels: places among the loop's.
     var channels: [UInt32?] = []
 

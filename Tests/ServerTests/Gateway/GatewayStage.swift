@@ -1,0 +1,122 @@
+import Bytes
+import Crypto
+import Diagnostics
+import Embedded
+import Foundation
+import Postgres
+import Synchronization
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+/// A hub in this process, on a database of its own, and those who call it.
+final class GatewayStage: @unchecked Sendable {
+    // Each is used by one thread, but for `stop`, which is called by one.
+    let database: TestDatabase
+    let hub: Hub
+    /// Roles are the whole cluster's.
+    let reader: String
+    let outsider: String
+    private var isStopped = false
+    private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
+
+    /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read.
+    init(_ sql: String, publication: String, _ settings: [(Setting, String)] = []) throws {
+        let database = try TestDatabase()
+        let (reader, outsider) = ("reader_" + database.name, "outsider_" + database.name)
+        for role in [reader, outsider] {
+            try database.run("CREATE ROLE \(role); GRANT USAGE ON SCHEMA public TO \(role)")
+        }
+        try database.run(sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider))
+        try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
+        let usual: [(Setting, String)] = [
+            (.databaseURL, database.url), (.slot, database.slot), (.dataDirectory, TemporaryDirectory.make("data")),
+            (.listen, "127.0.0.1:0"), (.loops, "1"), (.jwtSecret, Self.secret), (.connectErrorBackoff, "10ms"),
+            (.channelErrorBackoff, "10ms"), (.segmentSize, "1MB"),
+        ]
+        hub = try Hub(
+            try Configuration.load(
+                overrides: (usual + settings).map { flag($0.0, $0.1) }, surroundings: surroundings()))
+        self.database = database
+        self.reader = reader
+        self.outsider = outsider
+        let port = hub.port
+        #expect(try eventually { try GatewayStage.isReady(port) })
+    }
+
+    func stop() {
+        if !isStopped { hub.stop() }
+        isStopped = true
+    }
+
+    /// Slots are few, and the whole cluster's.
+    deinit {
+        stop()
+        let drop =
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+        _ = eventually { (try? database.run(drop)) != nil }
+    }
+
+    private static func isReady(_ port: UInt16) throws -> Bool {
+        let caller = try Caller(port: port)
+        try caller.send("GET /ready HTTP/1.1\r\nHost: h\r\n\r\n")
+        return try caller.answer().status.contains("200")
+    }
+
+    @discardableResult
+    func run(_ sql: String) throws -> Rows {
+        try database.run(sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider))
+    }
+
+    /// A token of the role, for an hour.
+    func token(_ role: String? = nil, mark: String = "", lasting seconds: Int = 3600) -> String {
+        let expiry = Int(Date().timeIntervalSince1970) + seconds
+        let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"mark":"\#(mark)"}"#
+        return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+    }
+
+    /// Somebody with an open WebSocket.
+    func caller(receiveBuffer: Int32? = nil) throws -> Caller {
+        let caller = try Caller(port: hub.port, receiveBuffer: receiveBuffer)
+        try caller.send(Caller.upgrade(token()))
+        let head = try caller.read(through: "\r\n\r\n")
+        try #require(head.hasPrefix("HTTP/1.1 101"), "\(head)")
+        return caller
+    }
+
+    /// The database lets nobody in, and what the hub has of these connections ends.
+    func away(_ application: String, _ body: () throws -> Void) throws {
+        let outside = try database.cluster.connect()
+        try outside.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
+        try outside.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '\(application)' AND datname = '\(database.name)'"
+        )
+        defer { _ = try? outside.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS true") }
+        _ = eventually {
+            (try? outside.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE application_name = '\(application)' AND datname = '\(database.name)'"
+            ))?.isEmpty == true
+        }
+        try body()
+    }
+}
+
+/// A binding as a client writes it.
+func binding(_ table: String, _ event: String = "*", filter: String? = nil, select: [String]? = nil) -> String {
+    let filter = filter.map { #","filter":"\#($0)""# } ?? ""
+    let select = select.map { #","select":["\#($0.joined(separator: #"",""#))"]"# } ?? ""
+    return #"{"event":"\#(event)","schema":"public","table":"\#(table)"\#(filter)\#(select)}"#
+}
+
+/// Tells other threads that it is enough.
+final class Bell: Sendable {
+    private let isRung = Atomic<Bool>(false)
+
+    var rang: Bool { isRung.load(ordering: .acquiring) }
+    func ring() { isRung.store(true, ordering: .releasing) }
+}
+
+/// They share two cores, a PostgreSQL and the counters of one process.
+@Suite(.serialized) enum Gateways {}

@@ -1,0 +1,72 @@
+import Diagnostics
+import Foundation
+import Postgres
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+extension Gateways {
+    /// Much at once: nobody who reads is called slow, and nobody who does not read holds up the others.
+    @Suite(.serialized) struct PaceTests {
+        /// `TW_BULK` rows are updated at once; the usual number suits a build without optimisation.
+        private static let rows = ProcessInfo.processInfo.environment["TW_BULK"].flatMap { Int($0) } ?? 20_000
+        private static let readers = ProcessInfo.processInfo.environment["TW_READERS"].flatMap { Int($0) } ?? 10
+
+        @Test func `a bulk update reaches all who read, and one who does not is sent away`() throws {
+            let outbox = 1 << 20
+            let stage = try GatewayStage(
+                """
+                CREATE TABLE items (id int PRIMARY KEY, v text);
+                INSERT INTO items SELECT g, repeat('v', 100) FROM generate_series(1, \(Self.rows)) g;
+                GRANT SELECT ON items TO READER;
+                """, publication: "FOR ALL TABLES", [(.outboxSize, "1MB"), (.outboxAge, "30s")])
+            let idle = try stage.caller(receiveBuffer: 4096)
+            try idle.subscribe("realtime:a", [binding("items")])
+            let readers = try (0..<Self.readers).map { _ in try stage.caller() }
+            for reader in readers { try reader.subscribe("realtime:a", [binding("items")]) }
+            let outcomes = (0..<readers.count).map { _ in Awaited<String>() }
+            let threads = try zip(readers, outcomes).map { reader, outcome in
+                try BackgroundThread("reader") { outcome.set(Self.read(reader)) }
+            }
+            let ended = Bell()
+            let most = Awaited<Int>()
+            let watching = try BackgroundThread("watch") {
+                var held = 0
+                while !ended.rang {
+                    held = max(held, Int(Metrics.shared.outboxBytes.value))
+                    BackgroundThread.rest(nanoseconds: 5_000_000)
+                }
+                most.set(held)
+            }
+            let fallen = Metrics.shared.connectionsFellBehind.value
+            try stage.run("UPDATE items SET v = v")
+            #expect(eventually { Metrics.shared.connectionsFellBehind.value > fallen })
+            #expect(throws: Farewell(code: 1013, reason: "too slow: connect again and fetch what was missed")) {
+                while true { _ = try idle.text() }
+            }
+            threads.forEach { $0.join() }
+            ended.ring()
+            watching.join()
+            #expect(outcomes.map { $0.wait() } == Array(repeating: "all in order", count: readers.count))
+            // Frames are shared: all of them together hold what the one most behind has, and what its chunks share.
+            #expect(most.wait() ?? .max < 16 * outbox)
+        }
+
+        private static func read(_ reader: Caller) -> String {
+            let mark = Data(#""record":{"id":"#.utf8)
+            var next = 1
+            do {
+                while next <= rows {
+                    guard let id = try reader.textNumber(after: mark) else { continue }
+                    guard id == next else { return "\(id) came instead of \(next)" }
+                    next += 1
+                }
+                return "all in order"
+            } catch {
+                return "\(error) before \(next)"
+            }
+        }
+    }
+}

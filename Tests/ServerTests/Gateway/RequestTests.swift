@@ -1,0 +1,86 @@
+import Diagnostics
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+extension Gateways {
+    /// What comes over a socket before and beside the messages.
+    @Suite(.serialized) struct RequestTests {
+        private static let table = "CREATE TABLE notes (id int PRIMARY KEY); GRANT SELECT ON notes TO READER;"
+
+        private func stage(_ settings: [(Setting, String)] = []) throws -> GatewayStage {
+            try GatewayStage(Self.table, publication: "FOR ALL TABLES", settings)
+        }
+
+        private static func get(_ path: String, method: String = "GET") -> String {
+            "\(method) \(path) HTTP/1.1\r\nHost: h\r\n\r\n"
+        }
+
+        @Test func `requests that come together are answered one after the other`() throws {
+            let stage = try stage()
+            let caller = try Caller(port: stage.hub.port)
+            try caller.send(Self.get("/healthcheck") + Self.get("/api/ping") + Self.get("/nowhere"))
+            #expect(try caller.answer().body == "ok")
+            #expect(try caller.answer().body == #"{"message":"Success"}"#)
+            #expect(try caller.answer().status.contains("404"))
+        }
+
+        @Test func `frames right behind the upgrade are read`() throws {
+            let stage = try stage()
+            let caller = try Caller(port: stage.hub.port)
+            try caller.send(
+                Array((Self.get("/healthcheck") + Caller.upgrade(stage.token())).utf8)
+                    + Caller.frame(#"[null,"1","phoenix","heartbeat",{}]"#))
+            #expect(try caller.answer().body == "ok")
+            #expect(try caller.read(through: "\r\n\r\n").hasPrefix("HTTP/1.1 101"))
+            #expect(try caller.next().ref == "1")
+        }
+
+        @Test func `a flood of requests is answered for a while and then cut`() throws {
+            let stage = try stage()
+            let caller = try Caller(port: stage.hub.port)
+            try caller.send(String(repeating: Self.get("/healthcheck"), count: 1000))
+            var answered = 0
+            while (try? caller.answer().body) == "ok" { answered += 1 }
+            #expect(answered > 0 && answered < 1000)
+        }
+
+        @Test func `a head alone is sent for HEAD, and the connection lives on`() throws {
+            let stage = try stage()
+            let caller = try Caller(port: stage.hub.port)
+            try caller.send(Self.get("/healthcheck", method: "HEAD"))
+            #expect(try caller.read(through: "\r\n\r\n").contains("content-length: 2"))
+            try caller.send(Self.get("/ready"))
+            let answer = try caller.answer()
+            #expect(answer.status.contains("200") && answer.body.contains(#""ready":true"#))
+        }
+
+        @Test func `joins beyond the channels' number are refused, and a flood of them is cut`() throws {
+            let stage = try stage([(.channelsPerClient, "1"), (.channelErrorBackoff, "5s")])
+            let caller = try stage.caller()
+            try caller.subscribe("realtime:a", [binding("notes")])
+            var frames: [UInt8] = []
+            for number in 0..<5000 {
+                frames += Caller.frame(#"["\#(number)","\#(number)","realtime:t\#(number)","phx_join",{}]"#)
+            }
+            try? caller.send(frames)
+            #expect(throws: Farewell.self) { while true { _ = try caller.next() } }
+            let other = try stage.caller()
+            try other.subscribe("realtime:a", [binding("notes")])
+        }
+
+        @Test func `everybody is sent away with 1012 when the hub ends`() throws {
+            let stage = try stage()
+            let callers = try (0..<5).map { _ in try stage.caller() }
+            for caller in callers { try caller.subscribe("realtime:a", [binding("notes")]) }
+            let stopping = try BackgroundThread("stop") { stage.stop() }
+            for caller in callers {
+                #expect(throws: Farewell(code: 1012, reason: "the server restarts")) { _ = try caller.next() }
+                caller.hangUp()
+            }
+            stopping.join()
+        }
+    }
+}
