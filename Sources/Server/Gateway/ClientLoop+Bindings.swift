@@ -25,7 +25,10 @@ extension ClientLoop {
             }
         }
         if outcomes.count == requests.count {
+            // An answer under way would be to what was asked before, perhaps for another role.
+            channel.ticket = 0
             apply(outcomes, to: channel)
+            rebinding?.finished(place)
             return true
         }
         ask(requests.map(\.request), place, channel)
@@ -49,6 +52,10 @@ extension ClientLoop {
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
         apply(outcomes, to: channel)
         rebinding?.finished(place)
+        bound(channel)
+    }
+
+    private func bound(_ channel: Channel) {
         if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
     }
 
@@ -61,9 +68,7 @@ extension ClientLoop {
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation), channel.ticket == 0 else { return }
-        guard bind(place, channel) else { return }
-        rebinding?.finished(place)
-        if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
+        if bind(place, channel) { bound(channel) }
     }
 
     /// Another token, and so perhaps another role: what the channel had is looked at anew and said again.
@@ -198,7 +203,7 @@ extension ClientLoop {
             guard let channel = channels[work.next], channel.isAnswered || channel.reply != nil else { continue }
             left -= 1
             if bind(work.next, channel) {
-                sayWhatBindingsCameTo(channel)
+                bound(channel)
             } else {
                 work.await(channel.place)
             }
