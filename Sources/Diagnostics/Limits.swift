@@ -282,7 +282,7 @@ public enum Limits {
     public static let ringBatch = 256
 
     /// For the farewell of a connection that fell behind, and for what is queued for a peer that finished sending.
-    public static let farewellLimit = Duration.seconds(5)
+    public static let farewellLimit = Duration.seconds(15)
 
     /// Timers of one loop that are running.
     public static let maximumTimersPerLoop = 1 << 26

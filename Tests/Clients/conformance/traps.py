@@ -9,7 +9,7 @@ import json
 
 from clients.expect import equal, true
 from clients.peer import SUBSCRIBED, binding
-from clients.scenario import published, scenario
+from clients.scenario import BOTH, published, scenario
 
 TABLE = published("c_traps", "id serial PRIMARY KEY, v text")
 
@@ -48,6 +48,16 @@ async def v2_elements(stage):
         value = json.loads(message.raw)
         equal(len(value), 5, f"the number of elements of {message.event}")
         equal([type(one) for one in value[2:]], [str, str, dict], f"topic, event and payload of {message.event}")
+
+
+@scenario("trap 8: pushes of presence and broadcasts that ask for an answer get one, even where there is neither", vsn=BOTH)
+async def pushes_are_answered(stage, vsn):
+    peer = await stage.peer(vsn)
+    await peer.join("realtime:pushes", {})
+    for event in ("presence", "broadcast"):
+        reference = await peer.push("realtime:pushes", event, {"type": event, "event": "track", "payload": {}})
+        await peer.reply(reference, f"the answer to a push of {event}")
+    equal(await peer.fence(), [], "what else came")
 
 
 @scenario("trap 14: system messages are four strings, and nothing harmless is an error", tables=TABLE)
