@@ -54,18 +54,11 @@ extension ClientLoop {
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
         apply(outcomes, to: channel)
         rebinding?.finished(place)
-<<<<<<< HEAD
         tellThatBound(channel)
     }
 
     /// The client is to know what its bindings came to: in the join's reply, or after it.
     private func tellThatBound(_ channel: Channel) {
-=======
-        bound(channel)
-    }
-
-    private func bound(_ channel: Channel) {
->>>>>>> ci
         if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
     }
 
@@ -78,15 +71,10 @@ extension ClientLoop {
     }
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
-<<<<<<< HEAD
         guard let channel = channel(place, generation) else { return }
         channel.bindTimer = nil
         guard channel.ticket == 0, bind(place, channel) else { return }
         tellThatBound(channel)
-=======
-        guard let channel = channel(place, generation), channel.ticket == 0 else { return }
-        if bind(place, channel) { bound(channel) }
->>>>>>> ci
     }
 
     /// Another token: what the channel has is said again.
@@ -247,11 +235,7 @@ extension ClientLoop {
             guard let channel = channels[work.next], channel.isAnswered || channel.reply != nil else { continue }
             left -= 1
             if bind(work.next, channel) {
-<<<<<<< HEAD
                 tellThatBound(channel)
-=======
-                bound(channel)
->>>>>>> ci
             } else {
                 work.await(channel.place)
             }
