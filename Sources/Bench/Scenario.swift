@@ -10,7 +10,10 @@ public protocol Scenario: Sendable {
 }
 
 public enum Scenarios {
-    public static let all: [any Scenario] = [IngestScenario(), DecodeScenario(), LogScenario(), MatchScenario()]
+    public static let all: [any Scenario] = [
+        IngestScenario(), DecodeScenario(), LogScenario(), MatchScenario(), FanoutScenario(), IdleScenario(),
+        LatencyScenario(),
+    ]
 }
 
 /// How a benchmark is run.

@@ -17,6 +17,13 @@ int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds) {
     return answer;
 }
 
+int tw_pin_thread(pid_t thread, int processor) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    return sched_setaffinity(thread, sizeof set, &set);
+}
+
 int tw_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC); }
 
 int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length) {

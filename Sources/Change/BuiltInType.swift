@@ -38,11 +38,11 @@ public enum BuiltInType {
 
     /// How a value's text becomes JSON. It depends on the type alone, so it is looked up once a column.
     public static func rendering(of oid: UInt32) -> JSONRendering {
-        if let element = arrayElements[oid] { return .array(of: scalar(element, inArray: true)) }
-        return .scalar(scalar(oid, inArray: false))
+        if let element = arrayElements[oid] { return .array(of: scalar(element).nested) }
+        return .scalar(scalar(oid))
     }
 
-    private static func scalar(_ oid: UInt32, inArray: Bool) -> ScalarRendering {
+    private static func scalar(_ oid: UInt32) -> ScalarRendering {
         switch oid {
         case 16: .boolean
         case 20, 21, 23: .integer
@@ -50,8 +50,7 @@ public enum BuiltInType {
         case 114, 3802: .json
         case 1114: .timestamp
         case 1184: .timestampWithZone
-        // The reference strips a scalar's prefix and leaves an array element's.
-        case 17: inArray ? .text : .bytes
+        case 17: .bytes
         default: .text
         }
     }

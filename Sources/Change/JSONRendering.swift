@@ -22,6 +22,8 @@ public enum ScalarRendering: Sendable {
     case integer
     /// numeric and float: digits as they are, an exponent written out, NaN and the infinities null.
     case number
+    /// The same inside another value, where NaN and the infinities are strings.
+    case nestedNumber
     case boolean
     case json
     case timestamp
@@ -35,12 +37,23 @@ public enum ScalarRendering: Sendable {
         switch self {
         case .text: JSONText.appendString(text, to: &writer)
         case .integer, .number: NumberText.append(text, to: &writer)
+        case .nestedNumber: NumberText.append(text, nested: true, to: &writer)
         case .boolean: appendBoolean(text, to: &writer)
         case .json: JSONText.appendOnOneLine(text, to: &writer)
         case .timestamp: TimestampText.append(text, withZone: false, to: &writer)
         case .timestampWithZone: TimestampText.append(text, withZone: true, to: &writer)
         case .bytes: appendBytes(text, to: &writer)
         case .hstore: HstoreText.append(text, to: &writer)
+        }
+    }
+
+    /// As an element of an array, or a field of a row: the reference has `to_jsonb` write those.
+    public var nested: ScalarRendering {
+        switch self {
+        case .number: .nestedNumber
+        // A value's prefix is stripped, an element's stays.
+        case .bytes: .text
+        default: self
         }
     }
 
@@ -59,10 +72,10 @@ public enum ScalarRendering: Sendable {
 }
 
 enum NumberText {
-    static func append(_ text: RawSpan, to writer: inout ByteWriter) {
-        guard let mark = endOfMantissa(text) else { return appendOther(text, to: &writer) }
+    static func append(_ text: RawSpan, nested: Bool = false, to writer: inout ByteWriter) {
+        guard let mark = endOfMantissa(text) else { return appendOther(text, nested, to: &writer) }
         if mark == text.byteCount { return writer.append(text) }
-        guard let exponent = exponent(text, from: mark) else { return appendOther(text, to: &writer) }
+        guard let exponent = exponent(text, from: mark) else { return appendOther(text, nested, to: &writer) }
         appendWrittenOut(text, exponentAt: mark, exponent, to: &writer)
     }
 
@@ -70,8 +83,9 @@ enum NumberText {
     static func isDigit(_ byte: UInt8) -> Bool { byte &- 48 < 10 }
 
     /// JSON has no NaN and no infinity. Anything else that is no number is none of PostgreSQL's.
-    private static func appendOther(_ text: RawSpan, to writer: inout ByteWriter) {
-        if text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity") {
+    private static func appendOther(_ text: RawSpan, _ nested: Bool, to writer: inout ByteWriter) {
+        let isBeyondJSON = text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity")
+        if isBeyondJSON, !nested {
             writer.append("null")
         } else {
             JSONText.appendString(text, to: &writer)

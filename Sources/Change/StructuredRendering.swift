@@ -29,10 +29,10 @@ public indirect enum ValueRendering: Sendable {
         }
     }
 
-    /// Inside another value the prefix of bytea stays, as in arrays of it.
+    /// Inside another value.
     func appendNested(_ text: RawSpan, to writer: inout ByteWriter) {
-        if case .plain(.scalar(.bytes)) = self {
-            JSONText.appendString(text, to: &writer)
+        if case .plain(.scalar(let scalar)) = self {
+            scalar.nested.append(text, to: &writer)
         } else {
             append(text, to: &writer)
         }

@@ -150,9 +150,11 @@ public enum Limits {
     public static let sharedBodyThresholdBytes = 8 << 10
     public static let compressionLevel = 1
 
-    /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again.
+    /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again. Queueing a delivery is
+    /// little work beside sending it, and what is queued together for a socket is sent by one call: the more the better,
+    /// until it is a matter of milliseconds.
     public static let turnLogBytes = 1 << 20
-    public static let turnDeliveries = 20_000
+    public static let turnDeliveries = 250_000
     /// Channels whose bindings are looked at again in one turn after the catalog moved.
     public static let rebindingsPerTurn = 500
     /// Deliveries of one channel that wait for PostgreSQL's answer to a filter.
@@ -294,9 +296,6 @@ public enum Limits {
     public static let maximumRequestTargetBytes = 16 << 10
 
     public static let maximumRequestHeaders = 100
-
-    /// Requests answered that came together; a connection that sends more at once is closed behind the last answer.
-    public static let requestsAtOnce = 32
 
     /// The reference's own limit.
     public static let maximumRequestBodyBytes = 8_000_000

@@ -46,8 +46,11 @@ struct Key: BitwiseCopyable {
     }
 
     /// Whether a key that stays where it is has exactly these bytes.
+    ///
+    /// SAFETY: the caller's pointer is to a key that is in use and does not move meanwhile.
     @inline(__always)
     @unsafe static func equals(_ key: UnsafePointer<Key>, _ bytes: RawSpan) -> Bool {
+        // SAFETY: whoever asks keeps the key's slab borrowed.
         guard unsafe bytes.byteCount == Int(key.pointee.length) else { return false }
         // SAFETY: the value's `length` bytes stand in the key's first words or in its allocation.
         let start =

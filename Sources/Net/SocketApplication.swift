@@ -2,7 +2,7 @@ import System
 
 /// One connection on one loop, for as long as it lives. An id that outlived its connection is harmless: calls with it
 /// are ignored.
-public struct ConnectionID: Hashable, Sendable {
+public struct ConnectionID: Hashable, Sendable, BitwiseCopyable {
     public let slot: UInt32
     /// Tells the connections apart that had the same slot one after the other.
     public let generation: UInt32

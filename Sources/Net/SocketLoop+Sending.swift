@@ -5,6 +5,9 @@ import System
 extension SocketLoop {
     // MARK: Queueing
 
+    /// The memory of all pieces of this turn so far.
+    public var turnPieceBytes: Int { arena.turnBytes }
+
     /// Bytes that many connections are to get: one copy, valid until the end of this turn.
     public func share(_ bytes: RawSpan) -> Piece { arena.add(bytes) }
 

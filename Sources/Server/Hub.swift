@@ -1,4 +1,5 @@
 import Auth
+import Crypto
 import Diagnostics
 import Glibc
 import Net
@@ -41,7 +42,7 @@ public final class Hub: Sendable {
                 condition: { Hub.condition(ingest.status, isCatalogKnown: $0) })
         } catch {
             ingest.stop()
-            throw error
+            throw HubError.explaining(error, listen: configuration.listen)
         }
         self.ingest = ingest
         self.configuration = configuration
@@ -142,9 +143,25 @@ public final class Hub: Sendable {
 
 public enum HubError: Error, CustomStringConvertible {
     case noDatabase
+    case cannotListen(address: String, reason: String)
+    case cannotServeTLS(reason: String)
+
+    static func explaining(_ error: any Error, listen: ListenAddress) -> any Error {
+        if let error = error as? TLSConfigurationError { return HubError.cannotServeTLS(reason: "\(error)") }
+        guard let error = error as? SystemError, ["bind", "listen", "resolve"].contains(error.operation) else {
+            return error
+        }
+        let reason = error.operation == "resolve" ? "the name cannot be resolved" : error.reason
+        return HubError.cannotListen(address: listen.description, reason: reason)
+    }
 
     public var description: String {
         switch self {
+        case .cannotServeTLS(let reason):
+            "the certificate or its key cannot be used (tls_certificate, tls_key): \(reason)"
+        case .cannotListen(let address, let reason):
+            "cannot listen on \(address): \(reason); choose another address with --listen (TIDEWIRE_LISTEN), or end what "
+                + "listens there"
         case .noDatabase:
             "no database is configured: set TIDEWIRE_DATABASE_URL (or --database-url, or DB_HOST, DB_USER, DB_PASSWORD, "
                 + "DB_NAME), or run 'tidewire dev' for one that is made for you"

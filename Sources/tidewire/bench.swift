@@ -210,8 +210,9 @@ private struct ClientsCommand: Command {
           connect PORT PATH FIRST COUNT
           join TOPIC PAYLOAD
           expect FIRST COUNT [OWNER]
-          await MILLISECONDS
+          await MILLISECONDS [COUNT]
           report
+          sample
           heartbeat SECONDS
           quit
 

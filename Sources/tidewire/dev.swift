@@ -15,7 +15,7 @@ struct DevCommand: Command {
     let discussion = """
         Makes a private PostgreSQL in the data directory from the installed programs, prepares it as a Supabase \
         database (roles, auth functions, publication, five example applications, a demo table), lets a little activity \
-        happen in it and follows it like 'tidewire serve'. Prints how to connect and ready-made tokens for an anonymous \
+        happen in it and serves it like 'tidewire serve'. Prints how to connect and ready-made tokens for an anonymous \
         visitor, two users and the service role.
 
         PostgreSQL listens on 127.0.0.1 only, on a free port that is kept between runs, and runs as an unprivileged user. \
@@ -78,7 +78,9 @@ struct DevCommand: Command {
         let activity = interval == 0 ? nil : try DemoActivity(cluster.target(), everyMilliseconds: interval)
         defer { activity?.stop() }
         if !arguments.has(.quiet) {
-            try DevCard(directory: directory, database: database, secret: secret)
+            let scheme = configuration.tls == nil ? "ws" : "wss"
+            let url = "\(scheme)://\(configuration.listen.host):\(hub.port)/realtime/v1"
+            try DevCard(url: url, directory: directory, database: database, secret: secret)
                 .print(on: terminal, asJSON: arguments.has(.json))
         }
         while Hub.waitForSignal(reloading: hub, milliseconds: 500) == nil {
@@ -124,6 +126,7 @@ extension Option {
 
 /// How to connect, for a person or a script.
 private struct DevCard {
+    let url: String
     let directory: String
     let database: DemoDatabase
     let secret: String
@@ -141,6 +144,7 @@ private struct DevCard {
 
     private var rows: [(key: String, label: String, value: String)] {
         [
+            ("url", "Clients connect to", url),
             ("database_url", "Database (superuser)", database.superuserURL),
             ("hub_url", "Database (as the hub)", database.hubURL),
             ("data_dir", "Data directory", directory),
@@ -163,7 +167,8 @@ private struct DevCard {
               Watch the changes      tidewire tail --follow --data-dir \(directory)
               Make one yourself      psql '\(database.superuserURL)' -c "select demo.step()"
 
-            Clients cannot connect yet: this version keeps the event log; the WebSocket service comes with the next.
+            Any Supabase client can subscribe to schema demo, table orders, with the token of service_role. The tables have
+            Row Level Security: who does not bypass it is told so and hears nothing until this version's successor.
             Ctrl-C stops everything; the data stays.
 
             """

@@ -5,7 +5,7 @@ import Server
 /// `tidewire serve`
 struct ServeCommand: Command {
     let name = "serve"
-    let summary = "Follow a database and keep its changes in the event log."
+    let summary = "Follow a database, keep its changes, serve realtime clients."
     let discussion = """
         Connects to PostgreSQL, takes every change of the publication's tables from a logical replication slot and \
         appends it to the event log in the data directory. PostgreSQL is told that a change arrived only when it is \
@@ -18,8 +18,12 @@ struct ServeCommand: Command {
         If history cannot go on - the slot was dropped, the server let go of its WAL, the database was restored - a gap \
         is recorded in the log and a new epoch begins: loss is never silent.
 
-        Ends on SIGINT or SIGTERM after flushing and confirming what is whole. One line an event is written to standard \
-        error; read the changes with 'tidewire tail'.
+        Supabase clients connect to ws://HOST:PORT/realtime/v1 (listen; wss with tls_certificate and tls_key) with a token \
+        signed by jwt_secret or a key of jwks, or an opaque key of api_keys, and receive the postgres_changes they \
+        subscribe to. /healthcheck says that the hub lives, /ready that changes stream, /metrics everything in numbers.
+
+        SIGHUP reads keys and certificates again. Ends on SIGINT or SIGTERM after sending the clients away and flushing \
+        and confirming what is whole. One line an event is written to standard error; read the changes with 'tidewire tail'.
         """
     let options: [Option] = [.echo]
     let optionGroups: [OptionGroup] = [.configuration]

@@ -127,7 +127,7 @@ private func change(owner: Int = 0) -> String {
 
     @Test(arguments: [
         "", "connect", "connect 1 / 0", "connect 99999 / 0 1", "connect 1 / -1 1", "connect 1 / 0 99999999", "join a",
-        "expect 1", "expect 1 -1", "await", "await -1", "heartbeat x", "fly",
+        "expect 1", "expect 1 -1", "await", "await -1", "await 1 x", "await 1 1 1", "heartbeat x", "fly",
     ])
     func `refuses what it is not made for`(line: String) throws {
         let clients = try Stage.worker("clients") { try? LoadGenerator.run(input: $0, output: $1) }

@@ -129,7 +129,10 @@ final class ServedHub {
 
     func start() throws {
         process = try ChildProcess(
-            [Self.program, "serve", "--data-dir", dataDirectory, "--slot", database.slot, "--segment-size", "1MB"],
+            [
+                Self.program, "serve", "--data-dir", dataDirectory, "--slot", database.slot, "--segment-size", "1MB",
+                "--listen", "127.0.0.1:0",
+            ],
             output: dataDirectory + "/serve.log", environment: ["TIDEWIRE_DATABASE_URL": database.url])
     }
 

@@ -92,6 +92,9 @@ import Testing
             for group in 0..<2 as Range<UInt32> {
                 let key = keys.find(5, group: group, value.span.bytes)
                 #expect(key.map { keys[$0].settled } == UInt32(number) * 2 + group)
+                let candidate = keys.candidate(5) ?? .none
+                let same = keys.find(5, group: group, value.span.bytes, candidate: candidate)
+                #expect(same == key)
             }
             let none = keys.find(5, group: 2, value.span.bytes)
             #expect(none == nil)

@@ -14,23 +14,28 @@ public final class BareFanout {
 
     private let server: Dialogue
     private let fleet: LoadFleet
-    private var next: Int64 = 1
+    private var next: Int64
 
-    public convenience init(clients count: Int, errors: String? = nil) throws {
+    /// Messages are numbered from `first`.
+    public convenience init(clients count: Int, first: Int64 = 1, errors: String? = nil) throws {
         try self.init(
             server: Dialogue(starting: LoadFleet.bareServerWords, errors: errors),
-            fleet: LoadFleet(clients: count, errors: errors))
+            fleet: LoadFleet(clients: count, errors: errors), first: first)
     }
 
-    init(server: Dialogue, fleet: LoadFleet) throws {
+    init(server: Dialogue, fleet: LoadFleet, first: Int64 = 1) throws {
         self.server = server
         self.fleet = fleet
+        next = first
         guard let port = try server.ask("listen").numbers["port"].flatMap({ UInt16(exactly: $0) }) else {
             throw BenchFailure("the bare server has no port")
         }
         try fleet.connect(port: port, path: "/")
         try server.ask("ready \(fleet.count)")
     }
+
+    public var serverProcessID: Int32? { server.processID }
+    public var clientProcessIDs: [Int32] { fleet.processIDs }
 
     /// Sends messages and waits for the clients to have all of them. `together` is how many one call sends.
     public func send(

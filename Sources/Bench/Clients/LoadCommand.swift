@@ -8,9 +8,11 @@ enum LoadCommand {
     case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
     /// All clients are to receive changes numbered from `first`, so many each, which carry this `owner` if one is given.
     case expect(first: Int64, count: Int64, owner: ClientText?)
-    /// Waits until all have what they expect, then reports; or until the time is up.
-    case await(milliseconds: Int)
+    /// Waits until all have what they expect, or the first so many changes of it, then reports; or until the time is up.
+    case await(milliseconds: Int, each: Int64?)
     case report
+    /// The first change that came since it was said what to expect.
+    case sample
     /// Between two heartbeats of a client; 0 is never.
     case heartbeat(seconds: Int)
     case quit
@@ -24,10 +26,9 @@ enum LoadCommand {
                 topic: ClientText(words[1]), payload: ClientText(words[2]),
                 bindsChanges: words[2].contains("postgres_changes"))
         case "expect": self.init(expect: line.split(separator: " ").dropFirst().map(String.init))
-        case "await":
-            guard words.count == 2, let milliseconds = Int(words[1]), milliseconds >= 0 else { return nil }
-            self = .await(milliseconds: milliseconds)
+        case "await": self.init(await: words.dropFirst().compactMap { Int($0) }, of: words.count - 1)
         case "report": self = .report
+        case "sample": self = .sample
         case "heartbeat":
             guard words.count == 2, let seconds = Int(words[1]), seconds >= 0 else { return nil }
             self = .heartbeat(seconds: seconds)
@@ -42,6 +43,11 @@ enum LoadCommand {
             first >= 0, (0...LoadGenerator.maximumClients).contains(count), first < 1 << 32
         else { return nil }
         self = .connect(.loopback(port: port), path: ClientText(words[1]), first: first, count: count)
+    }
+
+    private init?(await numbers: [Int], of count: Int) {
+        guard numbers.count == count, (1...2).contains(count), numbers.allSatisfy({ $0 >= 0 }) else { return nil }
+        self = .await(milliseconds: numbers[0], each: count == 2 ? Int64(numbers[1]) : nil)
     }
 
     private init?(expect words: [String]) {

@@ -60,6 +60,19 @@ public final class LoadFleet {
         try reports("await \(milliseconds)", milliseconds: milliseconds + 30_000)
     }
 
+    /// Waits until all have the first so many of the changes that they expect.
+    public func await(each count: Int64, milliseconds: Int) throws -> LoadReport {
+        try reports("await \(milliseconds) \(count)", milliseconds: milliseconds + 30_000)
+    }
+
+    /// The first change that a client received since `expect`.
+    public func sample() throws -> String {
+        for worker in workers {
+            if let text = try worker.ask("sample").texts["sample"], !text.isEmpty { return text }
+        }
+        throw BenchFailure("no client received a change")
+    }
+
     public func report() throws -> LoadReport { try reports("report") }
 
     private func reports(_ line: String, milliseconds: Int = 120_000) throws -> LoadReport {

@@ -74,6 +74,7 @@ extension LoadGenerator {
     private mutating func take(_ index: Int, _ message: ServerMessage, _ text: RawSpan, _ now: Int64) {
         switch message {
         case .change(let sequence, let sent, let owner):
+            if tally.sample.isEmpty { tally.sample = text.copied() }
             tally.count(&clients[index], sequence, sent, owner, now)
         case .joined: joined(index)
         case .subscribed: subscribed(index)

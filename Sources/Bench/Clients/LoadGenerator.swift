@@ -90,8 +90,14 @@ public struct LoadGenerator: ~Copyable {
         case .join(let topic, let payload, let bindsChanges):
             task = .joining(topic: topic, payload: payload, bindsChanges: bindsChanges, next: 0)
         case .expect(let first, let count, let owner): expect(first, count, owner)
-        case .await(let milliseconds): task = .awaiting(deadline: begun + UInt64(milliseconds) * 1_000_000)
+        case .await(let milliseconds, let each):
+            tally.await(each, of: clients)
+            task = .awaiting(deadline: begun + UInt64(milliseconds) * 1_000_000)
         case .report: answer(report.answer)
+        case .sample:
+            var sample = WorkerAnswer()
+            sample.texts["sample"] = String(decoding: tally.sample, as: UTF8.self)
+            answer(sample)
         case .heartbeat(let seconds):
             heartbeats.seconds = seconds
             answer(WorkerAnswer())

@@ -41,6 +41,9 @@ int tw_name_thread(pthread_t thread, const char *name);
 /// waitpid, and the processor time that the child had used.
 int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds);
 
+/// sched_setaffinity, for one processor.
+int tw_pin_thread(pid_t thread, int processor);
+
 /// pipe2, for ends that do not survive exec.
 int tw_pipe(int ends[2]);
 /// accept4, for a socket that neither blocks nor survives exec.

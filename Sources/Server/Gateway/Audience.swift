@@ -4,25 +4,39 @@ import Diagnostics
 import Net
 import Protocol
 
-/// One channel as deliveries see it: a socket, and how its messages are written.
+/// One channel as deliveries see it: how its messages are written.
 struct Listener {
-    let connection: ConnectionID
     /// The channel's place among the loop's channels.
     let channel: UInt32
     let version: SerializerVersion
     let topic: [UInt8]
     /// The numbers by which the client knows its bindings, by their places.
     let ids: [UInt32]
+}
+
+/// What of a listener every delivery looks at. It is plain: copying a listener would count two references, which costs
+/// more than all the rest of a delivery on our side of the kernel.
+struct Recipient: BitwiseCopyable {
+    let connection: ConnectionID
     let isLegacy: Bool
     let wantsCompression: Bool
+    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
+    var isHeld = false
     /// Bindings to tables. With one, its envelope is known beforehand.
     var members: UInt32 = 0
     var soleEnvelope: UInt32?
-    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
-    var isHeld = false
     /// The change for which `touch` is its newest entry in the list of touches.
     var stamp: UInt64 = 0
     var touch: UInt32 = 0
+
+    init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool) {
+        self.connection = connection
+        self.isLegacy = isLegacy
+        self.wantsCompression = wantsCompression
+    }
+
+    /// Its only binding decides what it gets; nothing has to be collected first.
+    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy }
 }
 
 /// One binding of one channel to one table: what a node of the predicate index points at.
@@ -39,7 +53,9 @@ typealias BindingSet = UInt128
 /// Everybody on one loop who hears of changes. Small numbers stand for all of it, so that a delivery follows indices
 /// and counts no references.
 struct Audience {
-    var listeners = Slots<Listener>()
+    private(set) var listeners = Slots<Listener>()
+    /// By the numbers of listeners; meaningless where there is none.
+    var recipients: [Recipient] = []
     private(set) var members = Slots<Member>()
     var envelopes = EnvelopeTable()
     /// Envelopes of channels with several bindings, by what matched; made when they are first needed.
@@ -51,16 +67,31 @@ struct Audience {
         var legacy: Operation?
     }
 
+    mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
+        let index = listeners.add(listener)
+        if Int(index) == recipients.count {
+            recipients.append(recipient)
+        } else {
+            recipients[Int(index)] = recipient
+        }
+        return index
+    }
+
+    /// Nil when it is gone.
+    func recipient(_ listener: UInt32) -> Recipient? {
+        listeners.contains(listener) ? recipients[Int(listener)] : nil
+    }
+
     mutating func add(_ member: Member) -> UInt32 {
         let index = members.add(member)
-        listeners[member.listener]?.members += 1
+        recipients[Int(member.listener)].members += 1
         forgetEnvelopes(of: member.listener)
         return index
     }
 
     mutating func removeMember(_ index: UInt32) {
         guard let member = members.remove(index) else { return }
-        listeners[member.listener]?.members -= 1
+        recipients[Int(member.listener)].members -= 1
         forgetEnvelopes(of: member.listener)
     }
 
@@ -70,9 +101,10 @@ struct Audience {
     }
 
     private mutating func forgetEnvelopes(of listener: UInt32) {
-        if let sole = listeners[listener]?.soleEnvelope {
+        guard listeners.contains(listener) else { return }
+        if let sole = recipients[Int(listener)].soleEnvelope {
             envelopes.release(sole)
-            listeners[listener]?.soleEnvelope = nil
+            recipients[Int(listener)].soleEnvelope = nil
         }
         guard let all = envelopesOfSets.removeValue(forKey: listener) else { return }
         for envelope in all.values { envelopes.release(envelope) }
@@ -80,9 +112,9 @@ struct Audience {
 
     /// For the only member of a channel.
     mutating func envelope(ofSole member: Member) -> UInt32 {
-        if let known = listeners[member.listener]?.soleEnvelope { return known }
+        if let known = recipients[Int(member.listener)].soleEnvelope { return known }
         let made = makeEnvelope(member.listener, view: member.view, 1 << BindingSet(member.binding), legacy: nil)
-        listeners[member.listener]?.soleEnvelope = made
+        recipients[Int(member.listener)].soleEnvelope = made
         return made
     }
 

@@ -171,10 +171,12 @@ extension ClientLoop {
 
     private func listener(of channel: Channel) -> UInt32 {
         if let known = channel.listener { return known }
-        let listener = pipeline.courier.audience.listeners.add(
+        let listener = pipeline.courier.audience.add(
             Listener(
-                connection: channel.session.connection, channel: channel.place, version: channel.session.version,
-                topic: channel.topic, ids: channel.bindings.map(\.id), isLegacy: channel.isLegacy,
+                channel: channel.place, version: channel.session.version, topic: channel.topic,
+                ids: channel.bindings.map(\.id)),
+            Recipient(
+                channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression))
         channel.listener = listener
         return listener

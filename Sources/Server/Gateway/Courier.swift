@@ -100,17 +100,29 @@ struct Courier: ~Copyable {
         _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
+        // Neighbours most often get the same frame, which then need not be looked for again.
+        var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
         let members = index.members(of: matches.certain(of: place), at: node)
         for place in members.indices {
-            guard let member = audience.members[members[place]], let listener = audience.listeners[member.listener]
-            else { continue }
-            if listener.members > 1 || listener.isHeld || listener.isLegacy {
-                touches.add(member, &audience.listeners, moment.number)
+            guard let member = audience.members[members[place]] else { continue }
+            let recipient = audience.recipients[Int(member.listener)]
+            guard recipient.isServedAtOnce else {
+                touches.add(member, &audience.recipients, moment.number)
                 continue
             }
-            try desk.write(change, relation, moment, member.view, &views)
-            let envelope = audience.envelope(ofSole: member)
-            desk.send(envelope, member.view, listener, &views, &audience.envelopes, on: loop)
+            let envelope = recipient.soleEnvelope ?? audience.envelope(ofSole: member)
+            if let last, last.envelope == envelope, last.view == member.view,
+                last.isCompressed == recipient.wantsCompression
+            {
+                DeliveryDesk.send(last.frame, to: recipient.connection, on: loop)
+            } else {
+                try desk.write(change, relation, moment, member.view, &views)
+                let frame = desk.frame(
+                    envelope, member.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
+                    on: loop)
+                last = (envelope, member.view, recipient.wantsCompression, frame)
+                DeliveryDesk.send(frame, to: recipient.connection, on: loop)
+            }
             delivered += 1
         }
         return delivered
@@ -131,7 +143,7 @@ struct Courier: ~Copyable {
         let members = index.members(of: matches.asking(of: place), at: node)
         for place in members.indices {
             guard let member = audience.members[members[place]] else { continue }
-            touches.ask(member, pending, &audience.listeners, change)
+            touches.ask(member, pending, &audience.recipients, change)
         }
     }
 
@@ -142,13 +154,15 @@ struct Courier: ~Copyable {
         for place in touches.all.indices {
             let touch = touches.all[place]
             try desk.write(change, relation, moment, touch.view, &views)
-            guard let listener = audience.listeners[touch.listener] else { continue }
-            if listener.isHeld || !touch.asked.isEmpty {
+            guard let recipient = audience.recipient(touch.listener) else { continue }
+            if recipient.isHeld || !touch.asked.isEmpty {
                 hold(touch, change.operation, moment)
                 continue
             }
             let envelope = envelope(touch.listener, touch.view, touch.certain, change.operation)
-            desk.send(envelope, touch.view, listener, &views, &audience.envelopes, on: loop)
+            let frame = desk.frame(
+                envelope, touch.view, compressed: recipient.wantsCompression, &views, &audience.envelopes, on: loop)
+            DeliveryDesk.send(frame, to: recipient.connection, on: loop)
             delivered += 1
         }
         return delivered
@@ -157,7 +171,7 @@ struct Courier: ~Copyable {
     private mutating func envelope(
         _ index: UInt32, _ view: UInt32, _ bindings: BindingSet, _ operation: Operation
     ) -> UInt32 {
-        let isLegacy = audience.listeners[index]?.isLegacy == true
+        let isLegacy = audience.recipient(index)?.isLegacy == true
         let key = Audience.SetKey(view: view, bindings: bindings, legacy: isLegacy ? operation : nil)
         return audience.envelope(of: index, key)
     }
@@ -174,7 +188,7 @@ struct Courier: ~Copyable {
         total.bytes += Limits.waitingDeliveryBytes
         heldCount += 1
         for asked in touch.asked { asked.question.listeners.append(touch.listener) }
-        audience.listeners[touch.listener]?.isHeld = true
+        audience.recipients[Int(touch.listener)].isHeld = true
         if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
             overfull.append(touch.listener)
         }
@@ -215,7 +229,7 @@ struct Courier: ~Copyable {
             if send(delivery, to: index, on: loop) { delivered += 1 }
         }
         if queue.isEmpty {
-            audience.listeners[index]?.isHeld = false
+            audience.recipients[Int(index)].isHeld = false
         } else {
             waiting[index] = queue
         }
@@ -223,7 +237,7 @@ struct Courier: ~Copyable {
     }
 
     private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on loop: SocketLoop) -> Bool {
-        guard let listener = audience.listeners[index] else { return false }
+        guard let recipient = audience.recipient(index) else { return false }
         var bindings = delivery.bindings
         for asked in delivery.asked {
             switch asked.question.answer {
@@ -234,7 +248,7 @@ struct Courier: ~Copyable {
         }
         guard bindings != 0 else { return false }
         let envelope = envelope(index, delivery.view, bindings, delivery.operation)
-        desk.send(body: delivery.body.bytes, envelope, listener, &audience.envelopes, on: loop)
+        desk.send(body: delivery.body.bytes, envelope, recipient, &audience.envelopes, on: loop)
         return true
     }
 
@@ -263,32 +277,29 @@ struct Touches {
 
     mutating func removeAll() { all.removeAll(keepingCapacity: true) }
 
-    mutating func add(_ member: Member, _ listeners: inout Slots<Listener>, _ change: UInt64) {
-        let place = place(of: member, &listeners, change)
+    mutating func add(_ member: Member, _ recipients: inout [Recipient], _ change: UInt64) {
+        let place = place(of: member, &recipients, change)
         all[place].certain |= 1 << BindingSet(member.binding)
     }
 
     mutating func ask(
-        _ member: Member, _ question: PendingQuestion, _ listeners: inout Slots<Listener>, _ change: UInt64
+        _ member: Member, _ question: PendingQuestion, _ recipients: inout [Recipient], _ change: UInt64
     ) {
-        let place = place(of: member, &listeners, change)
+        let place = place(of: member, &recipients, change)
         all[place].asked.append((question, member.binding))
     }
 
-    private mutating func place(of member: Member, _ listeners: inout Slots<Listener>, _ change: UInt64) -> Int {
-        guard let listener = listeners[member.listener] else {
-            preconditionFailure("a member of a channel that is gone")
-        }
-        var known = listener.stamp == change ? listener.touch : nil
+    private mutating func place(of member: Member, _ recipients: inout [Recipient], _ change: UInt64) -> Int {
+        let recipient = recipients[Int(member.listener)]
+        let newest = recipient.stamp == change ? recipient.touch : nil
+        var known = newest
         while let place = known {
             if all[Int(place)].view == member.view { return Int(place) }
             known = all[Int(place)].earlier
         }
-        all.append(
-            Touch(
-                listener: member.listener, view: member.view, earlier: listener.stamp == change ? listener.touch : nil))
-        listeners[member.listener]?.stamp = change
-        listeners[member.listener]?.touch = UInt32(all.count - 1)
+        all.append(Touch(listener: member.listener, view: member.view, earlier: newest))
+        recipients[Int(member.listener)].stamp = change
+        recipients[Int(member.listener)].touch = UInt32(all.count - 1)
         return all.count - 1
     }
 }

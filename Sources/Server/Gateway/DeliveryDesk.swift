@@ -47,37 +47,34 @@ struct DeliveryDesk: ~Copyable {
         return bodies.bytes.extracting(body).copied()
     }
 
-    /// Sends the body of the change at hand.
-    mutating func send(
-        _ envelope: UInt32, _ index: UInt32, _ listener: Listener, _ views: inout ViewTable,
+    /// The frame around the body that a view has of the change at hand; made for the first who gets it.
+    mutating func frame(
+        _ envelope: UInt32, _ index: UInt32, compressed: Bool, _ views: inout ViewTable,
         _ envelopes: inout EnvelopeTable, on loop: SocketLoop
-    ) {
-        guard let view = views.views[index] else { return }
+    ) -> FramePieces {
+        guard let view = views.views[index] else { preconditionFailure("a frame of a view that is gone") }
         let number = view.bodyNumber
-        if let pieces = envelopes.pieces(envelope, for: number, compressed: listener.wantsCompression) {
-            return Self.send(pieces, to: listener.connection, on: loop)
-        }
+        if let known = envelopes.pieces(envelope, for: number, compressed: compressed) { return known }
         let pieces = Self.pieces(
-            bodies, view.body, view.bodyPiece, envelope, compressed: listener.wantsCompression,
-            deflater, envelopes, &frame, on: loop)
+            bodies, view.body, view.bodyPiece, envelope, compressed: compressed, deflater, envelopes, &frame, on: loop)
         if let body = pieces.body { views.keep(body, of: index) }
-        envelopes.keep(pieces, envelope, for: number, compressed: listener.wantsCompression)
-        Self.send(pieces, to: listener.connection, on: loop)
+        envelopes.keep(pieces, envelope, for: number, compressed: compressed)
+        return pieces
     }
 
     /// Sends a body that waited. It takes the place of those of the change at hand.
     mutating func send(
-        body: [UInt8], _ envelope: UInt32, _ listener: Listener, _ envelopes: inout EnvelopeTable, on loop: SocketLoop
+        body: [UInt8], _ envelope: UInt32, _ recipient: Recipient, _ envelopes: inout EnvelopeTable, on loop: SocketLoop
     ) {
         bodies.removeAll()
         bodies.append(body)
         let pieces = Self.pieces(
-            bodies, 0..<body.count, nil, envelope, compressed: listener.wantsCompression, deflater, envelopes, &frame,
+            bodies, 0..<body.count, nil, envelope, compressed: recipient.wantsCompression, deflater, envelopes, &frame,
             on: loop)
-        Self.send(pieces, to: listener.connection, on: loop)
+        Self.send(pieces, to: recipient.connection, on: loop)
     }
 
-    private static func send(_ pieces: FramePieces, to connection: ConnectionID, on loop: SocketLoop) {
+    static func send(_ pieces: FramePieces, to connection: ConnectionID, on loop: SocketLoop) {
         loop.send(pieces.head, to: connection)
         if let body = pieces.body { loop.send(body, to: connection, continues: true) }
         if let tail = pieces.tail { loop.send(tail, to: connection, continues: true) }

@@ -52,7 +52,7 @@ struct Pipeline: ~Copyable {
     mutating func run(on loop: SocketLoop, _ mailbox: Mailbox) -> Bool {
         guard !isPaused, !hasFailed else { return false }
         do {
-            guard var feed = try feed.take() ?? open(loop) else { return false }
+            guard var feed = feed.take() else { return false }
             let more = try read(&feed, on: loop, mailbox)
             self.feed = consume feed
             return more
@@ -62,16 +62,21 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    private func open(_ loop: SocketLoop) throws -> LogFeed? {
-        guard let end = shared.logEnd() else { return nil }
-        return try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
+    /// Opens the log at its end once it has begun. Bindings wait for that, so it must not wait for them.
+    mutating func openIfBegun(on loop: SocketLoop) {
+        guard !isOpen, !hasFailed, let end = shared.logEnd() else { return }
+        do {
+            feed = try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
+        } catch {
+            failed(error)
+        }
     }
 
     private mutating func read(
         _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox
     ) throws -> Bool {
         var budget = TurnBudget()
-        while budget.isLeft, !loop.hasQueuedEnough {
+        while budget.isLeft(on: loop) {
             guard let entry = try feed.entry() else {
                 send(mailbox)
                 return false
@@ -110,7 +115,7 @@ struct Pipeline: ~Copyable {
             var ahead = part
             let outcome = try courier.match(&part)
             delivered += try deliverMatched(&ahead, info, on: loop, &budget)
-            guard budget.isLeft, !loop.hasQueuedEnough else { return done == part.changeCount }
+            guard budget.isLeft(on: loop) else { return done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
             }
@@ -125,7 +130,7 @@ struct Pipeline: ~Copyable {
     ) throws -> Int {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
-            guard budget.isLeft, !loop.hasQueuedEnough, let change = try part.next() else { break }
+            guard budget.isLeft(on: loop), let change = try part.next() else { break }
             if courier.hasMatches(at: place) {
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
@@ -237,7 +242,11 @@ struct TurnBudget {
     private var bytes = Limits.turnLogBytes
     private var deliveries = Limits.turnDeliveries
 
-    var isLeft: Bool { bytes > 0 && deliveries > 0 }
+    func isLeft(on loop: SocketLoop) -> Bool {
+        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes
+            && !loop.hasQueuedEnough
+    }
+
     mutating func spend(entry size: Int) { bytes -= size + 64 }
     mutating func spend(deliveries count: Int) { deliveries -= count + 1 }
 }

@@ -23,6 +23,11 @@ struct Slots<Element> {
         return element
     }
 
+    func contains(_ index: UInt32) -> Bool {
+        guard Int(index) < elements.count, case .some = elements[Int(index)] else { return false }
+        return true
+    }
+
     /// All numbers that are or were in use.
     var indices: Range<UInt32> { 0..<UInt32(elements.count) }
 

@@ -106,10 +106,14 @@ extension ColumnRendering {
     var value: ValueRendering {
         switch self {
         case .scalar(let oid): .plain(BuiltInType.rendering(of: oid))
-        case .array(.scalar(let oid), let delimiter) where delimiter == UInt8(ascii: ","):
-            .array(of: .plain(BuiltInType.rendering(of: oid)))
-        case .array(let element, let delimiter):
-            delimiter == UInt8(ascii: ",") ? .array(of: element.value) : .plain(.scalar(.text))
+        // A box array separates its elements by semicolons: it is left as the text PostgreSQL wrote.
+        case .array(_, let delimiter) where delimiter != UInt8(ascii: ","): .plain(.scalar(.text))
+        case .array(let element, _):
+            if case .plain(.scalar(let scalar)) = element.value {
+                .plain(.array(of: scalar.nested))
+            } else {
+                .array(of: element.value)
+            }
         case .composite(let fields): .composite(fields.map { ValueRendering.Attribute($0.name, $0.rendering.value) })
         case .hstore: .plain(.scalar(.hstore))
         }

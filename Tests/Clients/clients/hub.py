@@ -1,6 +1,7 @@
 """The hub under test: one of our own, started with the settings a scenario asks for, or one that runs already."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import re
@@ -58,8 +59,26 @@ class RunningHub:
         with open(f"/proc/{self.process_id}/status", encoding="ascii") as status:
             return int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1]) * 1024
 
+    def _tables(self) -> list[list[str]]:
+        """What the descriptors of each thread lead to: threads may have tables of their own."""
+        tables = []
+        for thread in os.listdir(f"/proc/{self.process_id}/task"):
+            folder = f"/proc/{self.process_id}/task/{thread}/fd"
+            targets = []
+            with contextlib.suppress(FileNotFoundError):
+                for name in os.listdir(folder):
+                    with contextlib.suppress(FileNotFoundError):
+                        targets.append(os.readlink(f"{folder}/{name}"))
+            tables.append(targets)
+        return tables
+
     def open_files(self) -> int:
-        return len(os.listdir(f"/proc/{self.process_id}/fd"))
+        """Sockets and files, each once, whichever threads know them."""
+        return len(set().union(*self._tables()))
+
+    def largest_table(self) -> int:
+        """The descriptors of the thread that has most, which is what a limit is about."""
+        return max(map(len, self._tables()))
 
 
 class OwnHub(RunningHub):

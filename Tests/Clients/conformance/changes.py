@@ -206,17 +206,23 @@ async def select(stage, vsn):
     await stage.database.run("TRUNCATE c_select")
 
 
-@scenario("a channel hears of a change once, with all ids; once for each list of select", vsn=BOTH, tables=published("c_union", "id int PRIMARY KEY, v text, w text"))
+@scenario("a channel hears of a change once, with all ids; once for each list of select", vsn=BOTH, tables=[
+    # A schema of its own, as one binding is about all tables of it.
+    "DROP SCHEMA IF EXISTS c_unions CASCADE", "CREATE SCHEMA c_unions", "GRANT USAGE ON SCHEMA c_unions TO anon",
+    *published("c_unions.c_union", "id int PRIMARY KEY, v text, w text", "GRANT SELECT ON c_unions.c_union TO anon")])  # fmt: skip
 async def union(stage, vsn):
     peer = await stage.peer(vsn)
     topic = "realtime:union"
+
+    def of(event="*", **more):
+        return binding("c_union", event, schema="c_unions", **more)
+
     bindings = [
-        binding("c_union"), binding("c_union", "INSERT", filter="v=eq.a"), binding("c_union", "INSERT", filter="v=eq.b"),
-        binding("c_union", "UPDATE"), {"event": "*", "schema": "public"}, binding("c_union", select=["v"]),
-        binding("c_union", "INSERT", select=["v"], filter="id=gt.0"), binding("c_union"),
+        of(), of("INSERT", filter="v=eq.a"), of("INSERT", filter="v=eq.b"), of("UPDATE"),
+        {"event": "*", "schema": "c_unions"}, of(select=["v"]), of("INSERT", select=["v"], filter="id=gt.0"), of(),
     ]  # fmt: skip
     ids = await peer.subscribe(topic, *bindings)
-    await stage.database.run("TRUNCATE c_union", "INSERT INTO c_union VALUES (1, 'a', 'w')", "UPDATE c_union SET v = 'b'")
+    await stage.database.run("INSERT INTO c_unions.c_union VALUES (1, 'a', 'w')", "UPDATE c_unions.c_union SET v = 'b'")
     inserts = [await peer.change(topic) for _ in range(2)]
     updates = [await peer.change(topic) for _ in range(2)]
     equal([m.data["type"] for m in inserts + updates], ["INSERT"] * 2 + ["UPDATE"] * 2, "the types")

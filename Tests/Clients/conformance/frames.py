@@ -47,10 +47,10 @@ async def fragments_that_together_are_too_large_are_closed_with_1009(stage):
 @scenario(settings={"max_frame_size": "64kB"})
 async def the_largest_frame_is_the_operators_choice(stage):
     peer = await stage.peer()
-    await peer.connection.text(heartbeat_of(1024))
-    await peer.reply("big", "the answer to a heartbeat of 1,024 bytes")
-    await peer.connection.text(heartbeat_of(1025))
-    await peer.connection.expect_close(1009, "a frame has 1,025 bytes and max_frame_size is 64kB")
+    await peer.connection.text(heartbeat_of(65_536))
+    await peer.reply("big", "the answer to a heartbeat of 65,536 bytes")
+    await peer.connection.text(heartbeat_of(65_537))
+    await peer.connection.expect_close(1009, "a frame has 65,537 bytes and max_frame_size is 64kB")
 
 
 @scenario()

@@ -1,10 +1,15 @@
 """What an operator sees and does: health, metrics, the end of the process. Protocol §8.3, §1.9; checklist 23, 24."""
 
+import asyncio
+import os
+import re
 import signal
+import urllib.parse
 
 from clients import tokens
 from clients.expect import equal, true
-from clients.scenario import BOTH, scenario
+from clients.peer import SUBSCRIBED, binding
+from clients.scenario import BOTH, published, scenario
 
 
 async def get(stage, path: str, method="GET", **headers):
@@ -28,8 +33,6 @@ async def ready(stage):
         if response.status == 200:
             return
         equal(response.status, 503, "the status of /ready until then")
-        import asyncio
-
         await asyncio.sleep(0.1)
     true(False, "/ready to become 200 within a minute", response)
 
@@ -79,3 +82,33 @@ async def drain_of_the_silent(stage):
     equal(await stage.hub.end(signal.SIGTERM), 0, "the exit code of the hub")
     true(len(silent) == 3, "the silent to stay silent")
     await stage.hub.start()
+
+
+async def catalog_version(stage) -> int:
+    """How often the hub has read another catalog."""
+    text = (await get(stage, "/metrics")).body.decode()
+    return int(re.search(r"^tidewire_catalog_version (\d+)$", text, re.MULTILINE)[1])
+
+
+@scenario("clients that come before the hub may stream are subscribed as soon as it may", own_hub=True,
+    tables=published("c_early", "id int PRIMARY KEY"))  # fmt: skip
+async def early(stage):
+    role = urllib.parse.urlsplit(os.environ["TW_HUB_DATABASE"]).username
+    await stage.database.run(f'ALTER ROLE "{role}" NOREPLICATION')
+    try:
+        await stage.hub.restart()
+        peer = await stage.peer()
+        # The reply does not wait for the database for ever; that it subscribes does.
+        await peer.join("realtime:early", {"postgres_changes": [binding("c_early")]})
+        version = await catalog_version(stage)
+        await stage.database.run(*published("c_early_too", "id int PRIMARY KEY"))
+        for _ in range(400):
+            if await catalog_version(stage) != version:
+                break
+            await asyncio.sleep(0.1)
+        equal([str(message) for message in await peer.fence()], [], "what comes while nothing streams")
+    finally:
+        await stage.database.run(f'ALTER ROLE "{role}" REPLICATION')
+    equal((await peer.system("realtime:early")).payload["message"], SUBSCRIBED, "what is said then")
+    await stage.database.run("INSERT INTO c_early VALUES (1)")
+    equal((await peer.change("realtime:early")).data["record"], {"id": 1}, "the change that follows")

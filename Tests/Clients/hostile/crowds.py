@@ -276,7 +276,7 @@ async def no_descriptors(stage):
     process = stage.hub.process_id
     files = stage.hub.open_files()
     old = resource.prlimit(process, resource.RLIMIT_NOFILE)
-    resource.prlimit(process, resource.RLIMIT_NOFILE, (files + 20, old[1]))
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (stage.hub.largest_table() + 20, old[1]))
     early = await stage.peer()
     connections = [await Connection.open(stage.hub) for _ in range(100)]
     equal(await early.fence(), [], "what one who is in already hears while others wait")

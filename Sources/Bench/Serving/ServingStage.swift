@@ -1,0 +1,94 @@
+import Bytes
+import Crypto
+import Embedded
+import Postgres
+import System
+
+/// A private PostgreSQL with tables that hubs serve, and what their clients need.
+final class ServingStage {
+    private static let role = "authenticated"
+
+    let cluster: PrivateCluster
+    let connection: Connection
+    private let place: Workplace
+    private let secret: String
+    private var hubs = 0
+
+    init(_ place: Workplace) throws {
+        self.place = place
+        var options = PrivateCluster.Options()
+        options.settings = ["autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=4GB"]
+        cluster = try PrivateCluster(directory: place.path + "/postgres", options: options)
+        try cluster.start()
+        connection = try cluster.connect()
+        try connection.execute("CREATE ROLE \(Self.role)")
+        var generator = SystemRandomNumberGenerator()
+        secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
+    }
+
+    func close() { cluster.stop() }
+
+    /// What changes: the number and the moment that clients look at, an owner to filter by, and some text.
+    func makeTable(_ name: String) throws {
+        try connection.execute(
+            "CREATE TABLE \(name) (id bigint PRIMARY KEY, owner bigint, seq bigint, at bigint, title text);"
+                + "GRANT SELECT ON \(name) TO \(Self.role); CREATE PUBLICATION \(name) FOR TABLE \(name)")
+    }
+
+    /// One transaction of so many rows, numbered from `first`; the moment is when its statement runs, before its commit.
+    func insert(into table: String, first: Int64, count: Int, owner: Int64 = 0) throws {
+        try connection.query(
+            """
+            INSERT INTO \(table)
+            SELECT n, $3::bigint, n, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+                   'Expense of a shared trip, split evenly between four of us'
+            FROM generate_series($1::bigint, $1::bigint + $2::bigint - 1) AS n
+            """, [String(first), String(count), String(owner)])
+    }
+
+    /// A hub that serves one table, following it by a slot of its own.
+    func startHub(_ table: String, loops: Int, backend: String = "auto") throws -> HubProcess {
+        hubs += 1
+        let data = place.path + "/hub\(hubs)"
+        try Directories.make(data)
+        return try HubProcess(
+            [
+                "--publication", table, "--slot", "bench_\(hubs)", "--data-dir", data, "--listen", "127.0.0.1:0",
+                "--loops", String(loops), "--io", backend, "--idle-timeout", "0", "--log-format", "text",
+            ], environment: ["TIDEWIRE_DATABASE_URL": cluster.url(), "TIDEWIRE_JWT_SECRET": secret],
+            log: data + ".log")
+    }
+
+    /// A hub's slot keeps WAL, and its processes, for as long as it is there.
+    func end(_ hub: HubProcess) {
+        hub.stop()
+        let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active"
+        for _ in 0..<100 {
+            if (try? connection.query(sql)) != nil { return }
+            Pause.milliseconds(20)
+        }
+    }
+
+    /// Clients of a hub, joined and subscribed to a table; in the filter, `{n}` is a client's number.
+    func connect(_ count: Int, to hub: HubProcess, table: String, filter: String? = nil) throws -> LoadFleet {
+        let fleet = try LoadFleet(clients: count, errors: place.path + "/clients.log")
+        try fleet.heartbeat(seconds: 0)
+        try fleet.connect(port: hub.port, path: path)
+        try join(fleet, table, filter)
+        return fleet
+    }
+
+    func join(_ fleet: LoadFleet, _ table: String, _ filter: String?) throws {
+        let filter = filter.map { #","filter":"\#($0)""# } ?? ""
+        try fleet.join(
+            topic: "realtime:bench",
+            payload: #"{"config":{"postgres_changes":[{"event":"*","schema":"public","table":"\#(table)"\#(filter)}]}}"#
+        )
+    }
+
+    private var path: String {
+        let claims = Array(#"{"role":"\#(Self.role)","exp":\#(Clock.unixMicroseconds() / 1_000_000 + 86_400)}"#.utf8)
+        let token = JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
+        return "/socket/websocket?vsn=2.0.0&apikey=" + token
+    }
+}
