@@ -30,8 +30,9 @@ private func one(
         ("a=isdistinct.null", one("a", .isdistinct, "null")),
     ]
 
-    @Test(arguments: accepted) func `filters are read as the reference reads them`(text: String, filter: Filter?) throws
-    {
+    @Test(arguments: accepted) func `trap 13: filters are read as the reference reads them`(
+        text: String, filter: Filter?
+    ) throws {
         #expect(try Filter.parse(text, within: bounds) == filter)
     }
 
@@ -89,8 +90,9 @@ private func one(
         ("or=(\"a)", "[\"\\\"a)\"]"),
     ]
 
-    @Test(arguments: refused) func `what is no filter is refused in the reference's words`(text: String, detail: String)
-    {
+    @Test(arguments: refused) func `trap 13: what is no filter is refused in the reference's words`(
+        text: String, detail: String
+    ) {
         let error = #expect(throws: FilterError.self) { try Filter.parse(text, within: bounds) }
         #expect(error?.detail == detail)
         #expect(error?.message == "Error parsing `filter` params: " + detail)

@@ -126,7 +126,8 @@ private final class FanoutRace {
 
     init(_ count: Int, _ stage: ServingStage, _ place: Workplace, _ settings: BenchSettings) throws {
         self.count = count
-        changes = settings.isQuick ? 10 : 200_000 / count
+        // Short rounds, and many: what disturbs the machine then disturbs neighbours alike.
+        changes = settings.isQuick ? 10 : 100_000 / count
         var lanes: [FanoutLane] = []
         for (name, loops, backend) in [
             ("epoll, 1 loop", 1, "epoll"), ("io_uring, 1 loop", 1, "io_uring"),
@@ -164,7 +165,7 @@ private final class FanoutRace {
     }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
-        let rounds = settings.rounds(usually: 7)
+        let rounds = settings.rounds(usually: 13)
         for round in 0..<rounds {
             settings.progress("\(count) clients: round \(round + 1) of \(rounds)")
             if round % 2 == 0 { try measureBare() }

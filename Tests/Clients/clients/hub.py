@@ -94,6 +94,7 @@ class OwnHub(RunningHub):
         self.program = program
         self.secret = secret
         self.directory = os.environ["TW_DATA"]
+        self.slot = os.environ.get("TW_SLOT", "tidewire_clients")
         self.log_file = os.path.join(self.directory, "clients.log")
         self.settings: dict[str, str] | None = None
         self.process = None
@@ -122,7 +123,7 @@ class OwnHub(RunningHub):
             "listen": f"127.0.0.1:{self.port}",
             "jwt_secret": self.secret,
             "database_url": os.environ["TW_HUB_DATABASE"],
-            "slot": os.environ.get("TW_SLOT", "tidewire_clients"),
+            "slot": self.slot,
             "segment_size": "1MB",
         }  # fmt: skip
         settings.pop("echo", None)
@@ -166,6 +167,17 @@ class OwnHub(RunningHub):
     async def restart(self, number: int = signal.SIGTERM):
         await self.end(number)
         await self.start()
+
+    async def forget(self, database):
+        """Ends it, and lets its next start be its first."""
+        await self.stop()
+        self.directory = os.path.join(self.directory, "fresh")
+        # It may not be dropped before the server has noticed that its reader is gone.
+        while await database.run(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{self.slot}'"):
+            await database.run(
+                f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{self.slot}' AND NOT active"
+            )
+            await asyncio.sleep(0.05)
 
     def log(self) -> str:
         """What it wrote since it last started."""

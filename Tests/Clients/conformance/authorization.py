@@ -35,7 +35,7 @@ async def ended(peer, topic: str) -> str:
     return message.payload["message"]
 
 
-@scenario("refusals of a join name their code", vsn=BOTH)
+@scenario("trap 19: refusals of a join name their code", vsn=BOTH)
 async def join_refusals(stage, vsn):
     peer = await stage.peer(vsn)
     secret, soon = stage.secret, tokens.in_seconds(60)
@@ -58,7 +58,7 @@ async def join_refusals(stage, vsn):
         equal((await peer.reply(ref)).reason, "unmatched topic", "the answer to a push after the refusal")
 
 
-@scenario("which token counts: user_token before access_token, the key of the socket without, and sb_ keys are passed over", vsn=BOTH)
+@scenario("trap 20: which token counts: user_token before access_token, the key of the socket without, and sb_ keys are passed over", vsn=BOTH)
 async def which_token(stage, vsn):
     peer = await stage.peer(vsn)
     expired = stage.token("anon", -10)
@@ -129,7 +129,7 @@ async def ignored_refreshes(stage, vsn):
     equal([str(m) for m in await peer.fence()], [], "what they bring")
 
 
-@scenario("access_token: one that is wrong ends the channel with its reason", vsn=BOTH)
+@scenario("checklist 19: access_token: one that is wrong ends the channel with its reason", vsn=BOTH)
 async def wrong_refreshes(stage, vsn):
     peer = await stage.peer(vsn)
     cases = {

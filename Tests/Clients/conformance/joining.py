@@ -64,7 +64,7 @@ async def null_bindings(stage, vsn):
     await peer.subscribed("realtime:nulls")
 
 
-@scenario("FlexibleBoolean: true and false in any case, as words too; anything else falls back to the default", vsn=BOTH)
+@scenario("further traps: FlexibleBoolean: true and false in any case, as words too; anything else falls back to the default", vsn=BOTH)
 async def flexible_booleans(stage, vsn):
     peer = await stage.peer(vsn)
     values = [False, "false", "False", "FALSE", 0, "no", {}, [], "", None, 1.5]

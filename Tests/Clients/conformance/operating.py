@@ -26,6 +26,17 @@ async def health(stage):
     equal(response.status, 200, "the status of HEAD /api/tenants/realtime-dev/health")
 
 
+@scenario("requests that are sent ahead are answered one after another")
+async def ahead(stage):
+    connection = await stage.connection()
+    request = b"GET /healthcheck HTTP/1.1\r\nHost: h\r\n\r\n"
+    await connection.send(request * 20 + request.replace(b"healthcheck", b"nowhere"))
+    for _ in range(20):
+        response = await connection.response()
+        equal((response.status, response.body.strip()), (200, b"ok"), "status and body of /healthcheck")
+    equal((await connection.response()).status, 404, "the status of /nowhere")
+
+
 @scenario("/ready is 200 once changes stream")
 async def ready(stage):
     for _ in range(600):
@@ -94,9 +105,10 @@ async def catalog_version(stage) -> int:
     tables=published("c_early", "id int PRIMARY KEY"))  # fmt: skip
 async def early(stage):
     role = urllib.parse.urlsplit(os.environ["TW_HUB_DATABASE"]).username
+    await stage.hub.forget(stage.database)
     await stage.database.run(f'ALTER ROLE "{role}" NOREPLICATION')
     try:
-        await stage.hub.restart()
+        await stage.hub.start()
         peer = await stage.peer()
         # The reply does not wait for the database for ever; that it subscribes does.
         await peer.join("realtime:early", {"postgres_changes": [binding("c_early")]})

@@ -85,7 +85,7 @@ async def all_public_paths_lead_to_the_same_socket(stage):
         await peer.join("realtime:paths", {})
 
 
-@scenario()
+@scenario("trap 20: other query parameters and headers are ignored")
 async def other_query_parameters_and_headers_are_ignored(stage):
     await speaks(stage, "2.0.0", vsn="2.0.0", log_level="warn", eventsPerSecond="10", private="yes")
     await speaks(stage, "2.0.0", vsn="2.0.0", log_level="loudest")
@@ -95,7 +95,7 @@ async def other_query_parameters_and_headers_are_ignored(stage):
     equal(response.status, 101, "the status beside an Authorization header, which is not read,")
 
 
-@scenario()
+@scenario("trap 20: any host is the one tenant")
 async def any_host_is_the_one_tenant(stage):
     for host in ("realtime-dev.supabase-realtime:4000", "abcd.supabase.co", "localhost", "10.0.0.7:4000"):
         connection = await stage.connection()
@@ -165,7 +165,7 @@ async def whitespace_in_a_token_and_its_encoding_do_not_matter(stage):
     await stage.peer(apikey=urllib.parse.quote(token).replace(".", "%2E"))
 
 
-@scenario(settings={"connect_error_backoff": "2s"})
+@scenario("trap 19: a refusal is not sent before the backoff", settings={"connect_error_backoff": "2s"})
 async def a_refusal_is_not_sent_before_the_backoff(stage):
     for apikey in (None, "nonsense", stage.token("anon", -10)):
         began = time.monotonic()
@@ -285,15 +285,24 @@ async def slow_headers_end_by_a_timeout(stage):
 
 @scenario()
 async def a_handshake_that_comes_byte_by_byte_is_one(stage):
+    await handshake_and_heartbeat(stage, 7)
+
+
+@scenario()
+async def frames_that_come_with_the_handshake_are_answered(stage):
+    await handshake_and_heartbeat(stage, 1 << 16)
+
+
+async def handshake_and_heartbeat(stage, size: int):
     connection = await stage.connection()
     head = (
         f"GET {target(stage.hub, stage.anon, vsn='2.0.0')} HTTP/1.1\r\nhost: h\r\nUPGRADE: WebSocket\r\n"
         "connection: keep-alive, Upgrade\r\nsec-websocket-key: c2l4dGVlbiBieXRlcyBvaw==\r\nSEC-WEBSOCKET-VERSION: 13\r\n\r\n"
     )
-    # With the first frames behind it, in the same segments.
+    # With the first frame behind it, in the same segments.
     data = head.encode() + connection.encoded(1, b'[null,"1","phoenix","heartbeat",{}]')
-    for begin in range(0, len(data), 7):
-        await connection.send(data[begin : begin + 7])
+    for begin in range(0, len(data), size):
+        await connection.send(data[begin : begin + size])
     response = await connection.response()
     equal(response.status, 101, "the status")
     await Peer(connection, "2.0.0").reply("1", "the answer to a heartbeat that was sent with the handshake")

@@ -1,6 +1,7 @@
 """Clients that mean harm, or might as well. Afterwards the hub serves others, and its memory comes back."""
 
 import asyncio
+import contextlib
 import os
 import random
 import resource
@@ -93,10 +94,10 @@ async def half_open(stage):
     await serves(stage)
 
 
-async def crowd_member(hub, target: str, results: dict):
+async def crowd_member(stage, target: str, results: dict):
     try:
-        connection = await Connection.open(hub)
-        response = await connection.upgrade(hub, target)
+        connection = await stage.connection()
+        response = await connection.upgrade(stage.hub, target)
         results[response.status] = results.get(response.status, 0) + 1
         return connection
     except Exception as error:
@@ -118,7 +119,7 @@ async def crowd(stage):
             before, files = stage.hub.memory(), stage.hub.open_files()
         results: dict = {}
         target = f"{stage.hub.path}?apikey={stage.anon}&vsn=2.0.0"
-        connections = await asyncio.gather(*(crowd_member(stage.hub, target, results) for _ in range(size)))
+        connections = await asyncio.gather(*(crowd_member(stage, target, results) for _ in range(size)))
         equal(results, {101: size}, f"the outcome of {size} upgrades at once")
         peers = [Peer(connection, "2.0.0") for connection in connections]
         for peer in peers:
@@ -270,7 +271,7 @@ async def never_reads(stage):
     await settled(stage, before, 64 * MIB, "clients that never read")
 
 
-@scenario("no descriptors left: the hub waits, and serves again when there are some", own_hub=True, tables=ALIVE)
+@scenario("no descriptors left: who is in is served, others are turned away, and there is room again when they go", own_hub=True, tables=ALIVE)
 async def no_descriptors(stage):
     await serves(stage)
     process = stage.hub.process_id
@@ -278,10 +279,16 @@ async def no_descriptors(stage):
     old = resource.prlimit(process, resource.RLIMIT_NOFILE)
     resource.prlimit(process, resource.RLIMIT_NOFILE, (stage.hub.largest_table() + 20, old[1]))
     early = await stage.peer()
-    connections = [await Connection.open(stage.hub) for _ in range(100)]
+    connections = []
+    for _ in range(100):
+        with contextlib.suppress(ConnectionError):
+            connections.append(await Connection.open(stage.hub))
     equal(await early.fence(), [], "what one who is in already hears while others wait")
+    kept = stage.hub.open_files()
+    true(kept < files + 100, "not all hundred taken in", f"{kept} open files, {files} before")
     for connection in connections:
         connection.abort()
+    await files_settled(stage, files + 1)
     await serves(stage)
     resource.prlimit(process, resource.RLIMIT_NOFILE, old)
     await files_settled(stage, files + 1)
