@@ -297,9 +297,6 @@ public enum Limits {
 
     public static let maximumRequestHeaders = 100
 
-    /// Requests answered that came together; a connection that sends more at once is closed behind the last answer.
-    public static let requestsAtOnce = 32
-
     /// The reference's own limit.
     public static let maximumRequestBodyBytes = 8_000_000
 

@@ -187,6 +187,12 @@ extension SocketLoop {
         table[slot].inputWanted = UInt32(clamping: count)
     }
 
+    /// What this call leaves unconsumed is shown again in the next turn, even if nothing comes.
+    public func showAgain(_ connection: ConnectionID) {
+        guard let slot = table.slot(of: connection) else { return }
+        readAgain(slot)
+    }
+
     func readAgain(_ slot: Int) {
         guard !table[slot].flags.contains(.isReadAgain) else { return }
         table[slot].flags.insert(.isReadAgain)

@@ -27,8 +27,6 @@ extension ClientLoop {
             }
         }
         if outcomes.count == requests.count {
-            // An answer under way would be to what was asked before, perhaps for another role.
-            channel.ticket = 0
             apply(outcomes, to: channel)
             rebinding?.finished(place)
             return true

@@ -7,9 +7,9 @@ import WebSocket
 
 /// Frames of clients: from bytes to what their channels do.
 extension ClientLoop {
-    func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan, from start: Int) -> Int {
+    func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard var frames = session.frames.take() else { return bytes.byteCount }
-        var at = start
+        var at = 0
         reading: while true {
             let step = frames.next(in: &bytes, from: at, inflater: inflater)
             at += step.consumed

@@ -10,24 +10,9 @@ import WebSocket
 
 /// Requests: a few pages for operators, and the way into a WebSocket.
 extension ClientLoop {
-    /// Requests may come together, and frames right behind the upgrade: nothing announces a second time what is here.
-    func receiveRequests(_ session: Session, _ bytes: RawSpan) -> Int {
-        var consumed = 0
-        for _ in 0..<Limits.requestsAtOnce {
-            guard case .request(let scanned) = session.stage else { return consumed }
-            let count = receiveRequest(session, bytes.extracting(droppingFirst: consumed), scanned)
-            consumed += count
-            if count == 0 || consumed == bytes.byteCount { return consumed }
-        }
-        if case .request = session.stage {
-            session.stage = .ending
-            loop.close(session.connection, afterFlushing: Limits.farewellLimit)
-        }
-        return consumed
-    }
-
-    private func receiveRequest(_ session: Session, _ bytes: RawSpan, _ scanned: Int) -> Int {
-        switch HTTPRequestParser.parse(bytes, scanned: scanned, limits: .ofClients) {
+    func receiveRequest(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
+        guard case .request(let scanned) = session.stage else { return bytes.byteCount }
+        switch HTTPRequestParser.parse(bytes.bytes, scanned: scanned, limits: .ofClients) {
         case .needMore(let scanned):
             session.stage = .request(scanned: scanned)
             return 0

@@ -92,10 +92,13 @@ final class ClientLoop: SocketApplication {
 
     func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int {
         guard let session = session(connection) else { return bytes.byteCount }
-        let requests = receiveRequests(session, bytes.bytes)
         switch session.stage {
-        case .request: return requests
-        case .client, .echo: return receiveFrames(session, &bytes, from: requests)
+        case .request:
+            let count = receiveRequest(session, &bytes)
+            // Some do not wait for the answer: the next request follows, or the first frames.
+            if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
+            return count
+        case .client, .echo: return receiveFrames(session, &bytes)
         case .refused, .ending: return bytes.byteCount
         }
     }

@@ -243,7 +243,8 @@ struct TurnBudget {
     private var deliveries = Limits.turnDeliveries
 
     func isLeft(on loop: SocketLoop) -> Bool {
-        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes && !loop.hasQueuedEnough
+        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes
+            && !loop.hasQueuedEnough
     }
 
     mutating func spend(entry size: Int) { bytes -= size + 64 }
