@@ -74,6 +74,22 @@ private func change(owner: Int = 0) -> String {
         }
     }
 
+    @Test func `what is waited for may be a part of what is expected`() throws {
+        let stage = try Stage()
+        try stage.connect(10)
+        try stage.clients.ask("expect 5 4")
+        #expect(try stage.clients.ask("sample").texts["sample"]?.isEmpty == true)
+        for (count, first) in [(1, 5), (2, 6), (1, 8)] {
+            try stage.server.ask("send \(count) 1 \(first) " + change())
+            let sent = first + count - 5
+            let report = try stage.report("await 5000 \(sent)")
+            #expect(report.received == Int64(10 * sent))
+            #expect(report.isFaultless == (sent == 4))
+        }
+        let sample = try stage.clients.ask("sample").texts["sample"]
+        #expect(sample?.contains(#""seq":5,"#) == true)
+    }
+
     @Test func `notices what is missing, doubled, skipped, another's or no change`() throws {
         let stage = try Stage()
         try stage.connect(10)
