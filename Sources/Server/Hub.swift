@@ -70,7 +70,9 @@ public final class Hub: Sendable {
         sockets.ownDescriptorTables = true
         sockets.maximumConnections = max(1, configuration.maximumConnections / sockets.loopCount)
         sockets.idleLimit = configuration.idleTimeout
-        sockets.outboxBytes = configuration.outboxBytes
+        // Whoever has the largest message echoed is not slow; what it sends at once behind that is little.
+        sockets.outboxBytes =
+            echoes ? max(2 * Limits.maximumEchoBytes, configuration.outboxBytes) : configuration.outboxBytes
         sockets.outboxAge = configuration.outboxAge
         let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
         sockets.receiveBytes = largest + Limits.socketReadBytes
