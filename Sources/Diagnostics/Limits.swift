@@ -167,7 +167,7 @@ public enum Limits {
     /// Joined and joining, on one loop. Each has three timers at most.
     public static let maximumChannelsPerLoop = 1 << 24
     /// Joins of one socket beyond its channels that wait for their refusal; one more, and it is closed.
-    public static let maximumSurplusJoins = 64
+    public static let maximumSurplusJoins = 4096
     /// Joins that wait for their refusal on one loop.
     public static let maximumRefusalsPerLoop = 1 << 17
     /// A channel is told that changes are missing at most this often.

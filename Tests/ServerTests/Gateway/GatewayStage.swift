@@ -20,6 +20,7 @@ final class GatewayStage: @unchecked Sendable {
     let reader: String
     let outsider: String
     private var isStopped = false
+    private var callers: [Caller] = []
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read.
@@ -53,6 +54,8 @@ final class GatewayStage: @unchecked Sendable {
 
     /// Slots are few, and the whole cluster's.
     deinit {
+        // A hub waits a while for those who are there.
+        for caller in callers { caller.hangUp() }
         stop()
         let drop =
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
@@ -80,6 +83,7 @@ final class GatewayStage: @unchecked Sendable {
     /// Somebody with an open WebSocket.
     func caller(receiveBuffer: Int32? = nil) throws -> Caller {
         let caller = try Caller(port: hub.port, receiveBuffer: receiveBuffer)
+        callers.append(caller)
         try caller.send(Caller.upgrade(token()))
         let head = try caller.read(through: "\r\n\r\n")
         try #require(head.hasPrefix("HTTP/1.1 101"), "\(head)")
