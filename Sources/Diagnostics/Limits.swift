@@ -260,6 +260,12 @@ public enum Limits {
     /// The kernel's send buffer of one connection (it doubles the number); left alone it grows to 4 MiB.
     public static let socketSendBufferBytes = 256 << 10
 
+    /// Free memory is handed back to the kernel when slow connections left this much …
+    public static let givenBackBytes = 4 << 20
+
+    /// … a moment later, together with what others leave.
+    public static let giveBackDelay = Duration.seconds(1)
+
     /// One shared piece of bytes to send.
     public static let maximumPieceBytes = 64 << 20
 

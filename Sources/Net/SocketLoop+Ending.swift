@@ -86,6 +86,7 @@ extension SocketLoop {
             let backlog = backlogs[Int(table[slot].backlog)]
             let bytes = backlog.byteCount
             if table[slot].backlog != 0 { backlog.dropWhatWasNotBegun(arena) }
+            noteFreed(bytes)
             let id = table.id(of: slot)
             application.fellBehind(id, queuedBytes: bytes)
             close(id, afterFlushing: Limits.farewellLimit)
@@ -98,8 +99,22 @@ extension SocketLoop {
         for backlog in behind where arena.heldBytes > settings.outboxTotalBytes {
             guard let slot = backlog.slot, table[slot].stage == .open else { continue }
             fall(slot)
+            let bytes = backlog.byteCount
             backlog.dropWhatWasNotBegun(arena)
+            noteFreed(bytes)
         }
+    }
+
+    /// What slow connections held is not kept for the next ones: they are few.
+    func noteFreed(_ bytes: Int) {
+        freedBytes += bytes
+        if freedBytes >= Limits.givenBackBytes { needSweep(at: time(after: Limits.giveBackDelay.nanoseconds)) }
+    }
+
+    private func giveBackIfMuch() {
+        guard freedBytes >= Limits.givenBackBytes else { return }
+        freedBytes = 0
+        ProcessMemory.giveBack()
     }
 
     // MARK: Too silent
@@ -136,6 +151,7 @@ extension SocketLoop {
         var next = UInt64.max
         for slot in 0..<table.highWater where table[slot].isLive { next = min(next, sweep(slot)) }
         for index in backlogs.indices { next = min(next, sweepBacklog(index)) }
+        giveBackIfMuch()
         if next < .max { needSweep(at: next) }
     }
 

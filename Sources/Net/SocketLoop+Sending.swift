@@ -270,6 +270,7 @@ extension SocketLoop {
     func releaseBacklog(_ slot: Int) {
         let index = table[slot].backlog
         guard index != 0 else { return }
+        noteFreed(backlogs[Int(index)].byteCount)
         backlogs[Int(index)].removeAll(arena)
         backlogs[Int(index)].slot = nil
         freeBacklogs.append(index)

@@ -46,6 +46,8 @@ public final class SocketLoop {
     var backlogs: [Backlog] = []
     var freeBacklogs: [UInt32] = []
     var blockedCount = 0
+    /// Of backlogs that were dropped since memory was given back.
+    var freedBytes = 0
 
     // TLS
     let tls: TLSSource?

@@ -49,6 +49,9 @@ int tw_pipe(int ends[2]);
 /// accept4, for a socket that neither blocks nor survives exec.
 int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length);
 /// Gives the calling thread a descriptor table of its own: a copy of the one it shared.
+// Hands free memory to the kernel, also what lies between pieces in use.
+void tw_give_back_memory(void);
+
 int tw_unshare_descriptors(void);
 int tw_close_range(unsigned first, unsigned last);
 
