@@ -1,0 +1,62 @@
+/// Which rows of a table a role may read: its policies, combined and compiled; the same for all holders of the role.
+public struct RowPolicy: Sendable, Hashable {
+    /// (One of the permissive ones) AND (all of the restrictive ones), with what policies of membership tables add.
+    public var term: Term
+
+    public init(_ term: Term) { self.term = term }
+
+    /// What is left of it for one holder.
+    ///
+    /// `answers` holds what PostgreSQL said of `AskedTerm`s before.
+    public func residual(
+        claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]
+    ) -> ResidualOutcome { preconditionFailure("not yet") }
+}
+
+/// What PostgreSQL said of an asked term for one holder.
+public enum AskedAnswer: Sendable, Hashable {
+    /// The value's text; nil is NULL.
+    case value([UInt8]?)
+    /// Evaluating it failed, and would for every row.
+    case failed
+}
+
+public enum ResidualOutcome: Sendable {
+    /// These are to be asked of PostgreSQL first.
+    case needs([AskedTerm])
+    case residual(Residual)
+}
+
+/// A policy for one holder: a term over the row's columns and memberships, without claims.
+public struct Residual: Sendable, Hashable {
+    public var term: Term
+    /// The memberships it speaks of; each has to be filled before there is a predicate.
+    public var memberships: [HeldMembership]
+    /// Some rows, or all, can only be decided by PostgreSQL.
+    public var mayAsk: Bool
+
+    /// What rows are held against. `keys` gives the present keys of each membership in the order of `memberships`.
+    /// `asker` identifies the holder to whoever asks PostgreSQL: predicates that may ask are shared by nobody else.
+    public func predicate(
+        keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
+    ) -> Predicate { preconditionFailure("not yet") }
+}
+
+/// A membership for one holder: two holders with an equal one have the same keys.
+public struct HeldMembership: Sendable, Hashable {
+    public var membership: Membership
+    /// Which rows of the membership's table count, for this holder.
+    public var rows: Predicate
+}
+
+/// The keys a holder has by a membership.
+public struct MembershipKeys: Sendable, Hashable {
+    /// Canonical texts, sorted, each once.
+    public var keys: [[UInt8]]
+    /// There is a row whose key is NULL.
+    public var hasNull: Bool
+    /// There is any row.
+    public var hasRows: Bool
+    /// They could not be read, and reading them again would not help: the policy fails where they decide.
+    public var hasFailed: Bool
+}
