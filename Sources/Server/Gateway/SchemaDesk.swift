@@ -1,6 +1,5 @@
 import Bytes
 import Change
-import Matching
 
 /// Which schemas the log's rows have, and whether the catalog knows them as they are.
 struct SchemaDesk {
@@ -37,27 +36,28 @@ struct SchemaDesk {
     /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
     /// for each schema and snapshot: a row that is older than the catalog stays another than it says.
     mutating func isReady(
-        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ index: inout PredicateIndex
+        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ courier: inout Courier
     ) -> Bool {
-        let isKnown = snapshot?.table(relation.oid).map { $0.has(relation) } ?? false
+        let table = snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
+        let isKnown = table.map { $0.has(relation) } ?? false
         guard isKnown || asked.contains(fingerprint) else {
             asked.insert(fingerprint)
             return false
         }
         asked.remove(fingerprint)
-        index.noteRelation(fingerprint, relation)
+        courier.noteRelation(fingerprint, relation)
         return true
     }
 
     /// The declaration's number, by which `holds` knows whether the index still has it.
-    mutating func declare(_ table: CatalogTable, _ index: inout PredicateIndex) -> UInt64 {
+    mutating func declare(_ table: CatalogTable, _ courier: inout Courier) -> UInt64 {
         if let known = declared[table.oid] {
             if known.table === table { return known.number }
             hasReplaced = true
         }
         lastDeclaration += 1
         declared[table.oid] = Declaration(table: table, number: lastDeclaration)
-        index.declare(table: table.oid, columns: table.columns.map(\.name))
+        courier.declare(table: table.oid, columns: table.columns.map(\.name))
         return lastDeclaration
     }
 
@@ -70,10 +70,10 @@ struct SchemaDesk {
         return hasReplaced
     }
 
-    mutating func take(_ snapshot: CatalogSnapshot, _ index: inout PredicateIndex) {
+    mutating func take(_ snapshot: CatalogSnapshot, _ courier: inout Courier) {
         for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
-            index.forget(table: oid)
+            courier.forget(table: oid)
         }
     }
 }
