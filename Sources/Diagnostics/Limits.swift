@@ -351,6 +351,10 @@ public enum Limits {
     public static let bindingBatch = 512
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
+    /// Changes of a membership that wait until PostgreSQL has filled it; with more it is filled anew.
+    public static let maximumMembershipDeltas = 4096
+    /// Warnings about one binding of many tables.
+    public static let maximumBindingWarnings = 4
     /// Pairs of a role and a table whose rights are remembered.
     public static let maximumCachedAccess = 65_536
 
@@ -396,7 +400,7 @@ public enum Limits {
     /// A login that may not run policies is looked at again after this long.
     public static let policyLoginInterval = Duration.seconds(30)
     /// Keys of one holder's membership; one with more is asked of PostgreSQL row by row.
-    public static let maximumMembershipKeys = 100_000
+    public static let maximumMembershipKeys = 4096
     /// Expressions explained at once.
     public static let maximumExplainedExpressions = 1024
 

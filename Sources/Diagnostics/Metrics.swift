@@ -137,6 +137,8 @@ public final class Metrics: Sendable {
     public let policyWaits: Counter
     public let policyTerms: Counter
     public let membershipFills: Counter
+    public let membershipSets: Gauge
+    public let membershipRefills: Counter
 
     public init() {
         let registry = MetricsRegistry()
@@ -258,6 +260,11 @@ public final class Metrics: Sendable {
             "Times that a committed transaction could not be seen yet by those who asked about its rows.")
         policyTerms = registry.counter(
             "tidewire_policy_terms_total", "Subscribers for whom PostgreSQL evaluated what depends on claims alone.")
+        membershipSets = registry.gauge(
+            "tidewire_membership_sets", "Subscribers' memberships that are kept from the stream.")
+        membershipRefills = registry.counter(
+            "tidewire_membership_refills_total",
+            "Memberships that had to be read anew, because the stream did not say all that happened to them.")
         membershipFills = registry.counter(
             "tidewire_membership_fills_total", "Subscribers whose memberships were read from their table.")
     }

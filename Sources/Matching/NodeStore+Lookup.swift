@@ -134,7 +134,7 @@ extension NodeStore {
         switch predicates[nodes[number].predicate].verdict(on: image) {
         case .yes: matches.addCertain(number)
         case .ask: matches.addAsking(number)
-        case .no, .unknown: break
+        case .no, .unknown, .failed: break
         }
     }
 }

@@ -223,7 +223,7 @@ extension Verdict {
         switch self {
         case .no: .yes
         case .yes: .no
-        case .unknown, .ask: self
+        case .unknown, .ask, .failed: self
         }
     }
 }

@@ -6,4 +6,5 @@ public enum Verdict: UInt8, Sendable {
     case yes
     /// It cannot be decided in process and is asked of PostgreSQL; never a guess.
     case ask
+    case failed
 }

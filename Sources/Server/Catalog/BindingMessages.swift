@@ -33,6 +33,11 @@ enum BindingMessages {
             + dump(request, filter)
     }
 
+    static func deletesAreHidden(_ table: CatalogTable) -> String {
+        "Deletes of \(table.schema).\(table.name) are not delivered where row level security decides who may see a row: "
+            + "its replica identity does not keep the deleted row (ALTER TABLE … REPLICA IDENTITY FULL)"
+    }
+
     static func rowSecurity(_ table: CatalogTable, _ role: String) -> String {
         "Row level security is active on \(table.schema).\(table.name) for role \(role): "
             + "changes are not delivered until policies are supported"

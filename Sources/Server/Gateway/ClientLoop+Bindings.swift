@@ -26,7 +26,7 @@ extension ClientLoop {
                 outcomes.append(outcome)
             }
         }
-        if outcomes.count == requests.count { return place(outcomes, place, channel) }
+        if outcomes.count == requests.count { return self.place(outcomes, place, channel) }
         ask(requests.map(\.request), place, channel)
         return false
     }
@@ -105,7 +105,8 @@ extension ClientLoop {
         for (request, outcome) in zip(channel.requests(), outcomes) {
             switch outcome {
             case .tables(let tables):
-                replace(tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
+                replace(
+                    tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
                 note(.subscribed(warnings(about: tables, channel)), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)

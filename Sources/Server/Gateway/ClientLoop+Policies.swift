@@ -1,3 +1,4 @@
+import Auth
 import Bytes
 import Diagnostics
 import Matching
@@ -30,7 +31,7 @@ extension ClientLoop {
                 case .needs(let terms): needed.formUnion(terms)
                 case .held(let held):
                     ready[ObjectIdentifier(policy)] = held
-                    isWaiting = await(held, place) || isWaiting
+                    isWaiting = mustWait(for: held, place) || isWaiting
                 }
             }
         }
@@ -41,7 +42,9 @@ extension ClientLoop {
     private func holder(of channel: Channel) -> Holder {
         if let known = channel.holder { return known }
         let claims = channel.claims
-        let holder = holders.take(claims) { Claimant(claims, identity: $0) }
+        let holder = holders.take(claims) { number in
+            Claimant(role: claims.role.text, claims: claims.json.text, identity: number)
+        }
         channel.holder = holder
         return holder
     }
@@ -57,7 +60,7 @@ extension ClientLoop {
             letGo(of: known, of: holder)
         }
         let outcome = policy.rowPolicy.residual(
-            claims: holder.claimant.claimsBytes, role: holder.key.role, answers: holder.answers)
+            claims: holder.key.claims, role: holder.key.role, answers: holder.answers)
         switch outcome {
         case .needs(let terms): return .needs(terms)
         case .residual(let residual): return .held(make(policy, residual, holder))
@@ -85,7 +88,7 @@ extension ClientLoop {
     }
 
     /// True when the channel has to wait for a membership.
-    private func await(_ held: HeldPolicy, _ place: UInt32) -> Bool {
+    private func mustWait(for held: HeldPolicy, _ place: UInt32) -> Bool {
         for set in held.sets where !set.isSettled {
             set.waiters.insert(place)
             pipeline.memberships.want(set)
@@ -158,15 +161,17 @@ extension ClientLoop {
         let unfilled = pipeline.memberships.takeUnfilled()
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
-        shared.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }) { [mailbox] answers in
+        shared.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) { [mailbox] answers in
             mailbox.post(.filled(zip(asked, answers).map { ($0.set, $0.filling, $1) }))
         }
     }
 
-    func filled(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipDesk.FillAnswer?)]) {
+    func filled(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) {
         for set in pipeline.memberships.fill(answers) { settled(set) }
-        for (number, filling, answer) in answers where answer == nil {
-            guard let set = pipeline.memberships.unanswered(number, filling: filling) else { continue }
+        for (number, filling, answer) in answers {
+            guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {
+                continue
+            }
             for place in set.waiters { if let channel = channels[place] { bindLater(channel) } }
         }
     }

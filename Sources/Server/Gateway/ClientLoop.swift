@@ -23,7 +23,8 @@ final class GatewayShared: Sendable {
 
     init(
         _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ policyJudge: PolicyJudge,
-        _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?, condition: @escaping @Sendable () -> Condition
+        _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
+        condition: @escaping @Sendable () -> Condition
     ) {
         self.settings = settings
         self.catalog = catalog

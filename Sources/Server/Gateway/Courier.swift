@@ -18,7 +18,7 @@ struct Courier: ~Copyable {
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
     /// … and who wants to know of rows that updates take out of their view.
     var departures = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, judging: .old)
-    var policies = PolicyTable()
+    var policies = HeldPolicies()
     private var matches = MatchBatch()
     private var departed = MatchBatch()
     private var desk: DeliveryDesk
@@ -130,7 +130,7 @@ struct Courier: ~Copyable {
     private static func deliver(
         to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: inout PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ policies: inout PolicyTable, _ asked: inout AskedQuestions,
+        _ views: inout ViewTable, _ policies: inout HeldPolicies, _ asked: inout AskedQuestions,
         _ desk: inout DeliveryDesk, _ touches: inout Touches, _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
@@ -241,11 +241,11 @@ struct Courier: ~Copyable {
         var delivered = 0
         for place in touches.all.indices {
             let touch = touches.all[place]
-            guard touch.certain != 0 || !touch.conditions.isEmpty else { continue }
+            guard touch.certain != 0 || !touch.provisos.isEmpty else { continue }
             try desk.write(change, relation, moment, touch.seen.view, &views)
             guard let recipient = audience.recipient(touch.listener) else { continue }
             let operation = touch.isDeparture ? .delete : change.operation
-            if recipient.isHeld || !touch.conditions.isEmpty || touch.seen.question != nil {
+            if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
                 if let masked = touch.seen.masked { try desk.write(change, relation, moment, masked, &views) }
                 hold(touch, operation)
                 continue
@@ -280,10 +280,10 @@ struct Courier: ~Copyable {
         queue.append(
             WaitingDelivery(
                 seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
-                operation: operation, bindings: touch.certain, conditions: touch.conditions))
+                operation: operation, bindings: touch.certain, provisos: touch.provisos))
         total.bytes += Limits.waitingDeliveryBytes
         heldCount += 1
-        for condition in touch.conditions { condition.question.listeners.append(touch.listener) }
+        for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
         audience.recipients[Int(touch.listener)].isHeld = true
         if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
             overfull.append(touch.listener)

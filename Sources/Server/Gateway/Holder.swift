@@ -1,4 +1,5 @@
 import Auth
+import Bytes
 import Matching
 import Policy
 

@@ -1,3 +1,4 @@
+import Change
 import Diagnostics
 import Policy
 
@@ -56,7 +57,8 @@ final class LiveSet {
 
     var keys: MembershipKeys {
         MembershipKeys(
-            keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nullCount > 0, hasRows: rowCount > 0,
+            keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nullCount > 0,
+            hasRows: rowCount > 0,
             hasFailed: state == .failed, isUnknown: state == .tooLarge || state == .filling)
     }
 
@@ -80,16 +82,16 @@ final class LiveSet {
 
     /// False when PostgreSQL is to be asked again: it did not see what the log had already shown. `firstUnseen` is the
     /// number of the first transaction of which that is so.
-    func fill(_ rows: MembershipRows, firstUnseen: Int) -> Bool {
+    func fill(_ rows: FilledMembership, firstUnseen: Int) -> Bool {
         guard passed <= firstUnseen else { return false }
         guard rows.keys.count <= Limits.maximumMembershipKeys else {
             giveUp(.tooLarge)
             return true
         }
-        for (key, count) in rows.keys { add(key, count) }
-        for delta in deltas where !rows.seen.contains(delta.xid) { add(delta.key, delta.change) }
+        for key in rows.keys { add(key.text, key.count) }
+        for delta in deltas where !rows.snapshot.contains(delta.xid) { add(delta.key, delta.change) }
         deltas = []
-        seen = rows.seen
+        seen = SeenTransactions(visible: rows.snapshot, end: rows.position.rawValue)
         state = isSound ? .live : .filling
         return state == .live
     }
@@ -157,12 +159,6 @@ final class LiveSet {
     }
 }
 
-/// What PostgreSQL says of a membership: each key with the number of its rows.
-struct MembershipRows: Sendable {
-    var keys: [(key: [UInt8]?, count: Int)]
-    var seen: SeenTransactions
-}
-
 /// The transactions that one reading of the database saw.
 struct SeenTransactions: Sendable {
     var visible: VisibleTransactions
@@ -192,7 +188,7 @@ struct PassedTransactions {
     }
 
     /// The number of the first one whose work was not seen; that of the next one where all was.
-    func firstUnseen(in seen: SeenTransactions) -> Int {
+    func firstUnseen(in seen: VisibleTransactions) -> Int {
         var first = count
         for place in xids.indices where !seen.contains(xids[place]) {
             first = min(first, number(at: place))

@@ -14,8 +14,9 @@ struct LogFeed: ~Copyable {
 
     /// A loop has a descriptor table of its own, so it opens the files itself.
     init(logDirectory: String, end: EventLogEnd, ringing bell: Wake) throws {
-        directory = try DiskDirectory(logDirectory)
+        let directory = try DiskDirectory(logDirectory)
         reader = try EventLogReader(directory: directory, end: end, from: .end)
+        self.directory = directory
         self.end = end
         waker = end.addWaker { bell.ring() }
     }

@@ -16,8 +16,8 @@ enum Mail: Sendable {
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
     case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
-    /// The rows of memberships; nil when PostgreSQL could not be asked.
-    case filled([(set: UInt32, filling: UInt32, answer: MembershipDesk.FillAnswer?)])
+    /// The keys of memberships.
+    case filled([(set: UInt32, filling: UInt32, answer: MembershipFill)])
     /// Other keys are in force for tokens.
     case keys
     /// The hub is about to end.

@@ -98,29 +98,23 @@ struct MembershipDesk: ~Copyable {
     }
 
     /// PostgreSQL's answer to some sets of one reading. Those that have settled; the others are asked for again.
-    mutating func fill(_ answers: [(set: UInt32, filling: UInt32, answer: FillAnswer?)]) -> [LiveSet] {
+    mutating func fill(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) -> [LiveSet] {
         var settled: [LiveSet] = []
-        var firstUnseen: (end: UInt64, number: Int)?
+        var firstUnseen: (snapshot: VisibleTransactions, number: Int)?
         for (number, filling, answer) in answers {
             guard let set = sets[number], set.filling == filling, set.state == .filling else { continue }
             switch answer {
-            case .rows(let rows):
-                if firstUnseen?.end != rows.seen.end {
-                    firstUnseen = (rows.seen.end, passed.firstUnseen(in: rows.seen))
+            case .filled(let rows):
+                if firstUnseen?.snapshot != rows.snapshot {
+                    firstUnseen = (rows.snapshot, passed.firstUnseen(in: rows.snapshot))
                 }
                 if !set.fill(rows, firstUnseen: firstUnseen?.number ?? 0) { refill(set) }
             case .failed: set.giveUp(.failed)
-            case nil: continue
+            case .unavailable: continue
             }
             if set.isSettled { settled.append(set) }
         }
         return settled
-    }
-
-    enum FillAnswer: Sendable {
-        case rows(MembershipRows)
-        /// The holder may not read them, or reading them fails.
-        case failed
     }
 
     /// An answer did not come: the set, which will be asked for again when somebody wants it.

@@ -14,7 +14,7 @@ struct Touch {
     let seen: Seen
     var isDeparture = false
     var certain: BindingSet = 0
-    var conditions: [Condition] = []
+    var provisos: [Proviso] = []
     /// The channel's touch before this one, in another form.
     let earlier: UInt32?
 }
@@ -34,7 +34,7 @@ struct Touches {
         _ member: Member, _ seen: Seen, _ question: PendingQuestion, _ recipients: inout [Recipient], _ change: UInt64
     ) {
         let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
-        all[place].conditions.append(Condition(binding: member.binding, question: question))
+        all[place].provisos.append(Proviso(binding: member.binding, question: question))
     }
 
     /// The row was in the member's view: it is told, unless the row still is. All arrivals have been added before.
@@ -49,12 +49,12 @@ struct Touches {
             known = touch.earlier
             if touch.isDeparture { continue }
             if touch.certain & 1 << BindingSet(member.binding) != 0 { return }
-            stay = stay ?? touch.conditions.first { $0.binding == member.binding }?.question
+            stay = stay ?? touch.provisos.first { $0.binding == member.binding }?.question
         }
         let place = place(of: member.listener, Seen(view: view), isDeparture: true, &recipients, change)
-        if let question { all[place].conditions.append(Condition(binding: member.binding, question: question)) }
+        if let question { all[place].provisos.append(Proviso(binding: member.binding, question: question)) }
         if let stay {
-            all[place].conditions.append(Condition(binding: member.binding, question: stay, wanted: false))
+            all[place].provisos.append(Proviso(binding: member.binding, question: stay, wanted: false))
         }
         if question == nil, stay == nil { all[place].certain |= 1 << BindingSet(member.binding) }
     }

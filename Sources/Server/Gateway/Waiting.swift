@@ -31,7 +31,7 @@ final class PendingQuestion {
 }
 
 /// What has to turn out for a binding to be among those that a delivery is for.
-struct Condition {
+struct Proviso {
     let binding: UInt8
     let question: PendingQuestion
     /// The answer that is wanted: a row that moved out of view is told where it is not seen any more.
@@ -73,10 +73,10 @@ struct WaitingDelivery {
     let past: (question: PendingQuestion, masked: SeenBody)?
     let operation: Operation
     let bindings: BindingSet
-    let conditions: [Condition]
+    let provisos: [Proviso]
 
     var isAnswered: Bool {
-        for condition in conditions { if case .none = condition.question.answer { return false } }
+        for proviso in provisos { if case .none = proviso.question.answer { return false } }
         if let past, case .none = past.question.answer { return false }
         return true
     }
@@ -88,12 +88,12 @@ struct WaitingDelivery {
     /// Whom it is for, and whether that could not be found out for some.
     func outcome() -> (bindings: BindingSet, isUncertain: Bool) {
         var (bindings, refused, isUncertain) = (self.bindings, BindingSet(0), false)
-        for condition in conditions {
-            switch condition.question.answer {
-            case .given(condition.wanted): bindings |= 1 << BindingSet(condition.binding)
-            case .given: refused |= 1 << BindingSet(condition.binding)
+        for proviso in provisos {
+            switch proviso.question.answer {
+            case .given(proviso.wanted): bindings |= 1 << BindingSet(proviso.binding)
+            case .given: refused |= 1 << BindingSet(proviso.binding)
             case .none, .failed:
-                refused |= 1 << BindingSet(condition.binding)
+                refused |= 1 << BindingSet(proviso.binding)
                 isUncertain = true
             }
         }

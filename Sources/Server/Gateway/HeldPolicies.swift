@@ -29,7 +29,7 @@ struct PolicyEntry {
 }
 
 /// The policies that hold on one loop. Their numbers are what predicates call an asker.
-struct PolicyTable {
+struct HeldPolicies {
     private(set) var entries = Slots<PolicyEntry>()
 
     var nextNumber: UInt32 { entries.nextIndex }

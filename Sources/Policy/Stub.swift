@@ -1,0 +1,3 @@
+extension Predicate {
+    public static func both(_ filter: Predicate, _ policy: Predicate) -> Predicate { filter }
+}
