@@ -110,7 +110,7 @@ extension ClientLoop {
     }
 
     private func place(_ tables: [TableBinding], _ index: Int, _ channel: Channel) {
-        replace(tables.filter { if case .rowSecurity = $0.access { false } else { true } }, index, channel)
+        replace(tables.filter { $0.policy == nil }, index, channel)
         note(Self.rowSecurity(of: tables).map { .failed([$0]) } ?? .subscribed, index, channel)
     }
 
@@ -129,8 +129,13 @@ extension ClientLoop {
     /// A binding with a wildcard can mean many such tables: they are said at once.
     private static func rowSecurity(of tables: [TableBinding]) -> String? {
         let refused = tables.compactMap { table -> (name: String, text: String)? in
-            guard case .rowSecurity(let text) = table.access else { return nil }
-            return ("\(table.table.schema).\(table.table.name)", text)
+            guard let policy = table.policy else { return nil }
+            let name = "\(table.table.schema).\(table.table.name)"
+            return (
+                name,
+                "Row level security is active on \(name) for role \(policy.role): "
+                    + "changes are not delivered until policies are supported"
+            )
         }
         guard refused.count > 1 else { return refused.first?.text }
         let names = refused.prefix(3).map(\.name).joined(separator: ", ")
@@ -326,13 +331,13 @@ extension TableBinding {
     /// Whether it stands in the index as it is.
     func isSame(as other: TableBinding) -> Bool {
         table === other.table && predicate == other.predicate && delivered == other.delivered
-            && operations == other.operations && access == other.access
+            && operations == other.operations && access == other.access && policy == other.policy
     }
 
     var viewKey: ViewKey {
         let shape: ViewKey.Shape =
             switch access {
-            case .readable, .rowSecurity: .rows
+            case .readable: .rows
             case .unauthorized: .refused(.unauthorized)
             case .noPrimaryKey: .refused(.noPrimaryKey)
             }
