@@ -339,6 +339,9 @@ public enum Limits {
     /// Times that the catalog is read anew because it changed meanwhile, before what was read last is taken.
     public static let maximumCatalogReads = 3
 
+    /// Texts that policies lead to one after another: functions' bodies, other tables' policies.
+    public static let maximumPolicyDepth = 16
+
     /// Tables that one binding with `*` may mean.
     public static let maximumTablesPerBinding = 10_000
 

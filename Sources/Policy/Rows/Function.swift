@@ -5,7 +5,8 @@ public struct Function: Sendable, Hashable {
 
     /// A built-in operator. `collation` is that of the comparison, derived from the operands as PostgreSQL derives it.
     public static func infix(
-        _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, foldsASCIIPlainly: Bool
+        _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, foldsASCIIPlainly: Bool,
+        timeZone: String? = nil
     ) -> Function? { nil }
 
     /// A function of `pg_catalog`, by its name and its declared arguments.
@@ -15,4 +16,8 @@ public struct Function: Sendable, Hashable {
 
     /// `value::type`. A cast that changes nothing of the text (varchar to text) is a function as well.
     public static func cast(_ from: TypeFacts, to type: TypeFacts, timeZone: String?) -> Function? { nil }
+
+    var readsClock: Bool { false }
+
+    var mayAsk: Bool { false }
 }

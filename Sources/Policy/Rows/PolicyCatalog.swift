@@ -10,6 +10,9 @@ public struct PolicyCatalog: Sendable {
     /// Custom settings that a database or role sets: their values are PostgreSQL's to say.
     public var presetSettings: Set<String> = []
     public var foldsASCIIPlainly = false
+    /// Types of extensions whose values are text under another name, as citext's are: `pg_cast` casts them to text WITHOUT
+    /// FUNCTION, and `typoutput` is the internal `textout`.
+    public var textTwins: Set<UInt32> = []
 
     public init() {}
 }
@@ -37,15 +40,28 @@ public struct FunctionFacts: Sendable, Hashable {
     public var language: String
     public var isSecurityDefiner: Bool
     public var owner: UInt32
-    /// The body as PostgreSQL itself writes it (the view's text, fully qualified): of SQL functions that are one SELECT.
-    /// Argument `n` is written as the column `$n` of a relation named `argument`.
+    /// The body as PostgreSQL itself writes it (with `search_path = pg_catalog`, names in full), of SQL functions that are
+    /// one SELECT; resolved under the search path that the function runs with. Any of these forms is read:
+    ///
+    /// 1. `SELECT …` where argument `n` is `$n`.
+    /// 2. `pg_get_viewdef` of `CREATE TEMP VIEW v AS SELECT (body) FROM (SELECT NULL::uuid AS "$1", …) argument`, and for a
+    ///    function that returns a set, of `SELECT ARRAY(body) FROM (…) argument`: the body is a sub-select (so its own FROM
+    ///    stays apart), argument `n` is `argument."$n"` or `"$n"`. Without arguments there is no FROM at all.
+    /// 3. Either, with an argument written by its name, `argument.name` or bare where nothing else can be meant: then
+    ///    `argumentNames` says which it is.
+    ///
+    /// A semicolon at the end does no harm. Nil, and no harm either, where the function is written in another language.
     public var canonicalBody: String?
+    /// Names of the arguments, by position; needed for form 3 only.
+    public var argumentNames: [String]
 
     public init(
         oid: UInt32, arguments: [TypeFacts], result: TypeFacts, returnsSet: Bool, isStrict: Bool,
-        volatility: Volatility, language: String, isSecurityDefiner: Bool, owner: UInt32, canonicalBody: String?
+        volatility: Volatility, language: String, isSecurityDefiner: Bool, owner: UInt32, canonicalBody: String?,
+        argumentNames: [String] = []
     ) {
         self.oid = oid
+        self.argumentNames = argumentNames
         self.arguments = arguments
         self.result = result
         self.returnsSet = returnsSet

@@ -43,9 +43,6 @@ public enum BindingOutcome: Sendable {
 public struct TableBinding: Sendable {
     public enum Access: Sendable, Hashable {
         case readable
-        /// The role sees some rows only, and which is not known here: nothing of the table may be sent. The text is for
-        /// a `system` message with status `error`.
-        case rowSecurity(String)
         /// The role may not SELECT the whole primary key: INSERT and UPDATE are sent as "Error 401: Unauthorized".
         case unauthorized
         /// INSERT and UPDATE are sent as "Error 400: Bad Request, no primary key".
@@ -61,4 +58,6 @@ public struct TableBinding: Sendable {
     /// Asked for and published.
     public var operations: RowOperations
     public var access: Access
+    /// Which rows the role may read; nil where row level security is not active for it: all of them.
+    public var policy: PolicyBinding?
 }

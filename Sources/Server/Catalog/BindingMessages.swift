@@ -38,11 +38,6 @@ enum BindingMessages {
             + "its replica identity does not keep the deleted row (ALTER TABLE … REPLICA IDENTITY FULL)"
     }
 
-    static func rowSecurity(_ table: CatalogTable, _ role: String) -> String {
-        "Row level security is active on \(table.schema).\(table.name) for role \(role): "
-            + "changes are not delivered until policies are supported"
-    }
-
     /// The parameters as Elixir's `inspect` and interpolation print them.
     private static func dump(_ request: BindingRequest, _ filter: Filter?) -> String {
         let conditions = (filter?.conditions ?? []).map { condition in

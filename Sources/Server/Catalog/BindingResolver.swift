@@ -7,12 +7,28 @@ import Postgres
 struct CatalogView: Sendable {
     var snapshot: CatalogSnapshot
     var roles: RoleBook
+    /// Where row level security is active.
+    var policies: [AccessKey: PolicyBinding] = [:]
+
+    /// Combines what is known; what stays as it was remains the object it was.
+    mutating func combinePolicies(after before: CatalogView?) {
+        let combiner = PolicyCombiner(snapshot: snapshot, roles: roles)
+        policies = [:]
+        for key in roles.access.keys {
+            guard let table = snapshot.table(key.table), let binding = combiner.binding(key.role, table) else {
+                continue
+            }
+            let known = before?.policies[key]
+            policies[key] = known == binding ? known : binding
+        }
+    }
 
     /// Something of it means something else than before.
     func differs(from before: CatalogView?) -> Bool {
         guard let before else { return true }
         return snapshot.tables != before.snapshot.tables || roles != before.roles
             || snapshot.foldsASCIIPlainly != before.snapshot.foldsASCIIPlainly
+            || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
     }
 }
 
@@ -27,7 +43,7 @@ struct BindingResolver {
         case final(BindingOutcome)
         case outcome(BindingOutcome)
         /// The role's rights to these tables are not known, or it is not known to exist.
-        case needsAccess([UInt32], Filter?)
+        case needsAccess(Set<AccessKey>, Filter?)
         /// The tables are found, the filter fits them; its literals have yet to be brought to canonical form.
         case drafts([BindingDraft])
     }
@@ -57,8 +73,12 @@ struct BindingResolver {
         guard tables.count <= Limits.maximumTablesPerBinding else {
             return .outcome(.failed(BindingMessages.tooManyTables(tables.count, request, filter)))
         }
-        guard view.roles.existing.contains(request.role) else { return .needsAccess(tables.map(\.oid), filter) }
-        let unknown = tables.map(\.oid).filter { view.roles.access[AccessKey(role: request.role, table: $0)] == nil }
+        let needed = tables.reduce(into: Set<AccessKey>()) { needed, table in
+            needed.formUnion(
+                PolicyCombiner.needs(AccessKey(role: request.role, table: table.oid), view.snapshot))
+        }
+        guard view.roles.existing.contains(request.role) else { return .needsAccess(needed, filter) }
+        let unknown = needed.filter { view.roles.access[$0] == nil }
         guard unknown.isEmpty else { return .needsAccess(unknown, filter) }
         do throws(FilterRefusal) {
             return .drafts(try tables.map { table throws(FilterRefusal) in try draft(request, filter, table) })
@@ -85,7 +105,14 @@ struct BindingResolver {
         return BindingDraft(
             request: request, filter: filter, table: table, check: check,
             delivered: try delivered(request.select, table, access),
-            access: BindingResolver.access(request.role, table, access))
+            access: BindingResolver.access(table, access),
+            policy: policy(request.role, table, access))
+    }
+
+    private func policy(_ role: String, _ table: CatalogTable, _ access: TableAccess) -> PolicyBinding? {
+        let known = view.policies[AccessKey(role: role, table: table.oid)]
+        precondition(known != nil || !access.rowSecurityIsActive, "what row security says is known with the rights")
+        return known
     }
 
     private func delivered(
@@ -103,10 +130,7 @@ struct BindingResolver {
         return access.selectable.filter(wanted.contains)
     }
 
-    private static func access(
-        _ role: String, _ table: CatalogTable, _ access: TableAccess
-    ) -> TableBinding.Access {
-        if access.rowSecurityIsActive { return .rowSecurity(BindingMessages.rowSecurity(table, role)) }
+    private static func access(_ table: CatalogTable, _ access: TableAccess) -> TableBinding.Access {
         if table.primaryKey.isEmpty { return .noPrimaryKey }
         return table.primaryKey.allSatisfy(access.selectable.contains) ? .readable : .unauthorized
     }
@@ -120,6 +144,7 @@ struct BindingDraft {
     var check: FilterCheck?
     var delivered: [Int]
     var access: TableBinding.Access
+    var policy: PolicyBinding?
 
     var literals: [Literal] { check?.literals ?? [] }
 
@@ -132,7 +157,8 @@ struct BindingDraft {
         TableBinding(
             table: table,
             predicate: try check.map { check throws(FilterRefusal) in try Predicate(check, canonical: canonical) },
-            delivered: delivered, operations: request.operations.intersection(table.operations), access: access)
+            delivered: delivered, operations: request.operations.intersection(table.operations), access: access,
+            policy: policy)
     }
 
     /// The outcome of all of a request's drafts, whose literals have been answered in order. One that fails fails all.

@@ -9,6 +9,7 @@ struct CatalogReader {
     let connection: Connection
     let publication: String
     let interrupt: Wake
+    let compiling: PolicyCompiling
 
     /// Statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
@@ -18,7 +19,7 @@ struct CatalogReader {
             interrupt: interrupt)
     }
 
-    private func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
+    func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
         guard let answer = try ask([PipelinedStatement(sql, parameters)]).first else { throw CatalogReader.unreadable }
         return try answer.get()
     }
@@ -36,18 +37,46 @@ struct CatalogReader {
     // MARK: Has anything changed?
 
     /// Another text whenever something of what is read below has changed: the rows' own transaction numbers say so.
-    func fingerprint() throws(PostgresError) -> String {
-        let rows = try query(CatalogReader.fingerprintText, [publication])
+    ///
+    /// `snapshot`: the last one, which knows what tables policies read.
+    func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> String {
+        let read = PostgresArray.literal((snapshot?.policies.tables.keys.sorted() ?? []).map { String($0) })
+        let rows = try query(CatalogReader.fingerprintText, [publication, read])
         guard let text = rows.first?.first ?? nil else { throw CatalogReader.unreadable }
         return text
     }
 
+    /// Another text whenever something has changed that policies may mean more by than their text says.
+    func surroundings() throws(PostgresError) -> String {
+        let rows = try query("SELECT \(CatalogReader.surroundingsText)")
+        guard let text = rows.first?.first ?? nil else { throw CatalogReader.unreadable }
+        return text
+    }
+
+    /// Functions, operators, types, schemas and settings. Not what lives in temporary schemas: it comes and goes with
+    /// sessions, our own among them.
+    private static let surroundingsText = """
+        concat_ws('|',
+            (SELECT count(*) || ':' || sum(hashtextextended(f.oid || ':' || f.xmin, 0)) FROM pg_proc f
+             WHERE f.oid >= 16384 AND f.pronamespace NOT IN (
+                SELECT n.oid FROM pg_namespace n WHERE n.nspname LIKE 'pg\\_temp\\_%')),
+            (SELECT sum(hashtextextended(o.oid || ':' || o.xmin, 0)) FROM pg_operator o WHERE o.oid >= 16384),
+            (SELECT sum(hashtextextended(t.oid || ':' || t.xmin, 0)) FROM pg_type t
+             WHERE t.oid >= 16384 AND t.typtype <> 'c' AND t.typcategory <> 'A'),
+            (SELECT sum(hashtextextended(n.oid || ':' || n.xmin, 0)) FROM pg_namespace n
+             WHERE n.nspname NOT LIKE 'pg\\_temp\\_%' AND n.nspname NOT LIKE 'pg\\_toast\\_temp\\_%'),
+            (SELECT sum(hashtextextended(concat_ws(':', s.setdatabase, s.setrole, s.setconfig::text), 0))
+             FROM pg_db_role_setting s WHERE s.setdatabase = 0
+                OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())))
+        """
+
     private static let fingerprintText = """
         WITH published AS MATERIALIZED (
             SELECT g.relid FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname::text) g
-            WHERE p.pubname = $1::text)
-        SELECT concat_ws('|',
-            (SELECT p.oid || ':' || p.xmin FROM pg_publication p WHERE p.pubname = $1::text),
+            WHERE p.pubname = $1::text
+            UNION SELECT unnest($2::oid[]))
+        SELECT concat_ws('|', $2::text,
+            (SELECT string_agg(p.oid || ':' || p.xmin, ',' ORDER BY p.oid) FROM pg_publication p),
             (SELECT sum(hashtextextended(r.prrelid || ':' || r.xmin, 0)) FROM pg_publication_rel r),
             (SELECT count(*) || ':' || sum(hashtextextended(c.oid || ':' || c.xmin || ':' || n.oid || ':' || n.xmin, 0))
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -57,10 +86,11 @@ struct CatalogReader {
                 OR a.attrelid IN (SELECT c.oid FROM pg_class c WHERE c.relkind = 'c'))),
             (SELECT sum(hashtextextended(i.indexrelid || ':' || i.xmin, 0)) FROM pg_index i
              WHERE (i.indisprimary OR i.indisreplident) AND i.indrelid IN (SELECT relid FROM published)),
+            (SELECT sum(hashtextextended(i.inhrelid || ':' || i.xmin, 0)) FROM pg_inherits i
+             WHERE i.inhrelid IN (SELECT relid FROM published) OR i.inhparent IN (SELECT relid FROM published)),
             (SELECT sum(hashtextextended(q.oid || ':' || q.xmin, 0)) FROM pg_policy q
              WHERE q.polrelid IN (SELECT relid FROM published)),
-            (SELECT sum(hashtextextended(t.oid || ':' || t.xmin, 0)) FROM pg_type t
-             WHERE t.oid >= 16384 AND t.typtype <> 'c' AND t.typcategory <> 'A'),
+            \(surroundingsText),
             (SELECT sum(hashtextextended(e.oid || ':' || e.xmin, 0)) FROM pg_enum e),
             (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls), 0))
              FROM pg_roles r),
@@ -68,7 +98,7 @@ struct CatalogReader {
             (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database()))
         """
 
-    private static let unreadable = PostgresError(operation: "catalog", message: "the catalog cannot be read")
+    static let unreadable = PostgresError(operation: "catalog", message: "the catalog cannot be read")
 
     // MARK: Which transactions are over?
 
@@ -84,10 +114,16 @@ struct CatalogReader {
     /// they were; the rights are those that were known before.
     func view(after before: CatalogView?) throws(PostgresError) -> CatalogView {
         let known = before?.snapshot
+        let version = (known?.version ?? 0) + 1
+        let tables = try tables(reusing: known)
+        let folds = try foldsASCIIPlainly()
+        let policies = try policyBook(version: version, of: tables, folds, after: known?.policies)
         let snapshot = CatalogSnapshot(
-            version: (known?.version ?? 0) + 1, publication: publication, tables: try tables(reusing: known),
-            foldsASCIIPlainly: try foldsASCIIPlainly())
-        return CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
+            version: version, publication: publication, tables: tables, foldsASCIIPlainly: folds, policies: policies,
+            followable: [])
+        var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
+        view.combinePolicies(after: before)
+        return view
     }
 
     private func tables(reusing known: CatalogSnapshot?) throws(PostgresError) -> [CatalogTable] {
@@ -103,14 +139,19 @@ struct CatalogReader {
     }
 
     private func readTables(_ known: CatalogSnapshot?) throws(PostgresError) -> [CatalogTable] {
-        let heads = try tableHeads()
+        try tables(tableHeads()) { known?.table($0) }
+    }
+
+    func tables(
+        _ heads: [TableHead], reusing known: (UInt32) -> CatalogTable?
+    ) throws(PostgresError) -> [CatalogTable] {
         let oids = PostgresArray.literal(heads.map { String($0.oid) })
         let attributes = try attributes(oids)
-        let types = try types(oids)
+        let types = try types(of: oids)
         let collations = try collations()
         return heads.map { head in
             let table = head.table(attributes[head.oid] ?? [], types, collations)
-            let before = known?.table(table.oid)
+            let before = known(table.oid)
             return before == table ? before ?? table : table
         }
     }
@@ -134,7 +175,7 @@ struct CatalogReader {
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                p.pubinsert, p.pubupdate, p.pubdelete, \(published)
+                p.pubinsert, p.pubupdate, p.pubdelete, \(published), \(CatalogReader.isOrdinary)
             FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
                 JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE p.pubname = $1::text
@@ -143,10 +184,33 @@ struct CatalogReader {
         return rows.values.compactMap { TableHead($0) }
     }
 
+    /// Of `pg_class c`.
+    private static let isOrdinary = """
+        c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND NOT EXISTS (
+            SELECT FROM pg_inherits i WHERE i.inhparent = c.oid OR i.inhrelid = c.oid)
+        """
+
+    /// Of tables that policies read, which nobody can subscribe to.
+    func heads(_ oids: Set<UInt32>) throws(PostgresError) -> [TableHead] {
+        let rows = try query(
+            """
+            SELECT c.oid, n.nspname, c.relname, c.relrowsecurity, c.relforcerowsecurity, c.relreplident,
+                (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
+                (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
+                EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
+                false, false, false, NULL, \(CatalogReader.isOrdinary)
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.oid = ANY ($1::oid[])
+            ORDER BY c.oid
+            """, [PostgresArray.literal(oids.sorted().map { String($0) })])
+        return rows.values.compactMap { TableHead($0) }
+    }
+
     private func attributes(_ oids: String) throws(PostgresError) -> [UInt32: [TableAttribute]] {
         let rows = try query(
             """
-            SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.attcollation, a.attgenerated <> ''
+            SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.attcollation, a.attgenerated <> '',
+                format_type(a.atttypid, a.atttypmod)
             FROM pg_attribute a
             WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
             ORDER BY a.attrelid, a.attnum
@@ -154,12 +218,14 @@ struct CatalogReader {
         return Dictionary(grouping: rows.values.compactMap { TableAttribute($0) }, by: \.table)
     }
 
-    private func types(_ oids: String) throws(PostgresError) -> TypeBook {
+    /// Of tables' columns, and others.
+    func types(of tables: String = "{}", and others: [UInt32] = []) throws(PostgresError) -> TypeBook {
         let rows = try query(
             """
             WITH RECURSIVE needed(oid) AS (
                 SELECT a.atttypid FROM pg_attribute a
                 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+                UNION SELECT unnest($2::oid[])
                 UNION
                 SELECT part.oid FROM needed JOIN pg_type t ON t.oid = needed.oid CROSS JOIN LATERAL (
                     SELECT t.typbasetype WHERE t.typbasetype <> 0
@@ -173,7 +239,7 @@ struct CatalogReader {
                     AND d.refclassid = 'pg_extension'::regclass LIMIT 1),
                 t.typrelid
             FROM needed JOIN pg_type t ON t.oid = needed.oid LEFT JOIN pg_type e ON e.typarray = t.oid
-            """, [oids])
+            """, [tables, PostgresArray.literal(others.map { String($0) })])
         let entries = rows.values.compactMap { TypeBook.Entry($0) }
         let all = PostgresArray.literal(entries.map { String($0.oid) })
         return TypeBook(entries: entries, labels: try labels(all), fields: try fields(all))

@@ -16,6 +16,7 @@ struct TableHead {
     var operations: RowOperations
     /// Column numbers; nil is all that are not generated.
     var published: [Int]?
+    var isOrdinary: Bool
 
     init?(_ row: [String?]) {
         guard let oid = row.number(0), let schema = row[1], let name = row[2] else { return nil }
@@ -33,6 +34,7 @@ struct TableHead {
         if row.flag(10) { operations.insert(.update) }
         if row.flag(11) { operations.insert(.delete) }
         published = row.numbers(12)
+        isOrdinary = row.flag(13)
     }
 
     func table(_ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook) -> CatalogTable {
@@ -42,7 +44,8 @@ struct TableHead {
             oid: oid, schema: schema, name: name,
             columns: attributes.map { column($0, types, collations) }, primaryKey: slots(primaryKey),
             identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
-            forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations)
+            forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations,
+            isOrdinary: isOrdinary)
     }
 
     private func column(
@@ -52,7 +55,7 @@ struct TableHead {
             facts: ColumnFacts(
                 name: attribute.name, type: types.facts(attribute.type),
                 collation: collations.collation(attribute.collation)),
-            number: attribute.number, typeName: types.name(attribute.type),
+            number: attribute.number, typeName: types.name(attribute.type), declaredType: attribute.declaredType,
             rendering: types.rendering(attribute.type),
             isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated)
     }
@@ -75,10 +78,11 @@ struct TableAttribute {
     var type: UInt32
     var collation: UInt32
     var isGenerated: Bool
+    var declaredType: String
 
     init?(_ row: [String?]) {
         guard let table = row.number(0), let number = row[1].flatMap({ Int($0) }), let name = row[2],
-            let type = row.number(3), let collation = row.number(4)
+            let type = row.number(3), let collation = row.number(4), let declaredType = row[6]
         else { return nil }
         self.table = table
         self.number = number
@@ -86,6 +90,7 @@ struct TableAttribute {
         self.type = type
         self.collation = collation
         isGenerated = row.flag(5)
+        self.declaredType = declaredType
     }
 }
 

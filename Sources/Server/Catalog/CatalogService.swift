@@ -13,6 +13,7 @@ public final class CatalogService: Sendable {
         public var publication: String
         public var pollInterval: Duration
         public var idlePollInterval: Duration
+        var compiling = PolicyCompiling.real
 
         public init(
             target: ConnectionTarget, publication: String = "supabase_realtime",

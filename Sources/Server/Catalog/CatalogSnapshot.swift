@@ -1,3 +1,5 @@
+import Policy
+
 /// What the catalog says of the published tables at one moment. Nothing in it ever changes: who holds one can ask it on
 /// any thread.
 public final class CatalogSnapshot: Sendable {
@@ -8,30 +10,39 @@ public final class CatalogSnapshot: Sendable {
     public let tables: [CatalogTable]
     /// Under the database's own locale `lower` and `upper` map the 26 letters to each other, and no other letter to them.
     public let foldsASCIIPlainly: Bool
+    let policies: PolicyBook
+    /// Tables whose every change is in the log, so that memberships can live on them.
+    let followable: Set<UInt32>
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
 
-    private struct QualifiedName: Hashable {
-        var schema: String
-        var name: String
-    }
-
-    init(version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool) {
+    init(
+        version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
+        policies: PolicyBook = PolicyBook(), followable: Set<UInt32> = []
+    ) {
         self.version = version
         self.publication = publication
         self.tables = tables
         self.foldsASCIIPlainly = foldsASCIIPlainly
+        self.policies = policies
+        self.followable = followable
         byOID = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         byName = Dictionary(
-            tables.map { (QualifiedName(schema: $0.schema, name: $0.name), $0) },
+            tables.map { (QualifiedName($0.schema, $0.name), $0) },
             uniquingKeysWith: { first, _ in first })
     }
 
     public func table(_ oid: UInt32) -> CatalogTable? { byOID[oid] }
 
     public func table(_ schema: String, _ name: String) -> CatalogTable? {
-        byName[QualifiedName(schema: schema, name: name)]
+        byName[QualifiedName(schema, name)]
     }
+
+    /// A published table, or one that policies read.
+    public func related(_ oid: UInt32) -> CatalogTable? { byOID[oid] ?? policies.tables[oid] }
+
+    /// Whether memberships may live on the table: all of its changes come down the stream.
+    public func isFollowed(_ table: UInt32) -> Bool { followable.contains(table) }
 
     /// The tables that a binding means. `*` stands for any text; `%` and `_` are characters as any other.
     public func tables(schema: String, table: String) -> [CatalogTable] {

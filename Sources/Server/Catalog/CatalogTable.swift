@@ -49,6 +49,8 @@ public struct CatalogColumn: Sendable, Hashable {
     public var number: Int
     /// The declared type's name in `pg_type`: `int4`, `_text`, a domain's own. What clients find in `columns`.
     public var typeName: String
+    /// The declared type in full, as a cast needs it: `character varying(20)`, a domain's own name.
+    public var declaredType: String
     public var rendering: ColumnRendering
     /// False where a column list leaves it out, or where it is generated: changes do not carry it then.
     public var isPublished: Bool
@@ -72,12 +74,14 @@ public final class CatalogTable: Sendable {
     public let forcesRowSecurity: Bool
     public let hasPolicies: Bool
     public let operations: RowOperations
+    /// It is permanent and all of its rows are its own: no partition, no parent, no view.
+    public let isOrdinary: Bool
     private let slots: [String: Int]
 
     init(
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
-        operations: RowOperations
+        operations: RowOperations, isOrdinary: Bool = true
     ) {
         self.oid = oid
         self.schema = schema
@@ -90,10 +94,22 @@ public final class CatalogTable: Sendable {
         self.forcesRowSecurity = forcesRowSecurity
         self.hasPolicies = hasPolicies
         self.operations = operations
+        self.isOrdinary = isOrdinary
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
     public func slot(named name: String) -> Int? { slots[name] }
+
+    /// Whether changes tell what stood in these columns before and stands there now.
+    public func identifies(_ slots: Set<Int>) -> Bool {
+        guard slots.allSatisfy({ columns.indices.contains($0) && columns[$0].isPublished }) else { return false }
+        switch identity {
+        case .full: return true
+        case .primaryKey: return slots.isSubset(of: primaryKey) && !primaryKey.isEmpty
+        case .index(let index): return slots.isSubset(of: index) && !index.isEmpty
+        case .nothing: return false
+        }
+    }
 }
 
 extension CatalogTable: Equatable {
@@ -103,5 +119,6 @@ extension CatalogTable: Equatable {
                 && one.columns == other.columns && one.primaryKey == other.primaryKey && one.identity == other.identity
                 && one.hasRowSecurity == other.hasRowSecurity && one.forcesRowSecurity == other.forcesRowSecurity
                 && one.hasPolicies == other.hasPolicies && one.operations == other.operations
+                && one.isOrdinary == other.isOrdinary
     }
 }

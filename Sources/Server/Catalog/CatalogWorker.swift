@@ -46,9 +46,10 @@ final class CatalogWorker {
             settings: CatalogReader.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
             interrupt: exchange.interrupt)
         let reader = CatalogReader(
-            connection: connection, publication: settings.publication, interrupt: exchange.interrupt)
+            connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
+            compiling: settings.compiling)
         // Another connection may lead to another server: nothing is taken over from the last one.
-        try rebuild(reader, try reader.fingerprint())
+        try rebuild(reader, try reader.fingerprint(view?.snapshot))
         began()
         while !exchange.interrupt.isRung {
             take(exchange.take(until: nextWake, seen: &seen))
@@ -120,7 +121,7 @@ final class CatalogWorker {
     private func lookIfDue(_ reader: CatalogReader) throws(PostgresError) {
         let now = Clock.monotonicNanoseconds()
         if let settleAt, now >= settleAt {
-            try rebuild(reader, try reader.fingerprint(), isSettling: true)
+            try rebuild(reader, try reader.fingerprint(view?.snapshot), isSettling: true)
         } else if now >= nextLook {
             try look(reader)
         }
@@ -130,7 +131,7 @@ final class CatalogWorker {
     @discardableResult
     private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
-        let fingerprint = try reader.fingerprint()
+        let fingerprint = try reader.fingerprint(view?.snapshot)
         guard fingerprint == self.fingerprint else { return try rebuild(reader, fingerprint) }
         verified(began)
         return false
@@ -156,7 +157,8 @@ final class CatalogWorker {
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
         let now = Clock.monotonicNanoseconds()
-        settleAt = isSettling && !isChanged ? nil : now + Limits.catalogSettlingDelay.wholeNanoseconds
+        let isSettled = isSettling && !isChanged && !new.snapshot.policies.isUnfinished
+        settleAt = isSettled ? nil : now + Limits.catalogSettlingDelay.wholeNanoseconds
         verified(began)
         Metrics.shared.catalogReads.add()
         Metrics.shared.catalogReadSeconds.record(.nanoseconds(now - began))
@@ -171,7 +173,7 @@ final class CatalogWorker {
         var fingerprint = fingerprint
         var new = try reader.view(after: view)
         for _ in 1..<Limits.maximumCatalogReads {
-            let now = try reader.fingerprint()
+            let now = try reader.fingerprint(new.snapshot)
             if now == fingerprint { break }
             fingerprint = now
             new = try reader.view(after: view)
@@ -276,6 +278,7 @@ final class CatalogWorker {
             wanted = neededAccess(requests, view)
         }
         view.roles.add(try reader.roles(wanted, of: view.snapshot))
+        view.combinePolicies(after: view)
         self.view = view
         exchange.learn(view)
     }
@@ -284,9 +287,8 @@ final class CatalogWorker {
         let resolver = BindingResolver(view: view)
         var needed: [String: Set<UInt32>] = [:]
         for request in requests {
-            if case .needsAccess(let tables, _) = resolver.step(request) {
-                needed[request.role, default: []].formUnion(tables)
-            }
+            guard case .needsAccess(let keys, _) = resolver.step(request) else { continue }
+            for key in keys { needed[key.role, default: []].insert(key.table) }
         }
         return needed
     }

@@ -9,6 +9,11 @@ struct TableAccess: Sendable, Hashable {
     /// The table's policies are applied to what the role reads: it is neither superuser nor BYPASSRLS, nor may it act
     /// for the owner where that is enough.
     var rowSecurityIsActive: Bool
+    /// Slots of the columns that a policy may read for the role: a schema without USAGE does not keep it from that.
+    var readable: Set<Int> = []
+    var hasUsage = true
+    /// The table's policies that apply to the role, by oid.
+    var policies: Set<UInt32> = []
 }
 
 struct AccessKey: Sendable, Hashable {
@@ -21,10 +26,13 @@ struct RoleBook: Sendable, Equatable {
     /// Roles that exist, of those that were asked for.
     var existing: Set<String> = []
     var access: [AccessKey: TableAccess] = [:]
+    /// Functions that policies may call and the role may not.
+    var forbidden: [String: Set<UInt32>] = [:]
 
     mutating func add(_ other: RoleBook) {
         existing.formUnion(other.existing)
         access.merge(other.access) { _, newest in newest }
+        forbidden.merge(other.forbidden) { _, newest in newest }
     }
 
     /// The tables that were asked for, by role.
@@ -44,12 +52,14 @@ extension CatalogReader {
     /// answer.
     func roles(_ wanted: [String: Set<UInt32>], of snapshot: CatalogSnapshot) throws(PostgresError) -> RoleBook {
         var book = RoleBook()
+        let functions = PostgresArray.literal(snapshot.policies.functions.map { String($0) })
         for (role, tables) in wanted {
             // One by one: a name that the server's encoding does not know must not spoil the others' answers.
             let answers = try ask([
                 PipelinedStatement("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
                 PipelinedStatement(
                     CatalogReader.accessText, [role, PostgresArray.literal(tables.map { String($0) })]),
+                PipelinedStatement(CatalogReader.forbiddenText, [role, functions]),
             ])
             try add(answers, of: role, snapshot, to: &book)
         }
@@ -66,9 +76,10 @@ extension CatalogReader {
         guard !found.isEmpty else { return }
         book.existing.insert(role)
         for row in try answers[1].get().values {
-            guard let oid = row.number(0), let table = snapshot.table(oid) else { continue }
+            guard let oid = row.number(0), let table = snapshot.related(oid) else { continue }
             book.access[AccessKey(role: role, table: oid)] = access(row, table)
         }
+        book.forbidden[role] = Set(try answers[2].get().values.compactMap { $0.number(0) })
     }
 
     private func access(_ row: [String?], _ table: CatalogTable) -> TableAccess {
@@ -76,7 +87,9 @@ extension CatalogReader {
         let mayRead = { row.flag(1) && numbers.contains(table.columns[$0].number) }
         return TableAccess(
             selectable: table.columns.indices.filter(mayRead),
-            hidden: Set(table.columns.indices.filter { !mayRead($0) }), rowSecurityIsActive: row[2] != "f")
+            hidden: Set(table.columns.indices.filter { !mayRead($0) }), rowSecurityIsActive: row[2] != "f",
+            readable: Set(table.columns.indices.filter { numbers.contains(table.columns[$0].number) }),
+            hasUsage: row.flag(1), policies: Set((row.numbers(4) ?? []).compactMap { UInt32(exactly: $0) }))
     }
 
     /// Class 22: the text is not one that a name in this database could have.
@@ -90,8 +103,17 @@ extension CatalogReader {
                 AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE')),
             ARRAY(SELECT a.attnum FROM pg_attribute a
                   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-                    AND has_column_privilege(r.oid, c.oid, a.attnum, 'SELECT'))::text
+                    AND has_column_privilege(r.oid, c.oid, a.attnum, 'SELECT'))::text,
+            ARRAY(SELECT q.oid FROM pg_policy q
+                  WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*')
+                    AND (0 = ANY (q.polroles) OR EXISTS (
+                        SELECT FROM pg_roles g WHERE g.oid = ANY (q.polroles) AND pg_has_role(r.oid, g.oid, 'USAGE'))))::text
         FROM pg_roles r CROSS JOIN pg_class c
         WHERE r.rolname = $1::text AND c.oid = ANY ($2::oid[])
+        """
+
+    private static let forbiddenText = """
+        SELECT p.oid FROM pg_roles r CROSS JOIN pg_proc p
+        WHERE r.rolname = $1::text AND p.oid = ANY ($2::oid[]) AND NOT has_function_privilege(r.oid, p.oid, 'EXECUTE')
         """
 }

@@ -402,13 +402,13 @@ extension TableBinding {
     /// Whether it stands in the index as it is.
     func isSame(as other: TableBinding) -> Bool {
         table === other.table && predicate == other.predicate && delivered == other.delivered
-            && operations == other.operations && access == other.access
+            && operations == other.operations && access == other.access && policy == other.policy
     }
 
     var viewKey: ViewKey {
         let shape: ViewKey.Shape =
             switch access {
-            case .readable, .rowSecurity: .rows
+            case .readable: .rows
             case .unauthorized: .refused(.unauthorized)
             case .noPrimaryKey: .refused(.noPrimaryKey)
             }

@@ -29,6 +29,9 @@ extension ClientLoop {
                 let holder = holder(of: channel)
                 switch held(policy, holder) {
                 case .needs(let terms): needed.formUnion(terms)
+                case .outdated:
+                    bindLater(channel)
+                    isWaiting = true
                 case .held(let held):
                     ready[ObjectIdentifier(policy)] = held
                     isWaiting = mustWait(for: held, place) || isWaiting
@@ -50,6 +53,8 @@ extension ClientLoop {
     }
 
     private enum Held {
+        /// The catalog has moved since.
+        case outdated
         case needs([AskedTerm])
         case held(HeldPolicy)
     }
@@ -63,16 +68,15 @@ extension ClientLoop {
             claims: holder.key.claims, role: holder.key.role, answers: holder.answers)
         switch outcome {
         case .needs(let terms): return .needs(terms)
-        case .residual(let residual): return .held(make(policy, residual, holder))
+        case .residual(let residual): return make(policy, residual, holder).map { .held($0) } ?? .outdated
         }
     }
 
-    private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy {
-        let sets = residual.memberships.map { membership in
-            guard let table = policy.followed[membership.membership.table] else {
-                preconditionFailure("a membership of a table that is not followed")
-            }
-            return pipeline.memberships.take(membership, holder.claimant, table)
+    private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy? {
+        let tables = residual.memberships.map { shared.catalog.snapshot?.followed($0.membership.table) }
+        guard tables.allSatisfy({ $0 != nil }) else { return nil }
+        let sets = zip(residual.memberships, tables).compactMap { membership, table in
+            table.map { pipeline.memberships.take(membership, holder.claimant, $0) }
         }
         let number = pipeline.courier.policies.add(
             PolicyEntry(.never, policy.judged, holder.claimant))

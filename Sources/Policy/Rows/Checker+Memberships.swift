@@ -1,0 +1,275 @@
+/// Sub-selects: those over claims alone, and those over another table that make somebody a member.
+extension Checker {
+    // MARK: Over no table
+
+    mutating func scalar(
+        _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
+    ) throws(Undecided) -> Typed {
+        guard select.source == nil, select.condition == nil, select.outputs.count == 1 else { throw Undecided() }
+        let typed = try expression(select.outputs[0].value, environment, isPositive: isPositive)
+        guard !typed.isSet else { throw Undecided() }
+        return typed
+    }
+
+    /// `ARRAY(SELECT jsonb_array_elements_text(…))`, over claims alone.
+    mutating func arrayOf(_ select: Syntax.Select, _ environment: Environment) throws(Undecided) -> Typed {
+        let (select, environment) = try unfolded(select, environment)
+        guard select.source == nil, select.condition == nil, select.outputs.count == 1 else { throw Undecided() }
+        let part = try value(select.outputs[0].value, environment)
+        guard !part.readsRow, part.canBeAsked else { throw Undecided() }
+        if case .array = part.type.shape { throw Undecided() }
+        let type = try arrayType(of: part.type)
+        let written = Syntax.Select(outputs: [Syntax.Output(value: part.syntax)])
+        return Typed(
+            type: type, collation: .ofResult(type, part.collation), term: nil, isBuiltIn: part.isBuiltIn,
+            syntax: .arrayOf(written))
+    }
+
+    /// The select itself, or the body of the set-returning function that is all it calls.
+    private func unfolded(
+        _ select: Syntax.Select, _ environment: Environment
+    ) throws(Undecided) -> (select: Syntax.Select, environment: Environment) {
+        var (select, environment) = (select, environment)
+        while select.source == nil, select.condition == nil, select.outputs.count == 1,
+            case .call(let name, let arguments) = select.outputs[0].value, let facts = setFunction(name)
+        {
+            guard facts.language == "sql", facts.volatility != .volatile, let body = Checker.body(facts),
+                !facts.isStrict || arguments.isEmpty
+            else { throw Undecided() }
+            environment = try inside(facts, arguments, environment)
+            select = body
+        }
+        return (select, environment)
+    }
+
+    private func setFunction(_ name: SyntaxName) -> FunctionFacts? {
+        let candidates = catalog.functions[name.qualified] ?? []
+        guard candidates.count == 1, candidates[0].returnsSet, !candidates[0].isBuiltIn else { return nil }
+        return candidates[0]
+    }
+
+    // MARK: IN and EXISTS
+
+    mutating func among(
+        _ left: Syntax, _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
+    ) throws(Undecided) -> Typed {
+        let (select, inside) = try unfolded(select, environment)
+        guard select.outputs.count == 1 else { throw Undecided() }
+        let key = try value(left, environment)
+        guard let source = select.source else {
+            return try amongClaims(key, select, inside)
+        }
+        let found = try shape(select, source, inside)
+        if isPositive, !key.readsRow || found.correlation != nil {
+            // `auth.uid() IN (SELECT m.user_id … WHERE m.team_id = t.team_id)`: as an EXISTS it has one key again.
+            guard !key.readsRow else { throw Undecided() }
+            return try exists(found, isPositive: true, equal: (key, select.outputs[0].value))
+        }
+        guard found.correlation == nil else { throw Undecided() }
+        var inner = Checker(catalog, row: found.scope.level)
+        let output = try inner.value(select.outputs[0].value, found.environment)
+        guard let slot = Checker.plainColumn(output), output.type.oid == facts(found, slot).type.oid else {
+            throw Undecided()
+        }
+        return try member(found, slot, key)
+    }
+
+    private mutating func amongClaims(
+        _ key: Typed, _ select: Syntax.Select, _ inside: Environment
+    ) throws(Undecided) -> Typed {
+        let array = try arrayOf(select, inside)
+        return try quantified(
+            SyntaxName("="), [key, array], .any,
+            .quantified(SyntaxName("="), key.syntax, .any, array.syntax))
+    }
+
+    mutating func exists(
+        _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
+    ) throws(Undecided) -> Typed {
+        guard let source = select.source else { throw Undecided() }
+        return try exists(try shape(select, source, environment), isPositive: isPositive, equal: nil)
+    }
+
+    private mutating func exists(
+        _ found: Shape, isPositive: Bool, equal: (key: Typed, column: Syntax)?
+    ) throws(Undecided) -> Typed {
+        var found = found
+        if let equal { try add(equal.key, equals: equal.column, to: &found) }
+        guard let correlation = found.correlation else { return try member(found, nil, nil) }
+        var typed = try member(found, correlation.slot, correlation.key)
+        // EXISTS is never NULL.
+        if !isPositive, let term = typed.term { typed.term = .isTrue(term) }
+        return typed
+    }
+
+    // MARK: The shape of a membership (one table, an AND of what concerns it alone, one key)
+
+    struct Shape {
+        var scope: Scope
+        var environment: Environment
+        var conditions: [Typed] = []
+        var correlation: (slot: Int, key: Typed)?
+    }
+
+    private func facts(_ shape: Shape, _ slot: Int) -> ColumnFacts { shape.scope.relation.columns[slot] }
+
+    private mutating func shape(
+        _ select: Syntax.Select, _ source: Syntax.Source, _ environment: Environment
+    ) throws(Undecided) -> Shape {
+        guard let relation = catalog.relations[source.table.qualified], relation.canBeFollowed else {
+            throw Undecided()
+        }
+        let scope = Scope(
+            level: environment.level + 1, alias: source.alias ?? source.table.name, relation: relation)
+        var inside = environment
+        inside.level += 1
+        inside.scopes.append(scope)
+        var shape = Shape(scope: scope, environment: inside)
+        for part in select.condition.map(Checker.conjuncts) ?? [] { try add(part, to: &shape) }
+        return shape
+    }
+
+    private static func conjuncts(_ tree: Syntax) -> [Syntax] {
+        if case .all(let parts) = tree { return parts.flatMap(conjuncts) }
+        return [tree]
+    }
+
+    private mutating func add(_ part: Syntax, to shape: inout Shape) throws(Undecided) {
+        var inner = Checker(catalog, row: shape.scope.level)
+        inner.budget = budget
+        let typed = inner.condition(part, shape.environment, isPositive: true)
+        budget = inner.budget
+        if !typed.isDecision { return shape.conditions.append(typed) }
+        guard shape.correlation == nil, case .infix(SyntaxName("="), let left, let right) = part else {
+            throw Undecided()
+        }
+        shape.correlation = try correlation(left, right, shape)
+        if shape.correlation == nil { shape.correlation = try correlation(right, left, shape) }
+        if shape.correlation == nil { throw Undecided() }
+    }
+
+    /// `m.x = <something of the row outside>`.
+    private mutating func correlation(
+        _ column: Syntax, _ key: Syntax, _ shape: Shape
+    ) throws(Undecided) -> (slot: Int, key: Typed)? {
+        var inner = Checker(catalog, row: shape.scope.level)
+        guard let column = try? inner.value(column, shape.environment), let slot = Checker.plainColumn(column) else {
+            return nil
+        }
+        return (slot, try value(key, shape.environment))
+    }
+
+    /// The column's slot, where its text is the value's text.
+    private static func plainColumn(_ typed: Typed) -> Int? {
+        switch typed.term {
+        case .column(let slot, _)?: slot
+        case .apply(let function, let parts)?
+        where parts.count == 1 && function == Function.cast(.varchar, to: .text, timeZone: nil):
+            if case .column(let slot, .varchar) = parts[0] { slot } else { nil }
+        default: nil
+        }
+    }
+
+    private mutating func add(_ key: Typed, equals column: Syntax, to shape: inout Shape) throws(Undecided) {
+        var inner = Checker(catalog, row: shape.scope.level)
+        let sides = [try inner.value(column, shape.environment), key]
+        guard let function = try inner.equality(sides) else { throw Undecided() }
+        shape.conditions.append(
+            try inner.combined(
+                sides, .boolean, canBeAsked: true, isBuiltIn: true,
+                .infix(SyntaxName("="), sides[0].syntax, sides[1].syntax)
+            ) { .apply(function, $0) })
+    }
+
+    // MARK: The membership
+
+    private func member(_ shape: Shape, _ slot: Int?, _ key: Typed?) throws(Undecided) -> Typed {
+        var conditions: [Term] = []
+        for part in shape.conditions {
+            guard part.isBuiltIn else { throw Undecided() }
+            conditions.append(try part.sealed())
+        }
+        let condition =
+            conditions.isEmpty
+            ? Term.constant(Array("t".utf8), .boolean) : conditions.count == 1 ? conditions[0] : .all(conditions)
+        let relation = shape.scope.relation
+        guard condition.columns.union(slot.map { [$0] } ?? []).isSubset(of: relation.carried) else {
+            throw Undecided()
+        }
+        if let slot, let key { try checkKey(relation.columns[slot], key) }
+        let membership = Membership(
+            table: relation.oid, keySlot: slot, condition: condition, reader: shape.environment.reader,
+            fillSQL: fillSQL(shape, slot))
+        return Typed(
+            type: .boolean, collation: .none, term: .member(membership, key: try key?.sealed()), readsRow: true,
+            isDecision: true, canBeAsked: false, isBuiltIn: false, syntax: .null)
+    }
+
+    /// Keys are compared by their texts, so equality has to be the plain one of one type.
+    private func checkKey(_ column: ColumnFacts, _ key: Typed) throws(Undecided) {
+        let isString = [column.type, key.type].allSatisfy { $0.oid == TypeOID.text || $0.oid == TypeOID.varchar }
+        guard column.type.oid == key.type.oid || isString, column.type.isPlainKey else { throw Undecided() }
+        let own: DerivedCollation = column.collation == .none ? .none : .implicit(column.collation)
+        switch try own.merged(with: key.collation).decided() {
+        case .none, .bytewise, .deterministic: break
+        case .nondeterministic: throw Undecided()
+        }
+    }
+
+    private func fillSQL(_ shape: Shape, _ slot: Int?) -> String {
+        let relation = shape.scope.relation
+        let output =
+            slot.map { slot in
+                Syntax.cast(
+                    .column(qualifier: [shape.scope.alias], name: relation.columns[slot].name), TypeName("text"))
+            } ?? .literal("", type: TypeName("text"))
+        let conditions = shape.conditions.map(\.syntax)
+        return Renderer.text(
+            Syntax.Select(
+                outputs: [Syntax.Output(value: output)],
+                source: Syntax.Source(
+                    table: SyntaxName(relation.name.name, in: relation.name.schema), alias: shape.scope.alias),
+                condition: conditions.isEmpty ? nil : conditions.count == 1 ? conditions[0] : .all(conditions)),
+            .qualified)
+    }
+}
+
+extension TypeFacts {
+    static let varchar = TypeFacts(oid: TypeOID.varchar, name: "character varying")
+
+    /// One text for each value, whatever the session's settings, and the same in the stream.
+    fileprivate var isPlainKey: Bool {
+        if case .enumeration = shape { return true }
+        return [
+            TypeOID.uuid, TypeOID.int2, TypeOID.int4, TypeOID.int8, TypeOID.text, TypeOID.varchar, TypeOID.name,
+        ].contains(oid)
+    }
+}
+
+extension Term {
+    /// Slots of the row that it reads.
+    var columns: Set<Int> {
+        var slots: Set<Int> = []
+        visit { if case .column(let slot, _) = $0 { slots.insert(slot) } }
+        return slots
+    }
+
+    /// Itself and its parts, without what is inside of memberships or evaluated once for a holder.
+    func visit(_ look: (Term) -> Void) {
+        look(self)
+        for part in parts { part.visit(look) }
+    }
+
+    private var parts: [Term] {
+        switch self {
+        case .constant, .column, .claims, .role, .undecided, .ofClaims: []
+        case .apply(_, let parts), .all(let parts), .any(let parts), .coalesce(let parts), .array(let parts, _): parts
+        case .not(let part), .isNull(let part), .isTrue(let part), .isFalse(let part): [part]
+        case .isDistinct(_, let left, let right), .nullIf(_, let left, let right): [left, right]
+        case .choice(let branches, let otherwise): branches.flatMap { [$0.condition, $0.value] } + [otherwise]
+        case .anyElement(_, let value, let array), .allElements(_, let value, let array): [value, array]
+        case .element(let array, let index): [array, index]
+        case .member(_, let key): key.map { [$0] } ?? []
+        }
+    }
+}

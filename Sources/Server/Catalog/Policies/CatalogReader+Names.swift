@@ -1,0 +1,172 @@
+import Policy
+import Postgres
+
+/// A function as `pg_proc` has it.
+struct FunctionRow {
+    var oid: UInt32
+    var name: QualifiedName
+    var arguments: [UInt32]
+    var result: UInt32
+    var returnsSet: Bool
+    var isStrict: Bool
+    var volatility: FunctionFacts.Volatility
+    var language: String
+    var isSecurityDefiner: Bool
+    var owner: UInt32
+    var ownerName: String
+
+    init?(_ row: [String?]) {
+        guard let oid = row.number(0), let schema = row[1], let name = row[2], let arguments = row.numbers(3),
+            let result = row.number(4), let volatility = FunctionFacts.Volatility(catalog: row[7]),
+            let language = row[8], let owner = row.number(10), let ownerName = row[11]
+        else { return nil }
+        self.oid = oid
+        self.name = QualifiedName(schema, name)
+        self.arguments = arguments.compactMap { UInt32(exactly: $0) }
+        self.result = result
+        returnsSet = row.flag(5)
+        isStrict = row.flag(6)
+        self.volatility = volatility
+        self.language = language
+        isSecurityDefiner = row.flag(9)
+        self.owner = owner
+        self.ownerName = ownerName
+    }
+
+    func facts(_ types: TypeBook) -> FunctionFacts {
+        FunctionFacts(
+            oid: oid, arguments: arguments.map { types.facts($0) }, result: types.facts(result), returnsSet: returnsSet,
+            isStrict: isStrict, volatility: volatility, language: language, isSecurityDefiner: isSecurityDefiner,
+            owner: owner, canonicalBody: nil)
+    }
+}
+
+/// An operator as `pg_operator` has it.
+struct OperatorRow {
+    var oid: UInt32
+    var name: QualifiedName
+    var left: UInt32?
+    var right: UInt32
+    var result: UInt32
+    var volatility: FunctionFacts.Volatility
+
+    init?(_ row: [String?]) {
+        guard let oid = row.number(0), let schema = row[1], let name = row[2], let left = row.number(3),
+            let right = row.number(4), let result = row.number(5),
+            let volatility = FunctionFacts.Volatility(catalog: row[6])
+        else { return nil }
+        self.oid = oid
+        self.name = QualifiedName(schema, name)
+        self.left = left == 0 ? nil : left
+        self.right = right
+        self.result = result
+        self.volatility = volatility
+    }
+
+    func facts(_ types: TypeBook) -> OperatorFacts {
+        OperatorFacts(
+            oid: oid, left: left.map { types.facts($0) }, right: types.facts(right), result: types.facts(result),
+            volatility: volatility)
+    }
+}
+
+extension FunctionFacts.Volatility {
+    init?(catalog letter: String?) {
+        switch letter {
+        case "i": self = .immutable
+        case "s": self = .stable
+        case "v": self = .volatile
+        default: return nil
+        }
+    }
+}
+
+/// What names turned out to be, and the types that it takes to say so.
+struct PolicyTypeRows {
+    var named: [String: UInt32] = [:]
+    var functions: [FunctionRow] = []
+    var operators: [OperatorRow] = []
+
+    var all: [UInt32] {
+        var all = Set(named.values)
+        for row in functions { all.formUnion(row.arguments + [row.result]) }
+        for row in operators { all.formUnion([row.right, row.result] + (row.left.map { [$0] } ?? [])) }
+        return all.sorted()
+    }
+}
+
+extension CatalogReader {
+    func types(
+        named types: Set<String>, functions: Set<QualifiedName>, operators: Set<QualifiedName>
+    ) throws(PostgresError) -> PolicyTypeRows {
+        var rows = PolicyTypeRows()
+        let written = types.sorted()
+        // One by one: what is no type's name must not spoil the others' answers.
+        let answers = try ask(written.map { PipelinedStatement("SELECT to_regtype($1::text)::oid", [$0]) })
+        for (name, answer) in zip(written, answers) {
+            if case .success(let found) = answer, let oid = found.first?.number(0) { rows.named[name] = oid }
+        }
+        if !functions.isEmpty { rows.functions = try self.functions(functions) }
+        if !operators.isEmpty { rows.operators = try self.operators(operators) }
+        return rows
+    }
+
+    private func functions(_ names: Set<QualifiedName>) throws(PostgresError) -> [FunctionRow] {
+        let rows = try query(
+            """
+            SELECT f.oid, n.nspname, f.proname, f.proargtypes::text, f.prorettype, f.proretset, f.proisstrict,
+                f.provolatile, l.lanname, f.prosecdef, f.proowner, pg_get_userbyid(f.proowner)
+            FROM pg_proc f JOIN pg_namespace n ON n.oid = f.pronamespace JOIN pg_language l ON l.oid = f.prolang
+            WHERE f.prokind = 'f' AND (n.nspname, f.proname) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+            ORDER BY f.oid
+            """, names.arrays)
+        return rows.values.compactMap { FunctionRow($0) }
+    }
+
+    private func operators(_ names: Set<QualifiedName>) throws(PostgresError) -> [OperatorRow] {
+        let rows = try query(
+            """
+            SELECT o.oid, n.nspname, o.oprname, o.oprleft, o.oprright, o.oprresult, f.provolatile
+            FROM pg_operator o JOIN pg_namespace n ON n.oid = o.oprnamespace JOIN pg_proc f ON f.oid = o.oprcode
+            WHERE (n.nspname, o.oprname) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+            ORDER BY o.oid
+            """, names.arrays)
+        return rows.values.compactMap { OperatorRow($0) }
+    }
+
+    func relations(named names: Set<QualifiedName>) throws(PostgresError) -> Set<UInt32> {
+        if names.isEmpty { return [] }
+        let rows = try query(
+            """
+            SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.relkind IN ('r', 'p') AND (n.nspname, c.relname) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+            """, names.arrays)
+        return Set(rows.values.compactMap { $0.number(0) })
+    }
+
+    struct PresetSettings {
+        var custom: Set<String> = []
+        /// Nil where databases or roles set it: which of them counts is not for the hub to say.
+        var timeZone: String?
+    }
+
+    /// What databases and roles bring to their sessions.
+    func presetSettings() throws(PostgresError) -> PresetSettings {
+        let rows = try query(
+            """
+            SELECT DISTINCT lower(split_part(setting, '=', 1))
+            FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) setting
+            WHERE s.setdatabase = 0 OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+            """)
+        let names = rows.values.compactMap { $0[0] }
+        return PresetSettings(custom: Set(names.filter { $0.contains(".") }), timeZone: nil)
+    }
+}
+
+extension Set<QualifiedName> {
+    /// Schemas and names, as two lists of one length.
+    var arrays: [String?] {
+        let sorted = self.sorted { ($0.schema, $0.name) < ($1.schema, $1.name) }
+        return [PostgresArray.literal(sorted.map(\.schema)), PostgresArray.literal(sorted.map(\.name))]
+    }
+}

@@ -1,0 +1,42 @@
+import Policy
+
+/// A policy of a table that counts for SELECT, as the catalog has it, and what became of its text.
+public struct CatalogPolicy: Sendable, Hashable {
+    public var oid: UInt32
+    public var table: UInt32
+    public var name: String
+    public var isPermissive: Bool
+    /// USING, as PostgreSQL writes it with nothing but `pg_catalog` in the search path.
+    public var text: String
+    /// Numbers of the table's columns that it reads.
+    public var columns: Set<Int>
+    public var compiled: CompiledPolicy
+    /// All functions that its text and the bodies below it may call, by oid.
+    var functions: Set<UInt32> = []
+}
+
+/// The policies of published tables, and of all tables that these read.
+struct PolicyBook: Sendable, Equatable {
+    /// By table, in the order of their names.
+    var policies: [UInt32: [CatalogPolicy]] = [:]
+    /// Tables that policies read and that are not published.
+    var tables: [UInt32: CatalogTable] = [:]
+    /// Names of roles that own functions with SECURITY DEFINER.
+    var owners: [UInt32: String] = [:]
+    /// All functions that policies may call.
+    var functions: Set<UInt32> = []
+    /// Another text whenever a function, an operator, a type, a schema or a setting is another.
+    var surroundings = ""
+    /// The version of the first snapshot that had it.
+    var version: UInt64 = 0
+    /// Something could not be asked for the moment: it is to be read again.
+    var isUnfinished = false
+
+    func of(_ table: UInt32) -> [CatalogPolicy] { policies[table] ?? [] }
+
+    /// Apart from when it was read.
+    func isSame(as other: PolicyBook) -> Bool {
+        policies == other.policies && tables == other.tables && owners == other.owners
+            && functions == other.functions && surroundings == other.surroundings
+    }
+}

@@ -1,0 +1,191 @@
+import Policy
+import Postgres
+
+/// From policies one by one to what they say together to one role (PostgreSQL, "Row Security Policies"): one of the
+/// permissive ones and all of the restrictive ones.
+///
+/// In: a view with the role's rights to the table and to all tables that its policies read. Out: bindings.
+struct PolicyCombiner {
+    let snapshot: CatalogSnapshot
+    let roles: RoleBook
+
+    /// What must be known of a role before its policies on a table can be combined: its rights to the table, and to those
+    /// that the policies read.
+    static func needs(_ key: AccessKey, _ snapshot: CatalogSnapshot) -> Set<AccessKey> {
+        let book = snapshot.policies
+        var needs: Set<AccessKey> = [key]
+        var rest = [key]
+        while let next = rest.popLast() {
+            for policy in book.of(next.table) {
+                policy.compiled.term.visit { term in
+                    guard case .member(let membership, _) = term, snapshot.related(membership.table) != nil,
+                        let reader = book.reader(membership.reader, caller: next.role)
+                    else { return }
+                    let key = AccessKey(role: reader, table: membership.table)
+                    if needs.insert(key).inserted { rest.append(key) }
+                }
+            }
+        }
+        return needs
+    }
+
+    /// Nil: row level security is not active for the role.
+    func binding(_ role: String, _ table: CatalogTable) -> PolicyBinding? {
+        guard let access = roles.access[AccessKey(role: role, table: table.oid)], access.rowSecurityIsActive else {
+            return nil
+        }
+        let combination = combination(role, table, [])
+        let policies = combination.policies
+        let isDenied = combination.refusal != nil
+        return PolicyBinding(
+            role: role, table: table.oid, rowPolicy: RowPolicy(isDenied ? .never : combination.term),
+            parts: combination.parts, combinedSQL: PolicyCombiner.sql(policies), alias: table.name,
+            columns: PolicyCombiner.columns(policies, table), version: snapshot.policies.version,
+            warning: combination.refusal ?? PolicyCombiner.warning(role, table, policies))
+    }
+
+    // MARK: Terms
+
+    private struct Combination {
+        var policies: [CatalogPolicy]
+        var parts: [PolicyBinding.Part]
+        var term: Term
+        /// Why PostgreSQL would refuse any query of the role.
+        var refusal: String?
+    }
+
+    /// `path`: tables whose policies led here. Policies that run in circles are an error for PostgreSQL to raise.
+    private func combination(_ role: String, _ table: CatalogTable, _ path: [UInt32]) -> Combination {
+        let applicable = roles.access[AccessKey(role: role, table: table.oid)]?.policies ?? []
+        let policies = snapshot.policies.of(table.oid).filter { applicable.contains($0.oid) }
+        let ordered = policies.filter(\.isPermissive) + policies.filter { !$0.isPermissive }
+        var refusal: String?
+        let parts = ordered.map { policy in
+            let term = complete(policy, role, path + [table.oid], &refusal)
+            return PolicyBinding.Part(
+                oid: policy.oid, name: policy.name, isPermissive: policy.isPermissive,
+                classification: term == .undecided ? .fallback : policy.compiled.classification, text: policy.text,
+                term: term)
+        }
+        return Combination(
+            policies: ordered, parts: parts, term: PolicyCombiner.combined(parts), refusal: refusal)
+    }
+
+    private static func combined(_ parts: [PolicyBinding.Part]) -> Term {
+        let permissive = parts.filter(\.isPermissive).map(\.term)
+        guard !permissive.isEmpty else { return .never }
+        let restrictive = parts.filter { !$0.isPermissive }.map(\.term)
+        let either = permissive.count == 1 ? permissive[0] : .any(permissive)
+        return restrictive.isEmpty ? either : .all([either] + restrictive)
+    }
+
+    /// The policy's term with what the policies of membership tables say to the role; undecided as a whole where a part
+    /// of it is not to be decided here.
+    private func complete(
+        _ policy: CatalogPolicy, _ role: String, _ path: [UInt32], _ refusal: inout String?
+    ) -> Term {
+        // Whether it is an error depends on what is called when: PostgreSQL knows.
+        guard policy.functions.isDisjoint(with: roles.forbidden[role] ?? []) else { return .undecided }
+        var isDecided = true
+        var found = refusal
+        let term = policy.compiled.term.replacingMembers { membership, key in
+            switch completed(membership, role, path) {
+            case .membership(let membership): return .member(membership, key: key)
+            case .failing(let membership) where membership.reader == .caller:
+                found =
+                    found ?? "role \(role) may not read what policy \"\(policy.name)\" reads: nothing is visible to it"
+                return .never
+            case .failing: return PolicyCombiner.failing
+            case .undecided:
+                isDecided = false
+                return .undecided
+            }
+        }
+        refusal = found
+        return isDecided ? term : .undecided
+    }
+
+    private enum Completion {
+        case membership(Membership)
+        case failing(Membership)
+        case undecided
+    }
+
+    private func completed(_ membership: Membership, _ role: String, _ path: [UInt32]) -> Completion {
+        guard !path.contains(membership.table), let table = snapshot.related(membership.table),
+            let reader = snapshot.policies.reader(membership.reader, caller: role),
+            let access = roles.access[AccessKey(role: reader, table: membership.table)]
+        else { return .undecided }
+        var used = membership.condition.slots
+        if let key = membership.keySlot { used.insert(key) }
+        // Without a column any will do.
+        let mayRead = used.isEmpty ? !access.readable.isEmpty : used.isSubset(of: access.readable)
+        guard access.hasUsage else { return .undecided }
+        guard mayRead else { return .failing(membership) }
+        guard snapshot.isFollowed(membership.table), table.identifies(used) else { return .undecided }
+        guard access.rowSecurityIsActive else { return .membership(membership) }
+        return narrowed(membership, reader, table, path)
+    }
+
+    /// The membership as the reader sees it through the table's own policies.
+    private func narrowed(
+        _ membership: Membership, _ reader: String, _ table: CatalogTable, _ path: [UInt32]
+    ) -> Completion {
+        let own = combination(reader, table, path)
+        let isPlain = !own.term.contains { term in
+            switch term {
+            case .member, .undecided: true
+            // What it is for the function's owner is not what it is for the caller.
+            case .role, .ofClaims: membership.reader != .caller
+            default: false
+            }
+        }
+        guard isPlain, own.refusal == nil, table.identifies(own.term.slots) else { return .undecided }
+        var narrowed = membership
+        narrowed.condition = .all([membership.condition, own.term])
+        return .membership(narrowed)
+    }
+
+    /// Always an error, as reading without a right is.
+    private static let failing = Term.ofClaims(
+        nil, AskedTerm(sql: "((1 / 0) = 0)", type: Term.boolean, isBuiltIn: true))
+
+    // MARK: Texts
+
+    static func sql(_ policies: [CatalogPolicy]) -> String {
+        let permissive = policies.filter(\.isPermissive).map { "(\($0.text))" }
+        guard !permissive.isEmpty else { return "false" }
+        let either = "(" + permissive.joined(separator: " OR ") + ")"
+        let restrictive = policies.filter { !$0.isPermissive }.map { "(\($0.text))" }
+        return ([either] + restrictive).joined(separator: " AND ")
+    }
+
+    private static func columns(_ policies: [CatalogPolicy], _ table: CatalogTable) -> [PolicyBinding.Column] {
+        let numbers = policies.reduce(into: Set<Int>()) { $0.formUnion($1.columns) }
+        return table.columns.enumerated().filter { numbers.contains($1.number) }.map { slot, column in
+            PolicyBinding.Column(slot: slot, name: column.name, type: column.declaredType)
+        }
+    }
+
+    private static func warning(_ role: String, _ table: CatalogTable, _ policies: [CatalogPolicy]) -> String? {
+        let name = "\(table.schema).\(table.name)"
+        guard policies.contains(where: \.isPermissive) else {
+            return "Row level security is active on \(name) and no policy lets role \(role) SELECT: "
+                + "no changes will be delivered"
+        }
+        let missing = columns(policies, table).filter { !table.columns[$0.slot].isPublished }
+        guard let first = missing.first else { return nil }
+        return "A policy of \(name) reads column \(first.name), which changes do not carry: "
+            + "changes that depend on it will not be delivered"
+    }
+}
+
+extension PolicyBook {
+    /// In whose name a membership is read; nil where the function's owner is not known.
+    func reader(_ reader: Membership.Reader, caller: String) -> String? {
+        switch reader {
+        case .caller: caller
+        case .definer(let owner): owners[owner]
+        }
+    }
+}

@@ -1,0 +1,128 @@
+import Diagnostics
+import Policy
+import Postgres
+
+/// What policies speak of, found by following names from text to text: functions and their bodies, the tables that these
+/// read, the policies of those tables, and so on.
+struct PolicySurvey {
+    private(set) var catalog = PolicyCatalog()
+    var book = PolicyBook()
+    private let published: [UInt32: CatalogTable]
+    private let compiling: PolicyCompiling
+    /// Texts whose names have yet to be looked up.
+    private var unread: [String] = []
+    private var known = PolicyNames()
+    private var names: [String: PolicyNames] = [:]
+    private var functionsByName: [QualifiedName: [FunctionRow]] = [:]
+
+    init(_ tables: [CatalogTable], _ foldsASCIIPlainly: Bool, _ compiling: PolicyCompiling) {
+        published = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
+        self.compiling = compiling
+        catalog.foldsASCIIPlainly = foldsASCIIPlainly
+    }
+
+    // MARK: Following
+
+    mutating func readPolicies(of tables: Set<UInt32>, _ reader: CatalogReader) throws(PostgresError) {
+        for policy in try reader.policies(of: tables) {
+            book.policies[policy.table, default: []].append(policy)
+            unread.append(policy.text)
+        }
+    }
+
+    /// Until no text names anything new, or it is too much: what is not known is not compiled.
+    mutating func follow(_ reader: CatalogReader) throws(PostgresError) {
+        for _ in 0..<Limits.maximumPolicyDepth {
+            let new = takeNames()
+            if new == PolicyNames() { return }
+            try addTypes(reader.types(named: new.types, functions: new.functions, operators: new.operators), reader)
+            try addFunctions(new.functions, reader)
+            try addRelations(new.relations, reader)
+        }
+    }
+
+    private mutating func takeNames() -> PolicyNames {
+        var new = PolicyNames()
+        for text in unread {
+            guard let found = compiling.names(text) else { continue }
+            names[text] = found
+            new.functions.formUnion(found.functions.subtracting(known.functions))
+            new.operators.formUnion(found.operators.subtracting(known.operators))
+            new.relations.formUnion(found.relations.subtracting(known.relations))
+            new.types.formUnion(found.types.subtracting(known.types))
+        }
+        unread = []
+        known.functions.formUnion(new.functions)
+        known.operators.formUnion(new.operators)
+        known.relations.formUnion(new.relations)
+        known.types.formUnion(new.types)
+        return new
+    }
+
+    private mutating func addTypes(_ rows: PolicyTypeRows, _ reader: CatalogReader) throws(PostgresError) {
+        let types = try reader.types(and: rows.all)
+        for (name, oid) in rows.named { catalog.types[name] = types.facts(oid) }
+        for row in rows.operators { catalog.operators[row.name, default: []].append(row.facts(types)) }
+        for row in rows.functions {
+            functionsByName[row.name, default: []].append(row)
+            catalog.functions[row.name, default: []].append(row.facts(types))
+            if row.isSecurityDefiner { book.owners[row.owner] = row.ownerName }
+        }
+    }
+
+    private mutating func addFunctions(
+        _ new: Set<QualifiedName>, _ reader: CatalogReader
+    ) throws(PostgresError) {}
+
+    private mutating func addRelations(
+        _ new: Set<QualifiedName>, _ reader: CatalogReader
+    ) throws(PostgresError) {
+        let oids = try reader.relations(named: new)
+        let unpublished = oids.subtracting(published.keys)
+        for table in try reader.tables(reader.heads(unpublished), reusing: { _ in nil }) {
+            book.tables[table.oid] = table
+        }
+        for oid in oids {
+            if let table = table(oid) { catalog.relations[QualifiedName(table.schema, table.name)] = table.relation }
+        }
+        let unsurveyed = oids.filter { book.policies[$0] == nil && table($0)?.hasPolicies == true }
+        try readPolicies(of: unsurveyed, reader)
+    }
+
+    // MARK: What was found
+
+    private func table(_ oid: UInt32) -> CatalogTable? { published[oid] ?? book.tables[oid] }
+
+    func relation(_ oid: UInt32) -> RelationFacts? { table(oid)?.relation }
+
+    /// All that the text may call, by itself or through other functions' bodies. Of several with one name, each.
+    func functions(of text: String) -> Set<UInt32> {
+        var found: Set<UInt32> = []
+        var rest = [text]
+        while let text = rest.popLast() {
+            for name in names[text]?.functions ?? [] {
+                for function in catalog.functions[name] ?? [] where found.insert(function.oid).inserted {
+                    if let body = function.canonicalBody { rest.append(body) }
+                }
+            }
+        }
+        return found
+    }
+
+    // MARK: Settings
+
+    mutating func readSettings(_ reader: CatalogReader) throws(PostgresError) {
+        let settings = try reader.presetSettings()
+        catalog.presetSettings = settings.custom
+        catalog.timeZone = settings.timeZone
+    }
+}
+
+extension CatalogTable {
+    /// As policies see it.
+    var relation: RelationFacts {
+        RelationFacts(
+            oid: oid, name: QualifiedName(schema, name), columns: facts,
+            carried: Set(columns.indices.filter { columns[$0].isPublished }), canBeFollowed: isOrdinary)
+    }
+}
