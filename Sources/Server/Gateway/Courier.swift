@@ -17,7 +17,7 @@ struct Courier: ~Copyable {
     /// Who wants a row as a change leaves it, or of a row that goes as it was …
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
     /// … and who wants to know of rows that updates take out of their view.
-    var departures = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, judging: .old)
+    var departures = PredicateIndex(judging: .old, maximumRelations: Limits.maximumCachedRelations)
     var policies = HeldPolicies()
     private var matches = MatchBatch()
     private var departed = MatchBatch()
