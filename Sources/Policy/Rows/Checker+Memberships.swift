@@ -196,6 +196,7 @@ extension Checker {
         guard condition.columns.union(slot.map { [$0] } ?? []).isSubset(of: relation.carried) else {
             throw Undecided()
         }
+        guard !condition.isUncertain else { throw Undecided() }
         if let slot, let key { try checkKey(relation.columns[slot], key) }
         let membership = Membership(
             table: relation.oid, keySlot: slot, condition: condition, reader: shape.environment.reader,
@@ -254,22 +255,24 @@ extension Term {
         return slots
     }
 
+    /// There may be rows of which the process cannot tell, or not for good: such a set could not be kept.
+    fileprivate var isUncertain: Bool {
+        var isUncertain = false
+        visit { part in
+            switch part {
+            case .apply(let function, _), .isDistinct(let function, _, _), .nullIf(let function, _, _),
+                .anyElement(let function, _, _), .allElements(let function, _, _):
+                if function.mayAsk || function.mayFail || function.readsClock { isUncertain = true }
+            default: break
+            }
+        }
+        return isUncertain
+    }
+
     /// Itself and its parts, without what is inside of memberships or evaluated once for a holder.
     func visit(_ look: (Term) -> Void) {
         look(self)
+        if case .ofClaims = self { return }
         for part in parts { part.visit(look) }
-    }
-
-    private var parts: [Term] {
-        switch self {
-        case .constant, .column, .claims, .role, .undecided, .ofClaims: []
-        case .apply(_, let parts), .all(let parts), .any(let parts), .coalesce(let parts), .array(let parts, _): parts
-        case .not(let part), .isNull(let part), .isTrue(let part), .isFalse(let part): [part]
-        case .isDistinct(_, let left, let right), .nullIf(_, let left, let right): [left, right]
-        case .choice(let branches, let otherwise): branches.flatMap { [$0.condition, $0.value] } + [otherwise]
-        case .anyElement(_, let value, let array), .allElements(_, let value, let array): [value, array]
-        case .element(let array, let index): [array, index]
-        case .member(_, let key): key.map { [$0] } ?? []
-        }
     }
 }

@@ -5,6 +5,7 @@ import Matching
 import Net
 import Policy
 import Protocol
+import System
 import WebSocket
 
 /// Changes in, frames at sockets out: who wants a change, what they may see of it, and in which envelope.
@@ -78,6 +79,9 @@ struct Courier: ~Copyable {
     /// Judges some of the part's next changes.
     @_lifetime(part: copy part)
     mutating func match(_ part: inout TransactionPart) throws(ByteError) -> PredicateIndex.Outcome {
+        let moment = PostgresMoment.now()
+        index.moment = moment
+        departures.moment = moment
         if departures.count > 0 {
             var same = part
             _ = try departures.match(&same, into: &departed)
@@ -351,4 +355,9 @@ struct Courier: ~Copyable {
         }
         audience.removeListener(listener)
     }
+}
+
+enum PostgresMoment {
+    /// Microseconds since the beginning of 2000, from which PostgreSQL counts.
+    static func now() -> Int64 { Clock.unixMicroseconds() - 946_684_800_000_000 }
 }
