@@ -16,6 +16,8 @@ public struct Configuration: Sendable {
 
     /// Nil when none was given: commands that only read the event log need none.
     public let databaseURL: ConnectionString?
+    /// Nil is the login of `databaseURL`.
+    public let policyDatabaseURL: ConnectionString?
     public let publication: String
     public let createsPublication: Bool
     public let slot: String
@@ -86,6 +88,7 @@ public struct Configuration: Sendable {
 
     private init(_ settings: ResolvedSettings, file: String?) {
         databaseURL = settings.connection(.databaseURL)
+        policyDatabaseURL = settings.connection(.policyDatabaseURL)
         publication = settings.text(.publication)
         createsPublication = settings.boolean(.publicationCreate)
         slot = settings.text(.slot)

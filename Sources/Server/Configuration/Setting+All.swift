@@ -3,7 +3,7 @@ import Diagnostics
 /// Every setting there is.
 extension Setting {
     public static let all: [Setting] = [
-        .databaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
+        .databaseURL, .policyDatabaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
         .dataDirectory, .segmentSize, .retentionAge, .retentionSize,
         .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate,
         .jwtSecret, .jwks, .claimValidators, .apiKeys, .metricsSecret,
@@ -18,6 +18,11 @@ extension Setting {
     public static let databaseURL = Setting(
         "database_url", .database, .connection, aliases: ["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"],
         "The database whose changes are read.")
+
+    public static let policyDatabaseURL = Setting(
+        "policy_database_url", .database, .connection,
+        "The same database with a login that can only become the client roles: row level security policies run as it. "
+            + "Without it database_url's own login is taken, if it is no more than that.")
 
     public static let publication = Setting(
         "publication", .database, .identifier, default: "supabase_realtime",

@@ -181,7 +181,7 @@ final class JudgingConnection {
     /// The code of the error where the loop cannot be made.
     private func make(_ loop: ClaimsLoop) throws(PostgresError) -> String? {
         let name = "tidewire_\(names.count)"
-        try readSurroundings(of: loop.role)
+        guard try readSurroundings(of: loop.role) else { return JudgingConnection.noSuchRole }
         guard mayMakeFunctions else {
             names[loop] = name
             return nil
@@ -204,9 +204,16 @@ final class JudgingConnection {
             [surroundings.searchPath, surroundings.timeZone], preparedAs: "surroundings")
     }
 
-    /// As the database and the role say it, the role in this database before all.
-    private func readSurroundings(of role: String?) throws(PostgresError) {
-        guard let role else { return }
+    /// `invalid_parameter_value`, as PostgreSQL says it of a role that does not exist.
+    private static let noSuchRole = "22023"
+
+    /// As the database and the role say it, the role in this database before all. False where there is no such role:
+    /// `none` is a word that PostgreSQL takes, and means the login, which is nobody's role either.
+    private func readSurroundings(of role: String?) throws(PostgresError) -> Bool {
+        guard let role else { return true }
+        let exists = try query(
+            "SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = $1 AND r.rolname <> session_user", [role])
+        if exists.isEmpty { return false }
         let rows = try query(
             """
             SELECT c.setting FROM pg_catalog.pg_db_role_setting s
@@ -228,6 +235,7 @@ final class JudgingConnection {
         }
         found.searchPath = JudgingConnection.ownFirst(found.searchPath)
         surroundings[role] = found
+        return true
     }
 
     /// Unqualified names in policies mean PostgreSQL's own: those come first unless a path says otherwise.
@@ -329,7 +337,11 @@ extension JudgingConnection {
 
     /// Each expression by itself, in the claimant's role.
     func explain(_ explanation: PolicyExplanation) throws(PostgresError) -> [ExplainedValue] {
-        try readSurroundings(of: explanation.claimant.role)
+        guard try readSurroundings(of: explanation.claimant.role) else {
+            let refused = ExplainedValue.failed(
+                sqlState: JudgingConnection.noSuchRole, message: "there is no such role")
+            return explanation.expressions.map { _ in refused }
+        }
         let rows = ClaimsLoop.rows(explanation.columns) { "CAST($\($0 + 1) AS pg_catalog.text[])" }
         let inputs = explanation.row.map { Optional(TextArray.literal([$0])) }
         let statements = explanation.expressions.flatMap { expression in

@@ -28,7 +28,7 @@ struct JudgingLogin {
     }
 
     private static let own =
-        "give policies_url (TIDEWIRE_POLICIES_URL) a login like role tidewire of sql/040_hub_role.sql"
+        "give policy_database_url (TIDEWIRE_POLICY_DATABASE_URL) a login like role tidewire of sql/040_hub_role.sql"
 
     private static func refused(_ reason: String, _ hint: String) -> PolicyAvailability {
         .refused(reason: reason, hint: hint)

@@ -202,7 +202,8 @@ extension PolicyTable {
             if answer[2] != nil {
                 failed(element, rows, place)
             } else if let element {
-                if rows.contains(element) { self[element, place] = true }
+                // By itself it is the only row, and NULL says that it is none of those that may be read.
+                if rows.contains(element) { self[element, place] = answer[3] != nil }
             } else {
                 for number in PolicyTable.numbers(answer[3]) where number >= 1 && number <= rows.count {
                     self[rows.lowerBound + number - 1, place] = true

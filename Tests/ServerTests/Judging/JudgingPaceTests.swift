@@ -22,7 +22,8 @@ import Testing
         let judge = try stage.judge()
         let sql =
             kind == "jwt"
-            ? "owner = (SELECT auth.uid())" : "room IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())"
+            ? "owner = (SELECT auth.uid())"
+            : "room IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())"
         let policy = stage.judged(sql, [("owner", "uuid"), ("room", "integer")])
         let claimants = (0..<1000).map { stage.claimant(sub: $0) }
         for count in [1, 10, 100, 1000] {
