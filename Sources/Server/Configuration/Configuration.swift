@@ -36,6 +36,8 @@ public struct Configuration: Sendable {
     public let loops: Int?
     public let backend: SocketSettings.Backend
     public let compresses: Bool
+    /// Where row level security is active, deletes are told to those who could see the row, and to nobody else.
+    public let deletesAreStrict: Bool
     public let jwtSecret: Secret?
     public let keySet: InlineOrFile?
     public let claimExpectations: ClaimExpectations
@@ -105,6 +107,7 @@ public struct Configuration: Sendable {
         loops = settings.limit(settings.integer(.loops), none: 0)
         backend = settings.backend(.io)
         compresses = settings.boolean(.deflate)
+        deletesAreStrict = settings.text(.deleteVisibility) == "strict"
         jwtSecret = settings.secret(.jwtSecret)
         keySet = settings.source(.jwks)
         claimExpectations = settings.claims(.claimValidators)

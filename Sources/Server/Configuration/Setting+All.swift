@@ -5,7 +5,7 @@ extension Setting {
     public static let all: [Setting] = [
         .databaseURL, .policyDatabaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
         .dataDirectory, .segmentSize, .retentionAge, .retentionSize,
-        .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate,
+        .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate, .deleteVisibility,
         .jwtSecret, .jwks, .claimValidators, .apiKeys, .metricsSecret,
         .maximumConnections, .channelsPerClient, .frameSize, .recordSize, .outboxSize, .outboxAge, .idleTimeout,
         .connectErrorBackoff, .channelErrorBackoff,
@@ -64,6 +64,11 @@ extension Setting {
     public static let listen = Setting(
         "listen", .clients, .address, default: "127.0.0.1:4000", aliases: ["PORT"],
         "Where clients connect.")
+
+    public static let deleteVisibility = Setting(
+        "delete_visibility", .clients, .choice(["strict", "reference"], synonyms: [:]), default: "strict",
+        "Who hears that a row of a table with row level security was deleted: strict is those who could see it, "
+            + "reference is everybody who asked for deletes of the table, who is told the primary key.")
 
     public static let tlsCertificate = Setting(
         "tls_certificate", .clients, .file,
