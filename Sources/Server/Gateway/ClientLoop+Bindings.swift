@@ -83,9 +83,13 @@ extension ClientLoop {
         sayWhatBindingsCameTo(channel)
     }
 
-    /// Another role: nothing of what the old one might see goes out any more. Where the new one's rights are not known
-    /// yet, the log waits for them, so that nothing is missed either.
+    /// Another role, or other claims where policies count: nothing of what the old ones might see goes out any more. Where
+    /// the new one's rights are not known yet, the log waits for them, so that nothing is missed either.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
+        // What the claims have in common with the former ones need not be found out again.
+        let former = channel.holder
+        channel.holder = nil
+        defer { if let former { release(former, of: channel) } }
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         if bind(place, channel) { return sayWhatBindingsCameTo(channel) }
         for index in channel.bindings.indices {
@@ -256,7 +260,8 @@ extension ClientLoop {
         }
         if let listener = channel.listener { pipeline.courier.forget(listener) }
         channel.listener = nil
-        releaseHolder(of: channel)
+        if let holder = channel.holder { release(holder, of: channel) }
+        channel.holder = nil
     }
 
     // MARK: Saying

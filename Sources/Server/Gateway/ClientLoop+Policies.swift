@@ -133,9 +133,7 @@ extension ClientLoop {
     // MARK: Letting go
 
     /// The channel's claims are others now, or it is gone.
-    func releaseHolder(of channel: Channel) {
-        guard let holder = channel.holder else { return }
-        channel.holder = nil
+    func release(_ holder: Holder, of channel: Channel) {
         holder.waiters.remove(channel.place)
         guard holders.release(holder) else { return }
         for held in holder.policies.values { letGo(of: held, of: holder) }
