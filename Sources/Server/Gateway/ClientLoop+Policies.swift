@@ -73,13 +73,14 @@ extension ClientLoop {
     }
 
     private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy? {
-        let tables = residual.memberships.map { shared.catalog.snapshot?.followed($0.membership.table) }
+        guard let snapshot = shared.catalog.snapshot, let table = snapshot.table(policy.table) else { return nil }
+        let tables = residual.memberships.map { snapshot.followed($0.membership.table) }
         guard tables.allSatisfy({ $0 != nil }) else { return nil }
         let sets = zip(residual.memberships, tables).compactMap { membership, table in
             table.map { pipeline.memberships.take(membership, holder.claimant, $0) }
         }
         let number = pipeline.courier.policies.add(
-            PolicyEntry(.never, policy.judged, holder.claimant))
+            PolicyEntry(.never, policy.judged, of: table, holder.claimant))
         let held = HeldPolicy(policy, residual, sets, number: number)
         for set in sets { set.users[ObjectIdentifier(held)] = held }
         holder.policies[ObjectIdentifier(policy)] = held

@@ -69,9 +69,9 @@ struct Courier: ~Copyable {
         departures.forget(table: oid)
     }
 
-    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation) {
-        index.noteRelation(fingerprint, relation)
-        departures.noteRelation(fingerprint, relation)
+    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
+        index.noteRelation(fingerprint, relation, foreign: foreign)
+        departures.noteRelation(fingerprint, relation, foreign: foreign)
     }
 
     // MARK: A change

@@ -9,6 +9,8 @@ struct PolicyEntry {
     /// What of the policy is left for this holder.
     var predicate: Predicate
     let judged: JudgedPolicy
+    /// What PostgreSQL is told of a row: the columns the policy reads, as the table has them.
+    let columns: [RowTexts.Wanted]
     let claimant: Claimant
     /// The change for which `past` holds.
     fileprivate var change: UInt64 = 0
@@ -21,9 +23,12 @@ struct PolicyEntry {
         case asked(PendingQuestion)
     }
 
-    init(_ predicate: Predicate, _ judged: JudgedPolicy, _ claimant: Claimant) {
+    init(_ predicate: Predicate, _ judged: JudgedPolicy, of table: CatalogTable, _ claimant: Claimant) {
         self.predicate = predicate
         self.judged = judged
+        columns = judged.columns.map { column in
+            RowTexts.Wanted(name: column.name, typeName: table.columns[column.slot].typeName)
+        }
         self.claimant = claimant
     }
 }
@@ -84,7 +89,7 @@ struct HeldPolicies {
         guard let entry = entries[number] else { return false }
         let key = AskedQuestions.RowKey(policy: entry.judged.identity, change: moment, isOld: image == .old)
         if !asked.has(key) {
-            guard let texts = try RowTexts.texts(of: entry.judged.columns.map(\.name), in: change, relation, image)
+            guard let texts = try RowTexts.texts(of: entry.columns, in: change, relation, image)
             else { return false }
             asked.begin(key, entry.judged, texts)
         }

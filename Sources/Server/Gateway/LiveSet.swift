@@ -65,6 +65,10 @@ final class LiveSet {
     /// Whether a judgement can be made with it.
     var isSettled: Bool { state != .filling }
 
+    func keyColumn(_ slot: Int) -> RowTexts.Wanted {
+        RowTexts.Wanted(name: table.columns[slot].name, typeName: table.columns[slot].typeName)
+    }
+
     // MARK: Filling
 
     /// Forgets everything; to be filled anew.

@@ -224,7 +224,7 @@ struct MembershipDesk: ~Copyable {
         _ xid: UInt32, _ lsn: UInt64
     ) throws(ByteError) {
         guard let slot = set.held.membership.keySlot else { return apply(nil, count, to: set, xid, lsn) }
-        switch try RowTexts.value(of: set.table.columns[slot].name, in: change, relation, image) {
+        switch try RowTexts.value(of: set.keyColumn(slot), in: change, relation, image) {
         case .text(let key): apply(key, count, to: set, xid, lsn)
         case .null: apply(nil, count, to: set, xid, lsn)
         case .absent: refill(set)

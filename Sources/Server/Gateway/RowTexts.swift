@@ -8,6 +8,12 @@ enum RowTexts {
         case old
     }
 
+    /// A column whose text is wanted, of this type and no other.
+    struct Wanted {
+        let name: String
+        let typeName: String
+    }
+
     enum Value {
         case text([UInt8])
         case null
@@ -15,13 +21,13 @@ enum RowTexts {
         case absent
     }
 
-    /// In the order of the names, nil for NULL; nothing at all where one of the columns is not in the image.
+    /// In the order of the columns, nil for NULL; nothing at all where one of them is not in the image.
     static func texts(
-        of names: [String], in change: borrowing Change, _ relation: Relation, _ image: Image
+        of columns: [Wanted], in change: borrowing Change, _ relation: Relation, _ image: Image
     ) throws(ByteError) -> [String?]? {
         var texts: [String?] = []
-        for name in names {
-            switch try value(of: name, in: change, relation, image) {
+        for column in columns {
+            switch try value(of: column, in: change, relation, image) {
             case .text(let text): texts.append(String(decoding: text, as: UTF8.self))
             case .null: texts.append(nil)
             case .absent: return nil
@@ -31,9 +37,10 @@ enum RowTexts {
     }
 
     static func value(
-        of name: String, in change: borrowing Change, _ relation: Relation, _ image: Image
+        of column: Wanted, in change: borrowing Change, _ relation: Relation, _ image: Image
     ) throws(ByteError) -> Value {
-        guard let index = relation.columns.firstIndex(where: { $0.name == name }) else { return .absent }
+        let place = relation.columns.firstIndex { $0.name == column.name && $0.typeName == column.typeName }
+        guard let index = place else { return .absent }
         if image == .new, let new = change.new {
             let value = try value(at: index, of: new)
             if case .absent = value {} else { return value }

@@ -45,7 +45,7 @@ struct SchemaDesk {
             return false
         }
         asked.remove(fingerprint)
-        courier.noteRelation(fingerprint, relation)
+        courier.noteRelation(fingerprint, relation, foreign: table?.foreignColumns(of: relation) ?? [])
         return true
     }
 
@@ -81,10 +81,16 @@ struct SchemaDesk {
 extension CatalogTable {
     /// Whether rows of the schema are rows of the table as it is: each column by name and type.
     func has(_ relation: Relation) -> Bool {
-        guard relation.schema == schema, relation.name == name else { return false }
-        return relation.columns.allSatisfy { column in
-            guard let slot = slot(named: column.name) else { return false }
-            return columns[slot].typeName == column.typeName
-        }
+        relation.schema == schema && relation.name == name && relation.columns.allSatisfy(has)
+    }
+
+    private func has(_ column: Column) -> Bool {
+        slot(named: column.name).map { columns[$0].typeName == column.typeName } ?? false
+    }
+
+    /// The places of columns that rows of the schema have and the table, as it is, has not: a value of another type says
+    /// nothing about this one.
+    func foreignColumns(of relation: Relation) -> Set<Int> {
+        Set(relation.columns.indices.filter { !has(relation.columns[$0]) })
     }
 }
