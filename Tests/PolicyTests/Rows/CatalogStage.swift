@@ -12,7 +12,7 @@ struct CatalogStage {
         self.database = database
         catalog.timeZone = "UTC"
         catalog.foldsASCIIPlainly = true
-        let twins = try database.run(
+        let twins = try database.rows(
             """
             SELECT c.castsource FROM pg_cast c JOIN pg_type t ON t.oid = c.castsource JOIN pg_proc p ON p.oid = t.typoutput
             WHERE c.casttarget = 25 AND c.castmethod = 'b' AND p.prosrc = 'textout' AND t.oid >= 16384
@@ -39,10 +39,10 @@ struct CatalogStage {
 
     private mutating func learn(type name: String) throws {
         guard catalog.types[name] == nil,
-            let oid = try database.connection.query("SELECT to_regtype($1)::oid", [name])[0][0]
+            let oid = try database.rows("SELECT to_regtype($1)::oid", [name])[0][0]
         else { return }
         catalog.types[name] = try type(UInt32(oid)!)
-        let array = try database.connection.query("SELECT format_type(typarray, NULL), typarray FROM pg_type WHERE oid = $1", [oid])
+        let array = try database.rows("SELECT format_type(typarray, NULL), typarray FROM pg_type WHERE oid = $1", [oid])
         if array[0][1] != "0" { catalog.types[array[0][0]!] = try type(UInt32(array[0][1]!)!) }
     }
 
@@ -50,7 +50,7 @@ struct CatalogStage {
         if let known = facts[oid] { return known }
         try database.run("SET search_path = pg_catalog")
         defer { _ = try? database.run("RESET search_path") }
-        let row = try database.connection.query(
+        let row = try database.rows(
             """
             SELECT format_type(oid, NULL), typtype, typbasetype,
                 CASE WHEN typsubscript = 'array_subscript_handler'::regproc THEN typelem ELSE 0 END,
@@ -74,7 +74,7 @@ struct CatalogStage {
     }
 
     private mutating func learn(operator name: QualifiedName) throws {
-        let rows = try database.connection.query(
+        let rows = try database.rows(
             """
             SELECT o.oid, oprleft, oprright, oprresult, provolatile FROM pg_operator o JOIN pg_proc p ON p.oid = oprcode
             WHERE oprname = $1 AND oprnamespace = to_regnamespace(quote_ident($2))
@@ -95,7 +95,7 @@ struct CatalogStage {
     }
 
     mutating func learn(relation name: QualifiedName) throws {
-        let columns = try database.connection.query(
+        let columns = try database.rows(
             """
             SELECT attname, atttypid, attcollation, attgenerated, attrelid FROM pg_attribute
             WHERE attrelid = to_regclass(quote_ident($1) || '.' || quote_ident($2)) AND attnum > 0 AND NOT attisdropped
@@ -113,7 +113,7 @@ struct CatalogStage {
     }
 
     private mutating func learn(function name: QualifiedName) throws {
-        let rows = try database.connection.query(
+        let rows = try database.rows(
             """
             SELECT p.oid, array_to_string(proargtypes::oid[], ','), prorettype, proretset, proisstrict, provolatile,
                 lanname, prosecdef, proowner, prosrc, array_to_string(proargnames, ',')
@@ -147,12 +147,19 @@ struct CatalogStage {
         }
         for name in names { source = source.replacing("\(function).\(name)", with: "argument.\(name)") }
         let carried = arguments.enumerated().map { index, type in
-            "NULL::\(type.name) AS \"$\(index + 1)\"" + (index < names.count ? ", NULL::\(type.name) AS \(names[index])" : "")
+            "NULL::\(type.name) AS \"$\(index + 1)\""
+                + (index < names.count ? ", NULL::\(type.name) AS \(names[index])" : "")
         }
         let from = carried.isEmpty ? "" : " FROM (SELECT \(carried.joined(separator: ", "))) argument"
         try database.run("CREATE TEMP VIEW body AS SELECT \(isSet ? "ARRAY" : "")(\(source)) AS x\(from)")
         try database.run("SET search_path = pg_catalog")
         defer { _ = try? database.run("RESET search_path; DROP VIEW pg_temp.body") }
         return try database.value("SELECT pg_get_viewdef('pg_temp.body'::regclass)")!
+    }
+}
+
+extension TestDatabase {
+    func rows(_ sql: String, _ parameters: [String?] = []) throws -> [[String?]] {
+        try connection.query(sql, parameters).values
     }
 }

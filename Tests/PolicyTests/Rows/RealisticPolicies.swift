@@ -148,6 +148,7 @@ enum RealisticPolicies {
         Sample("(created_at AT TIME ZONE 'UTC')::date = CURRENT_DATE", .fallback),
         Sample("\"Weird \"\"name\" = 'it''s \\ \"quoted\"'", .compiled),
         Sample("public.claim('org') = org_id", .compiled),
+        Sample("ci = 'abc'::extensions.citext", .compiled),
         Sample("current_user = 'service_role' OR user_id = auth.uid()", .compiled),
     ]
 
@@ -166,7 +167,7 @@ enum RealisticPolicies {
         "EXISTS (SELECT count(*) FROM team_members m WHERE m.team_id = t.team_id)",
         "NOT (auth.uid() IN (SELECT user_id FROM team_members m WHERE m.team_id = t.team_id))",
         "EXISTS (SELECT 1 FROM team_members m WHERE m.team_id = t.team_id AND public.authorize(m.role))",
-        "ci = 'abc'::extensions.citext", "meta->>'when' = now()::text", "random() < 0.5",
+        "ci OPERATOR(extensions.=) 'abc'::extensions.citext", "meta->>'when' = now()::text", "random() < 0.5",
         "email = current_setting('TimeZone')::text || now()::text",
         "(auth.jwt() ->> 'dom')::public.dom = name || random()::text",
         "NOT (auth.uid()::text = ANY (SELECT m.role FROM team_members m WHERE m.team_id = t.team_id))",

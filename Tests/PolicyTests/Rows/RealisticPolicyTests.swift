@@ -17,9 +17,11 @@ import Testing
         for sql in RealisticPolicies.all.map(\.sql) + RealisticPolicies.nearMisses {
             let text = try stage.deparsed(sql, on: "public.t")
             guard let tree = PolicyParser.expression(text) else { continue }
+            // `(ARRAY[…])::text[]` is read as casts of the elements, so the text itself goes round once as well.
+            let read = try stage.deparsed(text, on: "public.t")
             for style in [Renderer.Style.asWritten, .qualified] {
                 let again = try stage.deparsed(Renderer.text(tree, style), on: "public.t")
-                #expect(again == text, "of \(sql)")
+                #expect(again == read, "of \(sql)")
             }
         }
     }

@@ -9,13 +9,19 @@ struct SyntaxTests {
         ("('a''b'::text COLLATE \"C\")", #"('a''b'::text COLLATE "C")"#),
         ("(x)::character varying(10)[]", #"("x")::character varying(10)[]"#),
         ("(x)::timestamp(3) without time zone", #"("x")::timestamp(3) without time zone"#),
-        ("(x OPERATOR(extensions.<@) 'a.b'::extensions.ltree)", #"("x" OPERATOR("extensions".<@) 'a.b'::extensions.ltree)"#),
+        (
+            "(x OPERATOR(extensions.<@) 'a.b'::extensions.ltree)",
+            #"("x" OPERATOR("extensions".<@) 'a.b'::extensions.ltree)"#
+        ),
         ("(x = ANY (ARRAY['a'::text, NULL::text]))", #"("x" = ANY (ARRAY['a'::text, (NULL)::text]))"#),
         ("CASE x WHEN 1 THEN true ELSE NULL::boolean END", #"(CASE "x" WHEN 1 THEN true ELSE (NULL)::boolean END)"#),
         ("(x IS NOT DISTINCT FROM y)", #"(NOT ("x" IS DISTINCT FROM "y"))"#),
         ("(EXTRACT(dow FROM x) = (1)::numeric)", #"(EXTRACT(dow FROM x) = (1)::numeric)"#),
         ("(EXISTS ( SELECT 1 FROM a, b))", "EXISTS ( SELECT 1 FROM a, b)"),
-        ("(EXISTS ( SELECT 1\n   FROM public.m b\n  WHERE (b.x = t.y)))", #"EXISTS (SELECT 1 FROM "public"."m" "b" WHERE ("b"."x" = "t"."y"))"#),
+        (
+            "(EXISTS ( SELECT 1\n   FROM public.m b\n  WHERE (b.x = t.y)))",
+            #"EXISTS (SELECT 1 FROM "public"."m" "b" WHERE ("b"."x" = "t"."y"))"#
+        ),
         ("((a)[1] = '{}'::jsonb)", #"(("a")[1] = '{}'::jsonb)"#),
         ("(count(*) = 1)", "(count(*) = 1)"),
     ]
@@ -59,7 +65,7 @@ struct SyntaxTests {
         #expect(names.functions == [QualifiedName("pg_catalog", "lower"), QualifiedName("s", "f")])
         #expect(names.operators == [QualifiedName("pg_catalog", "="), QualifiedName("e", "<")])
         #expect(names.relations == [QualifiedName("s", "m")])
-        #expect(names.types == ["public.dom"])
+        #expect(names.types == ["public.dom", "public.dom[]"])
     }
 
     @Test func `a body is read in each of its forms`() throws {
