@@ -65,7 +65,8 @@ import Testing
         text.values += ["a/b/c", "/", "a//b", "aXbXc", "  x  ", "aa", "ab ab", "NULL", "null"]
         var small = Kind(Kind.of(23))
         small.values = ["0", "1", "2", "3", "-1", "-2", "7"]
-        let bytewise = Kind(Subject.all.first { $0.column.collation == .bytewise && $0.column.type.oid == 25 } ?? Kind.of(25))
+        let bytewise = Kind(
+            Subject.all.first { $0.column.collation == .bytewise && $0.column.type.oid == 25 } ?? Kind.of(25))
         let calls: [(String, [Kind])] = [
             ("lower", [text]), ("upper", [text]), ("lower", [bytewise]), ("upper", [bytewise]),
             ("string_to_array", [text, text]), ("split_part", [text, text, small]), ("length", [text]),

@@ -60,7 +60,8 @@ final class TermOracle {
             DECLARE answer text;
             BEGIN
                 EXECUTE 'SELECT CASE WHEN (x) IS NULL THEN ''N'' ELSE ''V'' || format(''%s'', x) END FROM (SELECT '
-                    || expression || ' AS x OFFSET 0) s' INTO answer USING arguments;
+                    || replace(expression, '($1)[', '(r.a)[')
+                    || ' AS x FROM (SELECT $1 AS a OFFSET 0) r OFFSET 0) s' INTO answer USING arguments;
                 RETURN answer;
             EXCEPTION WHEN OTHERS THEN RETURN 'E' || SQLSTATE || ' ' || SQLERRM;
             END $$;
