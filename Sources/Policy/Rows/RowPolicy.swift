@@ -46,4 +46,11 @@ public struct MembershipKeys: Sendable, Hashable {
     public var hasRows: Bool
     /// They could not be read, and reading them again would not help: the policy fails where they decide.
     public var hasFailed: Bool
+
+    public init(keys: [[UInt8]], hasNull: Bool, hasRows: Bool, hasFailed: Bool) {
+        self.keys = keys
+        self.hasNull = hasNull
+        self.hasRows = hasRows
+        self.hasFailed = hasFailed
+    }
 }

@@ -33,7 +33,8 @@ struct RowVerdictOracle {
         "COALESCE(team_id, auth.uid()) IN (SELECT public.get_my_teams())",
         "(team_id IN (SELECT public.get_my_teams())) = is_public",
         "NULLIF(kind, 'x') IS NULL", "NULLIF(kind, auth.role()) = 'team'", "kind IS DISTINCT FROM auth.role()",
-        "(auth.jwt() ->> 'org')::int > qty", "auth.uid() <> ALL (collaborators)", "NOT (auth.uid() = ANY (collaborators))",
+        "(auth.jwt() ->> 'org')::int > qty", "auth.uid() <> ALL (collaborators)",
+        "NOT (auth.uid() = ANY (collaborators))",
         "org_id = ANY (ARRAY[auth.role(), name])", "is_active IS UNKNOWN AND NOT is_public",
         "CASE kind WHEN 'team' THEN is_public WHEN 'x' THEN is_active END",
         "GREATEST(auth.role(), 'b') = kind", "(kind || 'x')::text = 'teamx'", "qty + small = 3", "1 / qty = 1",
@@ -74,7 +75,7 @@ struct RowVerdictOracle {
         rows = try database.rows("SELECT * FROM t ORDER BY id")
         stage = try CatalogStage(database)
         try stage.learn(relation: QualifiedName("public", "t"))
-        asker = try database.cluster.connect(database: database.name)
+        asker = try Connection(database.target)
         try asker.execute("SET search_path = ''; SET TimeZone = 'UTC'")
         try database.run("SET TimeZone = 'UTC'")
         claims = try Self.claims.map {
@@ -86,10 +87,10 @@ struct RowVerdictOracle {
         DO $$ BEGIN CREATE ROLE authenticated; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
         GRANT USAGE ON SCHEMA auth, extensions, public TO authenticated;
         GRANT SELECT ON ALL TABLES IN SCHEMA public TO authenticated;
-        CREATE FUNCTION public.verdict(policy text, row bigint) RETURNS text LANGUAGE plpgsql AS $$
+        CREATE FUNCTION public.verdict(policy text, which bigint) RETURNS text LANGUAGE plpgsql AS $$
         DECLARE answer boolean;
         BEGIN
-            EXECUTE 'SELECT (' || policy || ') FROM public.t WHERE id = $1' INTO answer USING row;
+            EXECUTE 'SELECT (' || policy || ') FROM public.t WHERE id = $1' INTO answer USING which;
             RETURN answer;
         EXCEPTION WHEN others THEN RETURN 'failed';
         END $$;
