@@ -301,11 +301,17 @@ extension FloatText {
 
 extension DateText {
     /// A date counts as its midnight.
-    static func instant(_ text: RawSpan) -> Int64? {
-        if let micros = microseconds(text) { return micros }
-        guard let days = days(text) else { return nil }
-        let (micros, overflow) = days.multipliedReportingOverflow(by: 86_400_000_000)
-        return overflow ? nil : micros
+    static func instant(_ text: RawSpan) -> Int128? {
+        if let micros = microseconds(text) { return wide(micros, 1) }
+        return days(text).map { wide($0, 86_400_000_000) }
+    }
+
+    private static func wide(_ number: Int64, _ unit: Int128) -> Int128 {
+        switch number {
+        case .max: .max
+        case .min: .min
+        default: Int128(number) * unit
+        }
     }
 }
 

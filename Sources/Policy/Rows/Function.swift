@@ -165,7 +165,8 @@ extension Function {
     /// Whether applying it to values of its types may be an error.
     var mayFail: Bool {
         switch operation {
-        case .failure, .arithmetic, .parse, .parseJSON, .narrow, .part, .shiftMoment, .midnight, .concatenate: true
+        case .failure, .arithmetic, .parse, .parseJSON, .narrow, .part, .shiftMoment, .midnight, .concatenate, .like:
+            true
         default: false
         }
     }
@@ -175,10 +176,10 @@ extension Function {
     var mayAsk: Bool {
         switch operation {
         case .compare(let comparison, let comparator, _): comparison.isOrder && comparator.kind == .enumeration
-        case .like(_, let folding), .fold(_, let folding): folding == .ofASCII
+        case .fold(_, let folding): folding == .ofASCII
         case .field(let address, _, let isBinary): address != .name || !isBinary
         case .shiftMoment(_, let isUTC): !isUTC
-        case .parse, .parseJSON, .name, .float, .midnight, .zoneOfUTC, .split, .part, .trim: true
+        case .like, .parse, .parseJSON, .name, .float, .midnight, .zoneOfUTC, .split, .part, .trim: true
         case .failure, .moment, .compareFloats, .compareMoments, .contains, .isContained, .overlaps, .concatenate,
             .arithmetic, .hasName, .relabel, .withoutBlanks, .truthWord, .narrow, .length, .replace, .startsWith,
             .arrayLength, .cardinality:

@@ -7,11 +7,18 @@ enum JSONField {
     static func value(
         _ json: RawSpan, at key: [UInt8], _ address: Function.FieldAddress, asText: Bool, isBinary: Bool
     ) -> Outcome {
+        // Of `json` PostgreSQL reads all escapes first, and fails on some.
+        if !isBinary, hasEscapes(json), !isPlain(json.copied()) { return .cannot }
         switch piece(json, at: key, address) {
         case .found(let range): return asText ? text(json.extracting(range)) : .value(json.extracting(range).copied())
         case .missing: return .null
         case .unclear: return .cannot
         }
+    }
+
+    private static func hasEscapes(_ json: RawSpan) -> Bool {
+        for index in 0..<json.byteCount where json.byte(index) == UInt8(ascii: "\\") { return true }
+        return false
     }
 
     enum Piece {

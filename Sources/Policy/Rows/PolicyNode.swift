@@ -152,6 +152,7 @@ extension Term {
     var mayAsk: Bool {
         switch self {
         case .undecided, .ofClaims, .claims, .role: true
+        case .apply(let function, let parts) where isPlainPattern: function.isFolding || parts[0].mayAsk
         case .apply(let function, let parts): function.mayAsk || parts.contains { $0.mayAsk }
         case .isDistinct(let function, _, _), .nullIf(let function, _, _):
             function.mayAsk || parts.contains { $0.mayAsk }
@@ -163,14 +164,31 @@ extension Term {
 
     var mayFail: Bool {
         switch self {
+        case .apply(_, let parts) where isPlainPattern: parts[0].mayFail
         case .apply(let function, let parts): function.mayFail || parts.contains { $0.mayFail }
         default: parts.contains { $0.mayFail }
         }
     }
 
+    /// LIKE with a pattern that is known to be one.
+    private var isPlainPattern: Bool {
+        guard case .apply(let function, let parts) = self, case .like = function.operation, parts.count == 2,
+            case .constant(let pattern?, _) = parts[1]
+        else { return false }
+        return !LikePattern.endsWithEscape(pattern)
+    }
+
     /// Whether the function fails, whatever the row.
     var isFailure: Bool {
         if case .apply(let function, _) = self { return function.operation == .failure }
+        return false
+    }
+}
+
+extension Function {
+    /// Other letters than those of ASCII are PostgreSQL's.
+    fileprivate var isFolding: Bool {
+        if case .like(_, .ofASCII) = operation { return true }
         return false
     }
 }
