@@ -7,6 +7,23 @@ struct ImageReader: ~Copyable {
     /// By slot; only those of used slots mean anything.
     private(set) var places = Pool<ColumnPlace>()
 
+    @inline(__always)
+    mutating func read(
+        _ judged: PredicateIndex.Judged, _ change: borrowing Change, _ map: borrowing RelationMap,
+        _ use: borrowing SlotUse
+    ) throws(ByteError) {
+        if judged == .new { try read(change, map, use) } else { try readWholeOld(change, map, use) }
+    }
+
+    /// The row as it was: nothing of it where the change does not hold all of it.
+    @inline(never)
+    mutating func readWholeOld(
+        _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
+    ) throws(ByteError) {
+        clear(use)
+        if change.oldImage == .full { try readOld(change, map) }
+    }
+
     /// The image that is judged: the row as it is after an insert or update, as it was before a delete.
     @inline(__always)
     mutating func read(

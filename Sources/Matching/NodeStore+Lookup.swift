@@ -12,6 +12,10 @@ extension NodeStore {
             let number = tables[Int(table)].groups[index]
             let group = groups[number]
             guard image.kind(group.slot) == .text else { continue }
+            if group.isElement {
+                noteElements(number, image, of: bytes, change: change, into: &lookups)
+                continue
+            }
             let value = group.form.canonical(image.text(group.slot))
             // The canonical form is a piece of the text itself.
             guard let place = bytes.byteOffsets(of: value) else { continue }
@@ -21,6 +25,23 @@ extension NodeStore {
                 Lookup(
                     change: UInt32(change), group: number, hash: hash, start: UInt32(place.lowerBound),
                     length: UInt32(value.byteCount)))
+        }
+    }
+
+    /// The same for each element of an array. Those that are written with escapes are nobody's keys.
+    @inline(never)
+    private func noteElements(
+        _ number: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>
+    ) {
+        let group = groups[number]
+        EqualityKey.eachPlainElement(of: image.text(group.slot)) { element in
+            guard let place = bytes.byteOffsets(of: element) else { return }
+            let hash = group.hash(element)
+            keys.prefetchSlot(hash)
+            lookups.append(
+                Lookup(
+                    change: UInt32(change), group: number, hash: hash, start: UInt32(place.lowerBound),
+                    length: UInt32(element.byteCount)))
         }
     }
 
@@ -134,7 +155,7 @@ extension NodeStore {
         switch predicates[nodes[number].predicate].verdict(on: image) {
         case .yes: matches.addCertain(number)
         case .ask: matches.addAsking(number)
-        case .no, .unknown: break
+        case .no, .unknown, .failed: break
         }
     }
 }

@@ -167,7 +167,10 @@ struct NodeStore: ~Copyable {
     func group(of key: EqualityKey, in table: UInt32) -> UInt32? {
         for index in 0..<tables[Int(table)].groups.count {
             let group = tables[Int(table)].groups[index]
-            if groups[group].slot == key.slot, groups[group].form == key.form { return group }
+            if groups[group].slot == key.slot, groups[group].form == key.form, groups[group].isElement == key.isElement
+            {
+                return group
+            }
         }
         return nil
     }
@@ -183,7 +186,7 @@ struct NodeStore: ~Copyable {
     }
 
     private mutating func addGroup(of key: EqualityKey, in table: UInt32) -> UInt32 {
-        let group = groups.insert(KeyGroup(table: table, slot: key.slot, form: key.form, seed: seed))
+        let group = groups.insert(KeyGroup(table: table, key, seed: seed))
         tables[Int(table)].groups.append(group)
         return group
     }
@@ -214,15 +217,18 @@ struct KeyGroup {
     let table: UInt32
     let slot: Int
     let form: KeyForm
+    /// The column is an array, each of whose elements is looked up.
+    let isElement: Bool
     var keyCount = 0
     private let seed: UInt64
 
-    init(table: UInt32, slot: Int, form: KeyForm, seed: UInt64) {
+    init(table: UInt32, _ key: EqualityKey, seed: UInt64) {
         self.table = table
-        self.slot = slot
-        self.form = form
+        slot = key.slot
+        form = key.form
+        isElement = key.isElement
         // The same value in two columns is two keys, far apart.
-        self.seed = seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue)
+        self.seed = seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue) ^ (isElement ? 128 : 0)
     }
 
     /// Of a value in its canonical form.
@@ -282,7 +288,8 @@ extension Node.Access {
             if !predicate.isDecidedByAccess {
                 self = .keyedThenJudged
             } else {
-                self = keys.count == 1 ? .settled : .keyed
+                // An array may have an element twice, and still meets a node once.
+                self = keys.count == 1 && !keys[0].isElement ? .settled : .keyed
             }
         }
     }

@@ -22,14 +22,29 @@ public struct PredicateIndex: ~Copyable {
         case unknownRelation(UInt64)
     }
 
+    /// Which of an update's images is judged.
+    public enum Judged: Sendable, Hashable {
+        /// The row as it is afterwards.
+        case new
+        /// The row as it was. Of an update that does not say, nothing is known: who has to try it is asked, and nobody
+        /// else is met. An insert meets nobody.
+        case old
+    }
+
+    /// What `now()` is for what is judged next: microseconds since 2000-01-01 in UTC.
+    public var moment: Int64?
     var store: NodeStore
+    private let judged: Judged
     private var relations: RelationBook
     private var reader = ImageReader()
     private var batch = Batch()
     private var tables: [UInt32: UInt32] = [:]
 
     /// `maximumRelations`: how many schemas are remembered before all are forgotten and asked for again.
-    public init(maximumRelations: Int, seed: UInt64 = .random(in: .min ... .max)) {
+    public init(
+        judging judged: Judged = .new, maximumRelations: Int, seed: UInt64 = .random(in: .min ... .max)
+    ) {
+        self.judged = judged
         relations = RelationBook(limit: maximumRelations)
         store = NodeStore(seed: seed)
     }
@@ -102,10 +117,12 @@ public struct PredicateIndex: ~Copyable {
             guard let change = try ahead.next() else { break }
             var subject = Subject()
             subject.operation = OperationSet(change.operation)
+            if judged == .old, change.operation == .insert { subject.operation = [] }
             if !subject.operation.isEmpty {
                 guard let relation = relations.find(change.relation) else { return .unknownRelation(change.relation) }
                 subject.relation = relation
-                try Self.look(at: change, &subject, &relations.maps[Int(relation)], part.bytes, store, &reader, &batch)
+                try Self.look(
+                    at: change, &subject, &relations.maps[Int(relation)], part.bytes, store, judged, &reader, &batch)
             }
             batch.subjects.append(subject)
             part = ahead
@@ -116,13 +133,13 @@ public struct PredicateIndex: ~Copyable {
     @inline(__always)
     private static func look(
         at change: borrowing Change, _ subject: inout Subject, _ relation: inout RelationMap, _ bytes: RawSpan,
-        _ store: borrowing NodeStore, _ reader: inout ImageReader, _ batch: inout Batch
+        _ store: borrowing NodeStore, _ judged: Judged, _ reader: inout ImageReader, _ batch: inout Batch
     ) throws(ByteError) {
         guard let table = relation.table, store.tables[Int(table)].nodeCount > 0 else { return }
         subject.table = table
         subject.needsImage = store.isScanned(table)
         relation.plan(store.tables[Int(table)].use)
-        try reader.read(change, relation, store.tables[Int(table)].use)
+        try reader.read(judged, change, relation, store.tables[Int(table)].use)
         let image = RowImage(bytes: change.images, places: reader.places.span)
         store.note(table, image, of: bytes, change: batch.subjects.count, into: &batch.lookups)
     }
@@ -139,7 +156,7 @@ public struct PredicateIndex: ~Copyable {
             while lookup < batch.lookups.count, batch.lookups[lookup].change == index { lookup += 1 }
             if subject.needsImage, let change {
                 try Self.judge(
-                    subject, first..<lookup, change, relations, &store, &reader, batch, &matches)
+                    subject, first..<lookup, change, judged, moment, relations, &store, &reader, batch, &matches)
             } else if subject.table != .none {
                 store.addSettled(subject, first..<lookup, of: batch, into: &matches)
             }
@@ -148,11 +165,12 @@ public struct PredicateIndex: ~Copyable {
     }
 
     private static func judge(
-        _ subject: Subject, _ lookups: Range<Int>, _ change: borrowing Change, _ relations: borrowing RelationBook,
-        _ store: inout NodeStore, _ reader: inout ImageReader, _ batch: borrowing Batch, _ matches: inout MatchBatch
+        _ subject: Subject, _ lookups: Range<Int>, _ change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        _ relations: borrowing RelationBook, _ store: inout NodeStore, _ reader: inout ImageReader,
+        _ batch: borrowing Batch, _ matches: inout MatchBatch
     ) throws(ByteError) {
-        try reader.read(change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
-        let image = RowImage(bytes: change.images, places: reader.places.span)
+        try reader.read(judged, change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
+        let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
         store.addAll(subject, lookups, of: batch, image, into: &matches)
     }
 
@@ -180,23 +198,56 @@ public struct PredicateIndex: ~Copyable {
         return unsafe _overrideLifetime(span, copying: node)
     }
 
-    /// The texts of some of a change's columns, as predicates see them; nil where one is NULL or absent.
-    public mutating func texts(of slots: [Int], in change: borrowing Change) throws(ByteError) -> [String?] {
+    /// The texts of some of a change's columns, as predicates see them; nil where one is NULL or absent. Only columns
+    /// that some predicate looks at can be seen.
+    public mutating func texts(
+        of slots: [Int], in change: borrowing Change, image judged: Judged = .new
+    ) throws(ByteError) -> [String?] {
         guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table else {
             return slots.map { _ in nil }
         }
-        return try Self.texts(of: slots, in: change, relations, relation, store, table, &reader)
+        Self.plan(&relations.maps[Int(relation)], table, store)
+        return try Self.texts(of: slots, in: change, judged, relations, relation, store, table, &reader)
+    }
+
+    private static func plan(_ relation: inout RelationMap, _ table: UInt32, _ store: borrowing NodeStore) {
+        relation.plan(store.tables[Int(table)].use)
     }
 
     private static func texts(
-        of slots: [Int], in change: borrowing Change, _ relations: borrowing RelationBook, _ relation: UInt32,
-        _ store: borrowing NodeStore, _ table: UInt32, _ reader: inout ImageReader
+        of slots: [Int], in change: borrowing Change, _ judged: Judged, _ relations: borrowing RelationBook,
+        _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32, _ reader: inout ImageReader
     ) throws(ByteError) -> [String?] {
-        try reader.read(change, relations.maps[Int(relation)], store.tables[Int(table)].use)
+        try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         let image = RowImage(bytes: change.images, places: reader.places.span)
         var texts: [String?] = []
         for slot in slots { texts.append(image.kind(slot) == .text ? image.text(slot).text : nil) }
         return texts
+    }
+
+    // MARK: Old images
+
+    /// What a predicate says of the row as it was before a change: `.ask` where the change does not hold all of it.
+    /// The predicate's columns are such as some node of the table looks at.
+    public mutating func verdict(
+        of predicate: Predicate, onOldImageOf change: borrowing Change
+    ) throws(ByteError) -> Verdict {
+        if predicate.slots.isEmpty, predicate.access == .always { return .yes }
+        guard change.oldImage == .full, let relation = relations.find(change.relation),
+            let table = relations.maps[Int(relation)].table
+        else { return .ask }
+        Self.plan(&relations.maps[Int(relation)], table, store)
+        return try Self.verdict(of: predicate, on: change, moment, relations, relation, store, table, &reader)
+    }
+
+    private static func verdict(
+        of predicate: Predicate, on change: borrowing Change, _ moment: Int64?, _ relations: borrowing RelationBook,
+        _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32, _ reader: inout ImageReader
+    ) throws(ByteError) -> Verdict {
+        for slot in predicate.slots where !store.tables[Int(table)].use.isUsed(slot) { return .ask }
+        try reader.readWholeOld(change, relations.maps[Int(relation)], store.tables[Int(table)].use)
+        let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
+        return predicate.verdict(on: image)
     }
 
     /// What to ask of PostgreSQL where a node's predicate could not be decided.

@@ -283,6 +283,25 @@ extension ArrayText {
         return false
     }
 
+    /// As `value = ANY (array)`.
+    static func has(_ array: RawSpan, _ value: RawSpan, by comparator: Comparator) -> Verdict {
+        guard let shape = shape(array) else { return .ask }
+        var elements = ArrayElements(array, shape)
+        var result = Verdict.no
+        while let element = elements.next() {
+            if element.isNull {
+                result = result.joined(.unknown)
+                continue
+            }
+            switch element.withText({ comparator.equalElements($0, value) }) {
+            case true?: return .yes
+            case false?: break
+            case nil: result = .ask
+            }
+        }
+        return result
+    }
+
     private static func has(
         _ text: RawSpan, _ shape: Shape, _ wanted: borrowing ArrayElement, _ comparator: Comparator
     ) -> Bool? {

@@ -65,6 +65,8 @@ public struct FilterCheck: Sendable {
         public var maximumListElements: Int
         /// Keys by which one predicate is found; with more it is scanned.
         public var maximumKeys: Int
+        /// The same of a policy, which has a key for each membership of its holder.
+        public var maximumPolicyKeys: Int
         /// Bytes of a value times bytes of a pattern or part that is looked for in it: beyond that PostgreSQL is asked,
         /// which may give up where a loop of ours may not.
         public var maximumWork: Int
@@ -76,10 +78,11 @@ public struct FilterCheck: Sendable {
 
         public init(
             maximumListElements: Int, maximumKeys: Int, maximumWork: Int, hiddenSlots: Set<Int> = [],
-            foldsASCIIPlainly: Bool = false
+            foldsASCIIPlainly: Bool = false, maximumPolicyKeys: Int? = nil
         ) {
             self.maximumListElements = maximumListElements
             self.maximumKeys = maximumKeys
+            self.maximumPolicyKeys = maximumPolicyKeys ?? maximumKeys
             self.maximumWork = maximumWork
             self.hiddenSlots = hiddenSlots
             self.foldsASCIIPlainly = foldsASCIIPlainly

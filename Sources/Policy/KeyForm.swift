@@ -64,11 +64,25 @@ public struct EqualityKey: Sendable, Hashable {
     public var form: KeyForm
     /// The value's text in its canonical form.
     public var bytes: [UInt8]
+    /// The column is an array, and the value that of an element.
+    public var isElement: Bool
 
-    public init(slot: Int, form: KeyForm, bytes: [UInt8]) {
+    public init(slot: Int, form: KeyForm, bytes: [UInt8], isElement: Bool = false) {
+        self.isElement = isElement
         self.slot = slot
         self.form = form
         self.bytes = bytes
+    }
+}
+
+extension EqualityKey {
+    /// The elements of an array's text that stand in it as they are. NULL is none.
+    public static func eachPlainElement(of array: RawSpan, _ body: (RawSpan) -> Void) {
+        guard let shape = ArrayText.shape(array) else { return }
+        var elements = ArrayElements(array, shape)
+        while let element = elements.next() {
+            if case .plain(let text) = element { body(text) }
+        }
     }
 }
 

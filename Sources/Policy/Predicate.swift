@@ -4,19 +4,25 @@ import Bytes
 ///
 /// In: a row image. Out: a verdict, without taking memory.
 public struct Predicate: Sendable, Hashable {
-    /// The columns that decide, in ascending order. Where one of them is absent the answer is no, whatever the others
-    /// say.
+    /// The columns that decide, in ascending order.
     public let slots: [Int]
     public let access: Access
     /// Whoever has one of the keys of `access` matches without a further look.
     public let isDecidedByAccess: Bool
     /// What to ask of PostgreSQL where the verdict is `.ask`; nil where it never is.
     public let question: Question?
+    /// Whose policy it is, where the policy may have to be asked of PostgreSQL: shared by nobody else.
+    public let asker: UInt32?
 
+    /// Where one of a filter's columns is absent the answer is no, whatever the others say. Of a policy's columns
+    /// nothing is said here: what is absent has to be asked.
+    let filterSlots: [Int]
     let program: [Node]
     let tests: [Test]
     let constants: [Constant]
     let pool: [UInt8]
+    /// What the tests cannot say.
+    let terms: [Term]
     let maximumWork: Int
 
     /// Holds for every row: what a subscription without a filter asks.
@@ -29,10 +35,13 @@ public struct Predicate: Sendable, Hashable {
         access = constant ? .always : .never
         isDecidedByAccess = true
         question = nil
+        asker = nil
+        filterSlots = []
         program = [Node(kind: constant ? .all : .any, test: 0, end: 1)]
         tests = []
         constants = []
         pool = []
+        terms = []
         maximumWork = 0
     }
 
@@ -43,6 +52,9 @@ public struct Predicate: Sendable, Hashable {
         var builder = ProgramBuilder(check)
         builder.add(tree)
         slots = Set(builder.tests.map { Int($0.slot) }).sorted()
+        filterSlots = slots
+        asker = nil
+        terms = []
         program = builder.program
         tests = builder.tests
         constants = builder.constants
@@ -60,9 +72,19 @@ public struct Predicate: Sendable, Hashable {
     struct Node: Sendable, Hashable {
         enum Kind: UInt8, Sendable {
             case test, all, any, not
+            // Of policies.
+            case isTrue, isFalse, isUnknown
+            /// Conditions, each with its value behind it, and what holds otherwise.
+            case choice
+            /// The first that is not NULL.
+            case coalesce
+            case term
+            /// Says its own verdict.
+            case constant
         }
 
         var kind: Kind
+        /// The number of the test or term, or the verdict itself.
         var test: Int32
         var end: Int32
     }
@@ -75,6 +97,8 @@ public struct Predicate: Sendable, Hashable {
             case isDistinct
             case isIn
             case contains, isContained, overlaps
+            /// Whether the constant equals an element of the array.
+            case hasElement
             case like
             /// ILIKE under C, where only the letters of ASCII have two cases.
             case likeFolded
@@ -108,7 +132,7 @@ public struct Predicate: Sendable, Hashable {
 
 extension Predicate {
     public func verdict(on row: borrowing RowImage) -> Verdict {
-        for slot in slots where row.kind(slot) == .absent { return .no }
+        for slot in filterSlots where row.kind(slot) == .absent { return .no }
         // SAFETY: any byte is a valid UInt8, and the spans live for the call.
         return evaluate(0, row, Constants(constants.span, unsafe pool.span.bytes))
     }
@@ -119,7 +143,41 @@ extension Predicate {
         case .test: return verdict(of: tests[Int(node.test)], row, constants)
         case .not: return evaluate(at + 1, row, constants).negated
         case .all, .any: return group(node, at, row, constants)
+        case .isTrue, .isFalse, .isUnknown: return evaluate(at + 1, row, constants).asked(node.kind)
+        case .choice: return choice(node, at, row, constants)
+        case .coalesce: return coalesce(node, at, row, constants)
+        case .term: return TermEvaluation.truth(terms[Int(node.test)], row, maximumWork: maximumWork)
+        case .constant: return Verdict(rawValue: UInt8(truncatingIfNeeded: node.test)) ?? .ask
         }
+    }
+
+    /// CASE: what decides is never reordered, so an error in a condition that is reached is an error.
+    private func choice(
+        _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
+    ) -> Verdict {
+        var at = start + 1
+        while Int(program[at].end) < node.end {
+            let value = Int(program[at].end)
+            switch evaluate(at, row, constants) {
+            case .yes: return evaluate(value, row, constants)
+            case .no, .unknown: at = Int(program[value].end)
+            case .ask: return .ask
+            case .failed: return .failed
+            }
+        }
+        return evaluate(at, row, constants)
+    }
+
+    private func coalesce(
+        _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
+    ) -> Verdict {
+        var at = start + 1
+        while at < node.end {
+            let verdict = evaluate(at, row, constants)
+            if verdict != .unknown { return verdict }
+            at = Int(program[at].end)
+        }
+        return .unknown
     }
 
     /// SQL's AND and OR. What is not known yet is asked only if nothing else decides.
@@ -132,14 +190,19 @@ extension Predicate {
         while at < node.end {
             let verdict = evaluate(at, row, constants)
             if verdict == decides { return decides }
-            if verdict == .ask || verdict == .unknown && result != .ask { result = verdict }
+            if verdict != result { result = result.joined(verdict) }
             at = Int(program[at].end)
         }
         return result
     }
 
     private func verdict(of test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
-        let verdict = row.kind(Int(test.slot)) == .null ? onNull(test) : onValue(test, row, constants)
+        let verdict: Verdict
+        switch row.kind(Int(test.slot)) {
+        case .text: verdict = onValue(test, row, constants)
+        case .null: verdict = onNull(test)
+        case .absent: return .ask
+        }
         return test.isNegated ? verdict.negated : verdict
     }
 
@@ -147,8 +210,8 @@ extension Predicate {
         switch test.operation {
         case .isNull, .isDistinct, .askWhetherDistinct: .yes
         case .isTrue, .isFalse: .no
-        case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps, .like,
-            .likeFolded, .likeFoldedASCII, .askOfValue:
+        case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps,
+            .hasElement, .like, .likeFolded, .likeFoldedASCII, .askOfValue:
             .unknown
         case .ask: .ask
         // Of no elements there is none that could be equal.
@@ -169,6 +232,7 @@ extension Predicate {
         case .less, .lessOrEqual, .greater, .greaterOrEqual:
             guard let order = test.comparator.order(text, constants[test.firstConstant], constants) else { return .ask }
             return Self.holds(test.operation, order) ? .yes : .no
+        case .hasElement: return ArrayText.has(text, constants[test.firstConstant], by: test.comparator)
         case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII:
             return search(test, text, constants[test.firstConstant])
         }
@@ -202,6 +266,9 @@ extension Predicate {
 
     private func isIn(_ test: Test, _ text: RawSpan, _ constants: borrowing Constants) -> Verdict {
         var result: Verdict = test.hasNull ? .unknown : .no
+        if let form = test.comparator.keyForm {
+            return Self.isFound(form.canonical(text), test, constants) ? .yes : result
+        }
         for index in test.firstConstant..<test.firstConstant + test.constantCount {
             switch test.comparator.equal(text, constants[index]) {
             case true?: return .yes
@@ -211,19 +278,29 @@ extension Predicate {
         }
         return result
     }
+
+    /// Canonical constants stand in the order of their bytes.
+    private static func isFound(_ text: RawSpan, _ test: Test, _ constants: borrowing Constants) -> Bool {
+        var low = test.firstConstant
+        var high = low + test.constantCount
+        while low < high {
+            let middle = low + (high - low) / 2
+            let order = ByteOrder.compare(text, constants[middle])
+            if order == 0 { return true }
+            if order < 0 { high = middle } else { low = middle + 1 }
+        }
+        return false
+    }
 }
 
 extension Verdict {
-    init(_ answer: Bool?) {
-        self = answer.map { $0 ? .yes : .no } ?? .ask
-    }
-
-    /// SQL's NOT.
-    var negated: Verdict {
+    /// IS TRUE, IS FALSE, IS UNKNOWN.
+    fileprivate func asked(_ kind: Predicate.Node.Kind) -> Verdict {
         switch self {
-        case .no: .yes
-        case .yes: .no
-        case .unknown, .ask: self
+        case .ask, .failed: self
+        case .yes: kind == .isTrue ? .yes : .no
+        case .no: kind == .isFalse ? .yes : .no
+        case .unknown: kind == .isUnknown ? .yes : .no
         }
     }
 }

@@ -10,6 +10,13 @@ struct Reach {
         self = Reach(.scan, isExact: false)
     }
 
+    /// Of a policy.
+    init(_ node: PolicyNode, maximumKeys: Int) {
+        self = Self.of(node)
+        guard case .anyOf(let keys) = access, keys.count > maximumKeys else { return }
+        self = Reach(.scan, isExact: false)
+    }
+
     private init(_ access: Access, isExact: Bool) {
         self.access = access
         self.isExact = isExact
@@ -21,6 +28,36 @@ struct Reach {
         case .all(let parts): all(parts.map(of))
         case .any(let parts): any(parts.map(of))
         case .not: Reach(.scan, isExact: false)
+        }
+    }
+
+    private static func of(_ node: PolicyNode) -> Reach {
+        switch node {
+        case .test(let test): of(test)
+        case .all(let parts): all(parts.map(of))
+        case .any(let parts): any(parts.map(of))
+        case .isTrue(let part): of(part)
+        case .constant(.yes): Reach(.always, isExact: false)
+        // It never holds, but what is asked has to be reached.
+        case .constant(let verdict): verdict == .ask ? Reach(.scan, isExact: false) : Reach(.never, isExact: true)
+        case .term, .not, .isFalse, .isUnknown, .choice, .coalesce: Reach(.scan, isExact: false)
+        }
+    }
+
+    private static func of(_ test: PolicyTest) -> Reach {
+        guard !test.isNegated, let form = test.comparator.keyForm else { return Reach(.scan, isExact: false) }
+        switch test.operation {
+        case .equal, .isIn:
+            return keyed(
+                test.constants.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }, isExact: true)
+        case .hasElement:
+            // Only what is written with escapes is not found as a piece of the array's text.
+            guard form == .asIs, !test.constants[0].contains(where: { "\"\\".utf8.contains($0) }) else {
+                return Reach(.scan, isExact: false)
+            }
+            return keyed(
+                [EqualityKey(slot: test.slot, form: form, bytes: test.constants[0], isElement: true)], isExact: true)
+        default: return Reach(.scan, isExact: false)
         }
     }
 
@@ -40,7 +77,9 @@ struct Reach {
     }
 
     private static func isBefore(_ left: EqualityKey, _ right: EqualityKey) -> Bool {
-        left.slot != right.slot ? left.slot < right.slot : left.bytes.lexicographicallyPrecedes(right.bytes)
+        if left.slot != right.slot { return left.slot < right.slot }
+        if left.isElement != right.isElement { return right.isElement }
+        return left.bytes.lexicographicallyPrecedes(right.bytes)
     }
 
     /// The fewest keys are taken to select best.

@@ -129,13 +129,17 @@ struct ProgramBuilder {
 
     private mutating func test(_ test: ResolvedTest) -> Predicate.Test {
         let operation = operation(test)
-        let known = test.elements.compactMap { $0 }
+        var known = test.elements.compactMap { $0 }
+        // In the order in which one is found among many.
+        if operation == .isIn, test.comparator.keyForm != nil {
+            known = Array(Set(known)).sorted { $0.lexicographicallyPrecedes($1) }
+        }
         let first = add(known)
         var comparator = test.comparator
         if comparator.kind == .enumeration, operation.isOrder { addLabels(test.slot, &comparator) }
         return Predicate.Test(
             slot: Int32(test.slot), operation: operation, isNegated: test.isNegated != (test.comparison == .neq),
-            mayAsk: !Self.neverAsks(operation, comparator), hasNull: known.count < test.elements.count,
+            mayAsk: !Self.neverAsks(operation, comparator), hasNull: test.elements.contains { $0 == nil },
             comparator: comparator,
             firstConstant: first, constantCount: Int32(known.count))
     }

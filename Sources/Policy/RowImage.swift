@@ -28,13 +28,16 @@ public struct ColumnPlace: Sendable {
 public struct RowImage: ~Escapable {
     @usableFromInline let bytes: RawSpan
     @usableFromInline let places: Span<ColumnPlace>
+    /// What `now()` is: microseconds since 2000-01-01 in UTC. Where it is not said, what depends on it is asked.
+    public let moment: Int64?
 
     /// `places` has an element for each slot of the table, with places inside `bytes`.
     @inlinable
     @_lifetime(copy bytes, copy places)
-    public init(bytes: RawSpan, places: Span<ColumnPlace>) {
+    public init(bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil) {
         self.bytes = bytes
         self.places = places
+        self.moment = moment
     }
 
     @inlinable

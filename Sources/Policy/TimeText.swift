@@ -148,6 +148,12 @@ enum IntervalText {
     static func span(_ text: RawSpan) -> Int128? {
         if text.equals("infinity") { return .max }
         if text.equals("-infinity") { return .min }
+        return parts(text).map { ($0.months * 30 + $0.days) * 86_400_000_000 + $0.micros }
+    }
+
+    /// What PostgreSQL itself holds.
+    static func parts(_ text: RawSpan) -> (months: Int128, days: Int128, micros: Int128)? {
+        var months: Int128 = 0
         var reader = TimeReader(text)
         var days: Int128 = 0
         var micros: Int128 = 0
@@ -159,19 +165,19 @@ enum IntervalText {
             guard let count = reader.number() else { return nil }
             let sign: Int128 = isNegative ? -1 : 1
             if reader.take(" year") {
-                days += sign * Int128(count) * 360
+                months += sign * Int128(count) * 12
             } else if reader.take(" mon") {
-                days += sign * Int128(count) * 30
+                months += sign * Int128(count)
             } else if reader.take(" day") {
                 days += sign * Int128(count)
             } else {
                 var clock = TimeReader(text.extracting(droppingFirst: signed))
                 guard let time = clock.clock(), clock.isAtEnd, start <= signed else { return nil }
                 micros += sign * Int128(time)
-                return days * 86_400_000_000 + micros
+                return (months, days, micros)
             }
             _ = reader.take("s")
         } while reader.take(" ")
-        return reader.isAtEnd ? days * 86_400_000_000 + micros : nil
+        return reader.isAtEnd ? (months, days, micros) : nil
     }
 }

@@ -4,6 +4,8 @@ enum TypeOID {
     static let bytea: UInt32 = 17
     static let char: UInt32 = 18
     static let name: UInt32 = 19
+    static let json: UInt32 = 114
+    static let textArray: UInt32 = 1009
     static let int8: UInt32 = 20
     static let int2: UInt32 = 21
     static let int4: UInt32 = 23

@@ -202,7 +202,7 @@ private struct Model: ~Copyable {
             case .yes: met.certain.append(member)
             // NULL AND something to ask: a verdict may leave that open, but what has none of the keys cannot be true.
             case .ask: if mayHold(subscription.predicate, row) { met.asking.append(member) }
-            case .no, .unknown: break
+            case .no, .unknown, .failed: break
             }
         }
         met.certain.sort()

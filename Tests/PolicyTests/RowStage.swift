@@ -45,6 +45,11 @@ extension Predicate {
 extension EqualityKey {
     func holds(_ text: String) -> Bool {
         let value = Array(text.utf8)
+        if isElement {
+            var isFound = false
+            EqualityKey.eachPlainElement(of: value.span.bytes) { isFound = isFound || $0.equals(bytes.span.bytes) }
+            return isFound
+        }
         let isEqual = form.equals(value.span.bytes, canonical: bytes.span.bytes)
         let hashes = form.hash(value.span.bytes) == form.hash(bytes.span.bytes)
         precondition(!isEqual || hashes, "equal values have one hash")

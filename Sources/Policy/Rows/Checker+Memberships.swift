@@ -86,7 +86,8 @@ extension Checker {
     mutating func exists(
         _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        guard let source = select.source else { throw Undecided() }
+        // An aggregate makes a row out of none.
+        guard let source = select.source, select.outputs.allSatisfy({ $0.value.isPlain }) else { throw Undecided() }
         return try exists(try shape(select, source, environment), isPositive: isPositive, equal: nil)
     }
 
@@ -196,6 +197,7 @@ extension Checker {
         guard condition.columns.union(slot.map { [$0] } ?? []).isSubset(of: relation.carried) else {
             throw Undecided()
         }
+        guard !condition.isUncertain else { throw Undecided() }
         if let slot, let key { try checkKey(relation.columns[slot], key) }
         let membership = Membership(
             table: relation.oid, keySlot: slot, condition: condition, reader: shape.environment.reader,
@@ -234,6 +236,17 @@ extension Checker {
     }
 }
 
+extension Syntax {
+    /// A constant or a column: nothing that says how many rows there are.
+    fileprivate var isPlain: Bool {
+        switch self {
+        case .literal, .number, .boolean, .null, .column: true
+        case .cast(let value, _): value.isPlain
+        default: false
+        }
+    }
+}
+
 extension TypeFacts {
     static let varchar = TypeFacts(oid: TypeOID.varchar, name: "character varying")
 
@@ -254,22 +267,24 @@ extension Term {
         return slots
     }
 
+    /// There may be rows of which the process cannot tell, or not for good: such a set could not be kept.
+    fileprivate var isUncertain: Bool {
+        var isUncertain = false
+        visit { part in
+            switch part {
+            case .apply(let function, _), .isDistinct(let function, _, _), .nullIf(let function, _, _),
+                .anyElement(let function, _, _), .allElements(let function, _, _):
+                if function.mayAsk || function.mayFail || function.readsClock { isUncertain = true }
+            default: break
+            }
+        }
+        return isUncertain
+    }
+
     /// Itself and its parts, without what is inside of memberships or evaluated once for a holder.
     func visit(_ look: (Term) -> Void) {
         look(self)
+        if case .ofClaims = self { return }
         for part in parts { part.visit(look) }
-    }
-
-    private var parts: [Term] {
-        switch self {
-        case .constant, .column, .claims, .role, .undecided, .ofClaims: []
-        case .apply(_, let parts), .all(let parts), .any(let parts), .coalesce(let parts), .array(let parts, _): parts
-        case .not(let part), .isNull(let part), .isTrue(let part), .isFalse(let part): [part]
-        case .isDistinct(_, let left, let right), .nullIf(_, let left, let right): [left, right]
-        case .choice(let branches, let otherwise): branches.flatMap { [$0.condition, $0.value] } + [otherwise]
-        case .anyElement(_, let value, let array), .allElements(_, let value, let array): [value, array]
-        case .element(let array, let index): [array, index]
-        case .member(_, let key): key.map { [$0] } ?? []
-        }
     }
 }

@@ -11,9 +11,20 @@ extension Checker {
 
     private static let builtIn: [String: TypeFacts] = [
         "boolean": .boolean, "text": .text, "integer": .integer, "numeric": .numericType, "name": .nameType,
-        "text[]": .textArray,
-        "bpchar": TypeFacts(oid: TypeOID.bpchar, name: "character"),
+        "text[]": .textArray, "bpchar": TypeFacts(oid: TypeOID.bpchar, name: "character"),
+        "uuid[]": array(2951, of: TypeFacts(oid: TypeOID.uuid, name: "uuid")),
+        "integer[]": array(1007, of: .integer),
+        "bigint[]": array(1016, of: TypeFacts(oid: TypeOID.int8, name: "bigint")),
+        "smallint[]": array(1005, of: TypeFacts(oid: TypeOID.int2, name: "smallint")),
+        "numeric[]": array(1231, of: .numericType),
+        "boolean[]": array(1000, of: .boolean),
+        "jsonb[]": array(3807, of: .jsonb),
+        "character varying[]": array(1015, of: .varchar),
     ]
+
+    private static func array(_ oid: UInt32, of element: TypeFacts) -> TypeFacts {
+        TypeFacts(oid: oid, name: element.name + "[]", shape: .array(of: element))
+    }
 
     func arrayType(of element: TypeFacts) throws(Undecided) -> TypeFacts {
         if let facts = catalog.types[element.name + "[]"] ?? Checker.builtIn[element.name + "[]"] { return facts }
@@ -145,8 +156,11 @@ extension Checker {
         let isTwin = catalog.textTwins.contains(part.type.oid) && target.oid == TypeOID.text
         guard part.type.oid == target.oid || isTwin else { return nil }
         if isTwin {
-            guard case .column(let slot, _)? = part.term else { return nil }
-            part.term = .column(slot, target)
+            switch part.term {
+            case .column(let slot, _)?: part.term = .column(slot, target)
+            case .constant(let text, _)?: part.term = .constant(text, target)
+            default: return nil
+            }
             part.collation = .ofResult(target, part.collation)
         }
         part.type = target

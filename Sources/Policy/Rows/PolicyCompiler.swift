@@ -48,8 +48,9 @@ public struct CompiledPolicy: Sendable, Hashable {
 
     public var term: Term
     public var classification: Classification
-    /// The tree as SQL again: where PostgreSQL reads it as it read the policy, the tree is what the policy says. Nil where
-    /// the text was not understood.
+    /// The tree as SQL again. Where PostgreSQL reads it as it reads the policy's own text, with `search_path = pg_catalog`,
+    /// the tree is what the policy says: hold the deparsed forms of both against each other, not against the first text,
+    /// for `(ARRAY[…])::text[]` is read as casts of the elements. Nil where the text was not understood.
     public var rendering: String?
 
     public init(term: Term, classification: Classification, rendering: String?) {

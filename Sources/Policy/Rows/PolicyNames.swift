@@ -3,7 +3,7 @@ public struct PolicyNames: Sendable, Hashable {
     public var functions: Set<QualifiedName> = []
     public var operators: Set<QualifiedName> = []
     public var relations: Set<QualifiedName> = []
-    /// As they are written in casts, without modifiers.
+    /// As they are written in casts, without modifiers, and each one's array.
     public var types: Set<String> = []
 
     public init() {}
@@ -64,6 +64,8 @@ public struct PolicyNames: Sendable, Hashable {
     private mutating func add(_ type: TypeName) {
         types.insert(type.plain)
         types.insert(type.base)
+        // `ARRAY[…]` of it does not name its own type.
+        types.insert(type.base + "[]")
     }
 
     private mutating func addEquality() { operators.insert(QualifiedName("pg_catalog", "=")) }

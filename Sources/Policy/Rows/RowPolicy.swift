@@ -4,13 +4,6 @@ public struct RowPolicy: Sendable, Hashable {
     public var term: Term
 
     public init(_ term: Term) { self.term = term }
-
-    /// What is left of it for one holder.
-    ///
-    /// `answers` holds what PostgreSQL said of `AskedTerm`s before.
-    public func residual(
-        claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]
-    ) -> ResidualOutcome { preconditionFailure("not yet") }
 }
 
 /// What PostgreSQL said of an asked term for one holder.
@@ -34,12 +27,6 @@ public struct Residual: Sendable, Hashable {
     public var memberships: [HeldMembership]
     /// Some rows, or all, can only be decided by PostgreSQL.
     public var mayAsk: Bool
-
-    /// What rows are held against. `keys` gives the present keys of each membership in the order of `memberships`.
-    /// `asker` identifies the holder to whoever asks PostgreSQL: predicates that may ask are shared by nobody else.
-    public func predicate(
-        keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
-    ) -> Predicate { preconditionFailure("not yet") }
 }
 
 /// A membership for one holder: two holders with an equal one have the same keys.
@@ -59,4 +46,11 @@ public struct MembershipKeys: Sendable, Hashable {
     public var hasRows: Bool
     /// They could not be read, and reading them again would not help: the policy fails where they decide.
     public var hasFailed: Bool
+
+    public init(keys: [[UInt8]], hasNull: Bool, hasRows: Bool, hasFailed: Bool) {
+        self.keys = keys
+        self.hasNull = hasNull
+        self.hasRows = hasRows
+        self.hasFailed = hasFailed
+    }
 }

@@ -98,12 +98,8 @@ extension [Typed] {
 }
 
 extension TypeFacts {
-    static let boolean = TypeFacts(oid: 16, name: "boolean")
-    static let integer = TypeFacts(oid: 23, name: "integer")
     static let numericType = TypeFacts(oid: 1700, name: "numeric")
-    static let text = TypeFacts(oid: 25, name: "text")
     static let nameType = TypeFacts(oid: 19, name: "name")
-    static let textArray = TypeFacts(oid: 1009, name: "text[]", shape: .array(of: .text))
 
     fileprivate var isName: Bool {
         if case .array(let element) = shape { return element.isName }

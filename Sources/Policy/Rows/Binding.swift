@@ -1,0 +1,225 @@
+import Bytes
+
+extension RowPolicy {
+    /// What is left of it for one holder.
+    ///
+    /// `answers` holds what PostgreSQL said of `AskedTerm`s before.
+    public func residual(
+        claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]
+    ) -> ResidualOutcome {
+        var binding = Binding(claims: claims, role: role, answers: answers)
+        let term = binding.bind(term)
+        if !binding.needs.isEmpty { return .needs(binding.needs) }
+        return .residual(Residual(term: term, memberships: binding.memberships, mayAsk: term.mayAsk))
+    }
+}
+
+extension Residual {
+    /// What rows are held against. `keys` gives the present keys of each membership in the order of `memberships`.
+    /// `asker` identifies the holder to whoever asks PostgreSQL: predicates that may ask are shared by nobody else.
+    public func predicate(
+        keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
+    ) -> Predicate {
+        let node = PolicyNodeMaker(memberships: memberships, keys: keys).node(term)
+        return Predicate(node, asker: asker, settings: settings)
+    }
+}
+
+/// Puts one holder's claims in their places and evaluates what then speaks of no row.
+struct Binding {
+    private let claims: [UInt8]
+    private let role: [UInt8]
+    private let answers: [AskedTerm: AskedAnswer]
+    /// What PostgreSQL has to say first, each once.
+    private(set) var needs: [AskedTerm] = []
+    private(set) var memberships: [HeldMembership] = []
+    /// Inside of a term that is asked as a whole, its parts are not asked.
+    private var isInside = false
+
+    /// For a policy's own bounds on what may take long.
+    private static let maximumWork = 1 << 20
+
+    init(claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]) {
+        self.claims = claims
+        self.role = role
+        self.answers = answers
+    }
+
+    mutating func bind(_ term: Term) -> Term {
+        switch term {
+        case .constant, .column, .undecided: term
+        case .claims: .constant(claims, .text)
+        case .role: .constant(role, TypeFacts(oid: TypeOID.name, name: "name"))
+        case .all(let parts): group(parts, decides: false)
+        case .any(let parts): group(parts, decides: true)
+        case .ofClaims(let inner, let asked): ofClaims(inner, asked)
+        case .member(let membership, let key): member(membership, key)
+        case .choice(let branches, let otherwise): choice(branches, otherwise)
+        case .coalesce(let parts): coalesce(parts)
+        case .apply(let function, let parts): apply(function, parts)
+        case .not(let part): evaluated(.not(bind(part)))
+        case .isNull(let part): evaluated(.isNull(bind(part)))
+        case .isTrue(let part): evaluated(.isTrue(bind(part)))
+        case .isFalse(let part): evaluated(.isFalse(bind(part)))
+        case .isDistinct(let function, let left, let right):
+            evaluated(.isDistinct(function, bind(left), bind(right)))
+        case .nullIf(let function, let left, let right): evaluated(.nullIf(function, bind(left), bind(right)))
+        case .anyElement(let function, let value, let array):
+            evaluated(.anyElement(function, bind(value), array: bind(array)))
+        case .allElements(let function, let value, let array):
+            evaluated(.allElements(function, bind(value), array: bind(array)))
+        case .array(let elements, let type): evaluated(.array(elements.map { bind($0) }, type))
+        case .element(let array, let index): evaluated(.element(bind(array), index: bind(index)))
+        }
+    }
+
+    // MARK: Evaluating
+
+    /// The value of a term whose parts are all constants.
+    private func evaluated(_ term: Term) -> Term {
+        guard term.parts.allSatisfy({ $0.isSettled }) else { return term }
+        return Self.settled(term)
+    }
+
+    private static func settled(_ term: Term) -> Term {
+        guard let type = term.type else { return term }
+        let none = RowImage(bytes: RawSpan(), places: [ColumnPlace]().span)
+        return switch TermEvaluation.value(term, none, maximumWork: maximumWork) {
+        case .value(let text): .constant(text, type)
+        case .null: .constant(nil, type)
+        case .failed: Function.failure
+        case .cannot: term
+        }
+    }
+
+    private mutating func apply(_ function: Function, _ parts: [Term]) -> Term {
+        guard !function.readsClock, function.operation != .failure else { return .apply(function, parts) }
+        let bound = parts.map { bind($0) }
+        if bound.contains(where: { $0.isFailure }) { return Function.failure }
+        // PostgreSQL's planner does the same, whatever the other arguments are.
+        if function.isStrict, bound.contains(where: { $0.isNullConstant }) { return .constant(nil, function.result) }
+        return evaluated(.apply(function, bound))
+    }
+
+    private mutating func group(_ parts: [Term], decides: Bool) -> Term {
+        var rest: [Term] = []
+        for part in parts {
+            let bound = bind(part)
+            switch bound.constantTruth {
+            case decides: return Self.constant(decides)
+            case !decides: break
+            default: rest.append(bound)
+            }
+        }
+        if rest.isEmpty { return Self.constant(!decides) }
+        if rest.count == 1 { return rest[0] }
+        let group = decides ? Term.any(rest) : .all(rest)
+        return rest.allSatisfy { $0.isSettled } ? Self.settled(group) : group
+    }
+
+    private static func constant(_ truth: Bool) -> Term {
+        .constant([UInt8(ascii: truth ? "t" : "f")], .boolean)
+    }
+
+    /// Branches that cannot be reached are not even bound: nothing in them can fail.
+    private mutating func choice(_ branches: [Term.Branch], _ otherwise: Term) -> Term {
+        var rest: [Term.Branch] = []
+        for branch in branches {
+            let condition = bind(branch.condition)
+            if condition.isNullConstant || condition.constantTruth == false { continue }
+            if condition.constantTruth == true { return choice(rest, bound: bind(branch.value)) }
+            rest.append(Term.Branch(when: condition, then: bind(branch.value)))
+        }
+        return choice(rest, bound: bind(otherwise))
+    }
+
+    private func choice(_ branches: [Term.Branch], bound otherwise: Term) -> Term {
+        branches.isEmpty ? otherwise : evaluated(.choice(branches, otherwise: otherwise))
+    }
+
+    private mutating func coalesce(_ parts: [Term]) -> Term {
+        var rest: [Term] = []
+        for part in parts {
+            let bound = bind(part)
+            if bound.isNullConstant { continue }
+            rest.append(bound)
+            if bound.isSettled { break }
+        }
+        guard let first = rest.first else { return .constant(nil, parts.first?.type ?? .text) }
+        return rest.count == 1 || first.isSettled ? first : .coalesce(rest)
+    }
+
+    // MARK: Claims
+
+    private mutating func ofClaims(_ inner: Term?, _ asked: AskedTerm) -> Term {
+        if let inner {
+            let wasInside = isInside
+            isInside = true
+            let bound = bind(inner)
+            isInside = wasInside
+            if bound.isSettled { return bound }
+        }
+        switch answers[asked] {
+        case .value(let text)?: return .constant(text, asked.type)
+        case .failed?: return Function.failure
+        case nil:
+            if !isInside, !needs.contains(asked) { needs.append(asked) }
+            return .undecided
+        }
+    }
+
+    // MARK: Memberships
+
+    private mutating func member(_ membership: Membership, _ key: Term?) -> Term {
+        guard !isInside else { return .undecided }
+        var held = membership
+        let others = memberships
+        held.condition = bind(membership.condition)
+        // What a membership's rows depend on is not itself followed.
+        guard memberships == others else {
+            memberships = others
+            return .undecided
+        }
+        if held.condition.isFailure { return Function.failure }
+        if held.condition.isNullConstant || held.condition.constantTruth == false { return Self.constant(false) }
+        let key = key.map { bind($0) }
+        if let key, key.isFailure { return Function.failure }
+        guard !held.condition.mayAsk, !held.condition.mayFail, !held.condition.readsClock else { return .undecided }
+        note(held)
+        return .member(held, key: key)
+    }
+
+    private mutating func note(_ membership: Membership) {
+        guard !memberships.contains(where: { $0.membership == membership }) else { return }
+        let node = PolicyNodeMaker(memberships: [], keys: []).node(membership.condition)
+        let settings = FilterCheck.Settings(maximumListElements: 0, maximumKeys: 0, maximumWork: Self.maximumWork)
+        memberships.append(
+            HeldMembership(membership: membership, rows: Predicate(node, asker: nil, settings: settings)))
+    }
+}
+
+extension Term {
+    /// It has its value already.
+    fileprivate var isSettled: Bool {
+        if case .constant = self { return true }
+        return isFailure
+    }
+
+    fileprivate var isNullConstant: Bool {
+        if case .constant(nil, _) = self { return true }
+        return false
+    }
+
+    fileprivate var constantTruth: Bool? {
+        switch self {
+        case .constant([UInt8(ascii: "t")], let type) where type.oid == TypeOID.bool: true
+        case .constant([UInt8(ascii: "f")], let type) where type.oid == TypeOID.bool: false
+        default: nil
+        }
+    }
+
+    fileprivate var readsClock: Bool {
+        if case .apply(let function, _) = self, function.readsClock { return true }
+        return parts.contains { $0.readsClock }
+    }
+}

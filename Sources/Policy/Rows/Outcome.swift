@@ -1,0 +1,36 @@
+/// What evaluating a term comes to.
+enum Outcome: Sendable, Hashable {
+    case value([UInt8])
+    case null
+    /// PostgreSQL fails.
+    case failed
+    /// Only PostgreSQL knows.
+    case cannot
+
+    init(_ answer: Bool) { self = .value([UInt8(ascii: answer ? "t" : "f")]) }
+
+    init(_ answer: Bool?) { self = answer.map { Outcome($0) } ?? .cannot }
+
+    init(_ text: String) { self = .value(Array(text.utf8)) }
+
+    init(_ verdict: Verdict) {
+        switch verdict {
+        case .yes: self.init(true)
+        case .no: self.init(false)
+        case .unknown: self = .null
+        case .failed: self = .failed
+        case .ask: self = .cannot
+        }
+    }
+
+    /// Of a boolean's text.
+    var truth: Verdict {
+        switch self {
+        case .value([UInt8(ascii: "t")]): .yes
+        case .value([UInt8(ascii: "f")]): .no
+        case .value, .cannot: .ask
+        case .null: .unknown
+        case .failed: .failed
+        }
+    }
+}

@@ -1,0 +1,177 @@
+extension Predicate {
+    /// A policy's predicate. Whoever may have to be asked about it has it alone.
+    init(_ node: PolicyNode, asker: UInt32?, settings: FilterCheck.Settings) {
+        if let constant = Self.constant(node) {
+            self = constant
+            return
+        }
+        var builder = PolicyProgramBuilder()
+        builder.add(node)
+        slots = node.slots.sorted()
+        filterSlots = []
+        question = nil
+        self.asker = node.mayAsk ? asker : nil
+        program = builder.program
+        tests = builder.tests
+        constants = builder.constants
+        pool = builder.pool
+        terms = builder.terms
+        maximumWork = settings.maximumWork
+        let reach = Reach(node, maximumKeys: settings.maximumPolicyKeys)
+        access = reach.access
+        isDecidedByAccess = reach.isExact
+    }
+
+    /// What no row can change; what fails for each row holds for none.
+    private static func constant(_ node: PolicyNode) -> Predicate? {
+        switch node {
+        case .constant(.yes): .always
+        case .constant(.no), .constant(.unknown), .constant(.failed): .never
+        default: nil
+        }
+    }
+
+    /// Whether PostgreSQL may have to be asked about the policy, and not only the filter's question.
+    public var mayAskPolicy: Bool { asker != nil }
+
+    /// Both of them: what a subscription asks, and what its holder may see.
+    public static func both(_ filter: Predicate, _ policy: Predicate) -> Predicate {
+        if policy == .always { return filter }
+        if filter == .always { return policy }
+        if filter.access == .never || policy.access == .never { return .never }
+        return common(filter, policy) ?? Predicate(filter, and: policy)
+    }
+
+    /// Where both are lists of values of one column, the values in both lists.
+    private static func common(_ filter: Predicate, _ policy: Predicate) -> Predicate? {
+        guard filter.isDecidedByAccess, policy.isDecidedByAccess, case .anyOf(let keys) = filter.access,
+            case .anyOf(let others) = policy.access, let first = keys.first,
+            (keys + others).allSatisfy({ $0.slot == first.slot && $0.form == first.form && !$0.isElement })
+        else { return nil }
+        let allowed = Set(others)
+        let both = keys.filter { allowed.contains($0) }
+        if both.isEmpty { return .never }
+        if both.count == keys.count { return filter }
+        return both.count == others.count ? policy : nil
+    }
+
+    private init(_ filter: Predicate, and policy: Predicate) {
+        slots = Set(filter.slots + policy.slots).sorted()
+        filterSlots = filter.filterSlots
+        question = filter.question
+        asker = policy.asker
+        isDecidedByAccess = false
+        access = Self.better(filter.access, policy.access)
+        maximumWork = min(filter.maximumWork, policy.maximumWork)
+        let parts = ProgramJoiner(filter, policy)
+        program = parts.program
+        tests = parts.tests
+        constants = filter.constants + parts.constants
+        pool = filter.pool + policy.pool
+        terms = filter.terms + policy.terms
+    }
+
+    /// The one with fewer keys is taken to select better.
+    private static func better(_ left: Access, _ right: Access) -> Access {
+        switch (left, right) {
+        case (.anyOf(let keys), .anyOf(let others)): others.count < keys.count ? right : left
+        case (.anyOf, _): left
+        case (_, .anyOf): right
+        default: .scan
+        }
+    }
+}
+
+/// The programs of two predicates as one: the second one's places moved behind the first one's.
+private struct ProgramJoiner {
+    private(set) var program: [Predicate.Node]
+    private(set) var tests: [Predicate.Test]
+    private(set) var constants: [Predicate.Constant] = []
+
+    init(_ filter: Predicate, _ policy: Predicate) {
+        let count = Int32(1 + filter.program.count + policy.program.count)
+        program = [Predicate.Node(kind: .all, test: 0, end: count)]
+        tests = filter.tests
+        for node in filter.program {
+            program.append(Predicate.Node(kind: node.kind, test: node.test, end: node.end + 1))
+        }
+        let places = Int32(1 + filter.program.count)
+        for node in policy.program {
+            var moved = node
+            moved.end += places
+            if node.kind == .test { moved.test += Int32(filter.tests.count) }
+            if node.kind == .term { moved.test += Int32(filter.terms.count) }
+            program.append(moved)
+        }
+        for test in policy.tests {
+            var moved = test
+            moved.firstConstant += Int32(filter.constants.count)
+            moved.comparator.firstLabel += Int32(filter.constants.count)
+            tests.append(moved)
+        }
+        for constant in policy.constants {
+            constants.append(
+                Predicate.Constant(start: constant.start + Int32(filter.pool.count), length: constant.length))
+        }
+    }
+}
+
+/// Lays a policy's nodes out as a predicate's flat program.
+private struct PolicyProgramBuilder {
+    private(set) var program: [Predicate.Node] = []
+    private(set) var tests: [Predicate.Test] = []
+    private(set) var constants: [Predicate.Constant] = []
+    private(set) var pool: [UInt8] = []
+    private(set) var terms: [Term] = []
+
+    mutating func add(_ node: PolicyNode) {
+        let at = program.count
+        program.append(Predicate.Node(kind: .constant, test: 0, end: 0))
+        switch node {
+        case .constant(let verdict): program[at].test = Int32(verdict.rawValue)
+        case .test(let test):
+            program[at] = Predicate.Node(kind: .test, test: Int32(tests.count), end: 0)
+            add(test)
+        case .term(let term):
+            program[at] = Predicate.Node(kind: .term, test: Int32(terms.count), end: 0)
+            terms.append(term)
+        case .all(let parts): group(.all, parts, at)
+        case .any(let parts): group(.any, parts, at)
+        case .not(let part): group(.not, [part], at)
+        case .isTrue(let part): group(.isTrue, [part], at)
+        case .isFalse(let part): group(.isFalse, [part], at)
+        case .isUnknown(let part): group(.isUnknown, [part], at)
+        case .choice(let parts): group(.choice, parts, at)
+        case .coalesce(let parts): group(.coalesce, parts, at)
+        }
+        program[at].end = Int32(program.count)
+    }
+
+    private mutating func group(_ kind: Predicate.Node.Kind, _ parts: [PolicyNode], _ at: Int) {
+        program[at].kind = kind
+        for part in parts { add(part) }
+    }
+
+    private mutating func add(_ test: PolicyTest) {
+        let first = add(test.constants)
+        var comparator = test.comparator
+        if !test.labels.isEmpty {
+            comparator.firstLabel = add(test.labels)
+            comparator.labelCount = Int32(test.labels.count)
+        }
+        tests.append(
+            Predicate.Test(
+                slot: Int32(test.slot), operation: test.operation, isNegated: test.isNegated, mayAsk: test.mayAsk,
+                hasNull: test.hasNull, comparator: comparator, firstConstant: first,
+                constantCount: Int32(test.constants.count)))
+    }
+
+    private mutating func add(_ values: [[UInt8]]) -> Int32 {
+        let first = Int32(constants.count)
+        for bytes in values {
+            constants.append(Predicate.Constant(start: Int32(pool.count), length: Int32(bytes.count)))
+            pool += bytes
+        }
+        return first
+    }
+}

@@ -1,0 +1,173 @@
+import Bytes
+import Testing
+
+@testable import Policy
+
+/// Policies for one holder: partial evaluation, and the predicates that come of it.
+@Suite struct ResidualTests {
+    private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
+    private static let other = "8b2e8ba0-0000-4000-8000-000000000002"
+
+    @Test func `an owner's policy becomes one key and nothing else`() throws {
+        let policy = Policies.equal(Policies.column(1, Policies.uuid), Policies.uid)
+        let predicate = try Policies.predicate(policy, claims: #"{"sub": "\#(Self.me)", "role": "x"}"#)
+        #expect(predicate.access == .anyOf([EqualityKey(slot: 1, form: .asIs, bytes: Array(Self.me.utf8))]))
+        #expect(predicate.isDecidedByAccess)
+        #expect(!predicate.mayAskPolicy)
+        #expect(predicate.verdict([.absent, .text(Self.me)]) == .yes)
+        #expect(predicate.verdict([.absent, .text(Self.other)]) == .no)
+        #expect(predicate.verdict([.absent, .null]) == .unknown)
+        #expect(predicate.verdict([.absent, .absent]) == .ask)
+        let turned = Policies.equal(Policies.uid, Policies.column(1, Policies.uuid))
+        let upper = #"{"sub": "{\#(Self.me.uppercased())}"}"#
+        #expect(try Policies.predicate(turned, claims: upper) == predicate)
+    }
+
+    @Test(arguments: ["{}", #"{"sub": null}"#, "", #"{"sub": "nobody"}"#, #"{"sub": ""}"#, #"{"sub": {"a": 1}}"#])
+    func `claims without a usable subject see nothing`(claims: String) throws {
+        let policy = Policies.equal(Policies.column(1, Policies.uuid), Policies.uid)
+        #expect(try Policies.predicate(policy, claims: claims) == .never)
+        let negated = Term.not(policy)
+        #expect(try Policies.predicate(negated, claims: claims) == .never)
+    }
+
+    @Test func `a failing cast of claims only counts where it decides`() throws {
+        let owner = Policies.equal(Policies.column(1, Policies.uuid), Policies.uid)
+        let policy = Term.any([.column(0, .boolean), owner])
+        let predicate = try Policies.predicate(policy, claims: #"{"sub": "nobody"}"#)
+        #expect(predicate.verdict([.text("t"), .null]) == .yes)
+        #expect(predicate.verdict([.text("f"), .null]) == .failed)
+        #expect(predicate.verdict([.null, .null]) == .failed)
+        #expect(predicate.access == .anyOf([EqualityKey(slot: 0, form: .asIs, bytes: Array("t".utf8))]))
+    }
+
+    @Test func `what PostgreSQL has to say first is asked once and all together`() throws {
+        let first = AskedTerm(sql: "one()", type: Policies.uuid, isBuiltIn: false)
+        let second = AskedTerm(sql: "two()", type: .boolean, isBuiltIn: false)
+        let policy = RowPolicy(
+            .any([
+                Policies.equal(Policies.column(1, Policies.uuid), .ofClaims(nil, first)), .ofClaims(nil, second),
+                Policies.equal(Policies.column(2, Policies.uuid), .ofClaims(nil, first)),
+            ]))
+        guard case .needs(let needs) = policy.residual(claims: [], role: [], answers: [:]) else {
+            Issue.record("nothing was asked")
+            return
+        }
+        #expect(needs == [first, second])
+        let answers: [AskedTerm: AskedAnswer] = [first: .value(Array(Self.me.utf8)), second: .failed]
+        guard case .residual(let residual) = policy.residual(claims: [], role: [], answers: answers) else {
+            Issue.record("asked again")
+            return
+        }
+        let predicate = residual.predicate(keys: [], asker: 7, settings: .forTests)
+        #expect(predicate.verdict([.null, .text(Self.other), .text(Self.me)]) == .yes)
+        #expect(predicate.verdict([.null, .text(Self.other), .null]) == .failed)
+        #expect(predicate.asker == nil)
+    }
+
+    @Test func `equal residuals are equal predicates in whatever order they were written`() throws {
+        let a = Policies.equal(Policies.column(1, Policies.uuid), Policies.uid)
+        let b = Policies.equal(Policies.column(2, Policies.uuid), Policies.uid)
+        let c = Term.column(0, .boolean)
+        let claims = #"{"sub": "\#(Self.me)"}"#
+        let one = try Policies.predicate(.any([a, b, .any([c])]), claims: claims)
+        let two = try Policies.predicate(.any([.any([c, b]), a, a]), claims: claims)
+        #expect(one == two)
+        #expect(try Policies.predicate(.all([a, b, c]), claims: claims) != one)
+    }
+
+    @Test func `only what may be asked knows its asker`() throws {
+        let undecided = try Policies.predicate(.all([.column(0, .boolean), .undecided]), claims: "{}", asker: 3)
+        #expect(undecided.asker == 3)
+        #expect(undecided.verdict([.text("t")]) == .ask)
+        #expect(undecided.verdict([.text("f")]) == .no)
+        #expect(try Policies.predicate(.all([.column(0, .boolean), .undecided]), claims: "{}", asker: 4) != undecided)
+        let whole = try Policies.predicate(.undecided, claims: "{}", asker: 3)
+        #expect(whole.access == .scan)
+        #expect(whole.verdict([]) == .ask)
+    }
+
+    @Test func `a membership is found by its keys`() throws {
+        let held = Policies.membership
+        let policy = RowPolicy(.member(held, key: Policies.column(1, Policies.uuid)))
+        guard
+            case .residual(let residual) = policy.residual(
+                claims: Array(#"{"sub": "\#(Self.me)"}"#.utf8), role: [], answers: [:])
+        else {
+            Issue.record("something was asked")
+            return
+        }
+        #expect(residual.memberships.count == 1)
+        let rows = residual.memberships[0].rows
+        #expect(rows.verdict([.text(Self.me), .null]) == .yes)
+        #expect(rows.verdict([.text(Self.other), .null]) == .no)
+        let keys = MembershipKeys(keys: [Array(Self.me.utf8)], hasNull: true, hasRows: true, hasFailed: false)
+        let predicate = residual.predicate(keys: [keys], asker: 1, settings: .forTests)
+        #expect(predicate.access == .anyOf([EqualityKey(slot: 1, form: .asIs, bytes: Array(Self.me.utf8))]))
+        #expect(predicate.verdict([.null, .text(Self.me)]) == .yes)
+        #expect(predicate.verdict([.null, .text(Self.other)]) == .unknown)
+        let failed = MembershipKeys(keys: [], hasNull: false, hasRows: false, hasFailed: true)
+        #expect(residual.predicate(keys: [failed], asker: 1, settings: .forTests) == .never)
+        let empty = MembershipKeys(keys: [], hasNull: false, hasRows: false, hasFailed: false)
+        #expect(residual.predicate(keys: [empty], asker: 1, settings: .forTests) == .never)
+    }
+}
+
+/// Terms as the compiler makes them.
+enum Policies {
+    static let uuid = TypeFacts(oid: 2950, name: "uuid")
+
+    /// `(NULLIF(current_setting('request.jwt.claims'), '')::jsonb ->> 'sub')::uuid`
+    static var uid: Term {
+        .ofClaims(
+            cast(field(cast(claims, to: .jsonb), "sub"), to: uuid),
+            AskedTerm(sql: "auth.uid()", type: uuid, isBuiltIn: false))
+    }
+
+    static var claims: Term {
+        guard let equal = Function.infix("=", .text, .text, .deterministic(name: nil), foldsASCIIPlainly: true) else {
+            return .undecided
+        }
+        return .nullIf(equal, .claims, .constant([], .text))
+    }
+
+    static var membership: Membership {
+        Membership(
+            table: 2, keySlot: 1, condition: equal(column(0, uuid), uid), reader: .caller, fillSQL: "SELECT")
+    }
+
+    static func column(_ slot: Int, _ type: TypeFacts) -> Term { .column(slot, type) }
+
+    static func equal(_ left: Term, _ right: Term) -> Term {
+        guard let a = left.type, let b = right.type,
+            let function = Function.infix("=", a, b, .deterministic(name: nil), foldsASCIIPlainly: true)
+        else { return .undecided }
+        return .apply(function, [left, right])
+    }
+
+    static func cast(_ term: Term, to type: TypeFacts) -> Term {
+        guard let from = term.type, let function = Function.cast(from, to: type, timeZone: nil) else {
+            return .undecided
+        }
+        return .apply(function, [term])
+    }
+
+    static func field(_ term: Term, _ name: String) -> Term {
+        guard let type = term.type,
+            let function = Function.infix("->>", type, .text, .deterministic(name: nil), foldsASCIIPlainly: true)
+        else { return .undecided }
+        return .apply(function, [term, .constant(Array(name.utf8), .text)])
+    }
+
+    static func predicate(_ term: Term, claims: String, asker: UInt32 = 1) throws -> Predicate {
+        let outcome = RowPolicy(term).residual(
+            claims: Array(claims.utf8), role: Array("authenticated".utf8), answers: answered)
+        guard case .residual(let residual) = outcome else { return .never }
+        return residual.predicate(keys: [], asker: asker, settings: .forTests)
+    }
+
+    /// What PostgreSQL says of claims that are not simple.
+    private static let answered: [AskedTerm: AskedAnswer] = [
+        AskedTerm(sql: "auth.uid()", type: uuid, isBuiltIn: false): .failed
+    ]
+}

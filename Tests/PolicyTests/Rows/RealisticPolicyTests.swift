@@ -1,0 +1,56 @@
+import Policy
+import TestSupport
+import Testing
+
+/// What people write, as PostgreSQL deparses it.
+@Suite(.serialized) struct RealisticPolicyTests {
+    private func stage() throws -> CatalogStage {
+        let database = try TestDatabase()
+        try database.run(RealisticPolicies.schema)
+        var stage = try CatalogStage(database)
+        try stage.learn(relation: QualifiedName("public", "t"))
+        return stage
+    }
+
+    @Test func `PostgreSQL reads what was rendered as what it wrote`() throws {
+        let stage = try stage()
+        for sql in RealisticPolicies.all.map(\.sql) + RealisticPolicies.nearMisses {
+            let text = try stage.deparsed(sql, on: "public.t")
+            guard let tree = PolicyParser.expression(text) else { continue }
+            // `(ARRAY[…])::text[]` is read as casts of the elements, so the text itself goes round once as well.
+            let read = try stage.deparsed(text, on: "public.t")
+            for style in [Renderer.Style.asWritten, .qualified] {
+                let again = try stage.deparsed(Renderer.text(tree, style), on: "public.t")
+                #expect(again == read, "of \(sql)")
+            }
+        }
+    }
+
+    @Test func `every policy is decided at least as well as it could be`() throws {
+        var stage = try stage()
+        let order = CompiledPolicy.Classification.allCases
+        var counts: [CompiledPolicy.Classification: Int] = [:]
+        for sample in RealisticPolicies.all {
+            let text = try stage.deparsed(sample.sql, on: "public.t")
+            try stage.learn(text)
+            let table = try #require(stage.catalog.relations[QualifiedName("public", "t")])
+            let policy = PolicyCompiler(stage.catalog).compile(text, on: table)
+            counts[policy.classification, default: 0] += 1
+            let isAsGood =
+                order.firstIndex(of: policy.classification)! <= order.firstIndex(of: sample.expected)!
+            #expect(isAsGood, "\(policy.classification), not \(sample.expected): \(text)")
+        }
+        print(order.map { "\($0) \(counts[$0] ?? 0)" }.joined(separator: ", "), "of", RealisticPolicies.all.count)
+    }
+
+    @Test func `what only looks like a membership stays PostgreSQL's`() throws {
+        var stage = try stage()
+        for sql in RealisticPolicies.nearMisses {
+            guard let text = try? stage.deparsed(sql, on: "public.t") else { continue }
+            try stage.learn(text)
+            let table = try #require(stage.catalog.relations[QualifiedName("public", "t")])
+            let policy = PolicyCompiler(stage.catalog).compile(text, on: table)
+            #expect(policy.classification == .fallback, "of \(text): \(policy.term)")
+        }
+    }
+}
