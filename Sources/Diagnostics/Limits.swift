@@ -342,6 +342,15 @@ public enum Limits {
     /// Texts that policies lead to one after another: functions' bodies, other tables' policies.
     public static let maximumPolicyDepth = 16
 
+    /// Texts that PostgreSQL is asked about in one go.
+    public static let policyTrialBatch = 64
+
+    /// How long reading what a text means may wait for somebody who alters a table.
+    public static let policyLockTimeout = Duration.milliseconds(200)
+
+    /// Policies that are complained about by name.
+    public static let maximumPolicyReports = 1024
+
     /// Tables that one binding with `*` may mean.
     public static let maximumTablesPerBinding = 10_000
 

@@ -125,6 +125,7 @@ public final class Metrics: Sendable {
     public let catalogReads: Counter
     public let catalogReadSeconds: Histogram
     public let catalogTroubles: Counter
+    public let policiesMisread: Counter
     public let bindingsResolved: Counter
     public let judgeConnected: Gauge
     public let judgeQuestions: Counter
@@ -237,6 +238,9 @@ public final class Metrics: Sendable {
             "tidewire_catalog_read_seconds", "Time one reading of the catalog took.", unit: .seconds)
         catalogTroubles = registry.counter(
             "tidewire_catalog_troubles_total", "Times that the catalog's connection was lost or could not be made.")
+        policiesMisread = registry.counter(
+            "tidewire_policies_misread_total",
+            "Policies that PostgreSQL reads otherwise than the hub did, and decides on itself.")
         bindingsResolved = registry.counter(
             "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
         judgeConnected = registry.gauge(

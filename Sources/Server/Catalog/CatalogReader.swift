@@ -10,6 +10,8 @@ struct CatalogReader {
     let publication: String
     let interrupt: Wake
     let compiling: PolicyCompiling
+    let bench: TrialBench
+    let coverage: CoverageWatch
 
     /// Statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
@@ -120,7 +122,7 @@ struct CatalogReader {
         let policies = try policyBook(version: version, of: tables, folds, after: known?.policies)
         let snapshot = CatalogSnapshot(
             version: version, publication: publication, tables: tables, foldsASCIIPlainly: folds, policies: policies,
-            followable: [])
+            followable: try followed())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
         view.combinePolicies(after: before)
         return view
@@ -210,7 +212,10 @@ struct CatalogReader {
         let rows = try query(
             """
             SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.attcollation, a.attgenerated <> '',
-                format_type(a.atttypid, a.atttypmod)
+                format_type(a.atttypid, a.atttypmod),
+                (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+                 FROM pg_type t, pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
+                 WHERE t.oid = a.atttypid AND l.oid = a.attcollation AND t.typcollation <> a.attcollation)
             FROM pg_attribute a
             WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
             ORDER BY a.attrelid, a.attnum

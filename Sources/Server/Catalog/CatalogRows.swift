@@ -56,6 +56,7 @@ struct TableHead {
                 name: attribute.name, type: types.facts(attribute.type),
                 collation: collations.collation(attribute.collation)),
             number: attribute.number, typeName: types.name(attribute.type), declaredType: attribute.declaredType,
+            declaredCollation: attribute.declaredCollation,
             rendering: types.rendering(attribute.type),
             isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated)
     }
@@ -79,6 +80,7 @@ struct TableAttribute {
     var collation: UInt32
     var isGenerated: Bool
     var declaredType: String
+    var declaredCollation: String?
 
     init?(_ row: [String?]) {
         guard let table = row.number(0), let number = row[1].flatMap({ Int($0) }), let name = row[2],
@@ -91,6 +93,7 @@ struct TableAttribute {
         self.collation = collation
         isGenerated = row.flag(5)
         self.declaredType = declaredType
+        declaredCollation = row[7]
     }
 }
 

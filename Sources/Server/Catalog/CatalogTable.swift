@@ -51,6 +51,8 @@ public struct CatalogColumn: Sendable, Hashable {
     public var typeName: String
     /// The declared type in full, as a cast needs it: `character varying(20)`, a domain's own name.
     public var declaredType: String
+    /// Where it is not the type's own: quoted, fit for COLLATE.
+    public var declaredCollation: String?
     public var rendering: ColumnRendering
     /// False where a column list leaves it out, or where it is generated: changes do not carry it then.
     public var isPublished: Bool

@@ -47,7 +47,7 @@ final class CatalogWorker {
             interrupt: exchange.interrupt)
         let reader = CatalogReader(
             connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
-            compiling: settings.compiling)
+            compiling: settings.compiling, bench: TrialBench(), coverage: CoverageWatch())
         // Another connection may lead to another server: nothing is taken over from the last one.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         began()
@@ -157,7 +157,9 @@ final class CatalogWorker {
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
         let now = Clock.monotonicNanoseconds()
-        let isSettled = isSettling && !isChanged && !new.snapshot.policies.isUnfinished
+        let isSettled =
+            isSettling && !isChanged && !new.snapshot.policies.isUnfinished
+            && !reader.coverage.isWaiting
         settleAt = isSettled ? nil : now + Limits.catalogSettlingDelay.wholeNanoseconds
         verified(began)
         Metrics.shared.catalogReads.add()
@@ -171,11 +173,13 @@ final class CatalogWorker {
         _ reader: CatalogReader, _ fingerprint: String
     ) throws(PostgresError) -> (CatalogView, String) {
         var fingerprint = fingerprint
+        reader.bench.begin(fingerprint)
         var new = try reader.view(after: view)
         for _ in 1..<Limits.maximumCatalogReads {
             let now = try reader.fingerprint(new.snapshot)
             if now == fingerprint { break }
             fingerprint = now
+            reader.bench.begin(fingerprint)
             new = try reader.view(after: view)
         }
         return (new, fingerprint)

@@ -35,6 +35,9 @@ struct TypeBook {
         self.fields = fields
     }
 
+    /// The type of arrays of this one; nil where it is not known.
+    func array(of element: UInt32) -> UInt32? { entries.values.first { $0.element == element }?.oid }
+
     func name(_ oid: UInt32) -> String { entries[oid]?.name ?? "unknown" }
 
     // MARK: For comparing

@@ -16,16 +16,30 @@ final class CatalogStage {
     let role: String
     private var isStopped = false
 
-    init(on cluster: PrivateCluster? = nil, _ sql: String = "", publication: String = "", role: String? = nil) throws {
+    /// `foundation`: what a Supabase database has. `asHub`: the catalog is read by the hub's own, least privileged role.
+    init(
+        on cluster: PrivateCluster? = nil, foundation: Bool = false, _ sql: String = "", publication: String = "",
+        role: String? = nil, asHub: Bool = false, compiling: PolicyCompiling = .real
+    ) throws {
         database = try TestDatabase(on: cluster)
+        if foundation {
+            for file in SQLFile.foundation where !file.name.contains("publication") { try database.run(file.text) }
+        }
         self.role = role ?? "reader_" + database.name
         try database.run("CREATE ROLE \(self.role)")
         try database.run("GRANT USAGE ON SCHEMA public TO \(self.role)")
         if !sql.isEmpty { try database.run(sql.replacing("READER", with: self.role)) }
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
-        service = try CatalogService(
-            CatalogService.Settings(target: database.target, pollInterval: .milliseconds(20)))
+        var settings = CatalogService.Settings(
+            target: asHub ? try CatalogStage.hub(database) : database.target, pollInterval: .milliseconds(20))
+        settings.compiling = compiling
+        service = try CatalogService(settings)
         service.addBindings(1)
+    }
+
+    private static func hub(_ database: TestDatabase) throws -> ConnectionTarget {
+        try database.run("ALTER ROLE tidewire PASSWORD 'hub'")
+        return ConnectionTarget(database.cluster.url(user: "tidewire", password: "hub", database: database.name))
     }
 
     deinit { stop() }

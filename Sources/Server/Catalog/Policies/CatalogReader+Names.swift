@@ -14,6 +14,8 @@ struct FunctionRow {
     var isSecurityDefiner: Bool
     var owner: UInt32
     var ownerName: String
+    /// Of a function in SQL that could be read as one SELECT.
+    var body: FunctionBody?
 
     init?(_ row: [String?]) {
         guard let oid = row.number(0), let schema = row[1], let name = row[2], let arguments = row.numbers(3),
@@ -31,13 +33,43 @@ struct FunctionRow {
         isSecurityDefiner = row.flag(9)
         self.owner = owner
         self.ownerName = ownerName
+        body = FunctionBody(row)
     }
 
-    func facts(_ types: TypeBook) -> FunctionFacts {
+    func facts(_ types: TypeBook, body canonical: String?) -> FunctionFacts {
         FunctionFacts(
             oid: oid, arguments: arguments.map { types.facts($0) }, result: types.facts(result), returnsSet: returnsSet,
             isStrict: isStrict, volatility: volatility, language: language, isSecurityDefiner: isSecurityDefiner,
-            owner: owner, canonicalBody: nil)
+            owner: owner, canonicalBody: canonical,
+            argumentNames: body?.argumentNames ?? [])
+    }
+}
+
+extension FunctionBody {
+    /// What follows the fields of a `FunctionRow`.
+    init?(_ row: [String?]) {
+        guard row.flag(12), let source = row[14] else { return nil }
+        if let resolved = row[13] {
+            guard let select = FunctionBody.select(resolved) else { return nil }
+            text = select
+            isResolved = true
+        } else {
+            text = source
+            isResolved = false
+        }
+        searchPath = row[15]
+        arguments = row[16] ?? ""
+        argumentNames = row[17]?.split(separator: "\u{1f}", omittingEmptySubsequences: false).map { String($0) } ?? []
+    }
+
+    /// Of `RETURN …` or `BEGIN ATOMIC … END`, as PostgreSQL writes them.
+    private static func select(_ body: String) -> String? {
+        if body.hasPrefix("RETURN ") { return "SELECT " + body.dropFirst("RETURN ".count) }
+        let words = body.split(whereSeparator: \.isWhitespace)
+        guard words.count > 3, words[0] == "BEGIN", words[1] == "ATOMIC", words[words.count - 1] == "END" else {
+            return nil
+        }
+        return String(body[words[2].startIndex..<words[words.count - 1].startIndex])
     }
 }
 
@@ -115,13 +147,24 @@ extension CatalogReader {
         let rows = try query(
             """
             SELECT f.oid, n.nspname, f.proname, f.proargtypes::text, f.prorettype, f.proretset, f.proisstrict,
-                f.provolatile, l.lanname, f.prosecdef, f.proowner, pg_get_userbyid(f.proowner)
+                f.provolatile, l.lanname, f.prosecdef, f.proowner, pg_get_userbyid(f.proowner),
+                f.oid >= 16384 AND l.lanname = 'sql' AND f.proargmodes IS NULL AND f.provariadic = 0
+                    AND NOT EXISTS (SELECT FROM unnest(f.proconfig) c WHERE NOT starts_with(c, 'search_path=')),
+                pg_get_function_sqlbody(f.oid), f.prosrc,
+                (SELECT substr(c, length('search_path=') + 1) FROM unnest(f.proconfig) c LIMIT 1),
+                (SELECT string_agg(format('NULL::%s AS %I', format_type(a.type, NULL), \(CatalogReader.argumentName)), ', '
+                    ORDER BY a.place) FROM unnest(f.proargtypes) WITH ORDINALITY a(type, place)),
+                (SELECT string_agg(\(CatalogReader.argumentName), E'\\x1f' ORDER BY a.place)
+                 FROM unnest(f.proargtypes) WITH ORDINALITY a(type, place))
             FROM pg_proc f JOIN pg_namespace n ON n.oid = f.pronamespace JOIN pg_language l ON l.oid = f.prolang
             WHERE f.prokind = 'f' AND (n.nspname, f.proname) IN (SELECT * FROM unnest($1::text[], $2::text[]))
             ORDER BY f.oid
             """, names.arrays)
         return rows.values.compactMap { FunctionRow($0) }
     }
+
+    /// Of argument `a` of function `f`.
+    private static let argumentName = "COALESCE(NULLIF(f.proargnames[a.place], ''), '$' || a.place)"
 
     private func operators(_ names: Set<QualifiedName>) throws(PostgresError) -> [OperatorRow] {
         let rows = try query(
@@ -160,6 +203,31 @@ extension CatalogReader {
             """)
         let names = rows.values.compactMap { $0[0] }
         return PresetSettings(custom: Set(names.filter { $0.contains(".") }), timeZone: nil)
+    }
+
+    /// Types of extensions that are text under another name.
+    func textTwins() throws(PostgresError) -> Set<UInt32> {
+        let rows = try query(
+            """
+            SELECT t.oid FROM pg_type t JOIN pg_cast c ON c.castsource = t.oid AND c.casttarget = 'text'::regtype
+            WHERE t.oid >= 16384 AND c.castmethod = 'b' AND t.typoutput = 'textout'::regproc
+            """)
+        return Set(rows.values.compactMap { $0.number(0) })
+    }
+
+    /// Search paths that an application's session may have: databases and roles set some; else it is PostgreSQL's own, or
+    /// what PostgREST sets.
+    func searchPaths() throws(PostgresError) -> [String] {
+        let rows = try query(
+            """
+            SELECT DISTINCT substr(setting, length('search_path=') + 1)
+            FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) setting LEFT JOIN pg_roles r ON r.oid = s.setrole
+            WHERE starts_with(setting, 'search_path=')
+                AND (s.setdatabase = 0 OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+                AND (s.setrole = 0 OR NOT r.rolcanlogin AND NOT r.rolsuper)
+            """)
+        let paths = rows.values.compactMap { $0[0] }
+        return Array(Set(paths + [#""$user", public"#, "public, extensions"])).sorted()
     }
 }
 

@@ -17,6 +17,8 @@ extension CatalogReader {
         try survey.readPolicies(of: Set(tables.filter(\.hasPolicies).map(\.oid)), self)
         try survey.follow(self)
         var book = survey.book
+        // What nobody speaks of may change.
+        if book.policies.isEmpty { book.surroundings = "" }
         try compile(survey, into: &book)
         if let before, book.isSame(as: before) {
             book.version = before.version
@@ -27,20 +29,63 @@ extension CatalogReader {
     }
 
     private func compile(_ survey: PolicySurvey, into book: inout PolicyBook) throws(PostgresError) {
-        let compiler = { (policy: CatalogPolicy, table: RelationFacts) in
-            compiling.compile(survey.catalog, policy.text, table)
-        }
         for (oid, policies) in book.policies {
             guard let facts = survey.relation(oid) else { continue }
             book.policies[oid] = policies.map { policy in
                 var policy = policy
-                policy.compiled = compiler(policy, facts)
+                policy.compiled = compiling.compile(survey.catalog, policy.text, facts)
                 policy.functions = survey.functions(of: policy.text)
                 return policy
             }
         }
+        try confirm(survey, &book)
         book.functions = book.policies.values.joined().reduce(into: []) { $0.formUnion($1.functions) }
     }
+
+    // MARK: Is it what the policy says?
+
+    /// PostgreSQL reads the policy and what was made of it, and must read the same. Where it does not, or may not be
+    /// asked, the policy is left to it.
+    private func confirm(_ survey: PolicySurvey, _ book: inout PolicyBook) throws(PostgresError) {
+        let compiled = book.policies.values.joined().filter { $0.compiled.term != .undecided }
+        let outcomes = try bench.outcomes(compiled.flatMap { trials($0, survey) }, self)
+        var isForbidden = survey.isForbidden
+        for policy in compiled {
+            let found = trials(policy, survey).map { outcomes[$0] ?? .refused }
+            if found.contains(.busy) { book.isUnfinished = true }
+            if found.contains(.forbidden) { isForbidden = true }
+            if found.count == 2, found[0] == found[1], case .written = found[0] { continue }
+            book.leaveToServer(policy)
+            if !found.contains(.forbidden), !found.contains(.busy) { reportDifference(policy) }
+        }
+        if isForbidden { reportForbidden() }
+    }
+
+    /// The original's and the reading's, in this order.
+    private func trials(_ policy: CatalogPolicy, _ survey: PolicySurvey) -> [ViewTrial] {
+        guard let rendering = policy.compiled.rendering, let table = survey.relation(policy.table) else { return [] }
+        let name = Quoted.identifier(table.name.schema) + "." + Quoted.identifier(table.name.name)
+        return [policy.text, rendering].map { text in
+            ViewTrial(searchPath: "pg_catalog", query: "SELECT (\n\(text)\n) AS result FROM \(name)")
+        }
+    }
+
+    private func reportDifference(_ policy: CatalogPolicy) {
+        guard bench.isNews("\(policy.oid) \(policy.text)") else { return }
+        Metrics.shared.policiesMisread.add()
+        Log.shared.warning(
+            "a policy means something else to PostgreSQL than was read in it: PostgreSQL decides on its rows",
+            [.policy(policy.name), .oid(policy.oid)])
+    }
+
+    private func reportForbidden() {
+        guard bench.isNews("forbidden") else { return }
+        Log.shared.warning(
+            "PostgreSQL cannot be asked what policies mean: it decides on all of their rows, which is slower",
+            [.hint("GRANT TEMPORARY ON DATABASE … and USAGE ON SCHEMA … to the hub's role or a role it may become")])
+    }
+
+    // MARK: Reading
 
     /// Policies that count for SELECT. One without USING lets nobody see anything.
     func policies(of tables: Set<UInt32>) throws(PostgresError) -> [CatalogPolicy] {

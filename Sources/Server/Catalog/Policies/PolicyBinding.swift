@@ -22,6 +22,8 @@ public final class PolicyBinding: Sendable {
         public var name: String
         /// As declared, fit for a cast: domains and lengths count.
         public var type: String
+        /// Where it is not the type's own, fit for COLLATE.
+        public var collation: String?
     }
 
     public let role: String

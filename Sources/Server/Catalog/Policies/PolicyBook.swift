@@ -34,6 +34,11 @@ struct PolicyBook: Sendable, Equatable {
 
     func of(_ table: UInt32) -> [CatalogPolicy] { policies[table] ?? [] }
 
+    mutating func leaveToServer(_ policy: CatalogPolicy) {
+        guard let place = policies[policy.table]?.firstIndex(where: { $0.oid == policy.oid }) else { return }
+        policies[policy.table]?[place].compiled = PolicyCompiling.undecided
+    }
+
     /// Apart from when it was read.
     func isSame(as other: PolicyBook) -> Bool {
         policies == other.policies && tables == other.tables && owners == other.owners

@@ -163,7 +163,8 @@ struct PolicyCombiner {
     private static func columns(_ policies: [CatalogPolicy], _ table: CatalogTable) -> [PolicyBinding.Column] {
         let numbers = policies.reduce(into: Set<Int>()) { $0.formUnion($1.columns) }
         return table.columns.enumerated().filter { numbers.contains($1.number) }.map { slot, column in
-            PolicyBinding.Column(slot: slot, name: column.name, type: column.declaredType)
+            PolicyBinding.Column(
+                slot: slot, name: column.name, type: column.declaredType, collation: column.declaredCollation)
         }
     }
 

@@ -13,7 +13,9 @@ struct PolicySurvey {
     private var unread: [String] = []
     private var known = PolicyNames()
     private var names: [String: PolicyNames] = [:]
-    private var functionsByName: [QualifiedName: [FunctionRow]] = [:]
+    private var searchPaths: [String] = []
+    /// PostgreSQL was not to be asked what texts mean.
+    private(set) var isForbidden = false
 
     init(_ tables: [CatalogTable], _ foldsASCIIPlainly: Bool, _ compiling: PolicyCompiling) {
         published = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
@@ -36,7 +38,6 @@ struct PolicySurvey {
             let new = takeNames()
             if new == PolicyNames() { return }
             try addTypes(reader.types(named: new.types, functions: new.functions, operators: new.operators), reader)
-            try addFunctions(new.functions, reader)
             try addRelations(new.relations, reader)
         }
     }
@@ -63,16 +64,34 @@ struct PolicySurvey {
         let types = try reader.types(and: rows.all)
         for (name, oid) in rows.named { catalog.types[name] = types.facts(oid) }
         for row in rows.operators { catalog.operators[row.name, default: []].append(row.facts(types)) }
+        let bodies = try bodies(rows.functions, types, reader)
         for row in rows.functions {
-            functionsByName[row.name, default: []].append(row)
-            catalog.functions[row.name, default: []].append(row.facts(types))
             if row.isSecurityDefiner { book.owners[row.owner] = row.ownerName }
+            let body = bodies[row.oid]
+            catalog.functions[row.name, default: []].append(row.facts(types, body: body))
+            if let body { unread.append(body) }
         }
     }
 
-    private mutating func addFunctions(
-        _ new: Set<QualifiedName>, _ reader: CatalogReader
-    ) throws(PostgresError) {}
+    /// What PostgreSQL reads in the bodies of functions, by oid: of those that it reads in one way only.
+    private mutating func bodies(
+        _ functions: [FunctionRow], _ types: TypeBook, _ reader: CatalogReader
+    ) throws(PostgresError) -> [UInt32: String] {
+        var trials: [UInt32: [ViewTrial]] = [:]
+        for function in functions { trials[function.oid] = function.body?.trials(function, searchPaths) }
+        let outcomes = try reader.bench.outcomes(Array(trials.values.joined()), reader)
+        var bodies: [UInt32: String] = [:]
+        for function in functions {
+            let found = (trials[function.oid] ?? []).map { outcomes[$0] ?? .refused }
+            if found.contains(.busy) { book.isUnfinished = true }
+            if found.contains(.forbidden) { isForbidden = true }
+            let texts = Set(found.filter { $0 != .refused })
+            let expected = function.returnsSet ? types.array(of: function.result) : function.result
+            guard texts.count == 1, case .written(let text, let type)? = texts.first, type == expected else { continue }
+            bodies[function.oid] = FunctionBody.canonical(text)
+        }
+        return bodies
+    }
 
     private mutating func addRelations(
         _ new: Set<QualifiedName>, _ reader: CatalogReader
@@ -115,6 +134,8 @@ struct PolicySurvey {
         let settings = try reader.presetSettings()
         catalog.presetSettings = settings.custom
         catalog.timeZone = settings.timeZone
+        catalog.textTwins = try reader.textTwins()
+        searchPaths = try reader.searchPaths()
     }
 }
 
