@@ -403,6 +403,8 @@ public enum Limits {
     /// Statements are made so long that they take about this.
     public static let policyStatementTarget = Duration.milliseconds(100)
     public static let policyPenalty = Duration.seconds(10)
+    /// What is asked together is given up after this long, as far as it is not answered.
+    public static let policyBatchPatience = Duration.seconds(15)
     public static let maximumPolicyPenalties = 4096
     /// Functions or statements kept on one connection.
     public static let maximumPolicyLoops = 256

@@ -72,7 +72,7 @@ struct DevCommand: Command {
             terminal,
             decided: [
                 SettingOverride(.databaseURL, database.hubURL, from: .command("tidewire dev")),
-                SettingOverride(.policyDatabaseURL, database.hubURL, from: .command("tidewire dev")),
+                SettingOverride(.policyDatabaseURL, database.policyURL, from: .command("tidewire dev")),
                 SettingOverride(.dataDirectory, directory, from: .command("tidewire dev")),
                 SettingOverride(.jwtSecret, secret, from: .command("tidewire dev")),
             ])

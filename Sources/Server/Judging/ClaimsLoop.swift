@@ -1,3 +1,4 @@
+import Policy
 import Postgres
 
 /// Something that PostgreSQL is asked under many claims of one role, one after the other: as a function that loops over
@@ -82,11 +83,26 @@ extension ClaimsLoop {
     }
 
     /// Each term's text.
-    init(evaluating terms: [String], as role: String) {
+    init(evaluating terms: [AskedTerm], as role: String) {
         self.init(as: role, .whole, inputs: 0, outputs: terms.count) { _ in
-            "SELECT " + terms.map { "CAST((\($0)\n) AS pg_catalog.text)" }.joined(separator: ", ")
+            "SELECT " + terms.map(ClaimsLoop.text).joined(separator: ", ")
         }
     }
+
+    /// Moments are written as the replication stream writes them, in UTC; the session's zone is the client's.
+    private static func text(_ term: AskedTerm) -> String {
+        guard term.type.oid == momentType else { return "CAST((\(term.sql)\n) AS pg_catalog.text)" }
+        return """
+            (SELECT CASE WHEN NOT pg_catalog.isfinite("tw$moment") THEN CAST("tw$moment" AS pg_catalog.text)
+                ELSE pg_catalog.regexp_replace(
+                    CAST(pg_catalog.timezone('UTC', "tw$moment") AS pg_catalog.text), '( BC)?$', '+00\\1') END
+            FROM (SELECT CAST((\(term.sql)
+            ) AS timestamp with time zone)) AS "tw$source" ("tw$moment"))
+            """
+    }
+
+    /// `timestamptz`.
+    private static let momentType: UInt32 = 1184
 
     /// Keys and how often each is there.
     init(filling sql: String, as role: String?, limit: Int) {

@@ -38,12 +38,16 @@ final class JudgingConnection {
     private var names: [ClaimsLoop: String] = [:]
     private var prepared: Set<String> = []
 
-    init(_ target: ConnectionTarget, applicationName: String, interrupt: Wake) throws(PostgresError) {
+    /// One that runs no policies is told by the server where a policy would decide.
+    init(
+        _ target: ConnectionTarget, applicationName: String, runsPolicies: Bool, interrupt: Wake
+    ) throws(PostgresError) {
         let milliseconds = Limits.policyTimeout.wholeMilliseconds
         connection = try Connection(
             target, applicationName: applicationName, timeoutSeconds: Limits.connectTimeout.wholeSeconds,
             settings: [
-                "default_transaction_read_only=on", "row_security=on", "standard_conforming_strings=on",
+                "default_transaction_read_only=on", "row_security=\(runsPolicies ? "on" : "off")",
+                "standard_conforming_strings=on",
                 "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
                 "idle_in_transaction_session_timeout=\(10 * milliseconds)",
                 // The same statement for other values: a plan made once serves all.
@@ -107,16 +111,25 @@ final class JudgingConnection {
         return visible
     }
 
-    /// Whether no policy decides what a role (nil: who the connection is) may read of a table.
-    func readsAll(_ table: UInt32, as role: String?) throws(PostgresError) -> Bool {
+    /// Whether no policy decides what somebody may read of a table, neither for this connection in the role (nil: as who
+    /// it is) nor, where a function's owner reads, for the owner.
+    func readsAll(_ table: UInt32, as role: String?, owner: UInt32?) throws(PostgresError) -> Bool {
         let becomes = role.map { [PipelinedStatement("SELECT pg_catalog.set_config('role', $1, true)", [$0])] } ?? []
         let answers = try pipeline(
             [JudgingConnection.begin] + becomes + [
-                PipelinedStatement("SELECT pg_catalog.row_security_active($1::pg_catalog.oid)", [String(table)]),
+                PipelinedStatement(
+                    """
+                    SELECT NOT pg_catalog.row_security_active(c.oid) AND COALESCE(($2::pg_catalog.oid IS NULL
+                        OR (SELECT pg_catalog.has_table_privilege(o.oid, c.oid, 'SELECT') AND (
+                                NOT c.relrowsecurity OR o.rolsuper OR o.rolbypassrls
+                                OR NOT c.relforcerowsecurity AND pg_catalog.pg_has_role(o.oid, c.relowner, 'USAGE'))
+                            FROM pg_catalog.pg_roles o WHERE o.oid = $2::pg_catalog.oid)), false)
+                    FROM pg_catalog.pg_class c WHERE c.oid = $1::pg_catalog.oid
+                    """, [String(table), owner.map { String($0) }]),
                 JudgingConnection.end,
             ])
         guard case .success(let rows) = answers[answers.count - 2] else { return false }
-        return rows.first?.first == "f"
+        return rows.first?.first == "t"
     }
 
     private static let begin = PipelinedStatement(

@@ -27,8 +27,16 @@ struct JudgingLogin {
         return .available
     }
 
+    /// What a policy's function could do besides, with a login that is fit: nothing, or words for an operator.
+    static func caution(_ connection: JudgingConnection) throws(PostgresError) -> (reason: String, hint: String)? {
+        let rows = try connection.query(
+            "SELECT me.rolname FROM pg_catalog.pg_roles me WHERE me.rolname = session_user AND me.rolreplication")
+        guard let name = rows.first?.first ?? nil else { return nil }
+        return ("\(Quoted.identifier(name)) may make replication slots, and so could functions that policies call", own)
+    }
+
     private static let own =
-        "give policy_database_url (TIDEWIRE_POLICY_DATABASE_URL) a login like role tidewire of sql/040_hub_role.sql"
+        "give policy_database_url (TIDEWIRE_POLICY_DATABASE_URL) a login like that of sql/045_policy_role.sql"
 
     private static func refused(_ reason: String, _ hint: String) -> PolicyAvailability {
         .refused(reason: reason, hint: hint)

@@ -50,7 +50,7 @@ extension JudgingWorker {
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
         var answers = [[AskedTerm: AskedAnswer]?](repeating: nil, count: claims.count)
         var failed: [Int] = []
-        let loop = ClaimsLoop(evaluating: terms.map(\.sql), as: role)
+        let loop = ClaimsLoop(evaluating: terms, as: role)
         let isDone = try ask(batch.key, loop, claims, [], [], connection) { from, count, found in
             for place in from..<from + count { answers[place] = JudgingWorker.nulls(terms) }
             for row in found.rows {
@@ -76,7 +76,7 @@ extension JudgingWorker {
         if failed.isEmpty { return }
         for term in terms {
             var found: [Int: AskedAnswer] = [:]
-            let loop = ClaimsLoop(evaluating: [term.sql], as: role)
+            let loop = ClaimsLoop(evaluating: [term], as: role)
             let isDone = try ask(
                 key, loop, failed.map { claims[$0] }, [], [], connection
             ) { from, _, given in
@@ -123,7 +123,8 @@ extension JudgingWorker {
     ) throws(PostgresError) -> () -> Void {
         let role = key.reader == .caller ? key.role : nil
         // The hub's own login runs no policy, so it reads what none decides on.
-        if isOwn, try !connection.readsAll(key.table, as: role) { return { batch.giveUp() } }
+        let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
+        if isOwn, try !connection.readsAll(key.table, as: role, owner: owner) { return { batch.giveUp() } }
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
         var fills = [MembershipFill](repeating: .unavailable, count: claims.count)
         let limit = Limits.maximumMembershipKeys

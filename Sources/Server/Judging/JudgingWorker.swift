@@ -25,6 +25,8 @@ final class JudgingWorker {
     private var lastTrouble = LastTrouble()
     private var seen: UInt64 = 0
     private var retryAt: UInt64 = 0
+    /// What is asked just now is given up then: others wait behind it.
+    private var patienceEnds: UInt64 = 0
 
     init(
         _ settings: PolicyJudge.Settings, _ lane: Lane, _ exchange: JudgingExchange, _ fitness: PolicyFitness,
@@ -69,14 +71,22 @@ final class JudgingWorker {
     private func connect() throws(PostgresError) -> JudgingConnection? {
         guard case .policies = lane else {
             return try JudgingConnection(
-                settings.database, applicationName: "tidewire memberships", interrupt: exchange.interrupt)
+                settings.database, applicationName: "tidewire memberships", runsPolicies: false,
+                interrupt: exchange.interrupt)
         }
         let connection = try JudgingConnection(
-            settings.policies ?? settings.database, applicationName: "tidewire policies",
+            settings.policies ?? settings.database, applicationName: "tidewire policies", runsPolicies: true,
             interrupt: exchange.interrupt)
         let found = try JudgingLogin.examine(connection, clientRoles: settings.clientRoles)
         let isNews = fitness.set(found)
-        if found == .available { return connection }
+        if found == .available {
+            if isNews, let caution = try JudgingLogin.caution(connection) {
+                Log.shared.warning(
+                    "policies run as a login that is more than it needs to be",
+                    [.reason(caution.reason), .hint(caution.hint)])
+            }
+            return connection
+        }
         retryAt = Clock.monotonicNanoseconds() + Limits.policyLoginInterval.wholeNanoseconds
         if isNews, case .refused(let reason, let hint) = found {
             Log.shared.warning(
@@ -108,7 +118,8 @@ final class JudgingWorker {
 
     /// A connection that is lost is made again once, and what was asked then is asked again.
     private func answer(_ batch: JudgingBatch) {
-        for _ in 0..<2 {
+        patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
+        for attempt in 1...2 {
             guard !pace.isPenalised(batch.key, Clock.monotonicNanoseconds()) else { break }
             guard let connection = usableConnection() else { return refuse(batch) }
             do throws(PostgresError) {
@@ -118,9 +129,10 @@ final class JudgingWorker {
                 return answered()
             } catch {
                 if exchange.interrupt.isRung { break }
-                // It may be the question that the server does not survive.
                 Log.shared.debug("the connection for policies was lost", LastTrouble.fields(error))
                 disconnect()
+                // It may be the question that the server does not survive.
+                if attempt == 2 { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
             }
         }
         batch.giveUp()
@@ -161,6 +173,10 @@ final class JudgingWorker {
         var next = 0
         var mayBeSlow = true
         while next < claims.count {
+            guard Clock.monotonicNanoseconds() < patienceEnds else {
+                tooSlow(key)
+                return false
+            }
             let part = claims[next...].prefix(pace.claims(key, rows: rows)).fitting(Limits.policyStatementBytes)
             let began = Clock.monotonicNanoseconds()
             switch try connection.run(loop, claims: part, inputs: inputs, seeing: xids) {

@@ -73,6 +73,12 @@ final class PolicyJudge: Sendable {
         policies.ask([JudgingJob(key: .terms(terms, role: claimant.role), work: .terms(claimant, then: then))])
     }
 
+    /// The claims as jsonb writes them: of keys that are there twice the last, numbers as PostgreSQL has them.
+    static let canonicalClaims = AskedTerm(
+        sql:
+            "CAST(CAST(pg_catalog.current_setting('request.jwt.claims', true) AS pg_catalog.jsonb) AS pg_catalog.text)",
+        type: TypeFacts(oid: 25, name: "text"), isBuiltIn: true)
+
     /// The keys of each membership for its claimant. They hold what the transaction did.
     func fill(
         _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,

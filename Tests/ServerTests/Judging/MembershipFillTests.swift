@@ -65,6 +65,11 @@ import Testing
         let one = stage.claimant(sub: 1)
         let judge = try stage.judge()
         #expect(keys(judge.fills([(membership, one)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
+        // An owner that policies bind as well reads less than that.
+        try stage.run("ALTER ROLE READER NOLOGIN; GRANT SELECT ON members TO READER")
+        let reader = try #require(UInt32(try stage.database.value("SELECT '\(stage.role)'::regrole::oid") ?? ""))
+        let bound = self.membership(.definer(reader), table: try table(stage))
+        guard case .unavailable = judge.fills([(bound, one)]).first else { throw Unexpected() }
         let low = try stage.judge(database: stage.loginTarget)
         #expect(keys(low.fills([(membership, one)]).first) == nil)
         // Without a login for policies the hub's own reads what no policy decides on.
@@ -107,6 +112,30 @@ import Testing
         for judge in [judge, alone] {
             #expect(judge.value([role], stage.claimant("x")) == [role: .value(Array(stage.role.utf8))])
         }
+    }
+
+    @Test func `what is of a time zone is written as the stream writes it`() throws {
+        let stage = try JudgingStage()
+        try stage.run("ALTER DATABASE \(stage.database.name) SET timezone = 'Asia/Kathmandu'")
+        let moment = TypeFacts(oid: 1184, name: "timestamp with time zone")
+        let expected = [
+            ("'2024-01-01 00:00:00.5+05:45'::timestamptz", "2023-12-31 18:15:00.5+00"),
+            ("'infinity'::timestamptz", "infinity"),
+            ("'0044-03-15 12:00:00+00 BC'::timestamptz", "0044-03-15 12:00:00+00 BC"),
+            (
+                "to_timestamp((current_setting('request.jwt.claims')::jsonb ->> 'exp')::float8)",
+                "2001-09-09 01:46:40+00"
+            ),
+        ]
+        let judge = try stage.judge()
+        for (sql, text) in expected {
+            let term = AskedTerm(sql: sql, type: moment, isBuiltIn: true)
+            let claimant = stage.claimant(#"{"exp": 1e9, "exp": 1e9, "a": 1.0}"#)
+            #expect(judge.value([term], claimant) == [term: .value(Array(text.utf8))])
+        }
+        #expect(
+            judge.value([PolicyJudge.canonicalClaims], stage.claimant(#"{"b":1e2,  "b":1.0}"#))
+                == [PolicyJudge.canonicalClaims: .value(Array(#"{"b": 1.0}"#.utf8))])
     }
 
     @Test func `nothing is asked before the transaction can be seen`() throws {

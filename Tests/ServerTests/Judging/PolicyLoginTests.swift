@@ -51,11 +51,16 @@ import Testing
         #expect(judge.answers(yes, [["1"]], claimants) == [[true]])
     }
 
-    @Test func `the hub's role of sql is fit`() throws {
+    @Test func `the roles of sql are fit`() throws {
         let cluster = try TestCluster.fresh()
         defer { cluster.stop() }
         let demo = try DemoDatabase(in: cluster)
-        let judge = try PolicyJudge(PolicyJudge.Settings(database: ConnectionTarget(demo.hubURL)))
+        let hub = try PolicyJudge(PolicyJudge.Settings(database: ConnectionTarget(demo.hubURL)))
+        defer { hub.stop() }
+        #expect(availability(hub) == .available)
+        let judge = try PolicyJudge(
+            PolicyJudge.Settings(
+                database: ConnectionTarget(demo.hubURL), policies: ConnectionTarget(demo.policyURL)))
         defer { judge.stop() }
         #expect(availability(judge) == .available)
         let policy = JudgedPolicy(
@@ -94,6 +99,7 @@ import Testing
             "ALTER ROLE \(stage.login) SUPERUSER", "COPY public.trail TO PROGRAM 'true'",
             "SELECT pg_read_file('/etc/passwd')", "DO $x$ BEGIN RESET ROLE; SET ROLE postgres; END $x$",
             "GRANT postgres TO \(stage.login)",
+            "RESET ROLE; SELECT pg_create_logical_replication_slot('\(stage.login)', 'test_decoding')",
         ]
         for attempt in refused {
             #expect(judge.answers(policy, [[attempt]], claimants) == [[nil]], "\(attempt)")
