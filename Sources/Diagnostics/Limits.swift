@@ -363,6 +363,12 @@ public enum Limits {
     public static let bindingBatch = 512
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
+    /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.
+    public static let shadowInterval: UInt64 = 1000
+    public static let maximumDemotedPolicies = 4096
+    /// For so long nothing is read while the database cannot say what may be seen; then clients are sent away, to fetch what
+    /// they missed when it is back.
+    public static let maximumCatalogAbsence = Duration.seconds(60)
     /// Changes of a membership that wait until PostgreSQL has filled it; with more it is filled anew.
     public static let maximumMembershipDeltas = 4096
     /// Warnings about one binding of many tables.

@@ -238,7 +238,8 @@ extension Term {
         }
     }
 
-    fileprivate var readsClock: Bool {
+    /// What it says of a row changes with time alone.
+    var readsClock: Bool {
         if case .apply(let function, _) = self, function.readsClock { return true }
         return parts.contains { $0.readsClock }
     }
