@@ -75,6 +75,15 @@ struct SyntaxTests {
             PolicyParser.body(
                 " SELECT ( SELECT (argument.\"$1\" = 1)) AS x\n   FROM ( SELECT NULL::integer AS \"$1\") argument;"))
         #expect(carried.source == nil)
+        let temporary = try #require(PolicyParser.body("SELECT argument.a FROM pg_temp_3.argument;"))
+        #expect(temporary.source == nil)
         #expect(PolicyParser.body("SELECT 1 FROM ( SELECT 1) other") == nil)
+        #expect(PolicyParser.body("SELECT 1 FROM public.argument")?.source != nil)
+        let inner = try #require(PolicyParser.expression("(a IN ( SELECT 1 FROM pg_temp_3.argument))"))
+        guard case .among(_, let select) = inner else {
+            Issue.record("\(inner)")
+            return
+        }
+        #expect(select.source != nil)
     }
 }
