@@ -355,14 +355,22 @@ public struct PolicyParser {
             advance()
             return .keyword(word)
         }
-        // `EXTRACT(dow FROM x)`, `TRIM(BOTH FROM x)`, `ROW(…)`.
-        guard following == .mark("(") else { throw Unread() }
+        guard following == .mark("("), PolicyParser.wordedFunctions.contains(word) else { throw Unread() }
         return try opaque()
     }
 
     private static let standalone: Set<String> = [
         "CURRENT_USER", "CURRENT_ROLE", "SESSION_USER", "SYSTEM_USER", "USER", "CURRENT_DATE", "CURRENT_TIME",
         "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_CATALOG", "CURRENT_SCHEMA",
+    ]
+
+    /// Calls with a grammar of their own, `EXTRACT(dow FROM x)`.
+    private static let wordedFunctions: Set<String> = [
+        "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "NORMALIZE", "ROW", "GROUPING", "XMLCONCAT",
+        "XMLELEMENT",
+        "XMLFOREST", "XMLPARSE", "XMLPI", "XMLROOT", "XMLSERIALIZE", "XMLEXISTS", "JSON", "JSON_SCALAR",
+        "JSON_SERIALIZE", "JSON_OBJECT", "JSON_ARRAY", "JSON_EXISTS", "JSON_VALUE", "JSON_QUERY", "CURRENT_TIME",
+        "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "MERGE_ACTION",
     ]
 
     private mutating func choice() throws(Unread) -> Syntax {

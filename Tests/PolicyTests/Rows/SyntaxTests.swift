@@ -33,7 +33,7 @@ struct SyntaxTests {
     static let refused = [
         "", "(", ")", "a b", "a = b = c", "a LIKE b", "'open", "\"\"", "a ->", "AND", "x IS", "$0", "1a", "a.b.c.d",
         "NOT", "a -- comment", "f(x) OVER (w)", "a BETWEEN 1 AND 2", "ARRAY[1", "(a)) = (b", "Upper = 1", "''x",
-        "B'1'", "a; b", "CASE END", "x::", "(x).y", "é = \u{0}",
+        "B'1'", "SELECT(a) = b", "a; b", "CASE END", "x::", "(x).y", "é = \u{0}",
     ]
 
     @Test(arguments: refused) func `refuses what PostgreSQL does not write`(text: String) {
