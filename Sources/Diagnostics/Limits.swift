@@ -438,6 +438,9 @@ public enum Limits {
     /// Keys by which one filter is found in the index; with more it is tried on every change.
     public static let maximumFilterKeys = 1000
 
+    /// The same of a policy, whose holder may be a member of that many things.
+    public static let maximumPolicyKeys = 4096
+
     /// Bytes of a value times bytes of the pattern or part looked for in it, within one condition on one row: some
     /// milliseconds. Beyond that PostgreSQL is asked, which can be told to give up.
     public static let maximumFilterWork = 1 << 22
