@@ -33,6 +33,8 @@ struct CatalogReader {
             "search_path=pg_catalog", "default_transaction_read_only=on", "row_security=on",
             "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
             "idle_in_transaction_session_timeout=\(10 * milliseconds)", "standard_conforming_strings=on",
+            // What is asked of the catalog is estimated to cost much, and costs little: compiling it takes seconds.
+            "jit=off",
         ]
     }
 
