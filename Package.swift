@@ -126,6 +126,7 @@ let fuzzers: [Target] = [
     fuzzer("Segment", "TestSupport"),
     fuzzer("Token", "Auth", "Crypto", "Bytes"),
     fuzzer("Filter", "Policy", "Bytes"),
+    fuzzer("Policy", "Policy", "Bytes"),
     fuzzer("HTTP", "TestSupport", "WebSocket", "Bytes"),
     fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
 ]

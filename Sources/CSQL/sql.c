@@ -14,6 +14,9 @@ static const char publication[] = {
 static const char hub_role[] = {
 #embed "../../sql/040_hub_role.sql"
 };
+static const char policy_role[] = {
+#embed "../../sql/045_policy_role.sql"
+};
 static const char expense_sync[] = {
 #embed "../../sql/scenarios/expense_sync.sql"
 };
@@ -38,6 +41,7 @@ static const struct tw_sql_file files[] = {
     {"020_auth.sql", auth, sizeof auth},
     {"030_publication.sql", publication, sizeof publication},
     {"040_hub_role.sql", hub_role, sizeof hub_role},
+    {"045_policy_role.sql", policy_role, sizeof policy_role},
     {"scenarios/expense_sync.sql", expense_sync, sizeof expense_sync},
     {"scenarios/friendships.sql", friendships, sizeof friendships},
     {"scenarios/operation_map.sql", operation_map, sizeof operation_map},

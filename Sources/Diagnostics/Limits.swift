@@ -363,6 +363,10 @@ public enum Limits {
     public static let bindingBatch = 512
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
+    /// Changes of a membership that wait until PostgreSQL has filled it; with more it is filled anew.
+    public static let maximumMembershipDeltas = 4096
+    /// Warnings about one binding of many tables.
+    public static let maximumBindingWarnings = 4
     /// Pairs of a role and a table whose rights are remembered.
     public static let maximumCachedAccess = 65_536
 
@@ -379,6 +383,40 @@ public enum Limits {
     public static let questionTimeout = Duration.milliseconds(250)
     public static let questionPenalty = Duration.seconds(10)
     public static let maximumPenalties = 1024
+
+    // MARK: Asking PostgreSQL about rows under policies
+
+    /// Connections that run what policies say; a policy occupies one at most.
+    public static let policyConnections = 3
+    /// Pairs of a row and a claimant that wait for an answer, and their texts.
+    public static let maximumWaitingPairs = 4 << 20
+    public static let maximumWaitingPolicyBytes = 128 << 20
+    public static let maximumWaitingPolicyJobs = 131_072
+    /// What is taken from the queue and asked together.
+    public static let policyBatchPairs = 256 << 10
+    public static let policyBatchJobs = 16_384
+    /// Rows in one statement, and what their texts or the claims may take; a single larger one goes alone.
+    public static let policyStatementRows = 256
+    public static let policyStatementBytes = 4 << 20
+    /// What one statement may take. A policy that takes longer even for a few rows is not asked again for a while.
+    public static let policyTimeout = Duration.seconds(1)
+    /// Statements are made so long that they take about this.
+    public static let policyStatementTarget = Duration.milliseconds(100)
+    public static let policyPenalty = Duration.seconds(10)
+    /// What is asked together is given up after this long, as far as it is not answered.
+    public static let policyBatchPatience = Duration.seconds(15)
+    public static let maximumPolicyPenalties = 4096
+    /// Functions or statements kept on one connection.
+    public static let maximumPolicyLoops = 256
+    /// Row texts and claims are of no use before the snapshot sees the transaction they come from: waiting for that.
+    public static let visibilityPatience = Duration.seconds(5)
+    public static let visibilityRetryMilliseconds = 1
+    /// A login that may not run policies is looked at again after this long.
+    public static let policyLoginInterval = Duration.seconds(30)
+    /// Keys of one holder's membership; one with more is asked of PostgreSQL row by row.
+    public static let maximumMembershipKeys = 4096
+    /// Expressions explained at once.
+    public static let maximumExplainedExpressions = 1024
 
     // MARK: Filters
 
@@ -489,7 +527,7 @@ extension Limits {
         precondition(
             catalogPollInterval <= catalogIdlePollInterval, "the catalog is asked more often when it matters")
         precondition(
-            questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout,
+            questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout && policyTimeout < answerTimeout,
             "a server that stops a statement itself must have the time to say so")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")

@@ -131,6 +131,15 @@ public final class Metrics: Sendable {
     public let judgeQuestions: Counter
     public let judgeFailures: Counter
     public let judgeRoundTripSeconds: Histogram
+    public let policyConnections: Gauge
+    public let policyPairs: Counter
+    public let policyFailures: Counter
+    public let policyStatementSeconds: Histogram
+    public let policyWaits: Counter
+    public let policyTerms: Counter
+    public let membershipFills: Counter
+    public let membershipSets: Gauge
+    public let membershipRefills: Counter
 
     public init() {
         let registry = MetricsRegistry()
@@ -242,6 +251,26 @@ public final class Metrics: Sendable {
             "tidewire_judge_failures_total", "Such questions that got no answer; the row is not delivered then.")
         judgeRoundTripSeconds = registry.histogram(
             "tidewire_judge_round_trip_seconds", "Time one round trip of such questions took.", unit: .seconds)
+        policyConnections = registry.gauge(
+            "tidewire_policy_connections", "Connections on which PostgreSQL can be asked about rows under policies.")
+        policyPairs = registry.counter(
+            "tidewire_policy_pairs_total", "Pairs of a row and a subscriber that PostgreSQL was asked about.")
+        policyFailures = registry.counter(
+            "tidewire_policy_failures_total", "Such pairs that got no answer; the row is not delivered then.")
+        policyStatementSeconds = registry.histogram(
+            "tidewire_policy_statement_seconds", "Time one statement about such pairs took.", unit: .seconds)
+        policyWaits = registry.counter(
+            "tidewire_policy_visibility_waits_total",
+            "Times that a committed transaction could not be seen yet by those who asked about its rows.")
+        policyTerms = registry.counter(
+            "tidewire_policy_terms_total", "Subscribers for whom PostgreSQL evaluated what depends on claims alone.")
+        membershipSets = registry.gauge(
+            "tidewire_membership_sets", "Subscribers' memberships that are kept from the stream.")
+        membershipRefills = registry.counter(
+            "tidewire_membership_refills_total",
+            "Memberships that had to be read anew, because the stream did not say all that happened to them.")
+        membershipFills = registry.counter(
+            "tidewire_membership_fills_total", "Subscribers whose memberships were read from their table.")
     }
 
     /// All of them as Prometheus reads them.

@@ -17,16 +17,26 @@ public struct DemoDatabase: Sendable {
     public let cluster: PrivateCluster
     /// The hub's own, least privileged login.
     public let hubURL: String
+    /// The login that policies run as.
+    public let policyURL: String
     public var superuserURL: String { cluster.url() }
 
     /// Applies `sql/` to the running cluster; a second time nothing changes.
     public init(in cluster: PrivateCluster) throws {
         self.cluster = cluster
         let password = try PersistentSecret.read("\(cluster.directory)/hub_password")
+        let policyPassword = try PersistentSecret.read("\(cluster.directory)/policy_password")
         let connection = try cluster.connect()
         for file in SQLFile.foundation + SQLFile.scenarios + SQLFile.demo { try file.apply(connection) }
-        try connection.execute("ALTER ROLE tidewire PASSWORD \(Quoted.literal(password))")
-        hubURL = cluster.url(user: "tidewire", password: password)
+        hubURL = try DemoDatabase.url("tidewire", password, cluster, connection)
+        policyURL = try DemoDatabase.url("tidewire_policies", policyPassword, cluster, connection)
+    }
+
+    private static func url(
+        _ role: String, _ password: String, _ cluster: PrivateCluster, _ connection: Connection
+    ) throws(PostgresError) -> String {
+        try connection.execute("ALTER ROLE \(role) PASSWORD \(Quoted.literal(password))")
+        return cluster.url(user: role, password: password)
     }
 
     /// One small thing happens, as it would in the applications; what it was.

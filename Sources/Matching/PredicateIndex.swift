@@ -69,11 +69,13 @@ public struct PredicateIndex: ~Copyable {
 
     public func isDeclared(table oid: UInt32) -> Bool { tables[oid] != nil }
 
-    /// The schema that changes with this fingerprint had.
-    public mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation) {
+    /// The schema that changes with this fingerprint had. `foreign` are the places of columns that had another type then than
+    /// predicates are made for: their values are not looked at.
+    public mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int> = []) {
         let table = tables[relation.oid]
         let slots = table.map { store.tables[Int($0)].slots } ?? [:]
-        relations.insert(fingerprint, RelationMap(table: table, relation: relation, slots: slots))
+        relations.insert(
+            fingerprint, RelationMap(table: table, relation: relation, slots: slots, foreign: foreign))
     }
 
     // MARK: Subscriptions
@@ -252,4 +254,7 @@ public struct PredicateIndex: ~Copyable {
 
     /// What to ask of PostgreSQL where a node's predicate could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
+
+    /// Whose policy left a node's predicate undecided; nil where none did.
+    public func asker(of node: MatchedNode) -> UInt32? { store.asker(of: node.number) }
 }

@@ -29,11 +29,13 @@ struct RelationMap: ~Copyable {
     private(set) var steps = Pool<Step>()
     private var plannedFor: UInt32?
 
-    init(table: UInt32?, relation: Relation, slots: [String: Int]) {
+    /// Columns in `foreign`, by place, are taken for absent.
+    init(table: UInt32?, relation: Relation, slots: [String: Int], foreign: Set<Int> = []) {
         self.table = table
         oid = relation.oid
-        for column in relation.columns {
-            columns.append(Step(slot: slots[column.name], isIdentity: column.isIdentity))
+        for (index, column) in relation.columns.enumerated() {
+            let slot = foreign.contains(index) ? nil : slots[column.name]
+            columns.append(Step(slot: slot, isIdentity: column.isIdentity))
         }
     }
 

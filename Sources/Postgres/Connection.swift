@@ -26,18 +26,21 @@ public final class Connection {
     /// libpq has sent its last command; what comes and goes now is read and written past it.
     var isHandedOver = false
 
+    private static let ownTimeZone = "TimeZone=UTC"
     /// Output settings that make every value's text the same whatever the server's defaults are.
     private static let outputSettings = [
-        "DateStyle=ISO", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
+        "DateStyle=ISO", "IntervalStyle=postgres", ownTimeZone, "extra_float_digits=3", "bytea_output=hex",
         "lc_monetary=C", "statement_timeout=0", "idle_session_timeout=0",
     ]
 
-    /// Connects, and gives up when `interrupt` says so or after `timeoutSeconds`.
+    /// Connects, and gives up when `interrupt` says so or after `timeoutSeconds`. With `keepsTimeZone` the session is in
+    /// the zone that any other of this user's would be in.
     public init(
         _ target: ConnectionTarget, purpose: ConnectionTarget.Purpose = .queries, applicationName: String = "tidewire",
-        timeoutSeconds: Int = 5, settings: [String] = [], interrupt: Wake? = nil
+        timeoutSeconds: Int = 5, settings: [String] = [], keepsTimeZone: Bool = false, interrupt: Wake? = nil
     ) throws(PostgresError) {
-        let options = try Connection.parsed(target, purpose, applicationName, timeoutSeconds, settings)
+        let own = Connection.outputSettings.filter { !keepsTimeZone || $0 != Connection.ownTimeZone }
+        let options = try Connection.parsed(target, purpose, applicationName, timeoutSeconds, own + settings)
         let names = CStringArray(options.map(\.0))
         let values = CStringArray(options.map(\.1))
         // SAFETY: both arrays end with nil and live through the call; libpq copies the strings.
@@ -75,7 +78,7 @@ extension Connection {
             if !options.contains(where: { $0.0 == name }) { options.append((name, value)) }
         }
         let given = options.last { $0.0 == "options" }?.1
-        let ours = (outputSettings + settings).map { "-c " + $0 }.joined(separator: " ")
+        let ours = settings.map { "-c " + $0 }.joined(separator: " ")
         set("options", given.map { $0 + " " + ours } ?? ours)
         set("client_encoding", "UTF8")
         setDefault("application_name", applicationName)

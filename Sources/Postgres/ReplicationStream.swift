@@ -32,8 +32,14 @@ public enum Quoted {
     /// For standard_conforming_strings, which replication commands always follow.
     public static func literal(_ text: String) -> String { "'" + doubling(text, "'") + "'" }
 
-    private static func doubling(_ text: String, _ mark: Character) -> String {
-        text.split(separator: mark, omittingEmptySubsequences: false).joined(separator: "\(mark)\(mark)")
+    /// Scalar by scalar: a mark that a combining one follows is a character of its own to Swift, not to the server.
+    private static func doubling(_ text: String, _ mark: Unicode.Scalar) -> String {
+        var doubled = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            if scalar == mark { doubled.append(mark) }
+            doubled.append(scalar)
+        }
+        return String(doubled)
     }
 }
 

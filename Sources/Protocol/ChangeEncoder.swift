@@ -54,6 +54,40 @@ public struct ChangeEncoder: Sendable {
         writer.append(operation == .update ? ",\"old_record\":{}}" : "}")
     }
 
+    /// Appends what is told of an update to those who see the row no more, and want to know: a delete of the row that was,
+    /// marked as none. On an error nothing was appended.
+    public func append(
+        departure change: borrowing Change, _ view: borrowing ChangeView, commitTime: Int64, to writer: inout ByteWriter
+    ) throws(ByteError) {
+        let start = writer.count
+        do throws(ByteError) {
+            if try Self.appendDeparture(change, view, commitTime, limit: start + maximumBodyBytes, &writer) { return }
+            writer.truncate(to: start)
+            _ = try Self.appendDeparture(change, view, commitTime, limit: nil, &writer)
+        } catch {
+            writer.truncate(to: start)
+            throw error
+        }
+    }
+
+    /// Without a limit small values only. False when the body grew beyond the limit.
+    private static func appendDeparture(
+        _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int?,
+        _ writer: inout ByteWriter
+    ) throws(ByteError) -> Bool {
+        appendHead(.delete, view, commitTime, &writer)
+        writer.append(limit == nil ? "[\"Error 413: Payload Too Large\"]," : "null,")
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as the view's text.
+        writer.append(unsafe view.text.span.bytes.extracting(view.columnList))
+        writer.append(",\"old_record\":{")
+        if let old = change.old {
+            let rows = RowWriter(view, limit: limit ?? .max, smallOnly: limit == nil)
+            guard try rows.append(old, .all, &writer) else { return false }
+        }
+        writer.append("},\"tidewire\":{\"moved\":\"out\"}}")
+        return limit.map { writer.count <= $0 } ?? true
+    }
+
     /// Up to where `errors` has its value.
     private static func appendHead(
         _ operation: Operation, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter
@@ -126,8 +160,8 @@ public struct ChangeEncoder: Sendable {
             return try rows.append(new, .identity, &writer)
         }
         switch change.oldImage {
-        case .full: return try rows.append(old, isDelete ? .deleted : .all, &writer)
-        case .key, .none: return try rows.append(old, isDelete ? .deletedIdentity : .identity, &writer)
+        case .full: return try rows.append(old, isDelete ? .deleted : .replaced, &writer)
+        case .key, .none: return try rows.append(old, isDelete ? .deletedIdentity : .replacedIdentity, &writer)
         }
     }
 }

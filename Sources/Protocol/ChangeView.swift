@@ -29,6 +29,8 @@ public struct ChangeView: Sendable {
         var isIdentity: Bool
         /// In the old row of a delete.
         var isInDeleted: Bool
+        /// In the old row of an update.
+        var isInReplaced: Bool
         var rendering: JSONRendering
         /// The place in `structured`, or -1 for the plain rendering.
         var structured: Int32
@@ -51,9 +53,17 @@ public struct ChangeView: Sendable {
     /// `"columns":[…]` in `text`.
     let columnList: Range<Int>
 
-    /// `visible` is in the order of the relation. `deletesHoldKeyOnly`: the table has row level security, which cannot be
-    /// asked about a row that is gone, so no more than its primary key is told.
-    public init(_ relation: Relation, visible: [VisibleColumn], deletesHoldKeyOnly: Bool = false) {
+    /// How much of the row that was is told, of what the replica identity keeps of it.
+    public enum Past: Sendable, Hashable {
+        case whole
+        /// No more than the primary key of a row that is gone.
+        case keysOfDeleted
+        /// No more than the primary key: who may see the row now was not allowed to see it before.
+        case keys
+    }
+
+    /// `visible` is in the order of the relation.
+    public init(_ relation: Relation, visible: [VisibleColumn], past: Past = .whole) {
         precondition(
             visible.allSatisfy { relation.columns.indices.contains($0.index) }, "a view shows columns of its relation")
         var writer = ByteWriter(capacity: 1024)
@@ -66,7 +76,8 @@ public struct ChangeView: Sendable {
         var columns = relation.columns.map { column in
             ViewColumn(
                 isVisible: false, isIdentity: column.isIdentity,
-                isInDeleted: column.isPrimaryKey || !deletesHoldKeyOnly, rendering: .scalar(.text), structured: -1,
+                isInDeleted: column.isPrimaryKey || past == .whole,
+                isInReplaced: column.isPrimaryKey || past != .keys, rendering: .scalar(.text), structured: -1,
                 nameStart: 0, nameEnd: 0)
         }
         for seen in visible {
@@ -78,13 +89,13 @@ public struct ChangeView: Sendable {
     }
 
     /// For a relation of built-in types alone; every column is seen unless some are named by their places.
-    public init(_ relation: Relation, columns: [Int]? = nil, deletesHoldKeyOnly: Bool = false) {
+    public init(_ relation: Relation, columns: [Int]? = nil, past: Past = .whole) {
         let visible = (columns ?? Array(relation.columns.indices)).map { index in
             VisibleColumn(
                 index: index, typeName: relation.columns[index].typeName,
                 rendering: .plain(BuiltInType.rendering(of: relation.columns[index].typeOID)))
         }
-        self.init(relation, visible: visible, deletesHoldKeyOnly: deletesHoldKeyOnly)
+        self.init(relation, visible: visible, past: past)
     }
 
     private static func show(

@@ -19,6 +19,10 @@ public struct JoinRequest: Sendable {
     public internal(set) var presenceKey: String?
     public internal(set) var enablesPresence = false
 
+    /// Beyond the reference: an update that takes a row out of what a binding sees is told as a delete of it
+    /// (`config.tidewire.moves`).
+    public internal(set) var wantsMoves = false
+
     /// In the order they were sent, which is that of the reply.
     public internal(set) var bindings: [ChangeBinding] = []
     /// More were sent than are allowed; `bindings` holds the first ones, and the join is to be refused.
@@ -121,8 +125,22 @@ struct JoinReader: ~Copyable {
                 try readPresence(&scanner)
             } else if scanner.equals("postgres_changes") {
                 try readBindings(&scanner, payload)
+            } else if scanner.equals("tidewire") {
+                try readExtensions(&scanner)
             } else if scanner.equals("private") {
                 request.isPrivate = try boolean("config.private", &scanner)
+            } else {
+                try scanner.skip(try scanner.next())
+            }
+        }
+    }
+
+    /// What we offer beyond the reference, to those who ask for it.
+    private mutating func readExtensions(_ scanner: inout JSONScanner) throws(ByteError) {
+        guard try entersObject("config.tidewire", &scanner) else { return }
+        while try scanner.next() == .name {
+            if scanner.equals("moves") {
+                request.wantsMoves = try boolean("config.tidewire.moves", &scanner)
             } else {
                 try scanner.skip(try scanner.next())
             }

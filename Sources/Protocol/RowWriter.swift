@@ -6,8 +6,12 @@ enum RowPart {
     case all
     /// The image holds the replica identity only; what else it has means nothing.
     case identity
+    /// What may be told of a row that is gone.
     case deleted
     case deletedIdentity
+    /// What may be told of a row that was replaced.
+    case replaced
+    case replacedIdentity
 
     @inline(__always)
     func holds(_ column: ChangeView.ViewColumn) -> Bool {
@@ -16,6 +20,8 @@ enum RowPart {
         case .identity: column.isIdentity
         case .deleted: column.isInDeleted
         case .deletedIdentity: column.isIdentity && column.isInDeleted
+        case .replaced: column.isInReplaced
+        case .replacedIdentity: column.isIdentity && column.isInReplaced
         }
     }
 }

@@ -38,6 +38,7 @@ public final class Hub: Sendable {
         do {
             gateway = try Gateway(
                 Hub.gatewaySettings(configuration, keys, echoes: echoes), database: target,
+                policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
                 publication: configuration.publication, verifier: keys.clients, logEnd: { ingest.end },
                 condition: { Hub.condition(ingest.status, isCatalogKnown: $0) })
         } catch {
@@ -82,6 +83,7 @@ public final class Hub: Sendable {
         settings.deflates = configuration.compresses
         settings.maximumMessageBytes = configuration.frameBytes
         settings.maximumBodyBytes = configuration.recordBytes
+        settings.deletesAreStrict = configuration.deletesAreStrict
         settings.maximumChannels = configuration.channelsPerClient
         settings.connectErrorDelay = configuration.connectErrorBackoff
         settings.joinErrorDelay = configuration.channelErrorBackoff

@@ -25,7 +25,9 @@ struct DevCommand: Command {
         """
     let options: [Option] = [.interval, .quiet, .json]
     // The database is its own, so there is no flag for another.
-    let optionGroups: [OptionGroup] = [.configuration(of: Setting.all.filter { $0 != .databaseURL })]
+    let optionGroups: [OptionGroup] = [
+        .configuration(of: Setting.all.filter { $0 != .databaseURL && $0 != .policyDatabaseURL })
+    ]
     let examples = [
         Example("tidewire dev", "Start:"),
         Example(
@@ -70,6 +72,7 @@ struct DevCommand: Command {
             terminal,
             decided: [
                 SettingOverride(.databaseURL, database.hubURL, from: .command("tidewire dev")),
+                SettingOverride(.policyDatabaseURL, database.policyURL, from: .command("tidewire dev")),
                 SettingOverride(.dataDirectory, directory, from: .command("tidewire dev")),
                 SettingOverride(.jwtSecret, secret, from: .command("tidewire dev")),
             ])

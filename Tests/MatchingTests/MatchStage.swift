@@ -123,7 +123,10 @@ enum Notes {
         column("title", 25, "text", .deterministic(name: nil)),
         column("amount", 1700, "numeric"), column("code", 1042, "character", .deterministic(name: nil)),
         column("done", 16, "boolean"), column("score", 23, "integer"),
+        ColumnFacts(name: "tags", type: tags, collation: .deterministic(name: nil)),
     ]
+    private static let tags = TypeFacts(
+        oid: 1009, name: "text[]", shape: .array(of: TypeFacts(oid: 25, name: "text")))
     static let names = facts.map(\.name)
     static let relation = NotedRelation(100, names)
 
@@ -149,6 +152,39 @@ enum Notes {
         let check = try FilterCheck(
             filter, columns: facts, settings: .init(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20))
         return try Predicate(check, canonical: check.literals.map(\.text))
+    }
+
+    static let settings = FilterCheck.Settings(maximumListElements: 100, maximumKeys: 1000, maximumWork: 1 << 20)
+
+    /// A policy without claims.
+    static func policy(_ term: Term, asker: UInt32 = 1) throws -> Predicate {
+        guard case .residual(let residual) = RowPolicy(term).residual(claims: [], role: [], answers: [:]) else {
+            throw ByteError(expected: "a policy that asks nothing", offset: 0)
+        }
+        return residual.predicate(keys: [], asker: asker, settings: settings)
+    }
+
+    static func term(_ column: String) -> Term {
+        let slot = facts.firstIndex { $0.name == column } ?? 0
+        return .column(slot, facts[slot].type)
+    }
+
+    static func equal(_ column: String, _ value: String) -> Term {
+        let slot = facts.firstIndex { $0.name == column } ?? 0
+        return .apply(equality(facts[slot]), [.constant(Array(value.utf8), facts[slot].type), term(column)])
+    }
+
+    /// `value = ANY (tags)`
+    static func tagged(_ value: String) -> Term {
+        let title = facts[2]
+        return .anyElement(equality(title), .constant(Array(value.utf8), title.type), array: term("tags"))
+    }
+
+    private static func equality(_ column: ColumnFacts) -> Function {
+        guard
+            let function = Function.infix("=", column.type, column.type, column.collation, foldsASCIIPlainly: true)
+        else { preconditionFailure("each of these types has an equality") }
+        return function
     }
 
     static func index(columns: [String] = names) -> PredicateIndex {

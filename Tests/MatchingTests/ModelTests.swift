@@ -15,8 +15,10 @@ import Testing
             try model.matchSome()
         }
         model.index.checkInvariants()
+        model.before.checkInvariants()
         model.removeAll()
         model.index.checkInvariants()
+        model.before.checkInvariants()
         #expect(model.index.count == 0)
         #expect(model.metCount > 100, "a test of nothing")
     }
@@ -110,12 +112,18 @@ private struct Model: ~Copyable {
     struct Subscription {
         var filter: String
         var handle: PredicateIndex.Handle
+        var handleBefore: PredicateIndex.Handle
         var table: UInt32
         var operations: OperationSet
+        var asked: Predicate
+        var policy: Predicate
+        /// Both.
         var predicate: Predicate
     }
 
     var index = PredicateIndex(maximumRelations: 5)
+    /// The same subscriptions, judged by what was before.
+    var before = PredicateIndex(judging: .old, maximumRelations: 5)
     var subscriptions: [UInt32: Subscription] = [:]
     var metCount = 0
     private var random: SeededRandom
@@ -128,7 +136,7 @@ private struct Model: ~Copyable {
         for fingerprint in 0..<9 as Range<UInt64> {
             var names = Notes.names + ["other", "more"]
             names.shuffle(using: &random)
-            let count = random.pick([4, 7, 9])
+            let count = random.pick([4, 8, 10])
             relations.append(
                 NotedRelation(
                     fingerprint * 64, oid: UInt32(1 + fingerprint % 3), Array(names.prefix(count)),
@@ -136,29 +144,42 @@ private struct Model: ~Copyable {
         }
         self.relations = relations
         self.random = random
-        index.declare(table: 1, columns: Notes.names)
-        index.declare(table: 2, columns: Notes.names)
+        for table in 1...2 as ClosedRange<UInt32> {
+            index.declare(table: table, columns: Notes.names)
+            before.declare(table: table, columns: Notes.names)
+        }
     }
 
     mutating func changeSubscriptions() throws {
         for _ in 0..<Int.random(in: 0...30, using: &random) {
             let filter = filter()
-            let predicate = try Notes.predicate(filter, random.pick([Notes.facts, Notes.facts, Notes.textual]))
+            let asked = try Notes.predicate(filter, random.pick([Notes.facts, Notes.facts, Notes.textual]))
+            let policy = try Notes.policy(
+                Int.random(in: 0..<3, using: &random) == 0 ? .constant([0x74], Notes.facts[5].type) : policy(2),
+                asker: random.pick([1, 2]))
+            let predicate = Predicate.both(asked, policy)
             let table: UInt32 = random.pick([1, 1, 2])
             let operations = random.pick(
                 [.all, .all, .insert, .update, .delete, [.insert, .update]] as [OperationSet])
             let handle = index.add(table: table, operations: operations, predicate: predicate, member: next)
+            let handleBefore = before.add(table: table, operations: operations, predicate: predicate, member: next)
             subscriptions[next] = Subscription(
-                filter: filter, handle: handle, table: table, operations: operations, predicate: predicate)
+                filter: filter, handle: handle, handleBefore: handleBefore, table: table, operations: operations,
+                asked: asked, policy: policy, predicate: predicate)
             next += 1
         }
         for member in subscriptions.keys.sorted() where Int.random(in: 0..<8, using: &random) == 0 {
-            if let removed = subscriptions.removeValue(forKey: member) { index.remove(removed.handle) }
+            guard let removed = subscriptions.removeValue(forKey: member) else { continue }
+            index.remove(removed.handle)
+            before.remove(removed.handleBefore)
         }
     }
 
     mutating func removeAll() {
-        for subscription in subscriptions.values { index.remove(subscription.handle) }
+        for subscription in subscriptions.values {
+            index.remove(subscription.handle)
+            before.remove(subscription.handleBefore)
+        }
         subscriptions = [:]
     }
 
@@ -172,6 +193,10 @@ private struct Model: ~Copyable {
             metCount += expected.certain.count
             #expect(met == expected, "\(difference(met, expected)) \(change)")
         }
+        for (change, met) in zip(changes, try before.matches(changes)) {
+            let expected = change.operation == .insert ? Met() : scan(change, before: true)
+            #expect(met == expected, "before: \(difference(met, expected)) \(change)")
+        }
     }
 
     private func difference(_ met: Met, _ expected: Met) -> String {
@@ -181,10 +206,10 @@ private struct Model: ~Copyable {
     }
 
     /// Every predicate is held against the row as the test sees it.
-    private func scan(_ change: RowChange) -> Met {
+    private func scan(_ change: RowChange, before: Bool = false) -> Met {
         var bytes: [UInt8] = []
         let places = Notes.names.map { name in
-            let cell = cell(name, of: change)
+            let cell = before ? cellBefore(name, of: change) : cell(name, of: change)
             guard case .text(let text)? = cell else {
                 return cell == .null ? ColumnPlace(kind: .null, start: 0, length: 0) : .absent
             }
@@ -198,7 +223,7 @@ private struct Model: ~Copyable {
                 !subscription.operations.isDisjoint(with: OperationSet(change.operation))
             else { continue }
             let row = RowImage(bytes: bytes.span.bytes, places: places.span)
-            switch subscription.predicate.verdict(on: row) {
+            switch subscription.asked.verdict(on: row).and(subscription.policy.verdict(on: row)) {
             case .yes: met.certain.append(member)
             // NULL AND something to ask: a verdict may leave that open, but what has none of the keys cannot be true.
             case .ask: if mayHold(subscription.predicate, row) { met.asking.append(member) }
@@ -213,7 +238,15 @@ private struct Model: ~Copyable {
     private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage) -> Bool {
         guard case .anyOf(let keys) = predicate.access else { return true }
         for key in keys where row.kind(key.slot) == .text {
-            if key.form.equals(row.text(key.slot), canonical: key.bytes.span.bytes) { return true }
+            if key.isElement {
+                var isFound = false
+                EqualityKey.eachPlainElement(of: row.text(key.slot)) {
+                    isFound = isFound || $0.equals(key.bytes.span.bytes)
+                }
+                if isFound { return true }
+            } else if key.form.equals(row.text(key.slot), canonical: key.bytes.span.bytes) {
+                return true
+            }
         }
         return false
     }
@@ -226,6 +259,29 @@ private struct Model: ~Copyable {
         let cell = change.operation == .delete ? old : change.new[name] ?? .null
         let known = cell == .unchanged ? old : cell
         return known == .unchanged ? nil : known
+    }
+
+    private func cellBefore(_ name: String, of change: RowChange) -> Cell? {
+        guard change.oldImage == .full, change.relation.relation.columns.contains(where: { $0.name == name }) else {
+            return nil
+        }
+        let cell = change.old[name] ?? .null
+        return cell == .unchanged ? nil : cell
+    }
+
+    private mutating func policy(_ depth: Int) -> Term {
+        switch Int.random(in: 0..<(depth > 0 ? 12 : 8), using: &random) {
+        case 0, 1: return Notes.equal("owner", owner())
+        case 2: return Notes.tagged(random.pick(["tea", "milk", "a b", "q\"", "{", ""]))
+        case 3: return Notes.term("done")
+        case 4: return Notes.equal("title", title())
+        case 5: return .isNull(Notes.term("title"))
+        case 6: return Notes.equal("code", random.pick(["ab", "b "]))
+        case 7: return Int.random(in: 0..<4, using: &random) == 0 ? .undecided : Notes.equal("amount", "1.50")
+        case 8: return .not(policy(depth - 1))
+        case 9: return .all([policy(depth - 1), policy(depth - 1)])
+        default: return .any([policy(depth - 1), policy(depth - 1)])
+        }
     }
 
     private mutating func change() -> RowChange {
@@ -254,6 +310,9 @@ private struct Model: ~Copyable {
         case "code": return .text(random.pick(["ab", "ab   ", "b", ""]))
         case "done": return .text(random.pick(["t", "f"]))
         case "title": return .text(title())
+        case "tags":
+            return .text(
+                random.pick(["{tea,milk}", "{}", "{NULL,tea}", "{\"a b\",\"q\\\"\"}", "{tea,tea}", "{\"{\",\"\"}"]))
         default: return .text("\(Int.random(in: 0...12, using: &random))")
         }
     }
@@ -296,6 +355,16 @@ private struct Model: ~Copyable {
         case 12: return "id.neq.\(number)"
         default: return "title.gt.m"
         }
+    }
+}
+
+extension Verdict {
+    /// SQL's AND, where what is asked counts for more than what fails, and that for more than NULL.
+    fileprivate func and(_ other: Verdict) -> Verdict {
+        for verdict in [Verdict.no, .ask, .failed, .unknown] where self == verdict || other == verdict {
+            return verdict
+        }
+        return .yes
     }
 }
 

@@ -22,6 +22,64 @@ import Testing
         index.checkInvariants()
     }
 
+    @Test func `an element of an array is found, once, and by nobody who means another`() throws {
+        var index = Notes.index()
+        for (member, value) in ["tea", "milk", "a b", "", "NULL", "q\"uote"].enumerated() {
+            let policy = try Notes.policy(Notes.tagged(value))
+            #expect((policy.access == .scan) == value.contains("\""))
+            _ = index.add(table: 1, operations: .all, predicate: policy, member: UInt32(member))
+        }
+        #expect(try index.certain(Notes.insert(["tags": .text("{tea,\"a b\",tea,NULL}")])) == [0, 2])
+        #expect(try index.certain(Notes.insert(["tags": .text("{\"\",\"NULL\"}")])) == [3, 4])
+        #expect(try index.certain(Notes.insert(["tags": .text("{{milk,tea},{\"q\\\"uote\",x}}")])) == [0, 1, 5])
+        #expect(try index.certain(Notes.insert(["tags": .text("tea")])) == [])
+        #expect(try index.certain(Notes.insert(["tags": .null, "title": .text("tea")])) == [])
+        index.checkInvariants()
+    }
+
+    @Test func `holders of equal policies share a node unless they may ask`() throws {
+        var index = Notes.index()
+        let owner = Notes.equal("owner", "00000000-0000-4000-8000-000000000001")
+        for asker in 1...2 as ClosedRange<UInt32> {
+            for term in [owner, .any([owner, Notes.term("done")]), .all([owner, .undecided])] {
+                _ = index.add(
+                    table: 1, operations: .all, predicate: try Notes.policy(term, asker: asker), member: asker)
+            }
+        }
+        #expect(index.store.nodes.count == 4)
+        index.checkInvariants()
+    }
+
+    @Test func `a policy is held against what was before a change`() throws {
+        var index = Notes.index()
+        let mine = "00000000-0000-4000-8000-000000000001"
+        let owner = try Notes.policy(Notes.equal("owner", mine))
+        _ = index.add(table: 1, operations: .all, predicate: owner, member: 1)
+        let (row, others) = (["owner": Cell.text(mine)], ["owner": Cell.text(String(mine.dropLast()) + "2")])
+        let cases: [(RowChange, Verdict)] = [
+            (RowChange(operation: .update, relation: Notes.relation, oldImage: .full, old: row, new: others), .yes),
+            (RowChange(operation: .update, relation: Notes.relation, oldImage: .full, old: others, new: row), .no),
+            (RowChange(operation: .update, relation: Notes.relation, oldImage: .full, old: [:], new: row), .unknown),
+            (RowChange(operation: .update, relation: Notes.relation, oldImage: .key, old: row, new: row), .ask),
+            (RowChange(operation: .update, relation: Notes.relation, new: row), .ask),
+            (RowChange(operation: .delete, relation: Notes.relation, oldImage: .full, old: row), .yes),
+        ]
+        for (change, expected) in cases {
+            _ = try index.matches([change])
+            let bytes = Stored.part([change])
+            var part = try TransactionPart(bytes.span.bytes)
+            guard let stored = try part.next() else { continue }
+            let verdict = try index.verdict(of: owner, onOldImageOf: stored)
+            #expect(verdict == expected)
+            let always = try index.verdict(of: .always, onOldImageOf: stored)
+            #expect(always == .yes)
+            let unseen = try index.verdict(of: try Notes.policy(Notes.term("done")), onOldImageOf: stored)
+            #expect(unseen == .ask, "a column that nobody looks at is not read")
+            let texts = try index.texts(of: [1], in: stored, image: .old)
+            #expect(texts == [expected == .yes ? mine : expected == .no ? String(mine.dropLast()) + "2" : nil])
+        }
+    }
+
     @Test func `an operation meets those who want it`() throws {
         var index = Notes.index()
         for (member, operations) in [OperationSet.insert, .update, .delete, .all, []].enumerated() {

@@ -171,3 +171,115 @@ enum Policies {
         AskedTerm(sql: "auth.uid()", type: uuid, isBuiltIn: false): .failed
     ]
 }
+
+@Suite struct BothTests {
+    private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
+    private static let columns = [
+        ColumnFacts(name: "flag", type: .boolean), ColumnFacts(name: "owner", type: Policies.uuid),
+        ColumnFacts(name: "title", type: .text, collation: .deterministic(name: nil)),
+    ]
+
+    private static func filter(_ text: String) throws -> Predicate {
+        let parsed = try #require(try Filter.parse(text, within: .init(bytes: 1000, conditions: 20, depth: 5)))
+        let check = try FilterCheck(parsed, columns: columns, settings: .forTests)
+        return try Predicate(check, canonical: check.literals.map(\.text))
+    }
+
+    private static func owner() throws -> Predicate {
+        try Policies.predicate(
+            Policies.equal(Policies.column(1, Policies.uuid), Policies.uid), claims: #"{"sub": "\#(me)"}"#)
+    }
+
+    @Test func `constants fold`() throws {
+        let filter = try Self.filter("title=eq.a")
+        let owner = try Self.owner()
+        #expect(Predicate.both(filter, .always) == filter)
+        #expect(Predicate.both(.always, owner) == owner)
+        #expect(Predicate.both(filter, .never) == .never)
+        #expect(Predicate.both(.always, .never) == .never)
+    }
+
+    @Test func `a filter for what the policy allows is the filter`() throws {
+        let owner = try Self.owner()
+        let same = try Self.filter("owner=eq.\(Self.me)")
+        #expect(Predicate.both(same, owner) == same)
+        #expect(Predicate.both(same, owner).isDecidedByAccess)
+        let wider = try Self.filter("owner=in.(\(Self.me),8b2e8ba0-0000-4000-8000-000000000002)")
+        #expect(Predicate.both(wider, owner) == owner)
+        let other = try Self.filter("owner=eq.8b2e8ba0-0000-4000-8000-000000000002")
+        #expect(Predicate.both(other, owner) == .never)
+    }
+
+    @Test func `it is found by the fewer keys and says the conjunction`() throws {
+        let both = Predicate.both(try Self.filter("title=in.(a,b,c)"), try Self.owner())
+        #expect(both.access == (try Self.owner()).access)
+        #expect(!both.isDecidedByAccess)
+        #expect(both.slots == [1, 2])
+        #expect(both.verdict([.null, .text(Self.me), .text("b")]) == .yes)
+        #expect(both.verdict([.null, .text(Self.me), .text("d")]) == .no)
+        #expect(both.verdict([.null, .text(Self.me), .null]) == .unknown)
+    }
+
+    @Test func `a filter's absent column is no and a policy's is asked`() throws {
+        let both = Predicate.both(try Self.filter("title=eq.b"), try Self.owner())
+        #expect(both.verdict([.null, .text(Self.me), .absent]) == .no)
+        #expect(both.verdict([.null, .absent, .text("b")]) == .ask)
+        #expect(both.verdict([.null, .absent, .text("c")]) == .no)
+    }
+
+    @Test func `each side keeps whom it asks`() throws {
+        let filter = try Self.filter("title=match.^a")
+        let policy = try Policies.predicate(.all([.column(0, .boolean), .undecided]), claims: "{}", asker: 9)
+        let both = Predicate.both(filter, policy)
+        #expect(both.question == filter.question && both.question != nil)
+        #expect(both.asker == 9)
+        #expect(both.verdict([.text("f"), .null, .text("a")]) == .no)
+        #expect(both.verdict([.text("t"), .null, .text("a")]) == .ask)
+        #expect(Predicate.both(filter, try Self.owner()).asker == nil)
+    }
+
+    @Test func `what changes with time is not settled when it is made`() throws {
+        let now = try #require(Function.named("now", [], .none, foldsASCIIPlainly: true))
+        let interval = TypeFacts(oid: 1186, name: "interval")
+        let minus = try #require(
+            Function.infix("-", now.result, interval, .none, foldsASCIIPlainly: true, timeZone: "UTC"))
+        let less = try #require(Function.infix(">", now.result, now.result, .none, foldsASCIIPlainly: true))
+        let term = Term.apply(
+            less,
+            [
+                .column(0, now.result),
+                .apply(minus, [.apply(now, []), .constant(Array("7 days".utf8), interval)]),
+            ])
+        let predicate = try Policies.predicate(term, claims: "{}")
+        // 2026-03-08 10:00:00 in UTC.
+        let moment = Int64(826_279_200) * 1_000_000
+        #expect(InstantText.zoned(moment) == Array("2026-03-08 10:00:00+00".utf8))
+        #expect(predicate.verdict([.text("2026-03-01 10:00:00.5+00")], moment: moment) == .yes)
+        #expect(predicate.verdict([.text("2026-03-01 12:00:00+02")], moment: moment) == .no)
+        #expect(predicate.verdict([.text("2026-03-01 12:00:00+02")]) == .ask)
+        #expect(predicate.asker == nil)
+    }
+
+    @Test func `many keys are found and too many are tried`() throws {
+        let held = Policies.membership
+        let policy = RowPolicy(.member(held, key: Policies.column(1, Policies.uuid)))
+        guard
+            case .residual(let residual) = policy.residual(
+                claims: Array(#"{"sub": "\#(Self.me)"}"#.utf8), role: [], answers: [:])
+        else {
+            Issue.record("something was asked")
+            return
+        }
+        let keys = (100..<1400).map { Array("8b2e8ba0-0000-4000-8000-00000000\($0)".utf8) }
+        for count in [1000, 1001] {
+            let membership = MembershipKeys(
+                keys: Array(keys.prefix(count)), hasNull: false, hasRows: true, hasFailed: false)
+            let predicate = residual.predicate(keys: [membership], asker: 1, settings: .forTests)
+            #expect((predicate.access == .scan) == (count > 1000))
+            for (index, key) in keys.enumerated() {
+                let text = String(decoding: key, as: UTF8.self)
+                #expect(predicate.verdict([.null, .text(text)]) == (index < count ? .yes : .no))
+            }
+        }
+    }
+}

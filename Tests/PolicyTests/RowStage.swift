@@ -10,7 +10,7 @@ enum TestValue: Sendable, Hashable {
 
 extension Predicate {
     /// The verdict on a row of these values, by slot.
-    func verdict(_ values: [TestValue]) -> Verdict {
+    func verdict(_ values: [TestValue], moment: Int64? = nil) -> Verdict {
         var bytes: [UInt8] = []
         var places: [ColumnPlace] = []
         for value in values {
@@ -24,7 +24,7 @@ extension Predicate {
                 bytes += utf8
             }
         }
-        let row = RowImage(bytes: bytes.span.bytes, places: places.span)
+        let row = RowImage(bytes: bytes.span.bytes, places: places.span, moment: moment)
         return verdict(on: row)
     }
 

@@ -54,7 +54,7 @@ struct ChangeStage {
 
     func body(
         _ operation: Operation, old: [Cell]? = nil, isFull: Bool = false, new: [Cell]? = nil, view: ChangeView? = nil,
-        maximum: Int = 1 << 20
+        maximum: Int = 1 << 20, asDeparture: Bool = false
     ) throws -> String {
         let bytes = Self.stored(operation, old: old, isFull: isFull, new: new)
         var part = try TransactionPart(bytes.span.bytes)
@@ -62,7 +62,12 @@ struct ChangeStage {
         var writer = ByteWriter()
         writer.append("before")
         let view = view ?? ChangeView(relation)
-        try ChangeEncoder(maximumBodyBytes: maximum).append(change, view, commitTime: commitTime, to: &writer)
+        let encoder = ChangeEncoder(maximumBodyBytes: maximum)
+        if asDeparture {
+            try encoder.append(departure: change, view, commitTime: commitTime, to: &writer)
+        } else {
+            try encoder.append(change, view, commitTime: commitTime, to: &writer)
+        }
         return String(writer.bytes.text.dropFirst(6))
     }
 }
@@ -120,13 +125,39 @@ struct ChangeStage {
     }
 
     @Test func `trap 11: under row level security a delete tells its primary key only`() throws {
-        let view = ChangeView(todos.relation, deletesHoldKeyOnly: true)
+        let view = ChangeView(todos.relation, past: .keysOfDeleted)
         #expect(
             try todos.body(.delete, old: ["7", "a", "t", "{b}"], isFull: true, view: view)
                 == head + #""DELETE","# + time + #""errors":null,"# + columns + #","old_record":{"id":7}}"#)
         #expect(
             try todos.body(.update, old: ["7", "a", "t", "{b}"], isFull: true, new: ["7", "b", "t", "{}"], view: view)
                 .hasSuffix(#""old_record":{"id":7,"title":"a","done":true,"tags":["b"]}}"#))
+    }
+
+    @Test func `who was not allowed to see the old row is told its primary key only`() throws {
+        let view = ChangeView(todos.relation, past: .keys)
+        #expect(
+            try todos.body(
+                .update, old: ["7", "a", "t", "{b}"], isFull: true, new: ["8", "b", .unchanged, "{}"], view: view
+            )
+            .hasSuffix(
+                #""record":{"id":8,"title":"b","done":true,"tags":[]},"old_record":{"id":7}}"#))
+        #expect(
+            try todos.body(.delete, old: ["7", "a", "t", "{b}"], isFull: true, view: view)
+                .hasSuffix(#""old_record":{"id":7}}"#))
+    }
+
+    @Test func `a row that moved out of view is told as a delete of what it was`() throws {
+        let update: [Cell] = ["7", "a", "t", "{b}"]
+        #expect(
+            try todos.body(.update, old: update, isFull: true, new: ["7", "b", "f", "{}"], asDeparture: true)
+                == head + #""DELETE","# + time + #""errors":null,"# + columns
+                + #","old_record":{"id":7,"title":"a","done":true,"tags":["b"]},"tidewire":{"moved":"out"}}"#)
+        let large: [Cell] = ["7", .init(stringLiteral: String(repeating: "a", count: 500)), "t", "{b}"]
+        #expect(
+            try todos.body(.update, old: large, isFull: true, new: large, maximum: 600, asDeparture: true)
+                .hasSuffix(
+                    #""old_record":{"id":7,"done":true,"tags":["b"]},"tidewire":{"moved":"out"}}"#))
     }
 
     @Test func `an identity by index is what an old row holds`() throws {
@@ -138,7 +169,7 @@ struct ChangeStage {
                 ], identity: .index))
         let body = try stage.body(.delete, old: [nil, "x"])
         #expect(body.hasSuffix(#","old_record":{"code":"x"}}"#))
-        let view = ChangeView(stage.relation, deletesHoldKeyOnly: true)
+        let view = ChangeView(stage.relation, past: .keysOfDeleted)
         #expect(try stage.body(.delete, old: [nil, "x"], view: view).hasSuffix(#","old_record":{}}"#))
         #expect(try stage.body(.update, new: ["1", "x"]).hasSuffix(#""old_record":{"code":"x"}}"#))
     }

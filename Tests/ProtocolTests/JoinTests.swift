@@ -71,6 +71,16 @@ import Testing
         }
     }
 
+    @Test func `asks to be told of rows that move out of view`() {
+        for (config, expected) in [
+            ("{}", false), (#"{"tidewire":{}}"#, false), (#"{"tidewire":null}"#, false),
+            (#"{"tidewire":{"moves":true,"more":[1]}}"#, true), (#"{"tidewire":{"moves":false}}"#, false),
+        ] {
+            #expect(join(#"{"config":\#(config)}"#).wantsMoves == expected, "\(config)")
+        }
+        #expect(join(#"{"config":{"tidewire":{"moves":7}}}"#).problems.count == 1)
+    }
+
     @Test func `whatever is not false or null asks for replication_ready`() {
         for (value, expected) in [("false", false), ("null", false), ("true", true), (#""false""#, true), ("0", true)] {
             let request = join(#"{"config":{"broadcast":{"replication_ready":\#(value)}}}"#)

@@ -33,8 +33,8 @@ struct Binding {
     /// What PostgreSQL has to say first, each once.
     private(set) var needs: [AskedTerm] = []
     private(set) var memberships: [HeldMembership] = []
-    /// Inside of a term that is asked as a whole, its parts are not asked.
-    private var isInside = false
+    /// What was found for terms that speak of claims alone.
+    private var known: [AskedTerm: Term] = [:]
 
     /// For a policy's own bounds on what may take long.
     private static let maximumWork = 1 << 20
@@ -152,26 +152,46 @@ struct Binding {
     // MARK: Claims
 
     private mutating func ofClaims(_ inner: Term?, _ asked: AskedTerm) -> Term {
+        if let known = known[asked] { return known }
+        let value = value(inner, asked)
+        known[asked] = value
+        return value
+    }
+
+    private mutating func value(_ inner: Term?, _ asked: AskedTerm) -> Term {
         if let inner {
-            let wasInside = isInside
-            isInside = true
-            let bound = bind(inner)
-            isInside = wasInside
-            if bound.isSettled { return bound }
+            // As a whole: a field of the claims is found in their text.
+            let settled = Self.settled(filled(inner))
+            if case .constant(let text, _) = settled { return .constant(text, asked.type) }
+            if settled.isFailure { return settled }
         }
         switch answers[asked] {
         case .value(let text)?: return .constant(text, asked.type)
         case .failed?: return Function.failure
         case nil:
-            if !isInside, !needs.contains(asked) { needs.append(asked) }
+            needs.append(asked)
             return .undecided
+        }
+    }
+
+    /// With claims in their places, and nothing evaluated yet.
+    private func filled(_ term: Term) -> Term {
+        switch term {
+        case .claims: return .constant(claims, .text)
+        case .role: return .constant(role, TypeFacts(oid: TypeOID.name, name: "name"))
+        case .ofClaims(let inner, let asked):
+            switch answers[asked] {
+            case .value(let text)?: return .constant(text, asked.type)
+            case .failed?: return Function.failure
+            case nil: return inner.map(filled) ?? .undecided
+            }
+        default: return term.mapParts(filled)
         }
     }
 
     // MARK: Memberships
 
     private mutating func member(_ membership: Membership, _ key: Term?) -> Term {
-        guard !isInside else { return .undecided }
         var held = membership
         let others = memberships
         held.condition = bind(membership.condition)

@@ -30,6 +30,7 @@ extension Checker {
         _ select: Syntax.Select, _ environment: Environment
     ) throws(Undecided) -> (select: Syntax.Select, environment: Environment) {
         var (select, environment) = (select, environment)
+        select = Checker.called(select)
         while select.source == nil, select.condition == nil, select.outputs.count == 1,
             case .call(let name, let arguments) = select.outputs[0].value, let facts = setFunction(name)
         {
@@ -37,9 +38,19 @@ extension Checker {
                 !facts.isStrict || arguments.isEmpty
             else { throw Undecided() }
             environment = try inside(facts, arguments, environment)
-            select = body
+            select = Checker.called(body)
         }
         return (select, environment)
+    }
+
+    /// `SELECT f.x FROM f() f(x)` as `SELECT f()`.
+    private static func called(_ select: Syntax.Select) -> Syntax.Select {
+        guard let source = select.source, let arguments = source.arguments, source.columns.count == 1,
+            select.condition == nil, select.outputs.count == 1,
+            case .column(let qualifier, source.columns[0]) = select.outputs[0].value,
+            qualifier.isEmpty || qualifier == [source.alias ?? source.table.name]
+        else { return select }
+        return Syntax.Select(outputs: [Syntax.Output(value: .call(source.table, arguments))])
     }
 
     private func setFunction(_ name: SyntaxName) -> FunctionFacts? {
@@ -66,8 +77,9 @@ extension Checker {
             return try exists(found, isPositive: true, equal: (key, select.outputs[0].value))
         }
         guard found.correlation == nil else { throw Undecided() }
-        var inner = Checker(catalog, row: found.scope.level)
-        let output = try inner.value(select.outputs[0].value, found.environment)
+        let output = try over(found.scope.level) { inner throws(Undecided) in
+            try inner.value(select.outputs[0].value, found.environment)
+        }
         guard let slot = Checker.plainColumn(output), output.type.oid == facts(found, slot).type.oid else {
             throw Undecided()
         }
@@ -77,17 +89,31 @@ extension Checker {
     private mutating func amongClaims(
         _ key: Typed, _ select: Syntax.Select, _ inside: Environment
     ) throws(Undecided) -> Typed {
+        if select.source == nil, select.condition == nil, case let value = select.outputs[0].value,
+            let single = try? self.value(value, inside), !single.isSet
+        {
+            return try equal(key, single)
+        }
         let array = try arrayOf(select, inside)
         return try quantified(
             SyntaxName("="), [key, array], .any,
             .quantified(SyntaxName("="), key.syntax, .any, array.syntax))
     }
 
+    private func equal(_ left: Typed, _ right: Typed) throws(Undecided) -> Typed {
+        let function = try equality([left, right])
+        return try combined(
+            [left, right], .boolean, canBeAsked: true, isBuiltIn: true,
+            .infix(SyntaxName("="), left.syntax, right.syntax)
+        ) { terms in function.map { .apply($0, terms) } }
+    }
+
     mutating func exists(
         _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
         // An aggregate makes a row out of none.
-        guard let source = select.source, select.outputs.allSatisfy({ $0.value.isPlain }) else { throw Undecided() }
+        guard let source = select.source, source.arguments == nil, select.outputs.allSatisfy({ $0.value.isPlain })
+        else { throw Undecided() }
         return try exists(try shape(select, source, environment), isPositive: isPositive, equal: nil)
     }
 
@@ -117,9 +143,9 @@ extension Checker {
     private mutating func shape(
         _ select: Syntax.Select, _ source: Syntax.Source, _ environment: Environment
     ) throws(Undecided) -> Shape {
-        guard let relation = catalog.relations[source.table.qualified], relation.canBeFollowed else {
-            throw Undecided()
-        }
+        guard source.arguments == nil, let relation = catalog.relations[source.table.qualified],
+            relation.canBeFollowed
+        else { throw Undecided() }
         let scope = Scope(
             level: environment.level + 1, alias: source.alias ?? source.table.name, relation: relation)
         var inside = environment
@@ -136,10 +162,10 @@ extension Checker {
     }
 
     private mutating func add(_ part: Syntax, to shape: inout Shape) throws(Undecided) {
-        var inner = Checker(catalog, row: shape.scope.level)
-        inner.budget = budget
-        let typed = inner.condition(part, shape.environment, isPositive: true)
-        budget = inner.budget
+        let environment = shape.environment
+        let typed = try over(shape.scope.level) { inner throws(Undecided) in
+            inner.condition(part, environment, isPositive: true)
+        }
         if !typed.isDecision { return shape.conditions.append(typed) }
         guard shape.correlation == nil, case .infix(SyntaxName("="), let left, let right) = part else {
             throw Undecided()
@@ -153,10 +179,10 @@ extension Checker {
     private mutating func correlation(
         _ column: Syntax, _ key: Syntax, _ shape: Shape
     ) throws(Undecided) -> (slot: Int, key: Typed)? {
-        var inner = Checker(catalog, row: shape.scope.level)
-        guard let column = try? inner.value(column, shape.environment), let slot = Checker.plainColumn(column) else {
-            return nil
+        let column = try? over(shape.scope.level) { inner throws(Undecided) in
+            try inner.value(column, shape.environment)
         }
+        guard let column, let slot = Checker.plainColumn(column) else { return nil }
         return (slot, try value(key, shape.environment))
     }
 
@@ -172,14 +198,9 @@ extension Checker {
     }
 
     private mutating func add(_ key: Typed, equals column: Syntax, to shape: inout Shape) throws(Undecided) {
-        var inner = Checker(catalog, row: shape.scope.level)
-        let sides = [try inner.value(column, shape.environment), key]
-        guard let function = try inner.equality(sides) else { throw Undecided() }
-        shape.conditions.append(
-            try inner.combined(
-                sides, .boolean, canBeAsked: true, isBuiltIn: true,
-                .infix(SyntaxName("="), sides[0].syntax, sides[1].syntax)
-            ) { .apply(function, $0) })
+        let environment = shape.environment
+        let own = try over(shape.scope.level) { inner throws(Undecided) in try inner.value(column, environment) }
+        shape.conditions.append(try equal(own, key))
     }
 
     // MARK: The membership

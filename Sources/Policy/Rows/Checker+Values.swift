@@ -34,7 +34,8 @@ extension Checker {
     // MARK: Literals
 
     func literal(_ text: String, _ name: TypeName?, _ tree: Syntax) throws(Undecided) -> Typed {
-        guard let name else { throw Undecided() }
+        // A modifier may cut or round what is written.
+        guard let name, !name.hasModifier else { throw Undecided() }
         let (facts, isExact) = try type(name)
         guard isExact else { throw Undecided() }
         var typed = Typed.constant(text, facts, tree)

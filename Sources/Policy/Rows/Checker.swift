@@ -6,6 +6,10 @@ struct Checker {
     let row: Int
     /// Nodes that may still be looked at: functions that call functions could make much out of little.
     var budget = 20_000
+    /// How deep the node at hand lies, bodies of functions included.
+    var nesting = 0
+
+    private static let maximumNesting = 160
 
     init(_ catalog: PolicyCatalog, row: Int = 0) {
         self.catalog = catalog
@@ -57,8 +61,10 @@ struct Checker {
     mutating func expression(
         _ tree: Syntax, _ environment: Environment, isPositive: Bool = false
     ) throws(Undecided) -> Typed {
-        guard budget > 0 else { throw Undecided() }
+        guard budget > 0, nesting < Checker.maximumNesting else { throw Undecided() }
         budget -= 1
+        nesting += 1
+        defer { nesting -= 1 }
         switch tree {
         case .literal(let text, let type): return try literal(text, type, tree)
         case .number(let digits): return try number(digits)
@@ -99,6 +105,17 @@ struct Checker {
         case .any(let parts):
             return try connected(conditions(parts, environment, isPositive), { .any($0) }, { .any($0) })
         }
+    }
+
+    /// Looks at something with the rows of another level in mind.
+    mutating func over<Result>(
+        _ row: Int, _ look: (inout Checker) throws(Undecided) -> Result
+    ) throws(Undecided) -> Result {
+        var other = Checker(catalog, row: row)
+        swap(&other.budget, &budget)
+        other.nesting = nesting
+        defer { swap(&other.budget, &budget) }
+        return try look(&other)
     }
 
     // MARK: Conditions

@@ -50,6 +50,9 @@ public struct FunctionFacts: Sendable, Hashable {
     /// 3. Either, with an argument written by its name, `argument.name` or bare where nothing else can be meant: then
     ///    `argumentNames` says which it is.
     ///
+    /// Nil for a function with settings of its own other than `search_path` (`proconfig`): they could be what its body reads.
+    /// Whether the caller may EXECUTE it is not looked at here.
+    ///
     /// A semicolon at the end does no harm. Nil, and no harm either, where the function is written in another language.
     public var canonicalBody: String?
     /// Names of the arguments, by position; needed for form 3 only.

@@ -72,7 +72,12 @@ public struct PolicyNames: Sendable, Hashable {
 
     mutating func add(_ select: Syntax.Select) {
         for output in select.outputs { add(output.value) }
-        if let source = select.source { relations.insert(source.table.qualified) }
+        if let source = select.source, let arguments = source.arguments {
+            functions.insert(source.table.qualified)
+            add(arguments)
+        } else if let source = select.source {
+            relations.insert(source.table.qualified)
+        }
         if let condition = select.condition { add(condition) }
     }
 }

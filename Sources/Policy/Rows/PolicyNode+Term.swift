@@ -52,6 +52,7 @@ struct PolicyNodeMaker {
         }
         let held = keys[index]
         if held.hasFailed { return .constant(.failed) }
+        if held.isUnknown { return .constant(.ask) }
         guard let key else { return .constant(held.hasRows ? .yes : .no) }
         if !held.hasRows || held.keys.isEmpty && !held.hasNull { return .constant(.no) }
         let type = key.type ?? .text

@@ -144,6 +144,35 @@ extension Term {
         }
     }
 
+    /// The same with other parts.
+    func mapParts(_ change: (Term) -> Term) -> Term {
+        switch self {
+        case .constant, .column, .claims, .role, .undecided: self
+        case .apply(let function, let parts): .apply(function, parts.map(change))
+        case .all(let parts): .all(parts.map(change))
+        case .any(let parts): .any(parts.map(change))
+        case .coalesce(let parts): .coalesce(parts.map(change))
+        case .array(let parts, let type): .array(parts.map(change), type)
+        case .not(let part): .not(change(part))
+        case .isNull(let part): .isNull(change(part))
+        case .isTrue(let part): .isTrue(change(part))
+        case .isFalse(let part): .isFalse(change(part))
+        case .isDistinct(let function, let left, let right): .isDistinct(function, change(left), change(right))
+        case .nullIf(let function, let left, let right): .nullIf(function, change(left), change(right))
+        case .choice(let branches, let otherwise):
+            .choice(
+                branches.map { Branch(when: change($0.condition), then: change($0.value)) },
+                otherwise: change(otherwise))
+        case .anyElement(let function, let value, let array):
+            .anyElement(function, change(value), array: change(array))
+        case .allElements(let function, let value, let array):
+            .allElements(function, change(value), array: change(array))
+        case .element(let array, let index): .element(change(array), index: change(index))
+        case .member(let membership, let key): .member(membership, key: key.map(change))
+        case .ofClaims(let term, let asked): .ofClaims(term.map(change), asked)
+        }
+    }
+
     var slots: Set<Int> {
         if case .column(let slot, _) = self { return [slot] }
         return parts.reduce(into: []) { $0.formUnion($1.slots) }

@@ -458,11 +458,16 @@ extension PolicyParser {
             guard try name() == "argument" else { throw Unread() }
             return nil
         }
-        let table = try qualifiedName()
-        let alias = isAtName ? try name() : nil
-        if (alias ?? table.name) == "argument" { return nil }
-        guard token != .mark("(") else { throw Unread() }
-        return Syntax.Source(table: table, alias: alias)
+        var source = Syntax.Source(table: try qualifiedName())
+        if token == .mark("(") { source.arguments = try arguments() }
+        if isAtName { source.alias = try name() }
+        if source.arguments == nil, (source.alias ?? source.table.name) == "argument" { return nil }
+        guard pass(.mark("(")) else { return source }
+        // A table whose columns have other names here is left alone.
+        guard source.arguments != nil else { throw Unread() }
+        repeat { source.columns.append(try name()) } while pass(.mark(","))
+        try expect(.mark(")"))
+        return source
     }
 }
 

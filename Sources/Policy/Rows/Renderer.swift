@@ -183,7 +183,11 @@ public struct Renderer {
         }
         if let source = select.source {
             text += " FROM " + qualified(source.table)
+            if let arguments = source.arguments { write("", arguments) }
             if let alias = source.alias { text += " " + Renderer.quoted(alias) }
+            if !source.columns.isEmpty {
+                text += "(" + source.columns.map(Renderer.quoted).joined(separator: ", ") + ")"
+            }
         }
         guard let condition = select.condition else { return }
         text += " WHERE "

@@ -46,11 +46,16 @@ public struct MembershipKeys: Sendable, Hashable {
     public var hasRows: Bool
     /// They could not be read, and reading them again would not help: the policy fails where they decide.
     public var hasFailed: Bool
+    /// There are too many to hold, or they are not known: only PostgreSQL can tell.
+    public var isUnknown: Bool
 
-    public init(keys: [[UInt8]], hasNull: Bool, hasRows: Bool, hasFailed: Bool) {
+    public init(
+        keys: [[UInt8]], hasNull: Bool, hasRows: Bool, hasFailed: Bool = false, isUnknown: Bool = false
+    ) {
         self.keys = keys
         self.hasNull = hasNull
         self.hasRows = hasRows
         self.hasFailed = hasFailed
+        self.isUnknown = isUnknown
     }
 }

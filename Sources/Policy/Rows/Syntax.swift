@@ -95,12 +95,20 @@ public indirect enum Syntax: Sendable, Hashable {
     }
 
     public struct Source: Sendable, Hashable {
+        /// Or a function, where there are arguments.
         public var table: SyntaxName
+        public var arguments: [Syntax]?
         public var alias: String?
+        /// What a function's columns are called here.
+        public var columns: [String]
 
-        public init(table: SyntaxName, alias: String? = nil) {
+        public init(
+            table: SyntaxName, arguments: [Syntax]? = nil, alias: String? = nil, columns: [String] = []
+        ) {
             self.table = table
+            self.arguments = arguments
             self.alias = alias
+            self.columns = columns
         }
     }
 }

@@ -33,6 +33,11 @@ enum BindingMessages {
             + dump(request, filter)
     }
 
+    static func deletesAreHidden(_ table: CatalogTable) -> String {
+        "Deletes of \(table.schema).\(table.name) are not delivered where row level security decides who may see a row: "
+            + "its replica identity does not keep the deleted row (ALTER TABLE … REPLICA IDENTITY FULL)"
+    }
+
     /// The parameters as Elixir's `inspect` and interpolation print them.
     private static func dump(_ request: BindingRequest, _ filter: Filter?) -> String {
         let conditions = (filter?.conditions ?? []).map { condition in

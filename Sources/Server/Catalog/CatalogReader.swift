@@ -106,34 +106,10 @@ struct CatalogReader {
 
     // MARK: Which transactions are over?
 
-    /// Transactions whose work a question asked now can see.
-    struct VisibleTransactions {
-        var firstRunning: UInt64
-        var firstUnassigned: UInt64
-        var running: Set<UInt64>
-
-        /// `xid` is the lower half of the number, as the replication stream gives it.
-        func contains(_ xid: UInt32) -> Bool {
-            var full = (firstUnassigned & ~0xffff_ffff) | UInt64(xid)
-            // A number ahead of the newest is of the age before: numbers live for half of their range.
-            if full >= firstUnassigned, full - firstUnassigned > 1 << 31 {
-                guard full >= 1 << 32 else { return false }
-                full -= 1 << 32
-            }
-            return full < firstRunning || full < firstUnassigned && !running.contains(full)
-        }
-    }
-
     func visibleTransactions() throws(PostgresError) -> VisibleTransactions {
-        let rows = try query("SELECT pg_current_snapshot()::text")
-        // xmin:xmax:xip_list
-        let parts = (rows.first?.first ?? nil)?.split(separator: ":", omittingEmptySubsequences: false) ?? []
-        guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else {
-            throw CatalogReader.unreadable
-        }
-        return VisibleTransactions(
-            firstRunning: first, firstUnassigned: next,
-            running: Set(parts[2].split(separator: ",").compactMap { UInt64($0) }))
+        let rows = try query(VisibleTransactions.question)
+        guard let visible = VisibleTransactions(rows) else { throw CatalogReader.unreadable }
+        return visible
     }
 
     // MARK: The tables

@@ -16,6 +16,8 @@ public struct Configuration: Sendable {
 
     /// Nil when none was given: commands that only read the event log need none.
     public let databaseURL: ConnectionString?
+    /// Nil is the login of `databaseURL`.
+    public let policyDatabaseURL: ConnectionString?
     public let publication: String
     public let createsPublication: Bool
     public let slot: String
@@ -34,6 +36,8 @@ public struct Configuration: Sendable {
     public let loops: Int?
     public let backend: SocketSettings.Backend
     public let compresses: Bool
+    /// Where row level security is active, deletes are told to those who could see the row, and to nobody else.
+    public let deletesAreStrict: Bool
     public let jwtSecret: Secret?
     public let keySet: InlineOrFile?
     public let claimExpectations: ClaimExpectations
@@ -86,6 +90,7 @@ public struct Configuration: Sendable {
 
     private init(_ settings: ResolvedSettings, file: String?) {
         databaseURL = settings.connection(.databaseURL)
+        policyDatabaseURL = settings.connection(.policyDatabaseURL)
         publication = settings.text(.publication)
         createsPublication = settings.boolean(.publicationCreate)
         slot = settings.text(.slot)
@@ -102,6 +107,7 @@ public struct Configuration: Sendable {
         loops = settings.limit(settings.integer(.loops), none: 0)
         backend = settings.backend(.io)
         compresses = settings.boolean(.deflate)
+        deletesAreStrict = settings.text(.deleteVisibility) == "strict"
         jwtSecret = settings.secret(.jwtSecret)
         keySet = settings.source(.jwks)
         claimExpectations = settings.claims(.claimValidators)

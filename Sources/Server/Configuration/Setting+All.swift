@@ -3,9 +3,9 @@ import Diagnostics
 /// Every setting there is.
 extension Setting {
     public static let all: [Setting] = [
-        .databaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
+        .databaseURL, .policyDatabaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
         .dataDirectory, .segmentSize, .retentionAge, .retentionSize,
-        .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate,
+        .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate, .deleteVisibility,
         .jwtSecret, .jwks, .claimValidators, .apiKeys, .metricsSecret,
         .maximumConnections, .channelsPerClient, .frameSize, .recordSize, .outboxSize, .outboxAge, .idleTimeout,
         .connectErrorBackoff, .channelErrorBackoff,
@@ -18,6 +18,11 @@ extension Setting {
     public static let databaseURL = Setting(
         "database_url", .database, .connection, aliases: ["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"],
         "The database whose changes are read.")
+
+    public static let policyDatabaseURL = Setting(
+        "policy_database_url", .database, .connection,
+        "The same database with a login that can only become the client roles: row level security policies run as it. "
+            + "Without it database_url's own login is taken, if it is no more than that.")
 
     public static let publication = Setting(
         "publication", .database, .identifier, default: "supabase_realtime",
@@ -59,6 +64,11 @@ extension Setting {
     public static let listen = Setting(
         "listen", .clients, .address, default: "127.0.0.1:4000", aliases: ["PORT"],
         "Where clients connect.")
+
+    public static let deleteVisibility = Setting(
+        "delete_visibility", .clients, .choice(["strict", "reference"], synonyms: [:]), default: "strict",
+        "Who hears that a row of a table with row level security was deleted: strict is those who could see it, "
+            + "reference is everybody who asked for deletes of the table, who is told the primary key.")
 
     public static let tlsCertificate = Setting(
         "tls_certificate", .clients, .file,

@@ -20,6 +20,8 @@ struct Recipient: BitwiseCopyable {
     let connection: ConnectionID
     let isLegacy: Bool
     let wantsCompression: Bool
+    /// Of rows that leave its view: what it gets of an update depends on all that the update means for it.
+    let wantsMoves: Bool
     /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
     var isHeld = false
     /// Bindings to tables. With one, its envelope is known beforehand.
@@ -29,20 +31,25 @@ struct Recipient: BitwiseCopyable {
     var stamp: UInt64 = 0
     var touch: UInt32 = 0
 
-    init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool) {
+    init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool) {
+        self.wantsMoves = wantsMoves
         self.connection = connection
         self.isLegacy = isLegacy
         self.wantsCompression = wantsCompression
     }
 
     /// Its only binding decides what it gets; nothing has to be collected first.
-    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy }
+    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves }
 }
 
 /// One binding of one channel to one table: what a node of the predicate index points at.
 struct Member {
+    static let noPolicy: UInt32 = .max
+
     var listener: UInt32
     var view: UInt32
+    /// What the listener may see of the table, where that is not every row.
+    var policy = Member.noPolicy
     /// The binding's place in its channel.
     var binding: UInt8
 }
@@ -88,6 +95,8 @@ struct Audience {
         forgetEnvelopes(of: member.listener)
         return index
     }
+
+    mutating func judge(_ member: UInt32, by policy: UInt32) { members[member]?.policy = policy }
 
     mutating func removeMember(_ index: UInt32) {
         guard let member = members.remove(index) else { return }

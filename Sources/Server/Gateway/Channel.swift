@@ -21,8 +21,20 @@ final class Channel {
     /// A binding on a table, where deliveries find it.
     struct Placed {
         let binding: TableBinding
+        /// What its holder may see of the table, where that is not for the privileges alone to say.
+        let policy: HeldPolicy?
         /// As what the table stood in the index then.
         let declaration: UInt64
+        let member: UInt32
+        let view: UInt32
+        var handle: PredicateIndex.Handle?
+        /// Among those who hear of rows that move out of their view.
+        var departure: PredicateIndex.Handle?
+        var openDeletes: OpenDeletes?
+    }
+
+    /// Deletes that are told whoever may have seen the row.
+    struct OpenDeletes {
         let member: UInt32
         let view: UInt32
         let handle: PredicateIndex.Handle
@@ -30,7 +42,8 @@ final class Channel {
 
     enum Said: Equatable {
         case nothing
-        case subscribed
+        /// With what is not to be expected of it.
+        case subscribed([String])
         case failed([String])
     }
 
@@ -52,6 +65,10 @@ final class Channel {
     /// The join's bindings as the reply repeats them; nil once it was answered.
     var reply: [ChangeBinding]?
     var wantsPresence: Bool
+    /// Of rows that updates take out of its view.
+    let wantsMoves: Bool
+    /// Whose policies count for its bindings; nil until one needs them.
+    var holder: Holder?
     var listener: UInt32?
     /// Errors in the parameters, to be said after the reply.
     var complaints: [String] = []
@@ -76,6 +93,7 @@ final class Channel {
         self.claims = claims
         isLegacy = join.isLegacy
         wantsPresence = join.enablesPresence
+        wantsMoves = join.wantsMoves
         reply = join.bindings
         bindings = join.bindings.map { binding in
             Binding(id: binding.id, parameters: try? binding.parameters.get())

@@ -26,11 +26,7 @@ extension ClientLoop {
                 outcomes.append(outcome)
             }
         }
-        if outcomes.count == requests.count {
-            apply(outcomes, to: channel)
-            rebinding?.finished(place)
-            return true
-        }
+        if outcomes.count == requests.count { return self.place(outcomes, place, channel) }
         ask(requests.map(\.request), place, channel)
         return false
     }
@@ -50,18 +46,24 @@ extension ClientLoop {
         let isKnown = !outcomes.contains { if case .unavailable = $0 { true } else { false } }
         // Until the log is open, nothing is promised.
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
-        apply(outcomes, to: channel)
+        if self.place(outcomes, place, channel) { tellThatBound(channel) }
+    }
+
+    /// True when the bindings are in place; false when what policies mean for the holder has to be found out first.
+    private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
+        guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
+        apply(outcomes, policies, to: channel)
         rebinding?.finished(place)
-        tellThatBound(channel)
+        return true
     }
 
     /// The client is to know what its bindings came to: in the join's reply, or after it.
-    private func tellThatBound(_ channel: Channel) {
+    func tellThatBound(_ channel: Channel) {
         if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
     }
 
     /// The database is away: asked again in a while, for as long as the channel lives. Meanwhile the join is answered.
-    private func bindLater(_ channel: Channel) {
+    func bindLater(_ channel: Channel) {
         if let timer = channel.bindTimer { loop.cancel(timer) }
         channel.bindTimer = loop.after(
             nanoseconds: Limits.bindAgainInterval.wholeNanoseconds,
@@ -81,9 +83,13 @@ extension ClientLoop {
         sayWhatBindingsCameTo(channel)
     }
 
-    /// Another role: nothing of what the old one might see goes out any more. Where the new one's rights are not known
-    /// yet, the log waits for them, so that nothing is missed either.
+    /// Another role, or other claims where policies count: nothing of what the old ones might see goes out any more. Where
+    /// the new one's rights are not known yet, the log waits for them, so that nothing is missed either.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
+        // What the claims have in common with the former ones need not be found out again.
+        let former = channel.holder
+        channel.holder = nil
+        defer { if let former { release(former, of: channel) } }
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         if bind(place, channel) { return sayWhatBindingsCameTo(channel) }
         for index in channel.bindings.indices {
@@ -97,10 +103,15 @@ extension ClientLoop {
 
     // MARK: Placing
 
-    private func apply(_ outcomes: [BindingOutcome], to channel: Channel) {
+    private func apply(
+        _ outcomes: [BindingOutcome], _ policies: [ObjectIdentifier: HeldPolicy], to channel: Channel
+    ) {
         for (request, outcome) in zip(channel.requests(), outcomes) {
             switch outcome {
-            case .tables(let tables): place(tables, request.binding, channel)
+            case .tables(let tables):
+                replace(
+                    tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
+                note(.subscribed(warnings(about: tables, channel)), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
@@ -109,39 +120,32 @@ extension ClientLoop {
         }
     }
 
-    private func place(_ tables: [TableBinding], _ index: Int, _ channel: Channel) {
-        replace(tables.filter { $0.policy == nil }, index, channel)
-        note(Self.rowSecurity(of: tables).map { .failed([$0]) } ?? .subscribed, index, channel)
-    }
-
-    private func replace(_ tables: [TableBinding], _ index: Int, _ channel: Channel) {
+    private func replace(
+        _ tables: [(binding: TableBinding, policy: HeldPolicy?)], _ index: Int, _ channel: Channel
+    ) {
         let old = channel.bindings[index].tables
-        if old.count == tables.count, zip(old, tables).allSatisfy({ stands($0, as: $1) }) { return }
-        for placed in old { remove(placed) }
-        channel.bindings[index].tables = tables.map { add($0, index, channel) }
+        if old.count == tables.count, zip(old, tables).allSatisfy({ stands($0, as: $1.binding, $1.policy) }) { return }
+        for placed in old { remove(placed, channel) }
+        channel.bindings[index].tables = tables.map { add($0.binding, $0.policy, index, channel) }
     }
 
     /// Whether a binding is found by changes, and as it should be.
-    private func stands(_ placed: Channel.Placed, as binding: TableBinding) -> Bool {
-        placed.binding.isSame(as: binding) && pipeline.holds(placed.declaration, of: binding.table)
+    private func stands(_ placed: Channel.Placed, as binding: TableBinding, _ policy: HeldPolicy?) -> Bool {
+        placed.policy === policy && placed.binding.isSame(as: binding)
+            && pipeline.holds(placed.declaration, of: binding.table)
     }
 
-    /// A binding with a wildcard can mean many such tables: they are said at once.
-    private static func rowSecurity(of tables: [TableBinding]) -> String? {
-        let refused = tables.compactMap { table -> (name: String, text: String)? in
-            guard let policy = table.policy else { return nil }
-            let name = "\(table.table.schema).\(table.table.name)"
-            return (
-                name,
-                "Row level security is active on \(name) for role \(policy.role): "
-                    + "changes are not delivered until policies are supported"
-            )
+    /// What the client may not expect of its bindings.
+    private func warnings(about tables: [TableBinding], _ channel: Channel) -> [String] {
+        var warnings: [String] = []
+        for table in tables {
+            guard let policy = table.policy else { continue }
+            if let warning = policy.warning { warnings.append(warning) }
+            if table.operations.contains(.delete), table.table.identity != .full, shared.settings.deletesAreStrict {
+                warnings.append(BindingMessages.deletesAreHidden(table.table))
+            }
         }
-        guard refused.count > 1 else { return refused.first?.text }
-        let names = refused.prefix(3).map(\.name).joined(separator: ", ")
-        let rest = refused.count > 3 ? " and \(refused.count - 3) more tables" : ""
-        return "Row level security is active on \(names)\(rest): their changes are not delivered until policies are "
-            + "supported"
+        return Array(warnings.prefix(Limits.maximumBindingWarnings))
     }
 
     private func note(_ what: Channel.Said, _ index: Int, _ channel: Channel) {
@@ -151,25 +155,85 @@ extension ClientLoop {
         }
     }
 
-    private func add(_ binding: TableBinding, _ index: Int, _ channel: Channel) -> Channel.Placed {
+    private func add(
+        _ binding: TableBinding, _ policy: HeldPolicy?, _ index: Int, _ channel: Channel
+    ) -> Channel.Placed {
         let listener = listener(of: channel)
         let declaration = pipeline.declare(binding.table)
         let view = pipeline.courier.views.take(binding.viewKey)
+        // Who may see every row may see every old one.
+        let judged = policy.flatMap { $0.predicate == .always ? nil : $0.number }
         let member = pipeline.courier.audience.add(
-            Member(listener: listener, view: view, binding: UInt8(index)))
-        let handle = pipeline.courier.index.add(
-            table: binding.table.oid, operations: OperationSet(binding.operations),
-            predicate: binding.predicate ?? .always, member: member)
+            Member(listener: listener, view: view, policy: judged ?? Member.noPolicy, binding: UInt8(index)))
+        policy?.add(channel.place)
         shared.catalog.addBindings(1)
         Metrics.shared.subscriptions.add(1)
-        return Channel.Placed(
-            binding: binding, declaration: declaration, member: member, view: view, handle: handle)
+        var placed = Channel.Placed(
+            binding: binding, policy: policy, declaration: declaration, member: member, view: view)
+        enlist(&placed, channel)
+        if policy != nil, !shared.settings.deletesAreStrict, binding.operations.contains(.delete) {
+            placed.openDeletes = addOpenDeletes(binding, listener, index)
+        }
+        return placed
     }
 
-    private func remove(_ placed: Channel.Placed) {
-        pipeline.courier.index.remove(placed.handle)
+    /// Puts a binding where changes find it.
+    private func enlist(_ placed: inout Channel.Placed, _ channel: Channel) {
+        let binding = placed.binding
+        var operations = OperationSet(binding.operations)
+        // As the reference has it, everybody who asked for deletes hears of all of them.
+        if placed.policy != nil, !shared.settings.deletesAreStrict { operations.remove(.delete) }
+        let filter = binding.predicate ?? .always
+        let predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
+        placed.handle = pipeline.courier.index.add(
+            table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
+        let hearsOfMoves: RowOperations = [.update, .delete]
+        if channel.wantsMoves, binding.operations.isSuperset(of: hearsOfMoves), binding.access == .readable {
+            placed.departure = pipeline.courier.departures.add(
+                table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member)
+        }
+    }
+
+    private func delist(_ placed: Channel.Placed) {
+        if let handle = placed.handle { pipeline.courier.index.remove(handle) }
+        if let departure = placed.departure { pipeline.courier.departures.remove(departure) }
+    }
+
+    private func addOpenDeletes(_ binding: TableBinding, _ listener: UInt32, _ index: Int) -> Channel.OpenDeletes {
+        let view = pipeline.courier.views.take(
+            ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
+        let member = pipeline.courier.audience.add(Member(listener: listener, view: view, binding: UInt8(index)))
+        let handle = pipeline.courier.index.add(
+            table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member)
+        return Channel.OpenDeletes(member: member, view: view, handle: handle)
+    }
+
+    /// The policy is another for the holder: its bindings are found by other keys.
+    func replace(_ policy: HeldPolicy, in channel: Channel) {
+        for index in channel.bindings.indices {
+            for place in channel.bindings[index].tables.indices
+            where channel.bindings[index].tables[place].policy === policy {
+                var placed = channel.bindings[index].tables[place]
+                delist(placed)
+                let judged = policy.predicate == .always ? Member.noPolicy : policy.number
+                pipeline.courier.audience.judge(placed.member, by: judged)
+                placed.departure = nil
+                enlist(&placed, channel)
+                channel.bindings[index].tables[place] = placed
+            }
+        }
+    }
+
+    private func remove(_ placed: Channel.Placed, _ channel: Channel) {
+        delist(placed)
         pipeline.courier.audience.removeMember(placed.member)
         pipeline.courier.views.release(placed.view)
+        if let open = placed.openDeletes {
+            pipeline.courier.index.remove(open.handle)
+            pipeline.courier.audience.removeMember(open.member)
+            pipeline.courier.views.release(open.view)
+        }
+        placed.policy?.remove(channel.place)
         shared.catalog.addBindings(-1)
         Metrics.shared.subscriptions.add(-1)
     }
@@ -182,7 +246,7 @@ extension ClientLoop {
                 ids: channel.bindings.map(\.id)),
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
-                wantsCompression: channel.session.wantsCompression))
+                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves))
         channel.listener = listener
         return listener
     }
@@ -191,30 +255,36 @@ extension ClientLoop {
         channel.ticket = 0
         rebinding?.finished(channel.place)
         for index in channel.bindings.indices {
-            for placed in channel.bindings[index].tables { remove(placed) }
+            for placed in channel.bindings[index].tables { remove(placed, channel) }
             channel.bindings[index].tables = []
         }
         if let listener = channel.listener { pipeline.courier.forget(listener) }
         channel.listener = nil
+        if let holder = channel.holder { release(holder, of: channel) }
+        channel.holder = nil
     }
 
     // MARK: Saying
 
-    /// Errors of single bindings first; then that the others are subscribed.
+    /// Errors of single bindings first; then that the others are subscribed, and what they may not expect.
     func sayWhatBindingsCameTo(_ channel: Channel) {
         guard channel.isOpen else { return }
         var isNewlySubscribed = false
+        var warnings: [String] = []
         for index in channel.bindings.indices where channel.bindings[index].said != channel.bindings[index].outcome {
             let outcome = channel.bindings[index].outcome
             channel.bindings[index].said = outcome
             switch outcome {
             case .nothing: break
-            case .subscribed: isNewlySubscribed = true
+            case .subscribed(let more):
+                isNewlySubscribed = true
+                warnings += more.filter { !warnings.contains($0) }
             case .failed(let messages): for message in messages { tell(channel, .error, message) }
             }
-            if !channel.bindings[index].tables.isEmpty { isNewlySubscribed = true }
         }
         if isNewlySubscribed { tell(channel, .ok, "Subscribed to PostgreSQL") }
+        // Not as errors: some clients join again at each of those, for as long as they last.
+        for warning in warnings { tell(channel, .ok, warning) }
     }
 
     // MARK: The catalog moves
@@ -246,6 +316,7 @@ extension ClientLoop {
         if pipeline.takeReplacement() { work = Rebinding() }
         let progress = work.progress(of: channels.indices.upperBound)
         rebinding = progress == .done ? nil : work
+        if progress == .done { forgetUnusedPolicies() }
         return progress
     }
 
@@ -272,7 +343,7 @@ extension ClientLoop {
     /// At once, and after that not more often than clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
         channel.hasUntoldLoss = false
-        tell(channel, .error, "A filter could not be evaluated: changes are missing, fetch them again")
+        tell(channel, .error, "A filter or policy could not be evaluated: changes may be missing, fetch them again")
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: TimerToken.loss(channel: channel.place, generation: channel.id.incarnation).rawValue)
@@ -297,6 +368,11 @@ extension ClientLoop {
     }
 
     func judged(_ ticket: UInt64, _ answers: [Bool?]) {
+        pipeline.judged(ticket, answers, on: loop)
+        tellOfLosses()
+    }
+
+    func judged(_ ticket: UInt64, _ answers: [PolicyAnswers]) {
         pipeline.judged(ticket, answers, on: loop)
         tellOfLosses()
     }

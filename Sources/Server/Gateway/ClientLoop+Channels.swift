@@ -217,9 +217,12 @@ extension ClientLoop {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             if channel.claims.areFrom(unsafe token.span.bytes) { return }
             let isSameRole = channel.claims.role.equals(claims.role)
+            let isSame = isSameRole && channel.claims.json.equals(claims.json)
             channel.claims = claims
             watchExpiry(channel)
-            if isSameRole { sayAgain(channel) } else { resubscribe(place, channel) }
+            // Where policies count, every claim does.
+            let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
+            if isJudgedAsBefore { sayAgain(channel) } else { resubscribe(place, channel) }
         } catch {
             session.machine?.refreshFailed(id, number: number, message: error.systemMessage, into: &actions)
         }

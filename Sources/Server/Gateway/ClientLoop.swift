@@ -14,6 +14,7 @@ final class GatewayShared: Sendable {
     let settings: GatewaySettings
     let catalog: CatalogService
     let judge: Judge
+    let policyJudge: PolicyJudge
     let logEnd: @Sendable () -> EventLogEnd?
     let condition: @Sendable () -> Condition
     let verifier: Mutex<TokenVerifier>
@@ -21,12 +22,14 @@ final class GatewayShared: Sendable {
     let cannotRead = Atomic<Bool>(false)
 
     init(
-        _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ verifier: TokenVerifier,
-        logEnd: @escaping @Sendable () -> EventLogEnd?, condition: @escaping @Sendable () -> Condition
+        _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ policyJudge: PolicyJudge,
+        _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
+        condition: @escaping @Sendable () -> Condition
     ) {
         self.settings = settings
         self.catalog = catalog
         self.judge = judge
+        self.policyJudge = policyJudge
         self.verifier = Mutex(verifier)
         self.logEnd = logEnd
         self.condition = condition
@@ -59,6 +62,8 @@ final class ClientLoop: SocketApplication {
     var lastTicket: UInt64 = 0
     /// Channels whose bindings have to be looked at again, and how far that has come.
     var rebinding: Rebinding?
+    /// Whom policies judge.
+    var holders = HolderTable()
     let deflater: Deflater?
 
     init(_ shared: GatewayShared, _ mailbox: Mailbox) {
@@ -162,6 +167,9 @@ final class ClientLoop: SocketApplication {
                 pipeline.catalogRefreshed(isKnown)
                 if !isKnown { lookAgainLater() }
             case .judged(let ticket, let answers): judged(ticket, answers)
+            case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
+            case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
+            case .filled(let answers): filled(answers)
             case .keys: tokens = TokenCache(shared.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
             case .drain: drain()
             }
@@ -172,9 +180,12 @@ final class ClientLoop: SocketApplication {
         pipeline.openIfBegun(on: loop)
         if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
+        fillMemberships()
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
         let more = pipeline.run(on: loop, mailbox)
+        followMemberships()
+        fillMemberships()
         tellOfLosses()
         for gap in pipeline.takeGaps() { tellOfGap(gap) }
         if pipeline.hasFailed {

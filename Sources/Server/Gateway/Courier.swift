@@ -5,17 +5,23 @@ import Matching
 import Net
 import Policy
 import Protocol
+import System
 import WebSocket
 
-/// Changes in, frames at sockets out: who wants a change, what they see of it, and in which envelope.
+/// Changes in, frames at sockets out: who wants a change, what they may see of it, and in which envelope.
 ///
 /// One loop owns it. A body is written once for all who see the same columns, a frame once for all who also have the same
 /// envelope.
 struct Courier: ~Copyable {
     var audience = Audience()
     var views = ViewTable()
+    /// Who wants a row as a change leaves it, or of a row that goes as it was …
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
+    /// … and who wants to know of rows that updates take out of their view.
+    var departures = PredicateIndex(judging: .old, maximumRelations: Limits.maximumCachedRelations)
+    var policies = HeldPolicies()
     private var matches = MatchBatch()
+    private var departed = MatchBatch()
     private var desk: DeliveryDesk
     private var touches = Touches()
     private var waiting: [UInt32: WaitingQueue] = [:]
@@ -26,8 +32,7 @@ struct Courier: ~Copyable {
     private var crowdedSince: UInt64?
     /// Deliveries that had to wait, ever.
     private(set) var heldCount = 0
-    /// Questions that are not sent yet.
-    private var questions: [(pending: PendingQuestion, question: JudgedQuestion)] = []
+    private var asked = AskedQuestions()
     private var changeNumber: UInt64 = 0
 
     init(maximumBodyBytes: Int, deflater: Deflater?) {
@@ -47,9 +52,26 @@ struct Courier: ~Copyable {
         return (overfull, unanswered)
     }
 
-    mutating func takeQuestions() -> [(pending: PendingQuestion, question: JudgedQuestion)] {
-        defer { questions = [] }
-        return questions
+    mutating func takeQuestions() -> AskedQuestions {
+        defer { asked = AskedQuestions() }
+        return asked
+    }
+
+    // MARK: Tables
+
+    mutating func declare(table oid: UInt32, columns: [String]) {
+        index.declare(table: oid, columns: columns)
+        departures.declare(table: oid, columns: columns)
+    }
+
+    mutating func forget(table oid: UInt32) {
+        index.forget(table: oid)
+        departures.forget(table: oid)
+    }
+
+    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
+        index.noteRelation(fingerprint, relation, foreign: foreign)
+        departures.noteRelation(fingerprint, relation, foreign: foreign)
     }
 
     // MARK: A change
@@ -57,15 +79,33 @@ struct Courier: ~Copyable {
     /// Judges some of the part's next changes.
     @_lifetime(part: copy part)
     mutating func match(_ part: inout TransactionPart) throws(ByteError) -> PredicateIndex.Outcome {
-        try index.match(&part, into: &matches)
+        let moment = PostgresMoment.now()
+        index.moment = moment
+        departures.moment = moment
+        if departures.count > 0 {
+            var same = part
+            _ = try departures.match(&same, into: &departed)
+        }
+        return try index.match(&part, into: &matches)
     }
 
     /// How many changes `match` judged.
     var matchedChanges: Int { matches.changeCount }
-    var hasMatches: Bool { matches.hasMatches }
 
     func hasMatches(at place: Int) -> Bool {
-        !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
+        !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty || hasDepartures(at: place)
+    }
+
+    private func hasDepartures(at place: Int) -> Bool {
+        departures.count > 0 && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
+    }
+
+    struct Moment {
+        let fingerprint: UInt64
+        let commitTime: Int64
+        let number: UInt64
+        /// An update that says what the row was: not everybody who sees the new row may see the old one.
+        let hasPast: Bool
     }
 
     /// Delivers one of the changes that were judged; says how many channels got it now.
@@ -73,41 +113,41 @@ struct Courier: ~Copyable {
         _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
-        desk.begin(changeNumber)
+        desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
-        let moment = Moment(fingerprint: change.relation, commitTime: commitTime, number: changeNumber)
+        let moment = Moment(
+            fingerprint: change.relation, commitTime: commitTime, number: changeNumber,
+            hasPast: change.operation == .update && change.oldImage != .none)
         var delivered = 0
         for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk, &touches, loop)
+                to: node, of: place, matches, &index, change, relation, moment, &audience, &views, &policies, &asked,
+                &desk, &touches, loop)
         }
-        for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change) }
+        for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change, relation, moment) }
+        if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
         return try delivered + deliverTouched(change, relation, moment, on: loop)
-    }
-
-    struct Moment {
-        let fingerprint: UInt64
-        let commitTime: Int64
-        let number: UInt64
     }
 
     /// Members that are all there is of their channel are served at once; others are collected first.
     private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: inout PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches,
-        _ loop: SocketLoop
+        _ views: inout ViewTable, _ policies: inout HeldPolicies, _ asked: inout AskedQuestions,
+        _ desk: inout DeliveryDesk, _ touches: inout Touches, _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         // Neighbours most often get the same frame, which then need not be looked for again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
-        let members = index.members(of: matches.certain(of: place), at: node)
-        for place in members.indices {
-            guard let member = audience.members[members[place]] else { continue }
+        let count = index.members(of: matches.certain(of: place), at: node).count
+        for at in 0..<count {
+            let number = index.members(of: matches.certain(of: place), at: node)[at]
+            guard let member = audience.members[number] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
-            guard recipient.isServedAtOnce else {
-                touches.add(member, &audience.recipients, moment.number)
+            guard recipient.isServedAtOnce, !moment.hasPast || member.policy == Member.noPolicy else {
+                let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+                touches.add(member, seen, &audience.recipients, moment.number)
                 continue
             }
             let envelope = recipient.soleEnvelope ?? audience.envelope(ofSole: member)
@@ -128,24 +168,76 @@ struct Courier: ~Copyable {
         return delivered
     }
 
-    private mutating func ask(_ node: Int, of place: Int, _ change: borrowing Change) throws(ByteError) {
-        guard let question = index.question(of: matches.asking(of: place)[node]) else { return }
-        let pending = PendingQuestion()
-        let values = try index.texts(of: question.slots, in: change)
-        questions.append((pending, JudgedQuestion(question, values: values)))
-        Self.ask(pending, node, of: place, matches, index, &audience, &touches, changeNumber)
-    }
+    // MARK: Asking
 
-    private static func ask(
-        _ pending: PendingQuestion, _ node: Int, of place: Int, _ matches: borrowing MatchBatch,
-        _ index: borrowing PredicateIndex, _ audience: inout Audience, _ touches: inout Touches, _ change: UInt64
-    ) {
-        let members = index.members(of: matches.asking(of: place), at: node)
-        for place in members.indices {
-            guard let member = audience.members[members[place]] else { continue }
-            touches.ask(member, pending, &audience.recipients, change)
+    /// The members of a node whose predicate PostgreSQL has to decide.
+    private mutating func ask(
+        _ node: Int, of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        let image: RowTexts.Image = change.operation == .delete ? .old : .new
+        guard
+            let pending = try question(
+                index.question(of: matches.asking(of: place)[node]), index.asker(of: matches.asking(of: place)[node]),
+                change, relation, image)
+        else { return }
+        let count = index.members(of: matches.asking(of: place), at: node).count
+        for at in 0..<count {
+            let number = index.members(of: matches.asking(of: place), at: node)[at]
+            guard let member = audience.members[number] else { continue }
+            let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+            touches.ask(member, seen, pending, &audience.recipients, changeNumber)
         }
     }
+
+    /// Asks what a predicate left open; nil where it cannot even be asked, and so the answer is no.
+    private mutating func question(
+        _ question: Question?, _ asker: UInt32?, _ change: borrowing Change, _ relation: Relation,
+        _ image: RowTexts.Image
+    ) throws(ByteError) -> PendingQuestion? {
+        let pending = PendingQuestion(parts: (question == nil ? 0 : 1) + (asker == nil ? 0 : 1))
+        if let asker {
+            guard try policies.ask(asker, pending, change, relation, image, changeNumber, &asked) else {
+                Metrics.shared.drops[.rowSecurity].add()
+                return nil
+            }
+        }
+        if let question {
+            let values = try index.texts(of: question.slots, in: change, image: image == .old ? .old : .new)
+            asked.add(pending, JudgedQuestion(question, values: values))
+        }
+        return pending
+    }
+
+    // MARK: Rows that move out of view
+
+    private mutating func addDepartures(
+        of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        for node in 0..<departed.certain(of: place).count {
+            let count = departures.members(of: departed.certain(of: place), at: node).count
+            for at in 0..<count {
+                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil)
+            }
+        }
+        for node in 0..<departed.asking(of: place).count {
+            let asking = departed.asking(of: place)[node]
+            guard
+                let pending = try question(
+                    departures.question(of: asking), departures.asker(of: asking), change, relation, .old)
+            else { continue }
+            let count = departures.members(of: departed.asking(of: place), at: node).count
+            for at in 0..<count {
+                depart(departures.members(of: departed.asking(of: place), at: node)[at], pending)
+            }
+        }
+    }
+
+    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?) {
+        guard let member = audience.members[number] else { return }
+        touches.depart(member, views.departed(member.view), pending, &audience.recipients, changeNumber)
+    }
+
+    // MARK: Those with several bindings
 
     private mutating func deliverTouched(
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, on loop: SocketLoop
@@ -153,15 +245,19 @@ struct Courier: ~Copyable {
         var delivered = 0
         for place in touches.all.indices {
             let touch = touches.all[place]
-            try desk.write(change, relation, moment, touch.view, &views)
+            guard touch.certain != 0 || !touch.provisos.isEmpty else { continue }
+            try desk.write(change, relation, moment, touch.seen.view, &views)
             guard let recipient = audience.recipient(touch.listener) else { continue }
-            if recipient.isHeld || !touch.asked.isEmpty {
-                hold(touch, change.operation, moment)
+            let operation = touch.isDeparture ? .delete : change.operation
+            if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
+                if let masked = touch.seen.masked { try desk.write(change, relation, moment, masked, &views) }
+                hold(touch, operation)
                 continue
             }
-            let envelope = envelope(touch.listener, touch.view, touch.certain, change.operation)
+            let envelope = envelope(touch.listener, touch.seen.view, touch.certain, operation)
             let frame = desk.frame(
-                envelope, touch.view, compressed: recipient.wantsCompression, &views, &audience.envelopes, on: loop)
+                envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
+                on: loop)
             DeliveryDesk.send(frame, to: recipient.connection, on: loop)
             delivered += 1
         }
@@ -178,16 +274,20 @@ struct Courier: ~Copyable {
 
     // MARK: Deliveries that wait
 
-    private mutating func hold(_ touch: Touch, _ operation: Operation, _ moment: Moment) {
-        let body = waitingBody(touch.view)
+    private mutating func hold(_ touch: Touch, _ operation: Operation) {
         var queue = waiting.removeValue(forKey: touch.listener) ?? WaitingQueue()
+        var past: (question: PendingQuestion, masked: SeenBody)?
+        if let question = touch.seen.question, let masked = touch.seen.masked {
+            past = (question, SeenBody(body: waitingBody(masked), view: masked))
+            question.listeners.append(touch.listener)
+        }
         queue.append(
             WaitingDelivery(
-                body: body, view: touch.view, operation: operation, bindings: touch.certain, asked: touch.asked,
-                commitTime: moment.commitTime))
+                seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
+                operation: operation, bindings: touch.certain, provisos: touch.provisos))
         total.bytes += Limits.waitingDeliveryBytes
         heldCount += 1
-        for asked in touch.asked { asked.question.listeners.append(touch.listener) }
+        for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
         audience.recipients[Int(touch.listener)].isHeld = true
         if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
             overfull.append(touch.listener)
@@ -212,9 +312,10 @@ struct Courier: ~Copyable {
         return crowdedSince.map { now - $0 < Limits.crowdPatience.wholeNanoseconds } ?? false
     }
 
-    /// PostgreSQL has answered: everything that waited for it goes on.
+    /// PostgreSQL has answered a part of a question: everything that waited for it goes on.
     mutating func settle(_ pending: PendingQuestion, _ answer: Bool?, on loop: SocketLoop) -> Int {
-        pending.answer = answer.map { .given($0) } ?? .failed
+        pending.take(answer)
+        if case .none = pending.answer { return 0 }
         var delivered = 0
         for listener in pending.listeners { delivered += release(listener, on: loop) }
         pending.listeners = []
@@ -238,17 +339,12 @@ struct Courier: ~Copyable {
 
     private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on loop: SocketLoop) -> Bool {
         guard let recipient = audience.recipient(index) else { return false }
-        var bindings = delivery.bindings
-        for asked in delivery.asked {
-            switch asked.question.answer {
-            case .given(true): bindings |= 1 << BindingSet(asked.binding)
-            case .given(false): break
-            case .none, .failed: if !unanswered.contains(index) { unanswered.append(index) }
-            }
-        }
+        let (bindings, isUncertain) = delivery.outcome()
+        if isUncertain, !unanswered.contains(index) { unanswered.append(index) }
         guard bindings != 0 else { return false }
-        let envelope = envelope(index, delivery.view, bindings, delivery.operation)
-        desk.send(body: delivery.body.bytes, envelope, recipient, &audience.envelopes, on: loop)
+        let shown = delivery.shown
+        let envelope = envelope(index, shown.view, bindings, delivery.operation)
+        desk.send(body: shown.body.bytes, envelope, recipient, &audience.envelopes, on: loop)
         return true
     }
 
@@ -261,45 +357,7 @@ struct Courier: ~Copyable {
     }
 }
 
-/// What a change means for one channel that has several bindings, or waits: collected before it is delivered.
-struct Touch {
-    let listener: UInt32
-    let view: UInt32
-    var certain: BindingSet = 0
-    var asked: [(question: PendingQuestion, binding: UInt8)] = []
-    /// The channel's touch before this one, with another view.
-    let earlier: UInt32?
-}
-
-/// The channels that the change at hand touches, each once for each view.
-struct Touches {
-    private(set) var all: [Touch] = []
-
-    mutating func removeAll() { all.removeAll(keepingCapacity: true) }
-
-    mutating func add(_ member: Member, _ recipients: inout [Recipient], _ change: UInt64) {
-        let place = place(of: member, &recipients, change)
-        all[place].certain |= 1 << BindingSet(member.binding)
-    }
-
-    mutating func ask(
-        _ member: Member, _ question: PendingQuestion, _ recipients: inout [Recipient], _ change: UInt64
-    ) {
-        let place = place(of: member, &recipients, change)
-        all[place].asked.append((question, member.binding))
-    }
-
-    private mutating func place(of member: Member, _ recipients: inout [Recipient], _ change: UInt64) -> Int {
-        let recipient = recipients[Int(member.listener)]
-        let newest = recipient.stamp == change ? recipient.touch : nil
-        var known = newest
-        while let place = known {
-            if all[Int(place)].view == member.view { return Int(place) }
-            known = all[Int(place)].earlier
-        }
-        all.append(Touch(listener: member.listener, view: member.view, earlier: newest))
-        recipients[Int(member.listener)].stamp = change
-        recipients[Int(member.listener)].touch = UInt32(all.count - 1)
-        return all.count - 1
-    }
+enum PostgresMoment {
+    /// Microseconds since the beginning of 2000, from which PostgreSQL counts.
+    static func now() -> Int64 { Clock.unixMicroseconds() - 946_684_800_000_000 }
 }

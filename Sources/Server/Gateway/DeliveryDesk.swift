@@ -19,7 +19,8 @@ struct DeliveryDesk: ~Copyable {
         self.deflater = deflater
     }
 
-    mutating func begin(_ change: UInt64) {
+    /// The bodies of the change before are done with.
+    mutating func begin() {
         bodies.removeAll()
         bodies.shrink(to: Limits.keptWriterBytes)
         frame.shrink(to: Limits.keptWriterBytes)
@@ -33,9 +34,12 @@ struct DeliveryDesk: ~Copyable {
         guard let known = views.views[index]?.change, known != moment.number else { return }
         guard let view = views.prepare(index, moment.fingerprint, relation) else { return }
         let start = bodies.count
-        if case .refused(let refusal)? = views.views[index]?.key.shape, change.operation != .delete {
+        switch views.views[index]?.key.shape {
+        case .refused(let refusal)? where change.operation != .delete:
             encoder.append(refusal, of: change.operation, view, commitTime: moment.commitTime, to: &bodies)
-        } else {
+        case .departures?:
+            try encoder.append(departure: change, view, commitTime: moment.commitTime, to: &bodies)
+        default:
             try encoder.append(change, view, commitTime: moment.commitTime, to: &bodies)
         }
         bodyNumber += 1

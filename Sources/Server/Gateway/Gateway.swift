@@ -12,16 +12,20 @@ public final class Gateway: Sendable {
     private let mailboxes: [Mailbox]
     private let sockets: SocketServer
 
-    /// Listens when it returns.
+    /// Listens when it returns. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's
+    /// own.
     public init(
-        _ settings: GatewaySettings, database: ConnectionTarget, publication: String, verifier: TokenVerifier,
+        _ settings: GatewaySettings, database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
+        verifier: TokenVerifier,
         logEnd: @escaping @Sendable () -> EventLogEnd?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
     ) throws {
         let catalog = try CatalogService(CatalogService.Settings(target: database, publication: publication))
         let judge = try Judge(database)
+        let policyJudge = try PolicyJudge(PolicyJudge.Settings(database: database, policies: policies))
         let shared = GatewayShared(
-            settings, catalog, judge, verifier, logEnd: logEnd, condition: { condition(catalog.isCurrent) })
+            settings, catalog, judge, policyJudge, verifier, logEnd: logEnd,
+            condition: { condition(catalog.isCurrent) })
         let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox() }
         self.shared = shared
         self.mailboxes = mailboxes
@@ -31,6 +35,7 @@ public final class Gateway: Sendable {
         } catch {
             catalog.stop()
             judge.stop()
+            policyJudge.stop()
             throw error
         }
         let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
@@ -59,5 +64,6 @@ public final class Gateway: Sendable {
         sockets.stop()
         shared.catalog.stop()
         shared.judge.stop()
+        shared.policyJudge.stop()
     }
 }

@@ -11,6 +11,9 @@ public struct GatewaySettings: Sendable {
     public var deflates = false
     public var maximumMessageBytes = Limits.clientMessageBytes
     public var maximumBodyBytes = Limits.maximumChangeBodyBytes
+    /// Where a table has policies, of a deleted row only those are told who could see it. If not, everybody who asked for
+    /// the table's deletes is told the primary key, as the reference does.
+    public var deletesAreStrict = true
     public var maximumChannels = Int(Limits.channelsPerClient)
     /// Refused upgrades are answered after this long, so that clients that try again at once do no harm.
     public var connectErrorDelay = Limits.connectErrorBackoff

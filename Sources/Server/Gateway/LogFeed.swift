@@ -7,15 +7,23 @@ import System
 /// that a change can wait for the catalog.
 struct LogFeed: ~Copyable {
     private var reader: EventLogReader
+    private let directory: DiskDirectory
     private let end: EventLogEnd
     private let waker: UInt64
     private var isOnEntry = false
 
     /// A loop has a descriptor table of its own, so it opens the files itself.
     init(logDirectory: String, end: EventLogEnd, ringing bell: Wake) throws {
-        reader = try EventLogReader(directory: DiskDirectory(logDirectory), end: end, from: .end)
+        let directory = try DiskDirectory(logDirectory)
+        reader = try EventLogReader(directory: directory, end: end, from: .end)
+        self.directory = directory
         self.end = end
         waker = end.addWaker { bell.ring() }
+    }
+
+    /// Another reader, from a transaction's first entry on.
+    func reader(at entry: EventLogEntry) throws(EventLogError) -> EventLogReader {
+        try EventLogReader(directory: directory, end: end, from: .offset(entry.offset))
     }
 
     deinit { end.removeWaker(waker) }

@@ -1,3 +1,4 @@
+import Policy
 import Synchronization
 import System
 
@@ -11,6 +12,12 @@ enum Mail: Sendable {
     case catalogMoved
     /// PostgreSQL's answers to a batch of questions about rows.
     case judged(ticket: UInt64, [Bool?])
+    /// The same of questions whether holders may see rows.
+    case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
+    /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
+    case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
+    /// The keys of memberships.
+    case filled([(set: UInt32, filling: UInt32, answer: MembershipFill)])
     /// Other keys are in force for tokens.
     case keys
     /// The hub is about to end.

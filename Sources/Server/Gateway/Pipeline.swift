@@ -23,12 +23,18 @@ struct Pipeline: ~Copyable {
     private(set) var hasFailed = false
     private var schemas = SchemaDesk()
     var courier: Courier
+    var memberships = MembershipDesk()
+    /// What the entry at hand did to memberships has been applied …
+    private var isApplied = false
+    /// … also for the later parts of its transaction.
+    private var isAheadOfParts = false
     /// It waits for the catalog …
     private var isPaused = false
     /// … to know what this transaction did; and so often it was not seen in time.
     private var awaited: UInt32?
     private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
+    private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
     /// Gaps that were met, to be told.
     private(set) var gaps: [String] = []
@@ -77,40 +83,56 @@ struct Pipeline: ~Copyable {
     ) throws -> Bool {
         var budget = TurnBudget()
         while budget.isLeft(on: loop) {
-            guard let entry = try feed.entry() else {
-                send(mailbox)
-                return false
-            }
+            guard let entry = try feed.entry() else { return false }
             schemas.enter(segment: entry.segment)
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
-            case .gap: gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
+            case .gap:
+                gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
+                memberships.discardAll()
             case .transaction:
-                guard try deliver(feed, on: loop, mailbox, &budget) else {
-                    send(mailbox)
-                    return !isPaused
-                }
+                guard try deliver(feed, entry, on: loop, mailbox, &budget) else { return !isPaused }
+                if !entry.isContinued { isAheadOfParts = false }
             default: break
             }
             budget.spend(entry: feed.payload.byteCount)
             feed.finish()
             done = 0
+            isApplied = false
+            // Those who are judged by what just changed are judged anew before anything else is read.
+            if memberships.hasChanged { return true }
         }
-        send(mailbox)
         return true
     }
 
-    /// False when the entry is not done with: the budget is spent, or the catalog is missing.
+    /// False when the entry is not done with: the budget is spent, the catalog is missing, or memberships have changed.
     private mutating func deliver(
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox,
+        _ budget: inout TurnBudget
+    ) throws -> Bool {
+        if courier.index.count == 0, memberships.isEmpty {
+            memberships.pass(try TransactionPart(feed.payload).info.xid)
+            return true
+        }
+        guard shared.catalog.isCurrent else { return pause(nil, mailbox) }
+        if !isApplied {
+            try applyMemberships(feed, entry)
+            if memberships.hasChanged { return false }
+        }
+        return try match(feed, on: loop, mailbox, &budget)
+    }
+
+    private mutating func match(
         _ feed: borrowing LogFeed, on loop: SocketLoop, _ mailbox: Mailbox, _ budget: inout TurnBudget
     ) throws -> Bool {
-        if courier.index.count == 0 { return true }
-        guard shared.catalog.isCurrent else { return pause(nil, mailbox) }
         var part = try TransactionPart(feed.payload)
         for _ in 0..<done { _ = try part.next() }
         let info = part.info
         var delivered = 0
-        defer { Self.account(delivered, info.commitTime) }
+        defer {
+            account(delivered, info.commitTime)
+            send(seeing: info.xid, mailbox)
+        }
         while done < part.changeCount {
             var ahead = part
             let outcome = try courier.match(&part)
@@ -123,6 +145,43 @@ struct Pipeline: ~Copyable {
         return true
     }
 
+    // MARK: Memberships
+
+    /// Everybody is judged by the memberships as the whole transaction leaves them, so they come before its rows.
+    private mutating func applyMemberships(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
+        isApplied = true
+        guard !isAheadOfParts else { return }
+        var part = try TransactionPart(feed.payload)
+        memberships.pass(part.info.xid)
+        guard !memberships.isEmpty else { return }
+        try apply(&part)
+        guard entry.isContinued else { return }
+        isAheadOfParts = true
+        try applyLaterParts(feed, of: entry)
+    }
+
+    @_lifetime(part: copy part)
+    private mutating func apply(_ part: inout TransactionPart) throws {
+        while let unknown = try memberships.apply(&part, schemas) {
+            memberships.noteRelation(unknown, try relation(unknown))
+        }
+    }
+
+    /// A transaction of several parts is read twice: first for what it does to memberships.
+    private mutating func applyLaterParts(_ feed: borrowing LogFeed, of first: EventLogEntry) throws {
+        var reader = try feed.reader(at: first)
+        while try reader.next() {
+            let entry = reader.entry
+            if entry.kind == .relation { try schemas.learn(reader.payload) }
+            guard entry.kind == .transaction, entry.segment != first.segment || entry.position != first.position else {
+                continue
+            }
+            var part = try TransactionPart(reader.payload)
+            try apply(&part)
+            if !entry.isContinued { return }
+        }
+    }
+
     /// Goes through the changes that were judged, as far as the budget reaches.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
@@ -132,6 +191,7 @@ struct Pipeline: ~Copyable {
         for place in 0..<courier.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
             if courier.hasMatches(at: place) {
+                Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
                 let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
@@ -145,7 +205,7 @@ struct Pipeline: ~Copyable {
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
     private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
-        schemas.isReady(fingerprint, try relation(fingerprint), shared.catalog.snapshot, &courier.index)
+        schemas.isReady(fingerprint, try relation(fingerprint), shared.catalog.snapshot, &courier)
     }
 
     private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
@@ -155,9 +215,8 @@ struct Pipeline: ~Copyable {
         return relation
     }
 
-    private static func account(_ delivered: Int, _ commitTime: Int64) {
+    private func account(_ delivered: Int, _ commitTime: Int64) {
         guard delivered > 0 else { return }
-        Metrics.shared.changesMatched.add()
         Metrics.shared.deliveries.add(delivered)
         let microseconds = max(0, Clock.unixMicroseconds() - commitTime)
         Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
@@ -191,8 +250,6 @@ struct Pipeline: ~Copyable {
         if isKnown { unseen = 0 }
     }
 
-    var isWaitingForCatalog: Bool { isPaused }
-
     mutating func askAgain(_ mailbox: Mailbox) {
         guard isPaused else { return }
         if shared.catalog.isCurrent { unseen += 1 }
@@ -208,10 +265,10 @@ struct Pipeline: ~Copyable {
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
-        schemas.take(snapshot, &courier.index)
+        schemas.take(snapshot, &courier)
     }
 
-    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier.index) }
+    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier) }
 
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
@@ -220,19 +277,46 @@ struct Pipeline: ~Copyable {
 
     // MARK: Asking PostgreSQL
 
-    private mutating func send(_ mailbox: Mailbox) {
+    private mutating func send(seeing xid: UInt32, _ mailbox: Mailbox) {
         let asked = courier.takeQuestions()
-        guard !asked.isEmpty else { return }
+        if asked.isEmpty { return }
+        if !asked.ofFilters.isEmpty {
+            let ticket = nextTicket()
+            batches[ticket] = asked.ofFilters.map(\.pending)
+            shared.judge.ask(asked.ofFilters.map(\.question)) { answers in
+                mailbox.post(.judged(ticket: ticket, answers))
+            }
+        }
+        if !asked.ofPolicies.isEmpty {
+            let ticket = nextTicket()
+            policyBatches[ticket] = asked.ofPolicies.map(\.pending)
+            let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
+            shared.policyJudge.ask(questions, seeing: xid) { answers in
+                mailbox.post(.judgedByPolicy(ticket: ticket, answers))
+            }
+        }
+    }
+
+    private mutating func nextTicket() -> UInt64 {
         lastBatch += 1
-        let ticket = lastBatch
-        batches[ticket] = asked.map(\.pending)
-        shared.judge.ask(asked.map(\.question)) { answers in mailbox.post(.judged(ticket: ticket, answers)) }
+        return lastBatch
     }
 
     mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on loop: SocketLoop) {
         guard let pending = batches.removeValue(forKey: ticket) else { return }
         var delivered = 0
         for (question, answer) in zip(pending, answers) { delivered += courier.settle(question, answer, on: loop) }
+        Metrics.shared.deliveries.add(delivered)
+    }
+
+    mutating func judged(_ ticket: UInt64, _ answers: [PolicyAnswers], on loop: SocketLoop) {
+        guard let pending = policyBatches.removeValue(forKey: ticket) else { return }
+        var delivered = 0
+        for (questions, answers) in zip(pending, answers) {
+            for (place, question) in questions.enumerated() {
+                delivered += courier.settle(question, answers[0, place], on: loop)
+            }
+        }
         Metrics.shared.deliveries.add(delivered)
     }
 }

@@ -1,6 +1,5 @@
 import Bytes
 import Change
-import Matching
 
 /// Which schemas the log's rows have, and whether the catalog knows them as they are.
 struct SchemaDesk {
@@ -37,27 +36,28 @@ struct SchemaDesk {
     /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
     /// for each schema and snapshot: a row that is older than the catalog stays another than it says.
     mutating func isReady(
-        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ index: inout PredicateIndex
+        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ courier: inout Courier
     ) -> Bool {
-        let isKnown = snapshot?.table(relation.oid).map { $0.has(relation) } ?? false
+        let table = snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
+        let isKnown = table.map { $0.has(relation) } ?? false
         guard isKnown || asked.contains(fingerprint) else {
             asked.insert(fingerprint)
             return false
         }
         asked.remove(fingerprint)
-        index.noteRelation(fingerprint, relation)
+        courier.noteRelation(fingerprint, relation, foreign: table?.foreignColumns(of: relation) ?? [])
         return true
     }
 
     /// The declaration's number, by which `holds` knows whether the index still has it.
-    mutating func declare(_ table: CatalogTable, _ index: inout PredicateIndex) -> UInt64 {
+    mutating func declare(_ table: CatalogTable, _ courier: inout Courier) -> UInt64 {
         if let known = declared[table.oid] {
             if known.table === table { return known.number }
             hasReplaced = true
         }
         lastDeclaration += 1
         declared[table.oid] = Declaration(table: table, number: lastDeclaration)
-        index.declare(table: table.oid, columns: table.columns.map(\.name))
+        courier.declare(table: table.oid, columns: table.columns.map(\.name))
         return lastDeclaration
     }
 
@@ -70,10 +70,10 @@ struct SchemaDesk {
         return hasReplaced
     }
 
-    mutating func take(_ snapshot: CatalogSnapshot, _ index: inout PredicateIndex) {
+    mutating func take(_ snapshot: CatalogSnapshot, _ courier: inout Courier) {
         for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
-            index.forget(table: oid)
+            courier.forget(table: oid)
         }
     }
 }
@@ -81,10 +81,16 @@ struct SchemaDesk {
 extension CatalogTable {
     /// Whether rows of the schema are rows of the table as it is: each column by name and type.
     func has(_ relation: Relation) -> Bool {
-        guard relation.schema == schema, relation.name == name else { return false }
-        return relation.columns.allSatisfy { column in
-            guard let slot = slot(named: column.name) else { return false }
-            return columns[slot].typeName == column.typeName
-        }
+        relation.schema == schema && relation.name == name && relation.columns.allSatisfy(has)
+    }
+
+    private func has(_ column: Column) -> Bool {
+        slot(named: column.name).map { columns[$0].typeName == column.typeName } ?? false
+    }
+
+    /// The places of columns that rows of the schema have and the table, as it is, has not: a value of another type says
+    /// nothing about this one.
+    func foreignColumns(of relation: Relation) -> Set<Int> {
+        Set(relation.columns.indices.filter { !has(relation.columns[$0]) })
     }
 }

@@ -4,6 +4,9 @@ struct Slots<Element> {
     private var free: [UInt32] = []
     private(set) var count = 0
 
+    /// The number that the next one gets.
+    var nextIndex: UInt32 { free.last ?? UInt32(elements.count) }
+
     mutating func add(_ element: Element) -> UInt32 {
         count += 1
         if let index = free.popLast() {

@@ -7,7 +7,21 @@ import Protocol
 struct ViewKey: Hashable {
     enum Shape: Hashable {
         case rows
+        /// Of old rows no more than their keys.
+        case masked
+        /// Of rows that are gone no more than their keys.
+        case maskedDeletes
+        /// Updates, as deletes of the row that was.
+        case departures
         case refused(ChangeRefusal)
+
+        var past: ChangeView.Past {
+            switch self {
+            case .rows, .departures, .refused: .whole
+            case .masked: .keys
+            case .maskedDeletes: .keysOfDeleted
+            }
+        }
     }
 
     let table: CatalogTable
@@ -38,13 +52,16 @@ struct View {
     fileprivate(set) var bodyNumber: UInt64 = 0
     /// The body as the loop shares it, when it is large enough for that.
     fileprivate(set) var bodyPiece: Piece?
+    /// The same columns in other shapes, once they were needed; they go with this view.
+    fileprivate var masked: UInt32?
+    fileprivate var departed: UInt32?
 
     init(_ key: ViewKey) { self.key = key }
 
     /// The view on rows of a schema; made at the first one.
     mutating func prepare(_ fingerprint: UInt64, _ relation: Relation) -> ChangeView {
         if let known = prepared[fingerprint] { return known }
-        let made = ChangeView(relation, visible: visible(in: relation))
+        let made = ChangeView(relation, visible: visible(in: relation), past: key.shape.past)
         // Schemas change seldom; many at once are no longer in use.
         if prepared.count >= 8 { prepared = [:] }
         prepared[fingerprint] = made
@@ -84,7 +101,29 @@ struct ViewTable {
         } else {
             views.remove(index)
             byKey[view.key] = nil
+            if let masked = view.masked { release(masked) }
+            if let departed = view.departed { release(departed) }
         }
+    }
+
+    /// The view of the same columns to those who may not see the old row.
+    mutating func masked(_ index: UInt32) -> UInt32 {
+        if let known = views[index]?.masked { return known }
+        guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
+        // Who is refused the row is told nothing of it anyway.
+        if case .refused = key.shape { return index }
+        let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: .masked))
+        views[index]?.masked = made
+        return made
+    }
+
+    /// The view of the same columns to those whose view a row leaves.
+    mutating func departed(_ index: UInt32) -> UInt32 {
+        if let known = views[index]?.departed { return known }
+        guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
+        let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: .departures))
+        views[index]?.departed = made
+        return made
     }
 
     mutating func prepare(_ index: UInt32, _ fingerprint: UInt64, _ relation: Relation) -> ChangeView? {

@@ -2,7 +2,7 @@ import Bytes
 import Change
 import Diagnostics
 
-/// One question about one row, until PostgreSQL answers it.
+/// One question about one row, until PostgreSQL has answered all parts of it.
 final class PendingQuestion {
     enum Answer {
         case none
@@ -10,9 +10,32 @@ final class PendingQuestion {
         case failed
     }
 
-    var answer = Answer.none
+    private(set) var answer = Answer.none
+    /// A filter's part and a policy's: what one of them denies need not wait for the other.
+    private var missing: Int
     /// Those whose first waiting delivery may go on when it is answered.
     var listeners: [UInt32] = []
+
+    init(parts: Int = 1) { missing = parts }
+
+    /// A part's answer; nil when it could not be found out.
+    func take(_ part: Bool?) {
+        guard case .none = answer else { return }
+        missing -= 1
+        switch part {
+        case nil: answer = .failed
+        case false?: answer = .given(false)
+        case true?: if missing == 0 { answer = .given(true) }
+        }
+    }
+}
+
+/// What has to turn out for a binding to be among those that a delivery is for.
+struct Proviso {
+    let binding: UInt8
+    let question: PendingQuestion
+    /// The answer that is wanted: a row that moved out of view is told where it is not seen any more.
+    var wanted = true
 }
 
 /// How much waits on one loop.
@@ -36,15 +59,53 @@ final class WaitingBody {
     deinit { total.bytes -= bytes.count }
 }
 
-/// A delivery that waits: for an answer, or behind one that does.
-struct WaitingDelivery {
+/// A body as some see it.
+struct SeenBody {
     /// Shared by all who see the same of the change.
     let body: WaitingBody
     let view: UInt32
+}
+
+/// A delivery that waits: for an answer, or behind one that does.
+struct WaitingDelivery {
+    let seen: SeenBody
+    /// Where the old row's visibility is asked for as well, and what is sent if it may not be seen.
+    let past: (question: PendingQuestion, masked: SeenBody)?
     let operation: Operation
-    var bindings: BindingSet
-    let asked: [(question: PendingQuestion, binding: UInt8)]
-    let commitTime: Int64
+    let bindings: BindingSet
+    let provisos: [Proviso]
+
+    var isAnswered: Bool {
+        for proviso in provisos { if case .none = proviso.question.answer { return false } }
+        if let past, case .none = past.question.answer { return false }
+        return true
+    }
+
+    var byteCount: Int {
+        seen.body.bytes.count + (past?.masked.body.bytes.count ?? 0) + Limits.waitingDeliveryBytes
+    }
+
+    /// Whom it is for, and whether that could not be found out for some.
+    func outcome() -> (bindings: BindingSet, isUncertain: Bool) {
+        var (bindings, refused, isUncertain) = (self.bindings, BindingSet(0), false)
+        for proviso in provisos {
+            switch proviso.question.answer {
+            case .given(proviso.wanted): bindings |= 1 << BindingSet(proviso.binding)
+            case .given: refused |= 1 << BindingSet(proviso.binding)
+            case .none, .failed:
+                refused |= 1 << BindingSet(proviso.binding)
+                isUncertain = true
+            }
+        }
+        return (bindings & ~refused | self.bindings, isUncertain)
+    }
+
+    /// What of the row is shown: with any doubt about the old row only its keys.
+    var shown: SeenBody {
+        guard let past else { return seen }
+        if case .given(true) = past.question.answer { return seen }
+        return past.masked
+    }
 }
 
 /// What waits for one channel, in order.
@@ -58,18 +119,15 @@ struct WaitingQueue {
 
     mutating func append(_ delivery: WaitingDelivery) {
         deliveries.append(delivery)
-        bytes += delivery.body.bytes.count + Limits.waitingDeliveryBytes
+        bytes += delivery.byteCount
     }
 
     /// The next one if every question of it is answered.
     mutating func popAnswered() -> WaitingDelivery? {
-        guard first < deliveries.count else { return nil }
-        for asked in deliveries[first].asked {
-            if case .none = asked.question.answer { return nil }
-        }
+        guard first < deliveries.count, deliveries[first].isAnswered else { return nil }
         let delivery = deliveries[first]
         first += 1
-        bytes -= delivery.body.bytes.count + Limits.waitingDeliveryBytes
+        bytes -= delivery.byteCount
         if first > 64, first * 2 > deliveries.count {
             deliveries.removeFirst(first)
             first = 0

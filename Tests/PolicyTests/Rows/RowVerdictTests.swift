@@ -17,7 +17,7 @@ import Testing
         }
         for sql in RowVerdictOracle.more { try oracle.examine(sql) }
         print("seed \(seed): \(oracle.judged) judged, \(oracle.shown) shown, \(oracle.asked) asked of PostgreSQL")
-        #expect(oracle.wrong.isEmpty, "\(oracle.wrong.prefix(20).joined(separator: "\n"))")
+        #expect(oracle.wrong.count == 0, "\(oracle.wrong.prefix(5).joined(separator: "\n"))")
         #expect(oracle.shown > 1000)
         #expect(oracle.asked * 3 < oracle.judged)
     }
@@ -54,6 +54,8 @@ struct RowVerdictOracle {
     private(set) var shown = 0
     private(set) var asked = 0
     private(set) var wrong: [String] = []
+    /// Left to PostgreSQL as a whole.
+    private(set) var left: [String] = []
     private var stage: CatalogStage
     /// Another session, in which names are found only where they are qualified.
     private let asker: Connection
@@ -160,7 +162,10 @@ struct RowVerdictOracle {
         try stage.learn(text)
         let table = stage.catalog.relations[QualifiedName("public", "t")]!
         let policy = PolicyCompiler(stage.catalog).compile(text, on: table)
-        guard policy.term != .undecided else { return }
+        guard policy.term != .undecided else {
+            left.append(text)
+            return
+        }
         for claim in claims { try examine(policy, text, claim) }
     }
 
@@ -177,7 +182,7 @@ struct RowVerdictOracle {
             guard verdict != .ask, (verdict == .yes) != (answer == "true") else { continue }
             // Which arm of an OR fails first is PostgreSQL's to choose.
             if answer == "failed", verdict == .yes { continue }
-            wrong.append("\(verdict), not \(answer ?? "NULL"): \(text) of \(row) for \(claim)")
+            wrong.append("\(verdict), not \(answer ?? "NULL"): \(text) of \(row.map { $0 ?? "NULL" }) for \(claim)")
         }
     }
 

@@ -200,15 +200,15 @@ final class Caller: @unchecked Sendable {
         _ = try first { $0.ref == ref && $0.topic == "phoenix" }
     }
 
-    static func join(_ changes: [String], token: String? = nil) -> String {
+    static func join(_ changes: [String], token: String? = nil, more: String = "") -> String {
         let token = token.map { #","access_token":"\#($0)""# } ?? ""
-        return #"{"config":{"postgres_changes":[\#(changes.joined(separator: ","))]}\#(token)}"#
+        return #"{"config":{"postgres_changes":[\#(changes.joined(separator: ","))]\#(more)}\#(token)}"#
     }
 
     /// Joins and waits for the reply; its ref.
     @discardableResult
-    func join(_ topic: String, _ changes: [String], token: String? = nil) throws -> String {
-        let ref = try push(topic, "phx_join", Self.join(changes, token: token))
+    func join(_ topic: String, _ changes: [String], token: String? = nil, more: String = "") throws -> String {
+        let ref = try push(topic, "phx_join", Self.join(changes, token: token, more: more))
         let reply = try first { $0.topic == topic && $0.event == "phx_reply" && $0.ref == ref }
         guard reply.status == "ok" else { throw Unexpected(message: "\(reply)") }
         return ref
@@ -216,8 +216,10 @@ final class Caller: @unchecked Sendable {
 
     /// Joins and waits until changes are promised.
     @discardableResult
-    func subscribe(_ topic: String, _ changes: [String], token: String? = nil) throws -> String {
-        let ref = try join(topic, changes, token: token)
+    func subscribe(
+        _ topic: String, _ changes: [String], token: String? = nil, more: String = ""
+    ) throws -> String {
+        let ref = try join(topic, changes, token: token, more: more)
         _ = try first { $0.topic == topic && $0.isSubscription }
         return ref
     }
@@ -255,6 +257,7 @@ struct Message: CustomStringConvertible {
     var isTrouble: Bool { event == "system" && status == "error" }
     var data: [String: Any] { payload["data"] as? [String: Any] ?? [:] }
     var record: [String: Any] { data["record"] as? [String: Any] ?? [:] }
+    var old: [String: Any] { data["old_record"] as? [String: Any] ?? [:] }
     var id: Int? { record["id"] as? Int }
     var type: String? { data["type"] as? String }
     var errors: [String]? { data["errors"] as? [String] }

@@ -30,10 +30,17 @@ final class GatewayStage: @unchecked Sendable {
         for role in [reader, outsider] {
             try database.run("CREATE ROLE \(role); GRANT USAGE ON SCHEMA public TO \(role)")
         }
+        let login = "login_" + database.name
+        try database.run(
+            Self.auth.replacing("LOGIN", with: login).replacing("CAN\(login)", with: "LOGIN").replacing(
+                "READER", with: reader
+            ).replacing("OUTSIDER", with: outsider))
         try database.run(sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider))
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
         let usual: [(Setting, String)] = [
-            (.databaseURL, database.url), (.slot, database.slot), (.dataDirectory, TemporaryDirectory.make("data")),
+            (.databaseURL, database.url),
+            (.policyDatabaseURL, database.cluster.url(user: login, password: "secret", database: database.name)),
+            (.slot, database.slot), (.dataDirectory, TemporaryDirectory.make("data")),
             (.listen, "127.0.0.1:0"), (.loops, "1"), (.jwtSecret, Self.secret), (.connectErrorBackoff, "10ms"),
             (.channelErrorBackoff, "10ms"), (.segmentSize, "1MB"),
         ]
@@ -46,6 +53,19 @@ final class GatewayStage: @unchecked Sendable {
         let port = hub.port
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
+
+    /// A login that can become the two roles and nothing else, and what policies ask about their holders.
+    private static let auth = """
+        DO $$ BEGIN CREATE ROLE anon; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+        CREATE ROLE LOGIN WITH CANLOGIN NOINHERIT PASSWORD 'secret';
+        GRANT READER, OUTSIDER, anon TO LOGIN;
+        CREATE SCHEMA auth;
+        GRANT USAGE ON SCHEMA auth TO READER, OUTSIDER;
+        CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
+            SELECT nullif(current_setting('request.jwt.claims', true), '')::jsonb $$;
+        CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$
+            SELECT (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid $$;
+        """
 
     func stop() {
         if !isStopped { hub.stop() }
@@ -78,6 +98,17 @@ final class GatewayStage: @unchecked Sendable {
         let expiry = Int(Date().timeIntervalSince1970) + seconds
         let claims = #"{"role":"\#(role ?? reader)","exp":\#(expiry),"mark":"\#(mark)"}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+    }
+
+    /// The token of a user.
+    func token(of user: Int, _ more: String = "") -> String {
+        let expiry = Int(Date().timeIntervalSince1970) + 3600
+        let claims = #"{"role":"\#(reader)","exp":\#(expiry),"sub":"\#(Self.user(user))"\#(more)}"#
+        return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+    }
+
+    static func user(_ number: Int) -> String {
+        "00000000-0000-4000-8000-" + String(repeating: "0", count: 12 - String(number).count) + String(number)
     }
 
     /// Somebody with an open WebSocket.

@@ -40,6 +40,8 @@ public final class PolicyBinding: Sendable {
     public let version: UInt64
     /// What is to be said to whoever joins: nothing will be delivered, or not what he expects.
     public let warning: String?
+    /// As it is asked of PostgreSQL.
+    let judged: JudgedPolicy
 
     init(
         role: String, table: UInt32, rowPolicy: RowPolicy, parts: [Part], combinedSQL: String, alias: String,
@@ -54,6 +56,10 @@ public final class PolicyBinding: Sendable {
         self.columns = columns
         self.version = version
         self.warning = warning
+        judged = JudgedPolicy(
+            role: role, relation: alias, table: table,
+            columns: columns.map { JudgedPolicy.Column(slot: $0.slot, name: $0.name, type: $0.type) }, sql: combinedSQL,
+            version: version)
     }
 
     /// How the worst of it is decided; compiled where no row is ever visible.

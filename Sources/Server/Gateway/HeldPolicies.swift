@@ -1,0 +1,138 @@
+import Bytes
+import Change
+import Diagnostics
+import Matching
+import Policy
+
+/// A holder's policy on one table, as deliveries see it.
+struct PolicyEntry {
+    /// What of the policy is left for this holder.
+    var predicate: Predicate
+    let judged: JudgedPolicy
+    /// What PostgreSQL is told of a row: the columns the policy reads, as the table has them.
+    let columns: [RowTexts.Wanted]
+    let claimant: Claimant
+    /// The change for which `past` holds.
+    fileprivate var change: UInt64 = 0
+    fileprivate var past = Past.hidden
+
+    /// Whether the row as it was before a change may be seen.
+    fileprivate enum Past {
+        case shown
+        case hidden
+        case asked(PendingQuestion)
+    }
+
+    init(_ predicate: Predicate, _ judged: JudgedPolicy, of table: CatalogTable, _ claimant: Claimant) {
+        self.predicate = predicate
+        self.judged = judged
+        columns = judged.columns.map { column in
+            RowTexts.Wanted(name: column.name, typeName: table.columns[column.slot].typeName)
+        }
+        self.claimant = claimant
+    }
+}
+
+/// The policies that hold on one loop. Their numbers are what predicates call an asker.
+struct HeldPolicies {
+    private(set) var entries = Slots<PolicyEntry>()
+
+    var nextNumber: UInt32 { entries.nextIndex }
+
+    mutating func add(_ entry: PolicyEntry) -> UInt32 { entries.add(entry) }
+    mutating func remove(_ number: UInt32) { entries.remove(number) }
+
+    mutating func replace(_ predicate: Predicate, of number: UInt32) { entries[number]?.predicate = predicate }
+
+    /// In what form a member sees a change whose new row it may see.
+    mutating func seen(
+        by member: Member, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
+        _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
+    ) throws(ByteError) -> Seen {
+        guard moment.hasPast, member.policy != Member.noPolicy, entries.contains(member.policy) else {
+            return Seen(view: member.view)
+        }
+        if entries[member.policy]?.change != moment.number {
+            let past = try past(member.policy, change, relation, moment, &index, &asked)
+            entries[member.policy]?.past = past
+            entries[member.policy]?.change = moment.number
+        }
+        switch entries[member.policy]?.past {
+        case .shown: return Seen(view: member.view)
+        case .asked(let question):
+            return Seen(view: member.view, masked: views.masked(member.view), question: question)
+        case .hidden, nil: return Seen(view: views.masked(member.view))
+        }
+    }
+
+    private func past(
+        _ number: UInt32, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
+        _ index: inout PredicateIndex, _ asked: inout AskedQuestions
+    ) throws(ByteError) -> PolicyEntry.Past {
+        // Of a row that is known by its keys only, no more than its keys could be told.
+        guard let entry = entries[number], change.oldImage == .full else { return .hidden }
+        switch try index.verdict(of: entry.predicate, onOldImageOf: change) {
+        case .yes: return .shown
+        case .no, .unknown, .failed: return .hidden
+        case .ask:
+            let question = PendingQuestion()
+            return try ask(number, question, change, relation, .old, moment.number, &asked) ? .asked(question) : .hidden
+        }
+    }
+
+    /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at: the
+    /// answer is no then.
+    func ask(
+        _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing Change, _ relation: Relation,
+        _ image: RowTexts.Image, _ moment: UInt64, _ asked: inout AskedQuestions
+    ) throws(ByteError) -> Bool {
+        guard let entry = entries[number] else { return false }
+        let key = AskedQuestions.RowKey(policy: entry.judged.identity, change: moment, isOld: image == .old)
+        if !asked.has(key) {
+            guard let texts = try RowTexts.texts(of: entry.columns, in: change, relation, image)
+            else { return false }
+            asked.begin(key, entry.judged, texts)
+        }
+        asked.add(pending, entry.claimant, to: key)
+        return true
+    }
+}
+
+/// Questions that are not sent yet.
+struct AskedQuestions {
+    /// A row under a policy.
+    struct RowKey: Hashable {
+        var policy: UInt64
+        var change: UInt64
+        var isOld: Bool
+    }
+
+    /// Who wants to see one row, all under the same policy.
+    struct OfRow {
+        let policy: JudgedPolicy
+        let row: [String?]
+        var claimants: [Claimant] = []
+        var pending: [PendingQuestion] = []
+    }
+
+    private(set) var ofFilters: [(pending: PendingQuestion, question: JudgedQuestion)] = []
+    private(set) var ofPolicies: [OfRow] = []
+    private var places: [RowKey: Int] = [:]
+
+    var isEmpty: Bool { ofFilters.isEmpty && ofPolicies.isEmpty }
+
+    mutating func add(_ pending: PendingQuestion, _ question: JudgedQuestion) { ofFilters.append((pending, question)) }
+
+    func has(_ key: RowKey) -> Bool { places[key] != nil }
+
+    mutating func begin(_ key: RowKey, _ policy: JudgedPolicy, _ row: [String?]) {
+        places[key] = ofPolicies.count
+        ofPolicies.append(OfRow(policy: policy, row: row))
+    }
+
+    mutating func add(_ pending: PendingQuestion, _ claimant: Claimant, to key: RowKey) {
+        guard let place = places[key] else { preconditionFailure("a row is told before it is asked about") }
+        ofPolicies[place].claimants.append(claimant)
+        ofPolicies[place].pending.append(pending)
+    }
+}

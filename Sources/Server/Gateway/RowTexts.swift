@@ -1,0 +1,62 @@
+import Bytes
+import Change
+
+/// The texts of a change's columns, for questions to PostgreSQL and for keys of memberships.
+enum RowTexts {
+    enum Image {
+        case new
+        case old
+    }
+
+    /// A column whose text is wanted, of this type and no other.
+    struct Wanted {
+        let name: String
+        let typeName: String
+    }
+
+    enum Value {
+        case text([UInt8])
+        case null
+        /// The image does not hold the column.
+        case absent
+    }
+
+    /// In the order of the columns, nil for NULL; nothing at all where one of them is not in the image.
+    static func texts(
+        of columns: [Wanted], in change: borrowing Change, _ relation: Relation, _ image: Image
+    ) throws(ByteError) -> [String?]? {
+        var texts: [String?] = []
+        for column in columns {
+            switch try value(of: column, in: change, relation, image) {
+            case .text(let text): texts.append(String(decoding: text, as: UTF8.self))
+            case .null: texts.append(nil)
+            case .absent: return nil
+            }
+        }
+        return texts
+    }
+
+    static func value(
+        of column: Wanted, in change: borrowing Change, _ relation: Relation, _ image: Image
+    ) throws(ByteError) -> Value {
+        let place = relation.columns.firstIndex { $0.name == column.name && $0.typeName == column.typeName }
+        guard let index = place else { return .absent }
+        if image == .new, let new = change.new {
+            let value = try value(at: index, of: new)
+            if case .absent = value {} else { return value }
+        }
+        // A large value that did not change is in the old image, if that has the column at all.
+        guard let old = change.old, change.oldImage == .full || relation.columns[index].isIdentity else {
+            return .absent
+        }
+        return try value(at: index, of: old)
+    }
+
+    private static func value(at index: Int, of row: borrowing Tuple) throws(ByteError) -> Value {
+        switch try row.value(at: index) {
+        case .text(let text)?: .text(text.copied())
+        case .null?: .null
+        case .unchanged?, .binary?, nil: .absent
+        }
+    }
+}

@@ -1,0 +1,1 @@
+extension CatalogSnapshot { func followed(_ oid: UInt32) -> CatalogTable? { nil } }

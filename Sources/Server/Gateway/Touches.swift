@@ -1,0 +1,82 @@
+/// In what form a member sees a change.
+struct Seen {
+    let view: UInt32
+    /// The view without the old row, where it is asked whether that may be seen.
+    var masked: UInt32?
+    var question: PendingQuestion?
+
+    func isSame(as other: Seen) -> Bool { view == other.view && question === other.question }
+}
+
+/// What a change means for one channel that has several bindings, or waits: collected before it is delivered.
+struct Touch {
+    let listener: UInt32
+    let seen: Seen
+    var isDeparture = false
+    var certain: BindingSet = 0
+    var provisos: [Proviso] = []
+    /// The channel's touch before this one, in another form.
+    let earlier: UInt32?
+}
+
+/// The channels that the change at hand touches, each once for each form in which it sees it.
+struct Touches {
+    private(set) var all: [Touch] = []
+
+    mutating func removeAll() { all.removeAll(keepingCapacity: true) }
+
+    mutating func add(_ member: Member, _ seen: Seen, _ recipients: inout [Recipient], _ change: UInt64) {
+        let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
+        all[place].certain |= 1 << BindingSet(member.binding)
+    }
+
+    mutating func ask(
+        _ member: Member, _ seen: Seen, _ question: PendingQuestion, _ recipients: inout [Recipient], _ change: UInt64
+    ) {
+        let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
+        all[place].provisos.append(Proviso(binding: member.binding, question: question))
+    }
+
+    /// The row was in the member's view: it is told, unless the row still is. All arrivals have been added before.
+    mutating func depart(
+        _ member: Member, _ view: UInt32, _ question: PendingQuestion?, _ recipients: inout [Recipient],
+        _ change: UInt64
+    ) {
+        var stay: PendingQuestion?
+        var known = newest(of: member.listener, recipients, change)
+        while let place = known {
+            let touch = all[Int(place)]
+            known = touch.earlier
+            if touch.isDeparture { continue }
+            if touch.certain & 1 << BindingSet(member.binding) != 0 { return }
+            stay = stay ?? touch.provisos.first { $0.binding == member.binding }?.question
+        }
+        let place = place(of: member.listener, Seen(view: view), isDeparture: true, &recipients, change)
+        if let question { all[place].provisos.append(Proviso(binding: member.binding, question: question)) }
+        if let stay {
+            all[place].provisos.append(Proviso(binding: member.binding, question: stay, wanted: false))
+        }
+        if question == nil, stay == nil { all[place].certain |= 1 << BindingSet(member.binding) }
+    }
+
+    private func newest(of listener: UInt32, _ recipients: [Recipient], _ change: UInt64) -> UInt32? {
+        let recipient = recipients[Int(listener)]
+        return recipient.stamp == change ? recipient.touch : nil
+    }
+
+    private mutating func place(
+        of listener: UInt32, _ seen: Seen, isDeparture: Bool, _ recipients: inout [Recipient], _ change: UInt64
+    ) -> Int {
+        let newest = newest(of: listener, recipients, change)
+        var known = newest
+        while let place = known {
+            let touch = all[Int(place)]
+            if touch.seen.isSame(as: seen), touch.isDeparture == isDeparture { return Int(place) }
+            known = touch.earlier
+        }
+        all.append(Touch(listener: listener, seen: seen, isDeparture: isDeparture, earlier: newest))
+        recipients[Int(listener)].stamp = change
+        recipients[Int(listener)].touch = UInt32(all.count - 1)
+        return all.count - 1
+    }
+}

@@ -1,0 +1,223 @@
+import Policy
+import Postgres
+
+/// Something that PostgreSQL is asked under many claims of one role, one after the other: as a function that loops over
+/// the claims, or, where no function can be made, as a statement for each.
+///
+/// The claims and the role are set again for each, and whatever a policy's functions do is undone before the next:
+/// every step is a subtransaction that is rolled back.
+struct ClaimsLoop: Sendable, Hashable {
+    enum Shape: Sendable, Hashable {
+        /// One row for each claims. Where it fails with many elements in the inputs, each element is tried by itself.
+        case whole
+        /// Any number of rows.
+        case rows
+    }
+
+    /// Nil stays who the connection is.
+    let role: String?
+    let shape: Shape
+    /// Arrays of texts.
+    let inputCount: Int
+    /// Texts.
+    let outputCount: Int
+    /// With the inputs as the function's variables …
+    private let inFunction: String
+    /// … restricted to one element …
+    private let inFunctionByElement: String
+    /// … and as parameters.
+    let asStatement: String
+
+    private init(
+        as role: String?, _ shape: Shape, inputs: Int, outputs: Int, _ sql: (_ input: (Int) -> String) -> String
+    ) {
+        self.role = role
+        self.shape = shape
+        inputCount = inputs
+        outputCount = outputs
+        inFunction = sql(ClaimsLoop.variable)
+        inFunctionByElement = sql { "\(ClaimsLoop.variable($0))[\"tw$element\":\"tw$element\"]" }
+        asStatement = sql { "CAST($\($0 + 1) AS pg_catalog.text[])" }
+    }
+
+    private static func variable(_ input: Int) -> String { "\"tw$input\(input)\"" }
+
+    static func == (left: ClaimsLoop, right: ClaimsLoop) -> Bool {
+        left.role == right.role && left.shape == right.shape && left.asStatement == right.asStatement
+    }
+
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(role)
+        hasher.combine(asStatement)
+    }
+}
+
+// MARK: What is asked
+
+extension ClaimsLoop {
+    /// The numbers of the rows that may be read, from 1, with blanks between them; NULL when there is none.
+    init(judging sql: String, _ relation: String, _ columns: [JudgedPolicy.Column], as role: String) {
+        self.init(as: role, .whole, inputs: columns.count, outputs: 1) { input in
+            """
+            SELECT pg_catalog.string_agg(CAST("tw$number" AS pg_catalog.text), ' ')
+            FROM \(ClaimsLoop.rows(columns, input)) AS \(Quoted.identifier(relation))
+            WHERE (\(sql)
+            )
+            """
+        }
+    }
+
+    /// Rows given by their texts, as if they were the table's.
+    static func rows(_ columns: [JudgedPolicy.Column], _ input: (Int) -> String) -> String {
+        if columns.isEmpty { return "(SELECT 1 AS \"tw$number\")" }
+        let values = columns.enumerated().map { index, column in
+            let collation = column.collation.map { " COLLATE \($0)" } ?? ""
+            return "CAST(\"tw$row\".\"c\(index)\" AS \(column.type))\(collation) AS \(Quoted.identifier(column.name))"
+        }
+        let arrays = columns.indices.map { "pg_catalog.unnest(\(input($0)))" }.joined(separator: ", ")
+        let names = columns.indices.map { "\"c\($0)\", " }.joined()
+        return """
+            (SELECT \(values.joined(separator: ", ")), "tw$row"."number" AS "tw$number"
+            FROM ROWS FROM (\(arrays)) WITH ORDINALITY AS "tw$row" (\(names)"number"))
+            """
+    }
+
+    /// Each term's text.
+    init(evaluating terms: [AskedTerm], as role: String) {
+        self.init(as: role, .whole, inputs: 0, outputs: terms.count) { _ in
+            "SELECT " + terms.map(ClaimsLoop.text).joined(separator: ", ")
+        }
+    }
+
+    /// Moments are written as the replication stream writes them, in UTC; the session's zone is the client's.
+    private static func text(_ term: AskedTerm) -> String {
+        guard term.type.oid == momentType else { return "CAST((\(term.sql)\n) AS pg_catalog.text)" }
+        return """
+            (SELECT CASE WHEN NOT pg_catalog.isfinite("tw$moment") THEN CAST("tw$moment" AS pg_catalog.text)
+                ELSE pg_catalog.regexp_replace(
+                    CAST(pg_catalog.timezone('UTC', "tw$moment") AS pg_catalog.text), '( BC)?$', '+00\\1') END
+            FROM (SELECT CAST((\(term.sql)
+            ) AS timestamp with time zone)) AS "tw$source" ("tw$moment"))
+            """
+    }
+
+    /// `timestamptz`.
+    private static let momentType: UInt32 = 1184
+
+    /// Keys and how often each is there.
+    init(filling sql: String, as role: String?, limit: Int) {
+        self.init(as: role, .rows, inputs: 0, outputs: 2) { _ in
+            """
+            SELECT "tw$key", CAST(pg_catalog.count(*) AS pg_catalog.text) FROM (
+                SELECT CAST("tw$of" AS pg_catalog.text) COLLATE pg_catalog."C" FROM (\(sql)
+                ) AS "tw$source" ("tw$of")) AS "tw$keys" ("tw$key")
+            GROUP BY "tw$key" LIMIT \(limit)
+            """
+        }
+    }
+}
+
+// MARK: The function
+
+extension ClaimsLoop {
+    /// Rows: the claims' number from 1, the element's number where elements were tried by themselves, the error's code
+    /// or NULL, and the outputs.
+    func function(named name: String) -> String {
+        let inputs = (0..<inputCount).map { ", \(ClaimsLoop.variable($0)) pg_catalog.text[]" }.joined()
+        let outputs = (0..<outputCount).map { ", \"tw$output\($0)\" pg_catalog.text" }.joined()
+        let body = """
+            #variable_conflict use_column
+            DECLARE
+                "tw$one" pg_catalog.text;
+                "tw$done" pg_catalog.bool;
+            BEGIN
+                "tw$who" := 0;
+                FOREACH "tw$one" IN ARRAY "tw$claims" LOOP
+                    "tw$who" := "tw$who" + 1;
+                    "tw$element" := NULL;
+            \(step(inFunction))
+            \(stepsByElement)
+                END LOOP;
+            END
+            """
+        let quote = ClaimsLoop.dollarQuote(notIn: body)
+        return """
+            CREATE FUNCTION pg_temp.\(name)("tw$claims" pg_catalog.text[]\(inputs))
+            RETURNS TABLE ("tw$who" pg_catalog.int4, "tw$element" pg_catalog.int4, "tw$error" pg_catalog.text\(outputs))
+            LANGUAGE plpgsql AS \(quote)\(body)\(quote)
+            """
+    }
+
+    private var stepsByElement: String {
+        guard shape == .whole, inputCount > 0 else { return "" }
+        return """
+            IF "tw$error" IS NOT NULL AND pg_catalog.cardinality(\(ClaimsLoop.variable(0))) > 1 THEN
+                FOR "tw$index" IN 1 .. pg_catalog.cardinality(\(ClaimsLoop.variable(0))) LOOP
+                    "tw$element" := "tw$index";
+            \(step(inFunctionByElement))
+                END LOOP;
+            END IF;
+            """
+    }
+
+    /// One subtransaction, rolled back in any case. Its last word is an exception, which also ends it when all is well.
+    private func step(_ sql: String) -> String {
+        let outputs = (0..<outputCount).map { "\"tw$output\($0)\"" }.joined(separator: ", ")
+        let none = (0..<outputCount).map { "\"tw$output\($0)\" := NULL; " }.joined()
+        let ask =
+            switch shape {
+            case .whole: "SELECT * INTO \(outputs) FROM (\(sql)\n) AS \"tw$answer\";"
+            case .rows: "FOR \(outputs) IN \(sql) LOOP RETURN NEXT; END LOOP;"
+            }
+        return """
+            "tw$done" := false;
+            "tw$error" := NULL;
+            \(none)
+            BEGIN
+                \(claimsAndRole)
+                \(ask)
+                "tw$done" := true;
+                RAISE EXCEPTION USING ERRCODE = '\(ClaimsLoop.undo)';
+            EXCEPTION WHEN OTHERS OR assert_failure THEN
+                IF NOT "tw$done" THEN
+                    "tw$error" := SQLSTATE;
+                    \(none)
+                END IF;
+            END;
+            \(isReturned)
+            """
+    }
+
+    private var isReturned: String {
+        let outputs = (0..<outputCount).map { ", \"tw$output\($0)\"" }.joined()
+        return switch shape {
+        // Nothing but NULL is not worth a row.
+        case .whole:
+            """
+            IF pg_catalog.num_nonnulls("tw$error"\(outputs)) > 0 THEN
+                RETURN NEXT;
+            END IF;
+            """
+        case .rows:
+            """
+            IF "tw$error" IS NOT NULL THEN
+                RETURN NEXT;
+            END IF;
+            """
+        }
+    }
+
+    private var claimsAndRole: String {
+        let role = self.role.map { ", pg_catalog.set_config('role', \(Quoted.literal($0)), true)" } ?? ""
+        return "PERFORM pg_catalog.set_config('request.jwt.claims', \"tw$one\", true)\(role);"
+    }
+
+    /// Of no class that PostgreSQL uses.
+    private static let undo = "TWUND"
+
+    private static func dollarQuote(notIn text: String) -> String {
+        var number = 0
+        while text.contains("$tidewire\(number)$") { number += 1 }
+        return "$tidewire\(number)$"
+    }
+}

@@ -1,0 +1,72 @@
+import Diagnostics
+import Synchronization
+
+/// How much of something fits one statement, and what took so long that it is not asked for a while.
+final class JudgingPace: Sendable {
+    private struct State {
+        /// Claims, each weighed with its rows, in one statement.
+        var weights: [JudgingKey: Int] = [:]
+        var penalties: [JudgingKey: UInt64] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    /// What setting the claims costs, in rows.
+    private static let weightOfClaims = 32
+    private static let firstWeight = 32_768
+    private static let leastWeight = 64
+    private static let mostWeight = 4 << 20
+
+    static func weight(claims: Int, rows: Int) -> Int { claims * (weightOfClaims + rows) }
+
+    /// How many claims go into one statement with so many rows.
+    func claims(_ key: JudgingKey, rows: Int) -> Int {
+        let weight = state.withLock { $0.weights[key] } ?? JudgingPace.firstWeight
+        return max(1, weight / JudgingPace.weight(claims: 1, rows: rows))
+    }
+
+    /// A statement took so long: the next is so large that it takes about as long as it should.
+    func took(_ key: JudgingKey, _ nanoseconds: UInt64, claims: Int, rows: Int) {
+        let weight = JudgingPace.weight(claims: claims, rows: rows)
+        let target = Double(Limits.policyStatementTarget.wholeNanoseconds)
+        let fitting = Double(weight) * target / Double(max(1, nanoseconds))
+        set(key) { before in min(fitting, Double(before) * 4) }
+    }
+
+    /// False where it could not be less.
+    func wasTooSlow(_ key: JudgingKey, claims: Int, rows: Int) -> Bool {
+        let weight = JudgingPace.weight(claims: claims, rows: rows)
+        set(key) { _ in Double(weight) / 16 }
+        return claims > 1
+    }
+
+    private func set(_ key: JudgingKey, _ change: (Int) -> Double) {
+        state.withLock { state in
+            if state.weights.count >= Limits.maximumPolicyPenalties { state.weights = [:] }
+            let changed = change(state.weights[key] ?? JudgingPace.firstWeight)
+            let bounded = min(Double(JudgingPace.mostWeight), max(Double(JudgingPace.leastWeight), changed))
+            state.weights[key] = Int(bounded)
+        }
+    }
+
+    // MARK: What takes too long
+
+    func isPenalised(_ key: JudgingKey, _ now: UInt64) -> Bool {
+        state.withLock { state in
+            guard let until = state.penalties[key] else { return false }
+            if now < until { return true }
+            state.penalties[key] = nil
+            return false
+        }
+    }
+
+    func penalise(_ key: JudgingKey, _ now: UInt64) {
+        state.withLock { state in
+            if state.penalties.count >= Limits.maximumPolicyPenalties {
+                state.penalties = state.penalties.filter { $0.value > now }
+            }
+            guard state.penalties.count < Limits.maximumPolicyPenalties else { return }
+            state.penalties[key] = now + Limits.policyPenalty.wholeNanoseconds
+        }
+    }
+}

@@ -1,0 +1,45 @@
+import Change
+
+/// A membership's keys as PostgreSQL read them for one claimant.
+enum MembershipFill: Sendable {
+    case filled(FilledMembership)
+    /// PostgreSQL refuses to read them for this claimant, and would again: a missing privilege, claims that are none.
+    case failed(sqlState: String)
+    /// They could not be read now, are too many, or nobody here may read them as they would have to be read.
+    case unavailable
+}
+
+struct FilledMembership: Sendable {
+    struct Key: Sendable, Hashable {
+        /// Nil is NULL.
+        var text: [UInt8]?
+        /// Rows that have it.
+        var count: Int
+    }
+
+    var keys: [Key]
+    /// What these transactions did is in the keys, and nothing else.
+    var snapshot: VisibleTransactions
+    /// Where the log of the database stood at some moment after the snapshot was taken.
+    var position: LSN
+}
+
+/// One row, one claimant, and expressions over the row: for an operator who asks why.
+struct PolicyExplanation: Sendable {
+    var relation: String
+    var columns: [JudgedPolicy.Column]
+    var row: [String?]
+    var claimant: Claimant
+    var expressions: [String]
+
+    var byteCount: Int {
+        PolicyQuestion.bytes(row) + expressions.reduce(0) { $0 + $1.utf8.count } + claimant.claims.utf8.count
+    }
+}
+
+enum ExplainedValue: Sendable, Equatable {
+    /// As text; nil is NULL.
+    case value(String?)
+    /// In PostgreSQL's words.
+    case failed(sqlState: String, message: String)
+}

@@ -1,0 +1,216 @@
+import Diagnostics
+import Postgres
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+extension Gateways {
+    /// Who hears of which rows where policies say who may see them.
+    @Suite(.serialized) struct RowSecurityTests {
+        private static let tables = """
+            CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
+            ALTER TABLE notes REPLICA IDENTITY FULL;
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+            CREATE TABLE members (team int, person uuid, role text DEFAULT 'reader', PRIMARY KEY (team, person));
+            ALTER TABLE members REPLICA IDENTITY FULL;
+            CREATE TABLE fences (id int PRIMARY KEY);
+            GRANT SELECT ON notes, members, fences TO READER;
+            """
+
+        private func stage(_ policies: String, _ settings: [(Setting, String)] = []) throws -> GatewayStage {
+            try GatewayStage(Self.tables + policies, publication: "FOR TABLE notes, fences", settings)
+        }
+
+        /// A client of the user who follows the notes and the fences.
+        private func user(
+            _ number: Int, _ stage: GatewayStage, _ notes: [String] = [binding("notes")], more: String = ""
+        ) throws -> Caller {
+            let caller = try stage.caller()
+            try caller.subscribe(
+                "realtime:a", notes + [binding("fences")], token: stage.token(of: number), more: more)
+            return caller
+        }
+
+        /// All that a client heard of the notes up to now.
+        private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
+            fence += 1
+            try stage.run("INSERT INTO fences VALUES (\(fence))")
+            var heard: [Message] = []
+            while true {
+                let change = try caller.change()
+                if change.data["table"] as? String == "fences" {
+                    if change.id == fence { return heard }
+                } else {
+                    heard.append(change)
+                }
+            }
+        }
+
+        private static func insert(_ id: Int, _ owner: Int, _ kind: String = "x", _ body: String = "b") -> String {
+            "INSERT INTO notes VALUES (\(id), '\(GatewayStage.user(owner))', '\(kind)', '\(body)');"
+        }
+
+        private static let owners = "CREATE POLICY own ON notes FOR SELECT USING (owner = auth.uid());"
+
+        @Test func `each hears of its own rows, and of those only`() throws {
+            let stage = try stage(Self.owners)
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            try stage.run(Self.insert(1, 1) + Self.insert(2, 2) + Self.insert(3, 1))
+            #expect(try heard(one, stage).map(\.id) == [1, 3])
+            #expect(try heard(two, stage).map(\.id) == [2])
+            try stage.run("DELETE FROM notes WHERE id < 3")
+            let gone = try heard(one, stage)
+            #expect(gone.map(\.type) == ["DELETE"] && gone[0].old["id"] as? Int == 1 && gone[0].old.count == 4)
+            let others = try heard(two, stage)
+            #expect(others.map { $0.old["id"] as? Int } == [2])
+        }
+
+        @Test func `a row that changes hands is shown to whom it belongs, and its past to nobody else`() throws {
+            let stage = try stage(Self.owners)
+            let (one, two) = (try user(1, stage), try user(2, stage, more: #","tidewire":{"moves":true}"#))
+            let moving = try stage.caller()
+            try moving.subscribe(
+                "realtime:m", [binding("notes")], token: stage.token(of: 1), more: #","tidewire":{"moves":true}"#)
+            try stage.run(Self.insert(1, 1, "x", "a secret of the first"))
+            try stage.run("UPDATE notes SET owner = '\(GatewayStage.user(2))', body = 'another' WHERE id = 1")
+            #expect(try heard(one, stage).map(\.type) == ["INSERT"])
+            let arrived = try heard(two, stage)
+            #expect(arrived.map(\.type) == ["UPDATE"])
+            #expect(arrived[0].old.count == 1 && arrived[0].old["id"] as? Int == 1)
+            #expect(arrived[0].record["body"] as? String == "another")
+            #expect(try moving.change().type == "INSERT")
+            let left = try moving.change()
+            #expect(left.type == "DELETE" && left.old["body"] as? String == "a secret of the first")
+            #expect((left.data["tidewire"] as? [String: Any])?["moved"] as? String == "out")
+            try stage.run("UPDATE notes SET body = 'still the second\u{2019}s'")
+            let stayed = try heard(two, stage)
+            #expect(stayed.map { $0.old.count } == [4])
+            #expect(try heard(one, stage).isEmpty)
+        }
+
+        @Test func `a filter narrows what a policy allows, and never widens it`() throws {
+            let stage = try stage(
+                "CREATE POLICY open ON notes FOR SELECT USING (kind = 'open' OR owner = auth.uid());"
+                    + "CREATE POLICY kept ON notes AS RESTRICTIVE FOR SELECT USING (body IS DISTINCT FROM 'hidden');")
+            let one = try user(1, stage, [binding("notes", filter: "kind=in.(open,mine)")])
+            let two = try user(2, stage)
+            try stage.run(
+                Self.insert(1, 3, "open") + Self.insert(2, 1, "mine") + Self.insert(3, 1, "other")
+                    + Self.insert(4, 3, "mine") + Self.insert(5, 2, "open", "hidden"))
+            #expect(try heard(one, stage).map(\.id) == [1, 2])
+            #expect(try heard(two, stage).map(\.id) == [1])
+        }
+
+        @Test func `what only PostgreSQL can decide is asked of it, in order, and for each by itself`() throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION sees(kind text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                BEGIN
+                    IF auth.jwt() ->> 'sub' = '\(GatewayStage.user(3))' THEN RAISE 'no business of yours'; END IF;
+                    RETURN kind = auth.jwt() ->> 'sees';
+                END $$;
+                CREATE POLICY asked ON notes FOR SELECT USING (kind = 'open' OR sees(kind));
+                """)
+            let (one, three) = (try stage.caller(), try stage.caller())
+            for (caller, number, sees) in [(one, 1, "one"), (three, 3, "one")] {
+                try caller.subscribe(
+                    "realtime:a", [binding("notes"), binding("fences")],
+                    token: stage.token(of: number, #","sees":"\#(sees)""#))
+            }
+            let two = try user(2, stage)
+            for start in stride(from: 1, to: 60, by: 3) {
+                try stage.run(
+                    Self.insert(start, 9, "open") + Self.insert(start + 1, 9, "one") + Self.insert(start + 2, 9, "no"))
+            }
+            #expect(try heard(one, stage).map(\.id) == (1..<61).filter { $0 % 3 != 0 })
+            let open = Array(stride(from: 1, to: 60, by: 3))
+            #expect(try heard(two, stage).map(\.id) == open)
+            #expect(try heard(three, stage).map(\.id) == open)
+            #expect(
+                three.takeUnheard().contains { $0.isTrouble && $0.said?.contains("could not be evaluated") == true })
+            #expect(one.takeUnheard().allSatisfy { !$0.isTrouble })
+            try stage.run("UPDATE notes SET kind = 'one' WHERE id IN (1, 3)")
+            let updates = try heard(one, stage)
+            #expect(updates.map(\.id) == [1, 3] && updates.map { $0.old.count } == [4, 1])
+        }
+
+        @Test func `a token whose claims break a policy sees nothing, and disturbs nobody`() throws {
+            let stage = try stage(Self.owners)
+            let broken = try stage.caller()
+            try broken.subscribe(
+                "realtime:a", [binding("notes"), binding("fences")],
+                token: stage.token(of: 1, #","sub":"not a uuid""#))
+            let one = try user(1, stage)
+            try stage.run(Self.insert(1, 1) + Self.insert(2, 2))
+            #expect(try heard(one, stage).map(\.id) == [1])
+            #expect(try heard(broken, stage).isEmpty)
+        }
+
+        @Test func `another token is judged by its own claims from its first row on`() throws {
+            let stage = try stage(Self.owners)
+            let caller = try user(1, stage)
+            for round in 0..<20 {
+                let number = round % 3 + 1
+                try caller.push("realtime:a", "access_token", #"{"access_token":"\#(stage.token(of: number))"}"#)
+                try caller.fence()
+                try stage.run((1...3).map { Self.insert(round * 3 + $0, $0) }.joined())
+                #expect(try heard(caller, stage).map(\.id) == [round * 3 + number])
+            }
+        }
+
+        @Test func `who has no policy is told that there will be nothing`() throws {
+            let stage = try stage("CREATE POLICY others ON notes FOR SELECT TO OUTSIDER USING (true);")
+            let one = try user(1, stage)
+            try stage.run(Self.insert(1, 1))
+            #expect(try heard(one, stage).isEmpty)
+            let said = one.takeUnheard().filter { $0.event == "system" }
+            #expect(said.contains { $0.status == "ok" && $0.said?.contains("policy") == true }, "\(said)")
+            #expect(said.allSatisfy { !$0.isTrouble })
+        }
+
+        @Test func `deletes of rows whose past is not kept are told to nobody, or their keys to everybody`() throws {
+            for (visibility, expected) in [("strict", 0), ("reference", 2)] {
+                let stage = try stage(
+                    Self.owners + "ALTER TABLE notes REPLICA IDENTITY DEFAULT;", [(.deleteVisibility, visibility)])
+                let (one, two) = (try user(1, stage), try user(2, stage))
+                try stage.run(Self.insert(1, 1) + Self.insert(2, 2))
+                #expect(try heard(one, stage).map(\.id) == [1])
+                #expect(try heard(two, stage).map(\.id) == [2])
+                try stage.run("DELETE FROM notes")
+                for caller in [one, two] {
+                    let gone = try heard(caller, stage)
+                    #expect(gone.count == expected && gone.allSatisfy { $0.old.count == 1 }, "\(visibility)")
+                    let warned = caller.takeUnheard().contains { $0.said?.contains("REPLICA IDENTITY FULL") == true }
+                    #expect(warned == (visibility == "strict"))
+                }
+            }
+        }
+
+        @Test func `policies that change are the ones that count`() throws {
+            let stage = try stage(Self.owners)
+            let one = try user(1, stage)
+            try stage.run(Self.insert(1, 2))
+            try stage.run("ALTER POLICY own ON notes USING (kind = 'open')")
+            try stage.run(Self.insert(2, 2, "open") + Self.insert(3, 1))
+            #expect(try heard(one, stage).map(\.id) == [2])
+            try stage.run("ALTER TABLE notes DISABLE ROW LEVEL SECURITY")
+            try stage.run(Self.insert(4, 2))
+            #expect(try heard(one, stage).map(\.id) == [4])
+            try stage.run("ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + Self.insert(5, 2))
+            try stage.run("DROP POLICY own ON notes;" + Self.insert(6, 1, "open"))
+            #expect(try heard(one, stage).isEmpty)
+        }
+
+        private let fenceBox = Fence()
+        private var fence: Int {
+            get { fenceBox.number }
+            nonmutating set { fenceBox.number = newValue }
+        }
+
+        private final class Fence {
+            var number = 0
+        }
+    }
+}

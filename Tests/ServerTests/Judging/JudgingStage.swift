@@ -1,0 +1,143 @@
+import Embedded
+import Policy
+import Postgres
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+/// A database with a client role, a login that may become it and nothing else, `auth.uid()`, and a judge.
+final class JudgingStage {
+    let database: TestDatabase
+    /// Roles are the whole cluster's, so each stage has its own.
+    let role: String
+    let login: String
+    private var judges: [PolicyJudge] = []
+
+    init(on cluster: PrivateCluster? = nil, _ sql: String = "") throws {
+        database = try TestDatabase(on: cluster)
+        role = "reader_" + database.name
+        login = "login_" + database.name
+        try database.run(
+            """
+            CREATE ROLE \(role) NOLOGIN NOINHERIT;
+            CREATE ROLE \(login) LOGIN NOINHERIT PASSWORD 'secret';
+            GRANT \(role) TO \(login);
+            CREATE SCHEMA auth;
+            GRANT USAGE ON SCHEMA auth, public TO \(role);
+            CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$
+                SELECT (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid $$;
+            """)
+        if !sql.isEmpty { try run(sql) }
+    }
+
+    deinit { for judge in judges { judge.stop() } }
+
+    func run(_ sql: String) throws { try database.run(sql.replacing("READER", with: role)) }
+
+    var loginTarget: ConnectionTarget {
+        ConnectionTarget(database.cluster.url(user: login, password: "secret", database: database.name))
+    }
+
+    func judge(policies: ConnectionTarget? = nil, database own: ConnectionTarget? = nil) throws -> PolicyJudge {
+        var settings = PolicyJudge.Settings(database: own ?? database.target, policies: policies ?? loginTarget)
+        settings.clientRoles = [role]
+        let judge = try PolicyJudge(settings)
+        judges.append(judge)
+        return judge
+    }
+
+    /// The hub's own login alone.
+    func judgeAlone(_ target: ConnectionTarget) throws -> PolicyJudge {
+        var settings = PolicyJudge.Settings(database: target)
+        settings.clientRoles = [role]
+        let judge = try PolicyJudge(settings)
+        judges.append(judge)
+        return judge
+    }
+
+    func judged(_ sql: String, _ columns: [(String, String)] = [("id", "bigint")]) -> JudgedPolicy {
+        JudgedPolicy(
+            role: role, relation: "notes", table: 1,
+            columns: columns.enumerated().map { JudgedPolicy.Column(slot: $0, name: $1.0, type: $1.1) }, sql: sql,
+            version: 1)
+    }
+
+    /// The table's only policy, over all its columns.
+    func policy(of table: String) throws -> JudgedPolicy {
+        let connection = try database.cluster.connect(database: database.name)
+        try connection.execute("SET search_path = pg_catalog")
+        let sql = try #require(
+            try connection.query(
+                "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = $1::regclass",
+                ["public." + table]
+            ).first?.first ?? nil)
+        let columns = try connection.query(
+            """
+            SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+            WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY attnum
+            """, ["public." + table])
+        return JudgedPolicy(
+            role: role, relation: table, table: 1,
+            columns: columns.values.enumerated().map { index, row in
+                JudgedPolicy.Column(slot: index, name: row[0] ?? "", type: row[1] ?? "")
+            }, sql: sql, version: 1)
+    }
+
+    func claimant(_ claims: String, role: String? = nil) -> Claimant {
+        Claimant(role: role ?? self.role, claims: claims, identity: 0)
+    }
+
+    func claimant(sub: Int) -> Claimant { claimant(#"{"sub": "\#(JudgingStage.uuid(sub))"}"#) }
+
+    static func uuid(_ number: Int) -> String {
+        let digits = String(number, radix: 16)
+        return "00000000-0000-4000-8000-" + String(repeating: "0", count: 12 - digits.count) + digits
+    }
+
+    /// What the table itself shows the claimant: for each of its rows, in the order of its key.
+    func shown(_ table: String, to claimant: Claimant) throws -> [Bool?] {
+        let connection = try database.cluster.connect(database: database.name)
+        let all = try connection.query("SELECT id FROM public.\(table) ORDER BY id").values.map { $0[0] ?? "" }
+        return all.map { id in
+            do {
+                _ = try connection.query("BEGIN")
+                defer { _ = try? connection.query("ROLLBACK") }
+                _ = try connection.query("SELECT set_config('request.jwt.claims', $1, true)", [claimant.claims])
+                _ = try connection.query("SELECT set_config('role', $1, true)", [claimant.role])
+                return try !connection.query("SELECT 1 FROM public.\(table) WHERE id = $1", [id]).isEmpty
+            } catch {
+                return nil
+            }
+        }
+    }
+
+    func rows(of table: String) throws -> [[String?]] {
+        try database.connection.query("SELECT * FROM public.\(table) ORDER BY id").values
+    }
+}
+
+extension PolicyJudge {
+    /// Asks and waits: for each row the answer for each claimant.
+    func answers(
+        _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [Claimant], seeing xid: UInt32? = nil
+    ) -> [[Bool?]] {
+        let found = Awaited<[PolicyAnswers]>()
+        ask([PolicyQuestion(policy, rows: rows, claimants: claimants)], seeing: xid) { found.set($0) }
+        guard let answers = found.wait()?.first else { return [] }
+        return rows.indices.map { row in claimants.indices.map { answers[row, $0] } }
+    }
+
+    func value(_ terms: [AskedTerm], _ claimant: Claimant) -> [AskedTerm: AskedAnswer]? {
+        let found = Awaited<[AskedTerm: AskedAnswer]?>()
+        evaluate(terms, as: claimant) { found.set($0) }
+        return found.wait() ?? nil
+    }
+
+    func fills(_ asked: [(Membership, Claimant)], seeing xid: UInt32? = nil) -> [MembershipFill] {
+        let found = Awaited<[MembershipFill]>()
+        fill(asked.map { (membership: $0.0, claimant: $0.1) }, seeing: xid) { found.set($0) }
+        return found.wait() ?? []
+    }
+}
