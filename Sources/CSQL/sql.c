@@ -17,6 +17,9 @@ static const char hub_role[] = {
 static const char policy_role[] = {
 #embed "../../sql/045_policy_role.sql"
 };
+static const char ddl_messages[] = {
+#embed "../../sql/050_ddl_messages.sql"
+};
 static const char expense_sync[] = {
 #embed "../../sql/scenarios/expense_sync.sql"
 };
@@ -42,6 +45,7 @@ static const struct tw_sql_file files[] = {
     {"030_publication.sql", publication, sizeof publication},
     {"040_hub_role.sql", hub_role, sizeof hub_role},
     {"045_policy_role.sql", policy_role, sizeof policy_role},
+    {"050_ddl_messages.sql", ddl_messages, sizeof ddl_messages},
     {"scenarios/expense_sync.sql", expense_sync, sizeof expense_sync},
     {"scenarios/friendships.sql", friendships, sizeof friendships},
     {"scenarios/operation_map.sql", operation_map, sizeof operation_map},

@@ -20,7 +20,12 @@ public struct SQLFile: Sendable {
     }()
 
     /// What makes a plain PostgreSQL look like a Supabase database: roles, `auth`, the publication, the hub's role.
-    public static var foundation: [SQLFile] { all.filter { !$0.name.contains("/") } }
+    public static var foundation: [SQLFile] { all.filter { !$0.name.contains("/") && !isOptional($0) } }
+    /// What takes a superuser and may be left out.
+    public static var extras: [SQLFile] { all.filter { isOptional($0) } }
+
+    private static func isOptional(_ file: SQLFile) -> Bool { file.name.hasPrefix("050_") }
+
     /// The five applications.
     public static var scenarios: [SQLFile] { all.filter { $0.name.hasPrefix("scenarios/") } }
     /// What `tidewire dev` shows.

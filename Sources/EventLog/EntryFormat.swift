@@ -14,6 +14,8 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let progress = EntryKind(rawValue: 3)
     /// Changes were lost here; the first entry of a new epoch.
     public static let gap = EntryKind(rawValue: 4)
+    /// What the source's catalog says may be something else from here on.
+    public static let catalogMark = EntryKind(rawValue: 5)
 }
 
 /// The 48 bytes before each payload, little-endian:

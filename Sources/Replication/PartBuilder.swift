@@ -97,7 +97,7 @@ struct PartBuilder: ~Copyable {
     /// Hands the part over. When `deliver` throws nothing has changed and it can be called again; when it returns, the
     /// next part is open, or the transaction closed if this was the last.
     mutating func hand(
-        isLast: Bool, endLSN: LSN, _ deliver: (borrowing StorablePart) throws -> Void
+        isLast: Bool, endLSN: LSN, marks: [UInt32] = [], _ deliver: (borrowing StorablePart) throws -> Void
     ) throws {
         guard var info else { preconditionFailure("a part is handed over inside a transaction") }
         info.endLSN = endLSN
@@ -105,7 +105,7 @@ struct PartBuilder: ~Copyable {
         try deliver(
             StorablePart(
                 info: info, isLast: isLast, changeCount: changeCount, payload: payload.bytes, schemas: schemas,
-                keys: keys))
+                keys: keys, marks: marks))
         if isLast { forget() } else { open(info) }
     }
 }

@@ -17,6 +17,7 @@ public struct TransactionAssembler: ~Copyable {
     private var streamedBlock: SpooledTransaction?
     private var isSkipping = false
     private var tally = ChangeTally()
+    private var marks = CatalogMarks()
     private let primaryKey: (UInt32) throws -> Set<String>
     private let betweenParts: () throws -> Void
     private let now: () -> Int64
@@ -68,6 +69,7 @@ public struct TransactionAssembler: ~Copyable {
         case .relation(let message, let xid):
             let keyNames = try primaryKey(message.oid)
             try schemas.announced(message, primaryKey: keyNames, inStream: xid == nil ? nil : streamedBlock?.xid)
+            marks.add(message.oid, inStream: xid == nil ? nil : streamedBlock?.xid)
         case .type(let oid, let name, _):
             schemas.typeAnnounced(oid, name.text)
         case .origin(let name): try setOrigin(name.text)
@@ -169,7 +171,8 @@ public struct TransactionAssembler: ~Copyable {
     ) throws {
         while true {
             do {
-                try part.hand(isLast: isLast, endLSN: endLSN) { try sink.append($0) }
+                try part.hand(isLast: isLast, endLSN: endLSN, marks: marks.waiting) { try sink.append($0) }
+                marks.said()
                 break
             } catch let stall as StorageStall {
                 try whileStalled(stall)
@@ -206,6 +209,7 @@ public struct TransactionAssembler: ~Copyable {
         if !isTransactional {
             return try messageAlone(lsn, prefix, content, sink, whileStalled)
         }
+        if CatalogMarks.isOfDefinitions(prefix) { marks.add(0, inStream: xid == nil ? nil : streamedBlock?.xid) }
         if let xid {
             guard let block = streamedBlock else { throw Refusal.unexpected("a streamed message outside a block") }
             spool.add(to: block, subtransaction: xid, newKey: 0, oldKey: 0) { writer in
@@ -286,6 +290,7 @@ public struct TransactionAssembler: ~Copyable {
             return
         }
         schemas.streamAborted(xid)
+        marks.streamEnded(xid)
         try spool.end(xid)
     }
 
@@ -298,6 +303,7 @@ public struct TransactionAssembler: ~Copyable {
         }
         try Self.expectOrder(info.commitLSN, info.endLSN)
         schemas.streamCommitted(info.xid)
+        marks.streamEnded(info.xid)
         if info.commitLSN < sink.position {
             Metrics.shared.transactionsSkipped.add()
         } else {

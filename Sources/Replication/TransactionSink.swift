@@ -13,10 +13,13 @@ public struct StorablePart: ~Escapable {
     public let schemas: [Schema]
     /// Hashes of the rows and tables it touches (`RowKey`).
     public let keys: [UInt64]
+    /// Tables whose catalog entries may have changed before it, zero for anything: to be said before it is.
+    public let marks: [UInt32]
 
     @_lifetime(copy payload)
     init(
-        info: TransactionInfo, isLast: Bool, changeCount: UInt32, payload: RawSpan, schemas: [Schema], keys: [UInt64]
+        info: TransactionInfo, isLast: Bool, changeCount: UInt32, payload: RawSpan, schemas: [Schema], keys: [UInt64],
+        marks: [UInt32] = []
     ) {
         self.info = info
         self.isLast = isLast
@@ -24,6 +27,7 @@ public struct StorablePart: ~Escapable {
         self.payload = payload
         self.schemas = schemas
         self.keys = keys
+        self.marks = marks
     }
 }
 

@@ -37,6 +37,8 @@ final class CatalogExchange: Sendable {
         var outcomes = RecentCache<BindingRequest, BindingOutcome>(capacity: Limits.maximumCachedBindings)
         /// Until then the view is as good as asked for just now.
         var staleAt: UInt64 = 0
+        /// What the database showed when it was last asked whether the view holds.
+        var seen: VisibleTransactions?
     }
 
     let interrupt: Wake
@@ -103,6 +105,8 @@ final class CatalogExchange: Sendable {
         return known.withLock { $0.view != nil && now <= $0.staleAt }
     }
 
+    func hasSeen(_ xid: UInt32) -> Bool { known.withLock { $0.seen?.contains(xid) ?? false } }
+
     /// The view and what it says of a request, if that was asked before. Nil when there is none that can be trusted.
     func look(up request: BindingRequest) -> (view: CatalogView, outcome: BindingOutcome?)? {
         let now = Clock.monotonicNanoseconds()
@@ -161,5 +165,10 @@ final class CatalogExchange: Sendable {
         for listener in listeners.withLock({ $0 }) { listener(snapshot) }
     }
 
-    func verified(until staleAt: UInt64) { known.withLock { $0.staleAt = staleAt } }
+    func verified(until staleAt: UInt64, seeing transactions: VisibleTransactions) {
+        known.withLock { known in
+            known.staleAt = staleAt
+            known.seen = transactions
+        }
+    }
 }

@@ -33,6 +33,8 @@ struct CatalogReader {
             "search_path=pg_catalog", "default_transaction_read_only=on", "row_security=on",
             "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
             "idle_in_transaction_session_timeout=\(10 * milliseconds)", "standard_conforming_strings=on",
+            // What is asked of the catalog is estimated to cost much, and costs little: compiling it takes seconds.
+            "jit=off",
         ]
     }
 
@@ -41,11 +43,19 @@ struct CatalogReader {
     /// Another text whenever something of what is read below has changed: the rows' own transaction numbers say so.
     ///
     /// `snapshot`: the last one, which knows what tables policies read.
-    func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> String {
+    func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> Fingerprint {
         let read = PostgresArray.literal((snapshot?.policies.tables.keys.sorted() ?? []).map { String($0) })
         let rows = try query(CatalogReader.fingerprintText, [publication, read])
-        guard let text = rows.first?.first ?? nil else { throw CatalogReader.unreadable }
-        return text
+        guard let row = rows.first, let text = row[0], let visible = row[1].flatMap({ VisibleTransactions($0) }) else {
+            throw CatalogReader.unreadable
+        }
+        return Fingerprint(text: text, visible: visible)
+    }
+
+    struct Fingerprint {
+        var text: String
+        /// Transactions whose work it knows.
+        var visible: VisibleTransactions
     }
 
     /// Another text whenever something has changed that policies may mean more by than their text says.
@@ -97,7 +107,8 @@ struct CatalogReader {
             (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls), 0))
              FROM pg_roles r),
             (SELECT sum(hashtextextended(m.roleid || ':' || m.member || ':' || m.xmin, 0)) FROM pg_auth_members m),
-            (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database()))
+            (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database())),
+            pg_current_snapshot()::text
         """
 
     static let unreadable = PostgresError(operation: "catalog", message: "the catalog cannot be read")

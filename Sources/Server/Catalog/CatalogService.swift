@@ -52,6 +52,9 @@ public final class CatalogService: Sendable {
     /// Whether the database has said lately that the snapshot holds. Where it has not, nothing may be decided by it.
     public var isCurrent: Bool { exchange.isCurrent }
 
+    /// Whether the newest snapshot knows what transaction `xid`, whose changes came down the stream, did.
+    public func hasSeen(_ xid: UInt32) -> Bool { exchange.hasSeen(xid) }
+
     /// `body` is called on the catalog's thread with each new snapshot. Whatever was resolved with an older one is to be
     /// resolved again: roles may have other rights. It must not wait for anything.
     public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { exchange.listen(body) }

@@ -132,28 +132,29 @@ final class CatalogWorker {
     private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
         let fingerprint = try reader.fingerprint(view?.snapshot)
-        guard fingerprint == self.fingerprint else { return try rebuild(reader, fingerprint) }
-        verified(began)
+        guard fingerprint.text == self.fingerprint else { return try rebuild(reader, fingerprint) }
+        verified(began, fingerprint)
         return false
     }
 
-    private func verified(_ began: UInt64) {
+    private func verified(_ began: UInt64, _ fingerprint: CatalogReader.Fingerprint) {
         let now = Clock.monotonicNanoseconds()
         let interval = exchange.isWatched ? settings.pollInterval : settings.idlePollInterval
         // A catalog that takes long to ask is asked less often.
         let wait = max(interval.wholeNanoseconds, (now - began) * UInt64(Limits.catalogPollShare))
         nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
-        exchange.verified(until: nextLook + 3 * settings.pollInterval.wholeNanoseconds)
+        exchange.verified(
+            until: nextLook + 3 * settings.pollInterval.wholeNanoseconds, seeing: fingerprint.visible)
     }
 
     /// Reads everything anew. What turns out to be as it was keeps its version.
     @discardableResult
     private func rebuild(
-        _ reader: CatalogReader, _ fingerprint: String, isSettling: Bool = false
+        _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint, isSettling: Bool = false
     ) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
         let (new, fingerprint) = try read(reader, fingerprint)
-        self.fingerprint = fingerprint
+        self.fingerprint = fingerprint.text
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
         let now = Clock.monotonicNanoseconds()
@@ -161,7 +162,7 @@ final class CatalogWorker {
             isSettling && !isChanged && !new.snapshot.policies.isUnfinished
             && !reader.coverage.isWaiting
         settleAt = isSettled ? nil : now + Limits.catalogSettlingDelay.wholeNanoseconds
-        verified(began)
+        verified(began, fingerprint)
         Metrics.shared.catalogReads.add()
         Metrics.shared.catalogReadSeconds.record(.nanoseconds(now - began))
         return isChanged
@@ -170,16 +171,16 @@ final class CatalogWorker {
     /// What the catalog says, and the fingerprint from before it was read: if it changed meanwhile, the next look finds
     /// another, and reads again.
     private func read(
-        _ reader: CatalogReader, _ fingerprint: String
-    ) throws(PostgresError) -> (CatalogView, String) {
+        _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint
+    ) throws(PostgresError) -> (CatalogView, CatalogReader.Fingerprint) {
         var fingerprint = fingerprint
-        reader.bench.begin(fingerprint)
+        reader.bench.begin(fingerprint.text)
         var new = try reader.view(after: view)
         for _ in 1..<Limits.maximumCatalogReads {
             let now = try reader.fingerprint(new.snapshot)
-            if now == fingerprint { break }
+            if now.text == fingerprint.text { break }
             fingerprint = now
-            reader.bench.begin(fingerprint)
+            reader.bench.begin(fingerprint.text)
             new = try reader.view(after: view)
         }
         return (new, fingerprint)
@@ -216,7 +217,11 @@ final class CatalogWorker {
         let overdue = refreshes.filter { !isReady($0) && now >= $0.deadline }
         let waiting = refreshes.filter { !isReady($0) && now < $0.deadline }
         let ready = refreshes.filter(isReady)
-        if !ready.isEmpty { try look(reader) }
+        if !ready.isEmpty {
+            try look(reader)
+            // A GRANT becomes visible a moment after its transaction, and holds nobody up: so once more.
+            nextLook = min(nextLook, Clock.monotonicNanoseconds() + Limits.catalogSettlingDelay.wholeNanoseconds)
+        }
         refreshes = waiting
         for job in overdue { job.then(nil) }
         for job in ready { job.then(view?.snapshot) }

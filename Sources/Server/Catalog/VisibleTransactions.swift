@@ -10,7 +10,13 @@ struct VisibleTransactions: Sendable, Hashable {
     static let question = "SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text"
 
     init?(_ rows: Rows) {
-        let parts = (rows.first?.first ?? nil)?.split(separator: ":", omittingEmptySubsequences: false) ?? []
+        guard let text = rows.first?.first ?? nil else { return nil }
+        self.init(text)
+    }
+
+    /// As `pg_current_snapshot` writes it.
+    init?(_ text: String) {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
         guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else { return nil }
         firstRunning = first
         firstUnassigned = next

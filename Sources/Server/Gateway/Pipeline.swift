@@ -33,6 +33,8 @@ struct Pipeline: ~Copyable {
     private var pausedSince: UInt64?
     /// … to know what this transaction did; and so often it was not seen in time.
     private var awaited: UInt32?
+    /// It was read for the entry at hand.
+    private var isAnswered = false
     private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
@@ -94,11 +96,13 @@ struct Pipeline: ~Copyable {
             case .transaction:
                 guard try deliver(feed, entry, on: loop, mailbox, &budget) else { return !isPaused }
                 if !entry.isContinued { isAheadOfParts = false }
+            case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload), mailbox) else { return false }
             default: break
             }
             budget.spend(entry: feed.payload.byteCount)
             feed.finish()
             done = 0
+            isAnswered = false
             isApplied = false
             // Those who are judged by what just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
@@ -240,6 +244,13 @@ struct Pipeline: ~Copyable {
 
     // MARK: Waiting for the catalog
 
+    /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
+    /// and all marks of transactions that it showed.
+    private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox) -> Bool {
+        if isAnswered || mark.xid != 0 && shared.catalog.isCurrent && shared.catalog.hasSeen(mark.xid) { return true }
+        return pause(mark.xid == 0 ? nil : mark.xid, mailbox)
+    }
+
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
         isPaused = true
         if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
@@ -254,6 +265,7 @@ struct Pipeline: ~Copyable {
         isPaused = !isKnown
         guard isKnown else { return }
         unseen = 0
+        isAnswered = true
         pausedSince = nil
     }
 

@@ -94,6 +94,7 @@ public final class LogSink: TransactionSink {
         try stalling {
             if !writer.isInsideTransaction { try roll(writer, adding: part.payload.byteCount) }
             try appendSchemas(part.schemas, writer, time: part.info.commitTime)
+            try appendMarks(part.marks, writer, part.info)
             // A part that is not the last leaves the position where it is: nothing whole was added.
             let lsn = part.isLast ? part.info.endLSN : position
             try writer.append(
@@ -120,6 +121,18 @@ public final class LogSink: TransactionSink {
         try writer.roll()
         Log.shared.info(
             "segment begun", [.segment(writer.segmentSequence), .offset(writer.nextOffset), .lsn(position)])
+    }
+
+    private func appendMarks(
+        _ tables: [UInt32], _ writer: EventLogWriter, _ info: TransactionInfo
+    ) throws(EventLogFailure) {
+        for table in tables {
+            var payload = ByteWriter(capacity: 16)
+            CatalogMarkCodec.encode(CatalogMark(xid: info.xid, table: table), to: &payload)
+            try writer.append(
+                kind: .catalogMark, continued: writer.isInsideTransaction, lsn: position.rawValue,
+                time: info.commitTime, payload: payload.bytes)
+        }
     }
 
     private func appendSchemas(_ schemas: [Schema], _ writer: EventLogWriter, time: Int64) throws(EventLogFailure) {
