@@ -54,6 +54,7 @@ final class JudgingConnection {
                 // The same statement for other values: a plan made once serves all.
                 "plan_cache_mode=force_generic_plan", "jit=off",
             ], keepsTimeZone: true, interrupt: interrupt)
+        connection.ignoreNotices()
         self.interrupt = interrupt
         let rows = try JudgingConnection.ask(
             [

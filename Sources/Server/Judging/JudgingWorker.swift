@@ -27,6 +27,8 @@ final class JudgingWorker {
     private var retryAt: UInt64 = 0
     /// What is asked just now is given up then: others wait behind it.
     private var patienceEnds: UInt64 = 0
+    /// What is asked just now, for log lines.
+    private var about: [LogField] = []
 
     init(
         _ settings: PolicyJudge.Settings, _ lane: Lane, _ exchange: JudgingExchange, _ fitness: PolicyFitness,
@@ -119,6 +121,7 @@ final class JudgingWorker {
     /// A connection that is lost is made again once, and what was asked then is asked again.
     private func answer(_ batch: JudgingBatch) {
         patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
+        about = batch.about
         for attempt in 1...2 {
             guard !pace.isPenalised(batch.key, Clock.monotonicNanoseconds()) else { break }
             guard let connection = usableConnection() else { return refuse(batch) }
@@ -195,7 +198,7 @@ final class JudgingWorker {
                 }
                 mayBeSlow = false
             case .failed(let state):
-                Log.shared.debug("PostgreSQL could not decide by a policy", [.sqlstate(state)])
+                Log.shared.debug("PostgreSQL could not decide by a policy", about + [.sqlstate(state)])
                 return false
             }
         }
@@ -203,7 +206,9 @@ final class JudgingWorker {
     }
 
     private func tooSlow(_ key: JudgingKey) {
-        Log.shared.debug("a policy takes too long", [.delay(Limits.policyPenalty)])
+        Log.shared.warning(
+            "PostgreSQL takes too long to decide by a policy; it lets nobody read for a while",
+            about + [.delay(Limits.policyPenalty)])
         pace.penalise(key, Clock.monotonicNanoseconds())
     }
 

@@ -142,6 +142,7 @@ import Testing
                         PERFORM set_config('app.tenant', current_setting('request.jwt.claims'), true);
                         PERFORM set_config('app.lasting', current_setting('request.jwt.claims'), false);
                         PERFORM set_config('role', 'none', true);
+                        RAISE WARNING 'for no log: %', current_setting('request.jwt.claims');
                     END IF;
                     RETURN current_setting('app.tenant');
                 END $$;
