@@ -490,6 +490,11 @@ extension Limits {
         precondition(
             questionBatch <= maximumPreparedQuestions, "the statements of one round trip must be kept prepared")
         precondition(
+            policyBatchPairs <= maximumWaitingPairs && policyBatchJobs <= maximumWaitingPolicyJobs,
+            "what is asked together must fit the queue")
+        precondition(
+            policyStatementBytes <= maximumWaitingPolicyBytes, "what one statement may send must fit the queue")
+        precondition(
             maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
         precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
@@ -538,6 +543,9 @@ extension Limits {
         precondition(
             questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout && policyTimeout < answerTimeout,
             "a server that stops a statement itself must have the time to say so")
+        precondition(
+            policyStatementTarget < policyTimeout && policyTimeout < policyBatchPatience,
+            "a statement must have ended before all is given up")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }
