@@ -34,12 +34,14 @@ public final class Hub: Sendable {
             ])
         Hub.report(keys)
         let target = ConnectionTarget(database.revealed)
-        let ingest = try IngestService(Hub.ingestSettings(configuration, target))
+        let coverage = StreamCoverage()
+        let ingest = try IngestService(Hub.ingestSettings(configuration, target, coverage))
         do {
             gateway = try Gateway(
                 Hub.gatewaySettings(configuration, keys, echoes: echoes), database: target,
                 policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
-                publication: configuration.publication, verifier: keys.clients, logEnd: { ingest.end },
+                publication: configuration.publication, verifier: keys.clients, coverage: coverage,
+                logEnd: { ingest.end },
                 condition: { Hub.condition(ingest.status, isCatalogKnown: $0) })
         } catch {
             ingest.stop()
@@ -50,13 +52,13 @@ public final class Hub: Sendable {
     }
 
     private static func ingestSettings(
-        _ configuration: Configuration, _ target: ConnectionTarget
+        _ configuration: Configuration, _ target: ConnectionTarget, _ coverage: StreamCoverage
     ) -> IngestService.Settings {
         IngestService.Settings(
             replication: ReplicationSettings(
                 target: target, publication: configuration.publication, slot: configuration.slot,
                 mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
-                streaming: configuration.streamsTransactionsInProgress),
+                streaming: configuration.streamsTransactionsInProgress, coverage: coverage),
             dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
             retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes)
     }
