@@ -202,8 +202,8 @@ extension Explainer {
             depth: 0, text: "all policies together", isCondition: true, hub: value(held.whole), postgres: next(true))
         image.policies = zip(held.policy.parts, held.parts).map { policy, parts in
             Explanation.Policy(
-                name: policy.name, isPermissive: policy.isPermissive, classification: policy.classification,
-                text: policy.text,
+                name: policy.name, isPermissive: policy.isPermissive, classification: policy.classification.rawValue,
+                text: policy.text.split(whereSeparator: \.isWhitespace).joined(separator: " "),
                 parts: parts.map { held in
                     Explanation.Part(
                         depth: held.part.depth, text: held.part.text, isCondition: held.part.isCondition,
@@ -211,6 +211,10 @@ extension Explainer {
                 })
         }
         image.combined = combined
+        // A term that is never true though there are permissive policies: the combiner says why.
+        if held.policy.rowPolicy.term == .never, image.policies.contains(where: \.isPermissive) {
+            image.refusal = held.policy.warning
+        }
         image.isVisible = (combined.hub == .undecided ? combined.postgres : combined.hub)?.isTrue ?? false
         image.memberships = memberships(held, row, table)
     }

@@ -50,13 +50,13 @@ extension Explanation.Image {
         if let absent = missing.first, combined?.hub == .undecided, combined?.postgres == nil {
             return "the row's image does not hold \(absent), which a policy reads"
         }
+        if let refusal { return refusal }
         let permissive = policies.filter(\.isPermissive)
         guard !permissive.isEmpty else { return "no policy lets the role SELECT" }
         if let closing = policies.first(where: { !$0.isPermissive && !$0.truth.isTrue }) {
             return "restrictive " + closing.sentence(closing.truth)
         }
-        let others = permissive.count > 1 ? ", and so with the \(permissive.count - 1) other permissive" : ""
-        if permissive.contains(where: { $0.truth.isTrue }) { return "the role may not read what the policies read" }
+        let others = permissive.count > 1 ? ", and no other policy lets him read it" : ""
         return permissive[0].sentence(permissive[0].truth) + others
     }
 

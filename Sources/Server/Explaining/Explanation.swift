@@ -39,10 +39,12 @@ public struct Explanation: Sendable {
         /// Nil where PostgreSQL was not asked.
         public var postgres: ExplainedTruth?
 
-        /// Both know, and do not say the same. That nobody may read and that reading fails come to the same.
+        /// Both know, and do not say the same. Of a condition that fails on one side nothing is said: what else is looked at,
+        /// and what first, is not defined; neither lets anybody read by it.
         public var differs: Bool {
             guard let postgres, hub != .undecided else { return false }
-            return hub.isFailure || postgres.isFailure ? hub.isFailure != postgres.isFailure : hub != postgres
+            if hub.isFailure || postgres.isFailure { return !isCondition && hub.isFailure != postgres.isFailure }
+            return hub != postgres
         }
     }
 
@@ -50,7 +52,7 @@ public struct Explanation: Sendable {
         public var name: String
         public var isPermissive: Bool
         /// How the hub decides it.
-        public var classification: CompiledPolicy.Classification
+        public var classification: String
         public var text: String
         /// The policy itself first.
         public var parts: [Part]
@@ -78,6 +80,8 @@ public struct Explanation: Sendable {
         public var combined: Part?
         public var memberships: [Membership]
         public var isVisible: Bool
+        /// Why PostgreSQL would refuse the role any query of the table.
+        public var refusal: String?
 
         public var isMatch: Bool { passesFilter && isVisible }
     }
