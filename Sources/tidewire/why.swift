@@ -17,8 +17,8 @@ struct WhyCommand: Command {
         the role's rights, what the binding sends, the filter, and each policy with each part of its expression, as the \
         hub evaluates it and, beside it, as PostgreSQL does. It ends with one line to quote:
 
-          alice@x (authenticated) was NOT told: policy "own" is false because \
-        owner = auth.uid() is false
+          alice@x (authenticated) was NOT told: policy "own" is false
+          because owner = auth.uid() is false
 
         The change is named by --offset (see 'tidewire tail'), or by --key: then it is the newest change of that row. \
         --claims is the payload of a token as JSON, without its signature; --role and --sub say what is not in it, or \

@@ -227,7 +227,7 @@ private struct WhyStage {
 
     @Test func `the manual has two examples and fits a screen`() async {
         let manual = await run(["help", "why"], commands: commands).output
-        #expect(manual.components(of: "\n    tidewire why --table") == 2, "\(manual)")
+        #expect(manual.components(of: "\n        tidewire why --table") == 2, "\(manual)")
         for line in manual.split(separator: "\n") where !line.contains("tidewire ") {
             #expect(line.count <= 80, "\(line)")
         }

@@ -11,6 +11,8 @@ public struct PolicyPart: Sendable, Hashable {
     public var isCondition: Bool
     /// Undecided where only PostgreSQL knows.
     public var term: Term
+    /// It is another value a moment later.
+    public var readsClock: Bool { term.readsClock }
 
     public init(depth: Int, text: String, sql: String, isCondition: Bool, term: Term) {
         self.depth = depth

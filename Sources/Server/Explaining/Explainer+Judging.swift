@@ -207,7 +207,8 @@ extension Explainer {
                 parts: parts.map { held in
                     Explanation.Part(
                         depth: held.part.depth, text: held.part.text, isCondition: held.part.isCondition,
-                        hub: value(held.residual), postgres: next(held.part.isCondition))
+                        readsClock: held.part.readsClock, hub: value(held.residual),
+                        postgres: next(held.part.isCondition))
                 })
         }
         image.combined = combined

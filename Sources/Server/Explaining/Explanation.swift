@@ -35,6 +35,8 @@ public struct Explanation: Sendable {
         public var depth: Int
         public var text: String
         public var isCondition: Bool
+        /// It is another value a moment later.
+        public var readsClock = false
         public var hub: ExplainedTruth
         /// Nil where PostgreSQL was not asked.
         public var postgres: ExplainedTruth?
@@ -42,7 +44,7 @@ public struct Explanation: Sendable {
         /// Both know, and do not say the same. Of a condition that fails on one side nothing is said: what else is looked at,
         /// and what first, is not defined; neither lets anybody read by it.
         public var differs: Bool {
-            guard let postgres, hub != .undecided else { return false }
+            guard let postgres, hub != .undecided, isCondition || !readsClock else { return false }
             if hub.isFailure || postgres.isFailure { return !isCondition && hub.isFailure != postgres.isFailure }
             return hub != postgres
         }
