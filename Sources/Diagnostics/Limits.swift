@@ -363,6 +363,12 @@ public enum Limits {
     public static let bindingBatch = 512
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
+    /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.
+    public static let shadowInterval: UInt64 = 1000
+    public static let maximumDemotedPolicies = 4096
+    /// For so long nothing is read while the database cannot say what may be seen; then clients are sent away, to fetch what
+    /// they missed when it is back.
+    public static let maximumCatalogAbsence = Duration.seconds(60)
     /// Changes of a membership that wait until PostgreSQL has filled it; with more it is filled anew.
     public static let maximumMembershipDeltas = 4096
     /// Warnings about one binding of many tables.
@@ -432,6 +438,9 @@ public enum Limits {
     /// Keys by which one filter is found in the index; with more it is tried on every change.
     public static let maximumFilterKeys = 1000
 
+    /// The same of a policy, whose holder may be a member of that many things.
+    public static let maximumPolicyKeys = 4096
+
     /// Bytes of a value times bytes of the pattern or part looked for in it, within one condition on one row: some
     /// milliseconds. Beyond that PostgreSQL is asked, which can be told to give up.
     public static let maximumFilterWork = 1 << 22
@@ -481,6 +490,11 @@ extension Limits {
         precondition(
             questionBatch <= maximumPreparedQuestions, "the statements of one round trip must be kept prepared")
         precondition(
+            policyBatchPairs <= maximumWaitingPairs && policyBatchJobs <= maximumWaitingPolicyJobs,
+            "what is asked together must fit the queue")
+        precondition(
+            policyStatementBytes <= maximumWaitingPolicyBytes, "what one statement may send must fit the queue")
+        precondition(
             maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
         precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
@@ -529,6 +543,9 @@ extension Limits {
         precondition(
             questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout && policyTimeout < answerTimeout,
             "a server that stops a statement itself must have the time to say so")
+        precondition(
+            policyStatementTarget < policyTimeout && policyTimeout < policyBatchPatience,
+            "a statement must have ended before all is given up")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }

@@ -139,6 +139,8 @@ public final class Metrics: Sendable {
     public let policyTerms: Counter
     public let membershipFills: Counter
     public let membershipSets: Gauge
+    public let shadowSamples: Counter
+    public let shadowContradictions: Counter
     public let membershipRefills: Counter
 
     public init() {
@@ -264,6 +266,11 @@ public final class Metrics: Sendable {
             "Times that a committed transaction could not be seen yet by those who asked about its rows.")
         policyTerms = registry.counter(
             "tidewire_policy_terms_total", "Subscribers for whom PostgreSQL evaluated what depends on claims alone.")
+        shadowSamples = registry.counter(
+            "tidewire_shadow_samples_total", "Decisions on rows that PostgreSQL was asked to confirm.")
+        shadowContradictions = registry.counter(
+            "tidewire_shadow_contradictions_total",
+            "Of these, those that it contradicted: the policy is left to PostgreSQL from there on. Never expected.")
         membershipSets = registry.gauge(
             "tidewire_membership_sets", "Subscribers' memberships that are kept from the stream.")
         membershipRefills = registry.counter(

@@ -227,27 +227,40 @@ public struct PredicateIndex: ~Copyable {
         return texts
     }
 
-    // MARK: Old images
+    // MARK: Single predicates
 
     /// What a predicate says of the row as it was before a change: `.ask` where the change does not hold all of it.
     /// The predicate's columns are such as some node of the table looks at.
     public mutating func verdict(
         of predicate: Predicate, onOldImageOf change: borrowing Change
     ) throws(ByteError) -> Verdict {
-        if predicate.slots.isEmpty, predicate.access == .always { return .yes }
-        guard change.oldImage == .full, let relation = relations.find(change.relation),
-            let table = relations.maps[Int(relation)].table
-        else { return .ask }
+        guard change.oldImage == .full else { return predicate.isAlways ? .yes : .ask }
+        return try verdict(of: predicate, on: change, .old)
+    }
+
+    /// What a predicate says of the row that is judged: as it is after an insert or update, as it was before a delete.
+    public mutating func verdict(of predicate: Predicate, on change: borrowing Change) throws(ByteError) -> Verdict {
+        try verdict(of: predicate, on: change, .new)
+    }
+
+    private mutating func verdict(
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged
+    ) throws(ByteError) -> Verdict {
+        if predicate.isAlways { return .yes }
+        guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table else {
+            return .ask
+        }
         Self.plan(&relations.maps[Int(relation)], table, store)
-        return try Self.verdict(of: predicate, on: change, moment, relations, relation, store, table, &reader)
+        return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
     }
 
     private static func verdict(
-        of predicate: Predicate, on change: borrowing Change, _ moment: Int64?, _ relations: borrowing RelationBook,
-        _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32, _ reader: inout ImageReader
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        _ relations: borrowing RelationBook, _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32,
+        _ reader: inout ImageReader
     ) throws(ByteError) -> Verdict {
         for slot in predicate.slots where !store.tables[Int(table)].use.isUsed(slot) { return .ask }
-        try reader.readWholeOld(change, relations.maps[Int(relation)], store.tables[Int(table)].use)
+        try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
         return predicate.verdict(on: image)
     }

@@ -30,6 +30,9 @@ public struct Predicate: Sendable, Hashable {
     /// Holds for none.
     public static let never = Predicate(constant: false)
 
+    /// It holds for every row.
+    public var isAlways: Bool { slots.isEmpty && access == .always }
+
     private init(constant: Bool) {
         slots = []
         access = constant ? .always : .never

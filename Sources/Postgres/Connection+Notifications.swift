@@ -19,4 +19,11 @@ extension Connection {
             guard unsafe PQconsumeInput(handle) == 1 else { throw connectionError("wait for a notification") }
         }
     }
+
+    /// What the server remarks (RAISE NOTICE, a warning) goes nowhere; libpq would write it to standard error, and functions
+    /// of others may put into it what is for no log.
+    public func ignoreNotices() {
+        // SAFETY: the handle lives; the function uses nothing of what it is given.
+        _ = unsafe PQsetNoticeReceiver(handle, { _, _ in }, nil)
+    }
 }

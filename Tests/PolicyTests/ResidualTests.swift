@@ -99,6 +99,7 @@ import Testing
         }
         #expect(residual.memberships.count == 1)
         let rows = residual.memberships[0].rows
+        #expect(rows.access == .anyOf([EqualityKey(slot: 0, form: .asIs, bytes: Array(Self.me.utf8))]))
         #expect(rows.verdict([.text(Self.me), .null]) == .yes)
         #expect(rows.verdict([.text(Self.other), .null]) == .no)
         let keys = MembershipKeys(keys: [Array(Self.me.utf8)], hasNull: true, hasRows: true, hasFailed: false)

@@ -38,6 +38,8 @@ struct Binding {
 
     /// For a policy's own bounds on what may take long.
     private static let maximumWork = 1 << 20
+    /// By which a membership's rows are found: a condition has few, but for lists in it.
+    private static let maximumKeys = 1000
 
     init(claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]) {
         self.claims = claims
@@ -193,13 +195,9 @@ struct Binding {
 
     private mutating func member(_ membership: Membership, _ key: Term?) -> Term {
         var held = membership
-        let others = memberships
-        held.condition = bind(membership.condition)
         // What a membership's rows depend on is not itself followed.
-        guard memberships == others else {
-            memberships = others
-            return .undecided
-        }
+        guard !membership.condition.holdsMembership else { return .undecided }
+        held.condition = bind(membership.condition)
         if held.condition.isFailure { return Function.failure }
         if held.condition.isNullConstant || held.condition.constantTruth == false { return Self.constant(false) }
         let key = key.map { bind($0) }
@@ -212,7 +210,8 @@ struct Binding {
     private mutating func note(_ membership: Membership) {
         guard !memberships.contains(where: { $0.membership == membership }) else { return }
         let node = PolicyNodeMaker(memberships: [], keys: []).node(membership.condition)
-        let settings = FilterCheck.Settings(maximumListElements: 0, maximumKeys: 0, maximumWork: Self.maximumWork)
+        let settings = FilterCheck.Settings(
+            maximumListElements: 0, maximumKeys: Self.maximumKeys, maximumWork: Self.maximumWork)
         memberships.append(
             HeldMembership(membership: membership, rows: Predicate(node, asker: nil, settings: settings)))
     }
@@ -238,7 +237,8 @@ extension Term {
         }
     }
 
-    fileprivate var readsClock: Bool {
+    /// What it says of a row changes with time alone.
+    var readsClock: Bool {
         if case .apply(let function, _) = self, function.readsClock { return true }
         return parts.contains { $0.readsClock }
     }

@@ -61,7 +61,10 @@ extension Checker {
                 term: .apply(function, parts.compactMap { $0.term }), readsRow: true, canBeAsked: false,
                 syntax: syntax)
         }
-        let canBeAsked = facts.volatility == .immutable || Checker.readOnlyClaims.contains(name.name)
+        // What those make of a time depends on the session's zone.
+        let canBeAsked =
+            facts.volatility == .immutable
+            || Checker.readOnlyClaims.contains(name.name) && !parts.contains { $0.type.isTemporal }
         var typed = try combined(parts, type, canBeAsked: canBeAsked, isBuiltIn: true, syntax) { terms in
             function.map { .apply($0, terms) }
         }
@@ -90,7 +93,7 @@ extension Checker {
     /// What is known of a setting without asking for it; nil where it has to be asked.
     private func setting(_ arguments: [Syntax], _ environment: Environment) throws(Undecided) -> Typed? {
         guard case .literal(let written, let type)? = arguments.first, type?.plain == "text",
-            arguments.count == 1 || arguments.count == 2
+            arguments.count == 1 || arguments.count == 2 && arguments[1].isTruthValue
         else { return nil }
         let name = written.lowercased()
         let syntax = Syntax.call(SyntaxName("current_setting"), arguments)
@@ -194,5 +197,13 @@ extension Checker {
                 terms.dropLast().map { Term.Branch(when: .isNull($0), then: .constant(nil, type)) },
                 otherwise: terms[terms.count - 1])
         }
+    }
+}
+
+extension Syntax {
+    /// Not NULL, of which a strict function makes NULL.
+    fileprivate var isTruthValue: Bool {
+        if case .boolean = self { return true }
+        return false
     }
 }

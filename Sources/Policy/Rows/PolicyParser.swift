@@ -12,6 +12,7 @@ public struct PolicyParser {
     private let pieces: [PolicyLexer.Piece]
     private var at = 0
     private var depth = 0
+    private var mayCarryTypes = false
 
     private init?(_ text: String) {
         guard let pieces = PolicyLexer.pieces(text, maximum: PolicyParser.maximumTokens) else { return nil }
@@ -30,10 +31,11 @@ public struct PolicyParser {
         }
     }
 
-    /// What `pg_get_viewdef` writes of a view in the simple form. A FROM item that is named `argument` only carries types
-    /// and is left out.
+    /// What `pg_get_viewdef` writes of a view in the simple form. Its own FROM item, if it is a sub-select or a temporary
+    /// relation and named `argument`, only carries types and is left out.
     public static func body(_ text: String) -> Syntax.Select? {
         guard var parser = PolicyParser(text) else { return nil }
+        parser.mayCarryTypes = true
         do throws(Unread) {
             let select = try parser.select()
             if parser.token == .mark(";") { parser.at += 1 }
@@ -353,14 +355,22 @@ public struct PolicyParser {
             advance()
             return .keyword(word)
         }
-        // `EXTRACT(dow FROM x)`, `TRIM(BOTH FROM x)`, `ROW(…)`.
-        guard following == .mark("(") else { throw Unread() }
+        guard following == .mark("("), PolicyParser.wordedFunctions.contains(word) else { throw Unread() }
         return try opaque()
     }
 
     private static let standalone: Set<String> = [
         "CURRENT_USER", "CURRENT_ROLE", "SESSION_USER", "SYSTEM_USER", "USER", "CURRENT_DATE", "CURRENT_TIME",
         "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_CATALOG", "CURRENT_SCHEMA",
+    ]
+
+    /// Calls with a grammar of their own, `EXTRACT(dow FROM x)`.
+    private static let wordedFunctions: Set<String> = [
+        "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "NORMALIZE", "ROW", "GROUPING", "XMLCONCAT",
+        "XMLELEMENT",
+        "XMLFOREST", "XMLPARSE", "XMLPI", "XMLROOT", "XMLSERIALIZE", "XMLEXISTS", "JSON", "JSON_SCALAR",
+        "JSON_SERIALIZE", "JSON_OBJECT", "JSON_ARRAY", "JSON_EXISTS", "JSON_VALUE", "JSON_QUERY", "CURRENT_TIME",
+        "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "MERGE_ACTION",
     ]
 
     private mutating func choice() throws(Unread) -> Syntax {
@@ -452,8 +462,8 @@ extension PolicyParser {
     }
 
     private mutating func source() throws(Unread) -> Syntax.Source? {
-        if token == .mark("(") {
-            // Only what carries the types of a function's arguments.
+        let isOutermost = mayCarryTypes && depth == 1
+        if isOutermost, token == .mark("(") {
             _ = try opaque()
             guard try name() == "argument" else { throw Unread() }
             return nil
@@ -461,7 +471,11 @@ extension PolicyParser {
         var source = Syntax.Source(table: try qualifiedName())
         if token == .mark("(") { source.arguments = try arguments() }
         if isAtName { source.alias = try name() }
-        if source.arguments == nil, (source.alias ?? source.table.name) == "argument" { return nil }
+        if isOutermost, source.arguments == nil, source.table.schema?.hasPrefix("pg_temp") == true,
+            (source.alias ?? source.table.name) == "argument"
+        {
+            return nil
+        }
         guard pass(.mark("(")) else { return source }
         // A table whose columns have other names here is left alone.
         guard source.arguments != nil else { throw Unread() }

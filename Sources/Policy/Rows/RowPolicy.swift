@@ -4,6 +4,17 @@ public struct RowPolicy: Sendable, Hashable {
     public var term: Term
 
     public init(_ term: Term) { self.term = term }
+
+    /// Only PostgreSQL decides.
+    public static let undecided = RowPolicy(.undecided)
+
+    /// The same row and claims have the same answer whenever they are asked about: neither the clock nor other tables have
+    /// a say.
+    public var isSteady: Bool {
+        var isSteady = !term.readsClock
+        term.visit { if case .member = $0 { isSteady = false } }
+        return isSteady
+    }
 }
 
 /// What PostgreSQL said of an asked term for one holder.
@@ -27,6 +38,9 @@ public struct Residual: Sendable, Hashable {
     public var memberships: [HeldMembership]
     /// Some rows, or all, can only be decided by PostgreSQL.
     public var mayAsk: Bool
+
+    /// Where only PostgreSQL decides.
+    public static let undecided = Residual(term: .undecided, memberships: [], mayAsk: true)
 }
 
 /// A membership for one holder: two holders with an equal one have the same keys.

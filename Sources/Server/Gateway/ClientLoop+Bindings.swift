@@ -374,6 +374,7 @@ extension ClientLoop {
 
     func judged(_ ticket: UInt64, _ answers: [PolicyAnswers]) {
         pipeline.judged(ticket, answers, on: loop)
+        demoteContradicted()
         tellOfLosses()
     }
 }

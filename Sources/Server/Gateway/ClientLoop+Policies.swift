@@ -80,7 +80,8 @@ extension ClientLoop {
             table.map { pipeline.memberships.take(membership, holder.claimant, $0) }
         }
         let number = pipeline.courier.policies.add(
-            PolicyEntry(.never, policy.judged, of: table, holder.claimant))
+            PolicyEntry(.never, policy, of: table, holder.claimant))
+        if policy.rowPolicy.isSteady { pipeline.courier.policies.sampling.add(number, of: policy.table) }
         let held = HeldPolicy(policy, residual, sets, number: number)
         for set in sets { set.users[ObjectIdentifier(held)] = held }
         holder.policies[ObjectIdentifier(policy)] = held
@@ -146,6 +147,7 @@ extension ClientLoop {
             set.users[ObjectIdentifier(held)] = nil
             pipeline.memberships.release(set)
         }
+        pipeline.courier.policies.sampling.remove(held.number, of: held.binding.table)
         pipeline.courier.policies.remove(held.number)
     }
 
@@ -207,12 +209,33 @@ extension ClientLoop {
     }
 
     private func refresh(_ held: HeldPolicy) {
-        let predicate = held.makePredicate(Self.policySettings(shared.catalog.snapshot))
+        let isDemoted = shared.isDemoted(held.binding)
+        let predicate = held.makePredicate(Self.policySettings(shared.catalog.snapshot), isDemoted: isDemoted)
         guard predicate != held.predicate else { return }
         held.predicate = predicate
         pipeline.courier.policies.replace(predicate, of: held.number)
         for place in held.places.keys {
             if let channel = channels[place] { replace(held, in: channel) }
+        }
+    }
+
+    // MARK: Second thoughts
+
+    func demoteContradicted() {
+        for number in pipeline.courier.takeContradicted() {
+            guard let policy = pipeline.courier.policies.entries[number]?.policy else { continue }
+            Metrics.shared.shadowContradictions.add()
+            Log.shared.error(
+                "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",
+                [.relation(policy.alias), .policy(policy.parts.map(\.name).joined(separator: ", "))])
+            shared.demote(policy)
+        }
+    }
+
+    func demotePolicies() {
+        for number in holders.holders.indices {
+            guard let holder = holders.holders[number] else { continue }
+            for held in holder.policies.values where shared.isDemoted(held.binding) { refresh(held) }
         }
     }
 

@@ -18,6 +18,9 @@ final class GatewayShared: Sendable {
     let logEnd: @Sendable () -> EventLogEnd?
     let condition: @Sendable () -> Condition
     let verifier: Mutex<TokenVerifier>
+    /// Policies that were decided otherwise than by PostgreSQL, once: they are left to it.
+    private let demoted = Mutex<[PolicyBinding]>([])
+    private let mailboxes = Mutex<[Mailbox]>([])
     /// A loop failed to read the log: its clients are refused.
     let cannotRead = Atomic<Bool>(false)
 
@@ -33,6 +36,24 @@ final class GatewayShared: Sendable {
         self.verifier = Mutex(verifier)
         self.logEnd = logEnd
         self.condition = condition
+    }
+}
+
+extension GatewayShared {
+    func add(_ mailbox: Mailbox) { mailboxes.withLock { $0.append(mailbox) } }
+
+    func isDemoted(_ policy: PolicyBinding) -> Bool { demoted.withLock { $0.contains { $0 === policy } } }
+
+    /// For all loops; until the policy, or what it means, is another.
+    func demote(_ policy: PolicyBinding) {
+        let isNews = demoted.withLock { demoted in
+            if demoted.contains(where: { $0 === policy }) { return false }
+            if demoted.count >= Limits.maximumDemotedPolicies { demoted.removeFirst() }
+            demoted.append(policy)
+            return true
+        }
+        guard isNews else { return }
+        for mailbox in mailboxes.withLock({ $0 }) { mailbox.post(.demoted) }
     }
 }
 
@@ -76,6 +97,7 @@ final class ClientLoop: SocketApplication {
 
     func started(on loop: SocketLoop) {
         self.loop = loop
+        shared.add(mailbox)
         mailbox.attach(loop.bell)
     }
 
@@ -170,6 +192,7 @@ final class ClientLoop: SocketApplication {
             case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
             case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
             case .filled(let answers): filled(answers)
+            case .demoted: demotePolicies()
             case .keys: tokens = TokenCache(shared.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
             case .drain: drain()
             }
@@ -186,6 +209,7 @@ final class ClientLoop: SocketApplication {
         let more = pipeline.run(on: loop, mailbox)
         followMemberships()
         fillMemberships()
+        demoteContradicted()
         tellOfLosses()
         for gap in pipeline.takeGaps() { tellOfGap(gap) }
         if pipeline.hasFailed {
@@ -226,6 +250,17 @@ final class ClientLoop: SocketApplication {
         end(.serviceRestart, "the server restarts")
     }
 
+    /// What is committed stays in the log, and nobody can say what of it may be seen: those who wait for it are told.
+    private func sendFollowersAway() {
+        for place in channels.indices {
+            guard let channel = channels[place], !channel.bindings.isEmpty else { continue }
+            Metrics.shared.drops[.unanswered].add()
+            say(
+                .tryAgainLater, "the database cannot be asked: connect again and fetch what was missed",
+                to: channel.session)
+        }
+    }
+
     private func end(_ code: CloseCode, _ reason: String) {
         for session in sessions {
             if let session { say(code, reason, to: session) }
@@ -246,6 +281,7 @@ final class ClientLoop: SocketApplication {
         case .reread:
             isLookingAgain = false
             pipeline.askAgain(mailbox)
+            if pipeline.takeTiredOfWaiting(loop.now) { sendFollowersAway() }
         case nil: break
         }
     }

@@ -8,7 +8,7 @@ import Policy
 struct PolicyEntry {
     /// What of the policy is left for this holder.
     var predicate: Predicate
-    let judged: JudgedPolicy
+    let policy: PolicyBinding
     /// What PostgreSQL is told of a row: the columns the policy reads, as the table has them.
     let columns: [RowTexts.Wanted]
     let claimant: Claimant
@@ -23,10 +23,12 @@ struct PolicyEntry {
         case asked(PendingQuestion)
     }
 
-    init(_ predicate: Predicate, _ judged: JudgedPolicy, of table: CatalogTable, _ claimant: Claimant) {
+    var judged: JudgedPolicy { policy.judged }
+
+    init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
         self.predicate = predicate
-        self.judged = judged
-        columns = judged.columns.map { column in
+        self.policy = policy
+        columns = policy.judged.columns.map { column in
             RowTexts.Wanted(name: column.name, typeName: table.columns[column.slot].typeName)
         }
         self.claimant = claimant
@@ -36,6 +38,7 @@ struct PolicyEntry {
 /// The policies that hold on one loop. Their numbers are what predicates call an asker.
 struct HeldPolicies {
     private(set) var entries = Slots<PolicyEntry>()
+    var sampling = ShadowSampling()
 
     var nextNumber: UInt32 { entries.nextIndex }
 

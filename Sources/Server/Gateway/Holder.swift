@@ -57,8 +57,9 @@ final class HeldPolicy {
 
     var isSettled: Bool { sets.allSatisfy(\.isSettled) }
 
-    func makePredicate(_ settings: FilterCheck.Settings) -> Predicate {
-        residual.predicate(keys: sets.map(\.keys), asker: number, settings: settings)
+    func makePredicate(_ settings: FilterCheck.Settings, isDemoted: Bool) -> Predicate {
+        let residual = isDemoted ? .undecided : residual
+        return residual.predicate(keys: sets.map(\.keys), asker: number, settings: settings)
     }
 
     func add(_ place: UInt32) { places[place, default: 0] += 1 }

@@ -18,6 +18,8 @@ enum Mail: Sendable {
     case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.
     case filled([(set: UInt32, filling: UInt32, answer: MembershipFill)])
+    /// A policy is left to PostgreSQL from here on.
+    case demoted
     /// Other keys are in force for tokens.
     case keys
     /// The hub is about to end.

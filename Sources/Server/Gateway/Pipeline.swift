@@ -30,6 +30,7 @@ struct Pipeline: ~Copyable {
     private var isAheadOfParts = false
     /// It waits for the catalog …
     private var isPaused = false
+    private var pausedSince: UInt64?
     /// … to know what this transaction did; and so often it was not seen in time.
     private var awaited: UInt32?
     /// It was read for the entry at hand.
@@ -194,6 +195,9 @@ struct Pipeline: ~Copyable {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
+            if courier.policies.sampling.isDue(), change.relation != 0 {
+                try courier.sample(change, try relation(change.relation))
+            }
             if courier.hasMatches(at: place) {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
@@ -249,6 +253,7 @@ struct Pipeline: ~Copyable {
 
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
         isPaused = true
+        if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
         awaited = xid
         Metrics.shared.readerPauses.add()
         shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
@@ -258,10 +263,19 @@ struct Pipeline: ~Copyable {
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
         isPaused = !isKnown
-        if isKnown {
-            unseen = 0
-            isAnswered = true
+        guard isKnown else { return }
+        unseen = 0
+        isAnswered = true
+        pausedSince = nil
+    }
+
+    /// Clients have waited for the catalog for as long as they are made to; once each time that is so.
+    mutating func takeTiredOfWaiting(_ now: UInt64) -> Bool {
+        guard isPaused, let since = pausedSince, now - since > Limits.maximumCatalogAbsence.wholeNanoseconds else {
+            return false
         }
+        pausedSince = now
+        return true
     }
 
     mutating func askAgain(_ mailbox: Mailbox) {

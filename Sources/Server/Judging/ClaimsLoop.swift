@@ -130,6 +130,7 @@ extension ClaimsLoop {
             DECLARE
                 "tw$one" pg_catalog.text;
                 "tw$done" pg_catalog.bool;
+                "tw$any" pg_catalog.bool;
             BEGIN
                 "tw$who" := 0;
                 FOREACH "tw$one" IN ARRAY "tw$claims" LOOP
@@ -148,17 +149,27 @@ extension ClaimsLoop {
             """
     }
 
+    /// Where the first few all fail it is the claims that fail: element 0 says so of all.
     private var stepsByElement: String {
         guard shape == .whole, inputCount > 0 else { return "" }
         return """
             IF "tw$error" IS NOT NULL AND pg_catalog.cardinality(\(ClaimsLoop.variable(0))) > 1 THEN
+                "tw$any" := false;
                 FOR "tw$index" IN 1 .. pg_catalog.cardinality(\(ClaimsLoop.variable(0))) LOOP
                     "tw$element" := "tw$index";
             \(step(inFunctionByElement))
+                    "tw$any" := "tw$any" OR "tw$done";
+                    IF NOT "tw$any" AND "tw$index" >= \(ClaimsLoop.elementsTried) THEN
+                        "tw$element" := 0;
+                        RETURN NEXT;
+                        EXIT;
+                    END IF;
                 END LOOP;
             END IF;
             """
     }
+
+    private static let elementsTried = 8
 
     /// One subtransaction, rolled back in any case. Its last word is an exception, which also ends it when all is well.
     private func step(_ sql: String) -> String {

@@ -7,7 +7,8 @@ import System
 /// What came of one loop over claims.
 enum LoopOutcome {
     struct Answers {
-        /// The claims' number from 1, the element's where elements were tried by themselves, the error's code, outputs.
+        /// The claims' number from 1, the element's where elements were tried by themselves (0: all of them fail), the
+        /// error's code, outputs.
         var rows: [[String?]]
         var snapshot: VisibleTransactions
         var position: LSN
@@ -53,6 +54,7 @@ final class JudgingConnection {
                 // The same statement for other values: a plan made once serves all.
                 "plan_cache_mode=force_generic_plan", "jit=off",
             ], keepsTimeZone: true, interrupt: interrupt)
+        connection.ignoreNotices()
         self.interrupt = interrupt
         let rows = try JudgingConnection.ask(
             [

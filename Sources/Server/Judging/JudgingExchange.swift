@@ -62,6 +62,13 @@ struct JudgingBatch: Sendable {
     var key: JudgingKey
     var jobs: [JudgingJob]
 
+    /// Never what a policy, a row or claims say.
+    var about: [LogField] {
+        if case .fill(let key) = key { return [.oid(key.table)] }
+        guard case .rows(let question, _) = jobs.first?.work else { return [] }
+        return [.oid(question.policy.table), .catalogVersion(question.policy.version)]
+    }
+
     func giveUp() {
         Metrics.shared.policyFailures.add(jobs.reduce(0) { $0 + $1.pairCount })
         for job in jobs { job.giveUp() }

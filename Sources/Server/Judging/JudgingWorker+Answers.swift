@@ -199,6 +199,10 @@ extension PolicyTable {
         for row in rows { for place in claims { self[row, place] = false } }
         for answer in found {
             guard let place = answer.place(after: claims.lowerBound), claims.contains(place) else { continue }
+            if answer[1] == "0" {
+                for row in rows { self[row, place] = nil }
+                continue
+            }
             let element = answer[1].flatMap { Int($0) }.map { rows.lowerBound + $0 - 1 }
             if answer[2] != nil {
                 failed(element, rows, place)

@@ -25,8 +25,11 @@ final class JudgingWorker {
     private var lastTrouble = LastTrouble()
     private var seen: UInt64 = 0
     private var retryAt: UInt64 = 0
+    private var examineAt: UInt64 = 0
     /// What is asked just now is given up then: others wait behind it.
     private var patienceEnds: UInt64 = 0
+    /// What is asked just now, for log lines.
+    private var about: [LogField] = []
 
     init(
         _ settings: PolicyJudge.Settings, _ lane: Lane, _ exchange: JudgingExchange, _ fitness: PolicyFitness,
@@ -54,11 +57,14 @@ final class JudgingWorker {
     // MARK: A connection's life
 
     private func usableConnection() -> JudgingConnection? {
-        if let connection, !connection.isFull { return connection }
-        disconnect()
-        guard Clock.monotonicNanoseconds() >= retryAt else { return nil }
+        if connection?.isFull ?? false { disconnect() }
         do throws(PostgresError) {
-            guard let made = try connect() else { return nil }
+            if let connection {
+                // One that was lost meanwhile is made again at once.
+                if (try? isStillFit(connection)) ?? false { return connection }
+                disconnect()
+            }
+            guard Clock.monotonicNanoseconds() >= retryAt, let made = try connect() else { return nil }
             connection = made
             Metrics.shared.policyConnections.add(1)
             return made
@@ -77,23 +83,29 @@ final class JudgingWorker {
         let connection = try JudgingConnection(
             settings.policies ?? settings.database, applicationName: "tidewire policies", runsPolicies: true,
             interrupt: exchange.interrupt)
+        return try isFit(connection) ? connection : nil
+    }
+
+    /// Roles change while connections live.
+    private func isStillFit(_ connection: JudgingConnection) throws(PostgresError) -> Bool {
+        guard case .policies = lane, Clock.monotonicNanoseconds() >= examineAt else { return true }
+        return try isFit(connection)
+    }
+
+    private func isFit(_ connection: JudgingConnection) throws(PostgresError) -> Bool {
         let found = try JudgingLogin.examine(connection, clientRoles: settings.clientRoles)
         let isNews = fitness.set(found)
-        if found == .available {
-            if isNews, let caution = try JudgingLogin.caution(connection) {
+        examineAt = Clock.monotonicNanoseconds() + Limits.policyLoginInterval.wholeNanoseconds
+        guard found == .available else {
+            retryAt = examineAt
+            if isNews, case .refused(let reason, let hint) = found {
                 Log.shared.warning(
-                    "policies run as a login that is more than it needs to be",
-                    [.reason(caution.reason), .hint(caution.hint)])
+                    "policies that only PostgreSQL can decide let nobody read: no login is fit to run them",
+                    [.reason(reason), .hint(hint)])
             }
-            return connection
+            return false
         }
-        retryAt = Clock.monotonicNanoseconds() + Limits.policyLoginInterval.wholeNanoseconds
-        if isNews, case .refused(let reason, let hint) = found {
-            Log.shared.warning(
-                "policies that only PostgreSQL can decide let nobody read: no login is fit to run them",
-                [.reason(reason), .hint(hint)])
-        }
-        return nil
+        return true
     }
 
     private func disconnect() {
@@ -119,6 +131,7 @@ final class JudgingWorker {
     /// A connection that is lost is made again once, and what was asked then is asked again.
     private func answer(_ batch: JudgingBatch) {
         patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
+        about = batch.about
         for attempt in 1...2 {
             guard !pace.isPenalised(batch.key, Clock.monotonicNanoseconds()) else { break }
             guard let connection = usableConnection() else { return refuse(batch) }
@@ -195,7 +208,7 @@ final class JudgingWorker {
                 }
                 mayBeSlow = false
             case .failed(let state):
-                Log.shared.debug("PostgreSQL could not decide by a policy", [.sqlstate(state)])
+                Log.shared.debug("PostgreSQL could not decide by a policy", about + [.sqlstate(state)])
                 return false
             }
         }
@@ -203,7 +216,9 @@ final class JudgingWorker {
     }
 
     private func tooSlow(_ key: JudgingKey) {
-        Log.shared.debug("a policy takes too long", [.delay(Limits.policyPenalty)])
+        Log.shared.warning(
+            "PostgreSQL takes too long to decide by a policy; it lets nobody read for a while",
+            about + [.delay(Limits.policyPenalty)])
         pace.penalise(key, Clock.monotonicNanoseconds())
     }
 

@@ -16,6 +16,7 @@ import Testing
             try oracle.examine("CASE WHEN \(sample.sql) THEN is_active ELSE user_id = auth.uid() END")
         }
         for sql in RowVerdictOracle.more { try oracle.examine(sql) }
+        for _ in 0..<80 { try oracle.examineTree() }
         print("seed \(seed): \(oracle.judged) judged, \(oracle.shown) shown, \(oracle.asked) asked of PostgreSQL")
         #expect(oracle.wrong.count == 0, "\(oracle.wrong.prefix(5).joined(separator: "\n"))")
         #expect(oracle.shown > 1000)
@@ -32,7 +33,8 @@ struct RowVerdictOracle {
         "user_id = ANY (ARRAY(SELECT m.user_id FROM team_members m WHERE m.team_id = auth.uid()))",
         "COALESCE(team_id, auth.uid()) IN (SELECT public.get_my_teams())",
         "(team_id IN (SELECT public.get_my_teams())) = is_public",
-        "NULLIF(kind, 'x') IS NULL", "NULLIF(kind, auth.role()) = 'team'", "kind IS DISTINCT FROM auth.role()",
+        "NULLIF(kind, 'x') IS NULL", "current_setting('request.jwt.claims', NULL) IS NULL",
+        "NULLIF(kind, auth.role()) = 'team'", "kind IS DISTINCT FROM auth.role()",
         "(auth.jwt() ->> 'org')::int > qty", "auth.uid() <> ALL (collaborators)",
         "NOT (auth.uid() = ANY (collaborators))",
         "org_id = ANY (ARRAY[auth.role(), name])", "is_active IS UNKNOWN AND NOT is_public",
@@ -61,6 +63,7 @@ struct RowVerdictOracle {
     private let asker: Connection
     private let rows: [[String?]]
     private let claims: [String]
+    private var random: SeededRandom
 
     init(seed: UInt64) throws {
         let database = try TestDatabase()
@@ -74,6 +77,7 @@ struct RowVerdictOracle {
                 INSERT INTO user_roles VALUES (\(Self.uuid(&random)), \(Self.role(&random)));
                 """)
         }
+        self.random = random
         rows = try database.rows("SELECT * FROM t ORDER BY id")
         stage = try CatalogStage(database)
         try stage.learn(relation: QualifiedName("public", "t"))
@@ -156,6 +160,26 @@ struct RowVerdictOracle {
     ]
 
     // MARK: Examining
+
+    /// Conditions put together at random.
+    mutating func examineTree() throws { try examine(tree(depth: 3)) }
+
+    private mutating func tree(depth: Int) -> String {
+        guard depth > 0, Int.random(in: 0..<4, using: &random) > 0 else {
+            return "(\(random.pick(RealisticPolicies.all.map(\.sql) + Self.more)))"
+        }
+        let (a, b) = (tree(depth: depth - 1), tree(depth: depth - 1))
+        return switch Int.random(in: 0..<10, using: &random) {
+        case 0, 1: "(\(a) AND \(b))"
+        case 2, 3: "(\(a) OR \(b))"
+        case 4: "(NOT \(a))"
+        case 5: "(\(a) IS \(random.pick(["TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN"])))"
+        case 6: "CASE WHEN \(a) THEN \(b) END"
+        case 7: "CASE WHEN \(a) THEN is_active ELSE \(b) END"
+        case 8: "COALESCE(\(a), \(random.pick(["true", "false", b])))"
+        default: "(SELECT \(a))"
+        }
+    }
 
     mutating func examine(_ sql: String) throws {
         let text = try stage.deparsed(sql, on: "public.t")

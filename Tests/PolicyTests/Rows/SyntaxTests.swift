@@ -33,7 +33,7 @@ struct SyntaxTests {
     static let refused = [
         "", "(", ")", "a b", "a = b = c", "a LIKE b", "'open", "\"\"", "a ->", "AND", "x IS", "$0", "1a", "a.b.c.d",
         "NOT", "a -- comment", "f(x) OVER (w)", "a BETWEEN 1 AND 2", "ARRAY[1", "(a)) = (b", "Upper = 1", "''x",
-        "B'1'", "a; b", "CASE END", "x::", "(x).y", "é = \u{0}",
+        "B'1'", "SELECT(a) = b", "a; b", "CASE END", "x::", "(x).y", "é = \u{0}",
     ]
 
     @Test(arguments: refused) func `refuses what PostgreSQL does not write`(text: String) {
@@ -75,6 +75,15 @@ struct SyntaxTests {
             PolicyParser.body(
                 " SELECT ( SELECT (argument.\"$1\" = 1)) AS x\n   FROM ( SELECT NULL::integer AS \"$1\") argument;"))
         #expect(carried.source == nil)
+        let temporary = try #require(PolicyParser.body("SELECT argument.a FROM pg_temp_3.argument;"))
+        #expect(temporary.source == nil)
         #expect(PolicyParser.body("SELECT 1 FROM ( SELECT 1) other") == nil)
+        #expect(PolicyParser.body("SELECT 1 FROM public.argument")?.source != nil)
+        let inner = try #require(PolicyParser.expression("(a IN ( SELECT 1 FROM pg_temp_3.argument))"))
+        guard case .among(_, let select) = inner else {
+            Issue.record("\(inner)")
+            return
+        }
+        #expect(select.source != nil)
     }
 }

@@ -1,3 +1,4 @@
+import Embedded
 import Policy
 import Postgres
 import TestSupport
@@ -67,6 +68,19 @@ import Testing
         #expect(answers.allSatisfy { $0[1] != true })
     }
 
+    @Test func `many rows do not make claims that fail any better`() throws {
+        let stage = try JudgingStage()
+        let judge = try stage.judge()
+        let policy = stage.judged("id > 20 OR 1 / (20 - id) > 0 OR auth.uid() IS NULL")
+        let rows = (1...40).map { ["\($0)"] as [String?] }
+        let answers = judge.answers(policy, rows, [stage.claimant(sub: 1), stage.claimant("broken")])
+        #expect(answers.map { $0[0] } == (1...40).map { $0 == 20 ? nil : $0 == 19 || $0 > 20 })
+        // Whichever arm PostgreSQL looks at first.
+        #expect(answers.allSatisfy { $0[1] != false })
+        let always = stage.judged("auth.uid() IS NOT NULL AND id > 0")
+        #expect(judge.answers(always, rows, [stage.claimant("broken")]) == rows.map { _ in [nil] })
+    }
+
     @Test func `values of all kinds arrive as they are`() throws {
         let stage = try JudgingStage(
             """
@@ -128,6 +142,7 @@ import Testing
                         PERFORM set_config('app.tenant', current_setting('request.jwt.claims'), true);
                         PERFORM set_config('app.lasting', current_setting('request.jwt.claims'), false);
                         PERFORM set_config('role', 'none', true);
+                        RAISE WARNING 'for no log: %', current_setting('request.jwt.claims');
                     END IF;
                     RETURN current_setting('app.tenant');
                 END $$;
@@ -187,6 +202,39 @@ import Testing
         let suicidal = stage.judged("pg_terminate_backend(pg_backend_pid())")
         #expect(judge.answers(suicidal, [["1"]], claimants) == [[nil]])
         #expect(eventually { judge.answers(policy, [["1"]], claimants) == [[true]] })
+    }
+
+    @Test func `a database that is away is no answer, and is asked again when it is back`() throws {
+        let cluster = try TestCluster.fresh()
+        defer { cluster.stop() }
+        let stage = try JudgingStage(on: cluster)
+        let judge = try stage.judge()
+        let policy = stage.judged("id = 1")
+        let claimants = [stage.claimant("{}")]
+        #expect(judge.answers(policy, [["1"]], claimants) == [[true]])
+        cluster.stop()
+        let term = AskedTerm(sql: "1", type: TypeFacts(oid: 23, name: "integer"), isBuiltIn: true)
+        #expect(judge.answers(policy, [["1"]], claimants) == [[nil]])
+        #expect(judge.value([term], claimants[0]) == nil)
+        try cluster.start()
+        #expect(eventually { judge.answers(policy, [["1"]], claimants) == [[true]] })
+    }
+
+    @Test func `what waits when it ends is answered`() throws {
+        let stage = try JudgingStage()
+        let judge = try PolicyJudge(
+            PolicyJudge.Settings(
+                database: stage.database.target, policies: stage.loginTarget, clientRoles: [stage.role]))
+        let found = (0..<10).map { _ in Awaited<[PolicyAnswers]>() }
+        for result in found {
+            let hanging = stage.judged("pg_sleep(60) IS NULL")
+            judge.ask([PolicyQuestion(hanging, rows: [["1"]], claimants: [stage.claimant("{}")])], seeing: nil) {
+                result.set($0)
+            }
+        }
+        judge.stop()
+        for result in found { #expect(result.wait()?.first?[0, 0] == .some(nil)) }
+        #expect(judge.answers(stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[nil]])
     }
 
     @Test func `questions of many at once all get their own answers`() throws {
