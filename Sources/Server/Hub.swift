@@ -112,8 +112,8 @@ public final class Hub: Sendable {
     /// Whether changes arrive right now, and if not, why.
     public var status: ReplicationStatus { ingest.status }
 
-    /// Whether at least so many memberships are kept from the stream at present.
-    func isFollowing(_ count: Int) -> Bool { Metrics.shared.membershipSets.value >= Int64(count) }
+    /// Whether a table comes down the stream for the sake of memberships.
+    var followsMemberships: Bool { gateway.followsMemberships }
 
     /// Where clients connect.
     public var port: UInt16 { gateway.port }

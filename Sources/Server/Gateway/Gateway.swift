@@ -48,6 +48,8 @@ public final class Gateway: Sendable {
     public var port: UInt16 { sockets.port }
     public var addresses: [SocketAddress] { sockets.addresses }
 
+    var followsMemberships: Bool { shared.catalog.snapshot?.followable.isEmpty == false }
+
     /// Other keys for tokens that come from now on, and the certificate as its files are now.
     public func reload(_ verifier: TokenVerifier) throws {
         // First what can fail: then all stays as it was.
