@@ -35,6 +35,8 @@ struct Pipeline: ~Copyable {
     private var awaited: UInt32?
     /// It was read for the entry at hand.
     private var isAnswered = false
+    /// The version of the snapshot that was heard of last.
+    private var heardOf: UInt64 = 0
     private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
@@ -247,8 +249,15 @@ struct Pipeline: ~Copyable {
     /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
     /// and all marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox) -> Bool {
-        if isAnswered || mark.xid != 0 && shared.catalog.isCurrent && shared.catalog.hasSeen(mark.xid) { return true }
+        if isAnswered || mark.xid != 0 && hasSeen(mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid, mailbox)
+    }
+
+    /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
+    /// may still be on its way here.
+    private func hasSeen(_ xid: UInt32) -> Bool {
+        let catalog = shared.catalog
+        return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
     }
 
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
@@ -293,6 +302,7 @@ struct Pipeline: ~Copyable {
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
+        heardOf = snapshot.version
         schemas.take(snapshot, &courier)
     }
 
