@@ -35,6 +35,8 @@ struct Pipeline: ~Copyable {
     private var awaited: UInt32?
     /// It was read for the entry at hand.
     private var isAnswered = false
+    /// How often it was asked for without an answer so far.
+    private var unanswered = 0
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
     private var unseen = 0
@@ -264,6 +266,7 @@ struct Pipeline: ~Copyable {
         isPaused = true
         if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
         awaited = xid
+        unanswered += 1
         Metrics.shared.readerPauses.add()
         shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
         return false
@@ -271,6 +274,9 @@ struct Pipeline: ~Copyable {
 
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
+        unanswered -= 1
+        // An answer to what was asked for an earlier entry says nothing of this one.
+        guard unanswered == 0, isPaused else { return }
         isPaused = !isKnown
         guard isKnown else { return }
         unseen = 0
