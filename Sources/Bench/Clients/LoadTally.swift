@@ -36,20 +36,21 @@ struct LoadTally {
         unsatisfied = clients.count { $0.received < goal }
     }
 
-    mutating func count(_ client: inout LoadClient, _ sequence: Int64, _ sent: Int64, _ owner: Int64?, _ now: Int64) {
-        guard each != nil, client.owner == nil || client.owner == owner else {
+    mutating func count(_ client: inout LoadClient, _ sequence: Int64, _ sent: Int64?, _ owner: Int64?, _ now: Int64) {
+        let isOwn = client.stride == 1 || (sequence - client.nextSequence) % client.stride == 0
+        guard each != nil, isOwn, client.owner == nil || client.owner == owner else {
             figures.foreign += 1
             return
         }
-        figures.latency.add(now - sent)
+        if let sent { figures.latency.add(now - sent) }
         if figures.firstMicroseconds == 0 { figures.firstMicroseconds = now }
         figures.lastMicroseconds = now
         guard sequence >= client.nextSequence else {
             figures.doubled += 1
             return
         }
-        figures.skipped += sequence - client.nextSequence
-        client.nextSequence = sequence + 1
+        figures.skipped += (sequence - client.nextSequence) / client.stride
+        client.nextSequence = sequence + client.stride
         client.received += 1
         figures.received += 1
         if client.received == goal { unsatisfied -= 1 }
