@@ -11,6 +11,7 @@ struct LoadClient {
     /// From one of its changes to the next.
     var stride: Int64 = 1
     var received: Int64 = 0
+    var expected: Int64 = 0
     /// What its changes carry, if that is looked at.
     var owner: Int64?
     /// The beginning of a frame whose end has not come.

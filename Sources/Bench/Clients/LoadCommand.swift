@@ -7,7 +7,8 @@ enum LoadCommand {
     /// All clients join a topic and, if the payload binds changes, wait until they are subscribed.
     case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
     /// All clients are to receive changes numbered from `first`, so many each, which carry this `owner` if one is given. With
-    /// a stride, of that many changes in a row one is for a client: the one whose rest by it is the client's number's.
+    /// a stride, so many come in all, and of that many in a row one is for a client: the one whose rest by it is the
+    /// client's number's.
     case expect(first: Int64, count: Int64, owner: ClientText?, stride: Int64)
     /// From here on `{token}` stands for a token with these claims, signed with the secret.
     case sign(ClientSignature)

@@ -55,7 +55,7 @@ public final class LoadFleet {
 
     /// What every client is to receive from now on: so many changes, numbered from `first`; with an owner, those that
     /// carry it.
-    /// With a stride, one change of so many in a row is for a client.
+    /// With a stride, so many changes come in all, and of that many in a row one is for a client.
     public func expect(first: Int64, each count: Int64, owner: String? = nil, stride: Int = 1) throws {
         let line = "expect \(first) \(count) \(owner ?? "-") \(stride)"
         for worker in workers { try worker.ask(line) }

@@ -61,7 +61,6 @@ final class PlayedClients: Sendable {
     /// everybody sees all of them, the rest of a change's number by the number of clients is who sees it.
     func receive(_ changes: Range<Int64>, isForAll: Bool, looksInside: Bool) throws -> UInt64 {
         let expected = isForAll ? changes.count * count : changes.count
-        let each = isForAll ? changes.count : changes.count / count
         let stride = isForAll ? nil : Int64(count)
         witness.awaiting(expected)
         hub.goOn { [witness] in witness.begin(changes, stride, looksInside) }
@@ -72,7 +71,7 @@ final class PlayedClients: Sendable {
         Pause.milliseconds(10)
         let verdict = Pulse()
         hub.rehearsal.order { [witness] _ in
-            witness.judge(each)
+            witness.judge()
             verdict.beat()
         }
         _ = verdict.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 60_000_000_000)
@@ -161,11 +160,18 @@ private final class PlayedWitness: FrameWitness, Sendable {
     }
 
     /// Each must have as many; with a look inside, those were different ones, in order, and its own.
-    func judge(_ each: Int) {
-        for slot in counts.value.each.indices where counts.value.each[slot] != each {
-            return blame("client \(slot) got \(counts.value.each[slot]) changes instead of \(each)")
+    func judge() {
+        for slot in counts.value.each.indices where counts.value.each[slot] != share(slot) {
+            return blame("client \(slot) got \(counts.value.each[slot]) changes instead of \(share(slot))")
         }
         counts.value.isJoining = true
+    }
+
+    private func share(_ slot: Int) -> Int {
+        let changes = counts.value.changes
+        guard let stride = counts.value.stride.map(Int.init) else { return changes.count }
+        // Rounds of clients begin with the first.
+        return (max(0, changes.count - slot) + stride - 1) / stride
     }
 
     var looksInside: Bool { counts.value.isJoining || counts.value.looksInside }

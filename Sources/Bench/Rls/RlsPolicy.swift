@@ -65,8 +65,8 @@ enum RlsPolicy: String, CaseIterable {
     /// How many times the peer's rate is asked for.
     func target(subscribers: Int) -> Double? {
         switch (self, subscribers) {
-        case (.owner, 1000), (.ownerAndFilter, 1000), (.membership, 1000): 1000
-        case (.owner, 5000), (.ownerAndFilter, 5000), (.membership, 5000): 5000
+        case (.owner, 1000), (.membership, 1000): 1000
+        case (.owner, 5000), (.membership, 5000): 5000
         case (.fallback, 1000): 5
         default: nil
         }
@@ -74,11 +74,11 @@ enum RlsPolicy: String, CaseIterable {
 
     /// Changes of one round: enough to measure, and whole rounds of subscribers where each row is for one of them.
     func changes(subscribers: Int, isQuick: Bool) -> Int {
-        let deliveries = isQuick ? 20_000 : 2_000_000
+        let deliveries = isQuick ? 20_000 : 1_000_000
         switch self {
-        case .none, .true: return max(4, min(isQuick ? 500 : 20_000, deliveries / subscribers))
+        case .none, .true: return max(4, min(isQuick ? 500 : 50_000, deliveries / subscribers))
         case .owner, .ownerAndFilter, .membership:
-            return Self.wholeRounds(isQuick ? 500 : 20_000, subscribers)
+            return Self.wholeRounds(isQuick ? 500 : 50_000, subscribers)
         // Each change is asked about once for each subscriber: as many questions, whatever their number.
         case .fallback: return max(4, min(1000, (isQuick ? 4000 : 200_000) / subscribers))
         }

@@ -1,4 +1,4 @@
-import Embedded
+import Diagnostics
 import System
 
 /// Row security decided by the hub, beside PostgreSQL asked for each subscriber.
@@ -29,6 +29,8 @@ struct RlsScenario: Scenario {
         """
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {
+        // The hubs are in this process, whose standard error is the caller's.
+        Log.shared.configure(level: .warning, format: .text)
         let place = try Workplace(below: settings.directory)
         settings.progress("starting a private PostgreSQL")
         let stage = try RlsStage(place)
@@ -87,7 +89,7 @@ private final class RlsRace {
         return results
     }
 
-    private func caseName(_ size: Int) -> String { "\(policy.rawValue), \(size) subscribers" }
+    private func caseName(_ size: Int) -> String { "\(policy.rawValue), \(size) subscriber" + (size == 1 ? "" : "s") }
 
     private func run(_ size: Int) throws -> [BenchResult] {
         settings.progress("\(caseName(size)): they join")

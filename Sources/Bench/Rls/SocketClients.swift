@@ -1,4 +1,3 @@
-import Bytes
 import Synchronization
 import System
 
@@ -30,8 +29,7 @@ final class SocketClients {
 
     /// Lets the hub go on, and waits until everybody has all of these changes; nanoseconds from the one to the other.
     func receive(_ changes: Range<Int64>, isForAll: Bool) throws -> UInt64 {
-        let each = isForAll ? changes.count : changes.count / count
-        try fleet.expect(first: changes.lowerBound, each: Int64(each), stride: isForAll ? 1 : count)
+        try fleet.expect(first: changes.lowerBound, each: Int64(changes.count), stride: isForAll ? 1 : count)
         let moment = Mutex<Int64>(0)
         try awaitOrder { moment.withLock { $0 = Clock.unixMicroseconds() } }
         let began = moment.withLock { $0 }
