@@ -6,6 +6,8 @@ enum RlsPolicy: String, CaseIterable {
     case ownerAndFilter = "owner + filter"
     case membership
     case fallback
+    /// The same, with what depends on the claims alone beside the function.
+    case fallbackOnce = "fallback, claims read once"
 
     /// Two cases may share a table.
     var table: String {
@@ -15,6 +17,7 @@ enum RlsPolicy: String, CaseIterable {
         case .owner, .ownerAndFilter: "rls_owner"
         case .membership: "rls_membership"
         case .fallback: "rls_fallback"
+        case .fallbackOnce: "rls_fallback_once"
         }
     }
 
@@ -27,11 +30,15 @@ enum RlsPolicy: String, CaseIterable {
         case .membership:
             "operation_id IN (SELECT operation_id FROM \(RlsStage.members) WHERE user_id = auth.uid())"
         case .fallback: "bench_is_mine(owner_id)"
+        case .fallbackOnce: "bench_are_same(owner_id, (SELECT auth.uid()))"
         }
     }
 
     /// Whether clients ask for their own rows besides.
     var hasFilter: Bool { self == .ownerAndFilter }
+
+    /// Whether the hub leaves it to PostgreSQL.
+    var isFallback: Bool { self == .fallback || self == .fallbackOnce }
 
     /// Whether everybody sees every row; otherwise each row is for one subscriber.
     var isForAll: Bool { self == .none || self == .true }
@@ -48,8 +55,16 @@ enum RlsPolicy: String, CaseIterable {
         return switch self {
         case .none: "found := true;"
         case .ownerAndFilter: "found := false; IF one.user_id = owner THEN \(ask) END IF;"
-        case .true, .owner, .membership, .fallback: ask
+        case .true, .owner, .membership, .fallback, .fallbackOnce: ask
         }
+    }
+
+    func caseName(_ size: Int) -> String { "\(rawValue), \(size) subscriber" + (size == 1 ? "" : "s") }
+
+    func sizes(isQuick: Bool) -> [Int] {
+        if isQuick { return [1, 100] }
+        // Each change would hold a delivery for each of 100,000 until PostgreSQL has answered for all of them.
+        return isFallback ? [1, 10, 100, 1000, 5000] : [1, 10, 100, 1000, 5000, 100_000]
     }
 
     var peerFunction: String { "bench_peer_" + rawValue.filter(\.isLetter) }
@@ -58,7 +73,7 @@ enum RlsPolicy: String, CaseIterable {
         switch self {
         case .none: "loop over subscribers"
         case .ownerAndFilter: "filter, then EXISTS"
-        case .true, .owner, .membership, .fallback: "EXISTS per subscriber"
+        case .true, .owner, .membership, .fallback, .fallbackOnce: "EXISTS per subscriber"
         }
     }
 
@@ -67,7 +82,7 @@ enum RlsPolicy: String, CaseIterable {
         switch (self, subscribers) {
         case (.owner, 1000), (.membership, 1000): 1000
         case (.owner, 5000), (.membership, 5000): 5000
-        case (.fallback, 1000): 5
+        case (.fallback, 1000), (.fallbackOnce, 1000): 5
         default: nil
         }
     }
@@ -80,7 +95,7 @@ enum RlsPolicy: String, CaseIterable {
         case .owner, .ownerAndFilter, .membership:
             return Self.wholeRounds(isQuick ? 500 : 50_000, subscribers)
         // Each change is asked about once for each subscriber: as many questions, whatever their number.
-        case .fallback: return max(4, min(1000, (isQuick ? 4000 : 200_000) / subscribers))
+        case .fallback, .fallbackOnce: return max(4, min(1000, (isQuick ? 4000 : 200_000) / subscribers))
         }
     }
 

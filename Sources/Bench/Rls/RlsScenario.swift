@@ -10,7 +10,8 @@ struct RlsScenario: Scenario {
         each with one loop, with policies compiled from that database's catalog. Every subscriber has claims of its own. \
         Where rows have an owner or belong to an operation, each is for exactly one of the subscribers, in turns, however \
         many there are; every user is a member of 25 operations. 'none' has no row security, and 'fallback' is a function \
-        in plpgsql that says the same as 'owner', which the hub leaves to PostgreSQL.
+        in plpgsql that says the same as 'owner', which the hub leaves to PostgreSQL; it reads the claims for each row, or they \
+        are read once and handed to it.
 
         The hub is held while rows are committed, one a transaction, until all of them are in its event log. Then it reads \
         on: changes a second count from there until the last subscriber has the last of them. 'Sockets excluded': clients \
@@ -36,10 +37,12 @@ struct RlsScenario: Scenario {
         let stage = try RlsStage(place)
         defer { stage.close() }
         var results: [BenchResult] = []
-        for policy in RlsPolicy.allCases where settings.includes(policy.rawValue) {
+        for policy in RlsPolicy.allCases {
+            let sizes = policy.sizes(isQuick: settings.isQuick).filter { settings.includes(policy.caseName($0)) }
+            if sizes.isEmpty { continue }
             let race = try RlsRace(policy, stage, settings)
             defer { race.close() }
-            results += try race.run()
+            for size in sizes { results += try race.run(size) }
         }
         if settings.includes("join storm") { results.append(try JoinStorm(stage, settings).run()) }
         return results
@@ -77,22 +80,8 @@ private final class RlsRace {
         stage.end(serving)
     }
 
-    private var sizes: [Int] {
-        if settings.isQuick { return [1, 100] }
-        // Each change would hold a delivery for each of 100,000 until PostgreSQL has answered for all of them.
-        return policy == .fallback ? [1, 10, 100, 1000, 5000] : [1, 10, 100, 1000, 5000, 100_000]
-    }
-
-    func run() throws -> [BenchResult] {
-        var results: [BenchResult] = []
-        for size in sizes { results += try run(size) }
-        return results
-    }
-
-    private func caseName(_ size: Int) -> String { "\(policy.rawValue), \(size) subscriber" + (size == 1 ? "" : "s") }
-
-    private func run(_ size: Int) throws -> [BenchResult] {
-        settings.progress("\(caseName(size)): they join")
+    func run(_ size: Int) throws -> [BenchResult] {
+        settings.progress("\(policy.caseName(size)): they join")
         try stage.makeUsers(size)
         try played.grow(to: size) { stage.introduction($0, policy) }
         let sockets = size <= 5000 ? try SocketClients(size, stage, serving) : nil
@@ -103,7 +92,7 @@ private final class RlsRace {
         var rates = Rates()
         let rounds = settings.rounds(usually: 5)
         for round in 0..<rounds {
-            settings.progress("\(caseName(size)): round \(round + 1) of \(rounds)")
+            settings.progress("\(policy.caseName(size)): round \(round + 1) of \(rounds)")
             let (playedRate, servedRate, peerRate) = try measure(size, sockets, peerFirst: round % 2 == 1)
             rates.played.add(playedRate)
             if let servedRate { rates.served.add(servedRate) }
@@ -161,7 +150,7 @@ private final class RlsRace {
         _ target: Double?
     ) -> BenchResult {
         BenchResult(
-            scenario: "rls", caseName: caseName(size), metric: metric, unit: "1/s", values: values,
+            scenario: "rls", caseName: policy.caseName(size), metric: metric, unit: "1/s", values: values,
             baseline: .init(baseline, baselineValues), target: target.map { .ratioAtLeast($0) })
     }
 }
