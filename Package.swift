@@ -100,7 +100,8 @@ let proofs: [Target] = [
     tests(of: "Net", "Net", "COpenSSL", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
     tests(
-        of: "Server", "Server", "Embedded", "EventLog", "Net", "WebSocket", "Crypto", "Matching", "Policy", "Auth",
+        of: "Server", "Server", "Embedded", "Replication", "EventLog", "Net", "WebSocket", "Crypto", "Matching",
+        "Policy", "Auth",
         "Change", "Postgres", "Diagnostics",
         "System", "Bytes"),
     tests(of: "Bench", "Bench", "System", "Bytes"),

@@ -268,6 +268,4 @@ public struct PredicateIndex: ~Copyable {
     /// What to ask of PostgreSQL where a node's predicate could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 
-    /// Whose policy left a node's predicate undecided; nil where none did.
-    public func asker(of node: MatchedNode) -> UInt32? { store.asker(of: node.number) }
 }

@@ -40,5 +40,6 @@ public enum SQLState {
     public static let invalidPassword = "28P01"
     public static let configurationLimitExceeded = "53400"
     public static let undefinedFile = "58P01"
+    public static let featureNotSupported = "0A000"
     public static let queryCanceled = "57014"
 }

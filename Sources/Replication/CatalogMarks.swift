@@ -4,7 +4,7 @@ import Bytes
 ///
 /// The server announces a table before its next change whenever anything about it may have changed: columns, policies,
 /// rights. It also does so the first time on each connection: something may have happened meanwhile.
-struct CatalogMarks {
+public struct CatalogMarks {
     /// Zero stands for any table.
     private(set) var waiting: [UInt32] = []
     /// What was said inside streamed transactions, which are stored when they commit.
@@ -26,9 +26,21 @@ struct CatalogMarks {
     }
 
     private mutating func add(_ table: UInt32) {
-        if waiting.contains(table) || waiting == [0] { return }
-        if waiting.count < CatalogMarks.maximum { waiting.append(table) } else { waiting = [0] }
+        if waiting.contains(table) || waiting.first == 0 { return }
+        if waiting.count < CatalogMarks.maximum {
+            waiting.append(table)
+        } else {
+            waiting = [0] + waiting.filter { $0 == CatalogMarks.everything }
+        }
     }
+
+    /// Whatever transactions readers have seen.
+    mutating func addEverything() {
+        if !waiting.contains(CatalogMarks.everything) { waiting.append(CatalogMarks.everything) }
+    }
+
+    /// No table's number: the mark is of no transaction either.
+    public static let everything = UInt32.max
 
     /// Also where it was rolled back: what it was told of is not told again.
     mutating func streamEnded(_ xid: UInt32) {

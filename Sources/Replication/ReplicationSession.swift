@@ -106,7 +106,10 @@ struct ReplicationSession<Sink: TransactionSink> {
         var assembler = TransactionAssembler(
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
             betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
-        var stream = try ReplicationStream(replication, start(replication.serverVersion), interrupt: interrupt)
+        let isListed = settings.coverage.isListable(at: sink.position)
+        if settings.coverage.began(isListed: isListed, at: sink.position) { assembler.markEverything() }
+        var stream = try ReplicationStream(
+            replication, start(replication.serverVersion, isListed), interrupt: interrupt)
         Log.shared.info(
             "streaming",
             [
@@ -119,17 +122,28 @@ struct ReplicationSession<Sink: TransactionSink> {
             try loop(&stream, &assembler, &pace, status)
         } catch {
             if assembler.isInTransaction { try abandon() }
+            if isListed, Self.isAboutPublications(error) {
+                settings.coverage.failed()
+                throw error
+            }
             throw explained(error, keeper)
         }
     }
 
-    private func start(_ serverVersion: Int) -> StartReplication {
+    /// One of them is gone, or they say different things of a table's columns.
+    private static func isAboutPublications(_ error: any Error) -> Bool {
+        guard let refusal = error as? PostgresError, refusal.operation == "stream" else { return false }
+        return refusal.sqlState == SQLState.undefinedObject || refusal.sqlState == SQLState.featureNotSupported
+    }
+
+    private func start(_ serverVersion: Int, _ isListed: Bool) -> StartReplication {
         // Streaming, messages and protocol 2 came with PostgreSQL 14.
         let isModern = serverVersion >= 140_000
         let streams = settings.streaming && isModern
+        let names = [settings.publication] + (isListed ? [settings.coverage.publication] : [])
         var options = [
             (name: "proto_version", value: streams ? "2" : "1"),
-            (name: "publication_names", value: Quoted.identifier(settings.publication)),
+            (name: "publication_names", value: names.map { Quoted.identifier($0) }.joined(separator: ",")),
         ]
         if isModern { options.append((name: "messages", value: "true")) }
         if streams { options.append((name: "streaming", value: "on")) }
@@ -146,6 +160,10 @@ struct ReplicationSession<Sink: TransactionSink> {
             // nobody to please, so more is awaited first.
             if pace.hasWhole, !assembler.isInTransaction { try flush(&pace, status) }
             try keepInTouch(&pace, status, assembler.isInTransaction)
+            // The next stream has more in it; nothing is lost in between.
+            if !assembler.isInTransaction, settings.coverage.isWaiting(at: max(sink.position, pace.idlePosition)) {
+                return try leave(&pace, status, false)
+            }
             let ready = stream.wait(interrupt: interrupt, timeoutMilliseconds: pace.millisecondsToNextDuty())
             if ready.interrupt { return try leave(&pace, status, assembler.isInTransaction) }
             if ready.socket { try stream.receive() }

@@ -12,10 +12,13 @@ public struct ReplicationSettings: Sendable {
     public var mayCreatePublication: Bool
     /// Let the server send large transactions while they run.
     public var streaming: Bool
+    /// Whether the hub's own publication is in the stream, too.
+    public var coverage: StreamCoverage
 
     public init(
         target: ConnectionTarget, publication: String = "supabase_realtime", slot: String = "tidewire",
-        mayCreateSlot: Bool = true, mayCreatePublication: Bool = true, streaming: Bool = true
+        mayCreateSlot: Bool = true, mayCreatePublication: Bool = true, streaming: Bool = true,
+        coverage: StreamCoverage = StreamCoverage()
     ) {
         self.target = target
         self.publication = publication
@@ -23,6 +26,7 @@ public struct ReplicationSettings: Sendable {
         self.mayCreateSlot = mayCreateSlot
         self.mayCreatePublication = mayCreatePublication
         self.streaming = streaming
+        self.coverage = coverage
     }
 }
 

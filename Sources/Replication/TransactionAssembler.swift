@@ -47,6 +47,9 @@ public struct TransactionAssembler: ~Copyable {
             maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey)
     }
 
+    /// Before what comes next is stored, readers have to look at everything again.
+    mutating func markEverything() { marks.addEverything() }
+
     /// Between Begin and Commit: the position must not be moved on by a keep-alive.
     var isInTransaction: Bool { part.isOpen }
 

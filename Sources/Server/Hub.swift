@@ -36,12 +36,14 @@ public final class Hub: Sendable {
             ])
         Hub.report(keys)
         let target = ConnectionTarget(database.revealed)
-        let ingest = try IngestService(Hub.ingestSettings(configuration, target))
+        let coverage = StreamCoverage()
+        let ingest = try IngestService(Hub.ingestSettings(configuration, target, coverage))
         do {
             gateway = try Gateway(
                 Hub.gatewaySettings(configuration, keys, echoes: echoes), database: target,
                 policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
-                publication: configuration.publication, verifier: keys.clients, logEnd: { ingest.end },
+                publication: configuration.publication, verifier: keys.clients, coverage: coverage,
+                logEnd: { ingest.end },
                 condition: { Hub.condition(ingest.status, isCatalogKnown: $0) }, rehearsal: rehearsal)
         } catch {
             ingest.stop()
@@ -52,13 +54,13 @@ public final class Hub: Sendable {
     }
 
     private static func ingestSettings(
-        _ configuration: Configuration, _ target: ConnectionTarget
+        _ configuration: Configuration, _ target: ConnectionTarget, _ coverage: StreamCoverage
     ) -> IngestService.Settings {
         IngestService.Settings(
             replication: ReplicationSettings(
                 target: target, publication: configuration.publication, slot: configuration.slot,
                 mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
-                streaming: configuration.streamsTransactionsInProgress),
+                streaming: configuration.streamsTransactionsInProgress, coverage: coverage),
             dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
             retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes)
     }
@@ -111,6 +113,9 @@ public final class Hub: Sendable {
 
     /// Whether changes arrive right now, and if not, why.
     public var status: ReplicationStatus { ingest.status }
+
+    /// Whether a table comes down the stream for the sake of memberships.
+    var followsMemberships: Bool { gateway.followsMemberships }
 
     /// Where clients connect.
     public var port: UInt16 { gateway.port }

@@ -1,6 +1,8 @@
+import Change
 import Diagnostics
 import Policy
 import Postgres
+import Replication
 import System
 
 /// Reads what the catalog says: a fingerprint, cheap enough to ask for all the time, the published tables, and what a
@@ -49,7 +51,7 @@ struct CatalogReader {
         guard let row = rows.first, let text = row[0], let visible = row[1].flatMap({ VisibleTransactions($0) }) else {
             throw CatalogReader.unreadable
         }
-        return Fingerprint(text: text, visible: visible)
+        return Fingerprint(text: text + "|\(coverage.stream.followedSince?.rawValue ?? 0)", visible: visible)
     }
 
     struct Fingerprint {

@@ -1,5 +1,6 @@
 import Diagnostics
 import Postgres
+import Replication
 import System
 
 /// Answers what a binding means: which tables, which rows of them, which columns, and whether the role may have them.
@@ -13,6 +14,8 @@ public final class CatalogService: Sendable {
         public var publication: String
         public var pollInterval: Duration
         public var idlePollInterval: Duration
+        /// Shared with the stream: whether the hub's own publication is in it.
+        public var coverage = StreamCoverage()
         var compiling = PolicyCompiling.real
 
         public init(

@@ -47,7 +47,7 @@ final class CatalogWorker {
             interrupt: exchange.interrupt)
         let reader = CatalogReader(
             connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
-            compiling: settings.compiling, bench: TrialBench(), coverage: CoverageWatch())
+            compiling: settings.compiling, bench: TrialBench(), coverage: CoverageWatch(settings.coverage))
         // Another connection may lead to another server: nothing is taken over from the last one.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         began()
@@ -157,6 +157,7 @@ final class CatalogWorker {
         self.fingerprint = fingerprint.text
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
+        try reader.tendInternalPublication(new.snapshot)
         let now = Clock.monotonicNanoseconds()
         let isSettled =
             isSettling && !isChanged && !new.snapshot.policies.isUnfinished

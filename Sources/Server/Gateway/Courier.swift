@@ -183,37 +183,63 @@ struct Courier: ~Copyable {
         _ node: Int, of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment
     ) throws(ByteError) {
         let image: RowTexts.Image = change.operation == .delete ? .old : .new
-        guard
-            let pending = try question(
-                index.question(of: matches.asking(of: place)[node]), index.asker(of: matches.asking(of: place)[node]),
-                change, relation, image)
-        else { return }
+        var questions = NodeQuestions(index.question(of: matches.asking(of: place)[node]))
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
-            guard let member = audience.members[number] else { continue }
+            guard let member = audience.members[number],
+                let pending = try question(&questions, member, change, relation, image)
+            else { continue }
             let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
             touches.ask(member, seen, pending, &audience.recipients, changeNumber)
         }
     }
 
-    /// Asks what a predicate left open; nil where it cannot even be asked, and so the answer is no.
+    /// Asks what a member's predicate left open: its filter, its holder's policy, or both. Nil where the policy says no, and
+    /// where it cannot even be asked.
     private mutating func question(
-        _ question: Question?, _ asker: UInt32?, _ change: borrowing Change, _ relation: Relation,
+        _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image
     ) throws(ByteError) -> PendingQuestion? {
-        let pending = PendingQuestion(parts: (question == nil ? 0 : 1) + (asker == nil ? 0 : 1))
-        if let asker {
-            guard try policies.ask(asker, pending, change, relation, image, changeNumber, &asked) else {
-                Metrics.shared.drops[.rowSecurity].add()
-                return nil
-            }
+        switch try policies.verdict(member, on: change, image, &index) {
+        case .yes: return try filterQuestion(&questions, change, image)
+        case .no, .unknown, .failed: return nil
+        case .ask: return try policyQuestion(&questions, member.policy, change, relation, image)
         }
-        if let question {
-            let values = try index.texts(of: question.slots, in: change, image: image == .old ? .old : .new)
-            asked.add(pending, JudgedQuestion(question, values: values))
-        }
+    }
+
+    /// The same for all of the node whose policies leave nothing open.
+    private mutating func filterQuestion(
+        _ questions: inout NodeQuestions, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) -> PendingQuestion? {
+        if let known = questions.ofFilter { return known }
+        guard let filter = questions.filter else { return nil }
+        let pending = PendingQuestion()
+        try ask(filter, pending, change, image)
+        questions.ofFilter = pending
         return pending
+    }
+
+    private mutating func policyQuestion(
+        _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation,
+        _ image: RowTexts.Image
+    ) throws(ByteError) -> PendingQuestion? {
+        if let last = questions.ofPolicy, last.policy == policy { return last.question }
+        let pending = PendingQuestion(parts: questions.filter == nil ? 1 : 2)
+        guard try policies.ask(policy, pending, change, relation, image, changeNumber, &asked) else {
+            Metrics.shared.drops[.rowSecurity].add()
+            return nil
+        }
+        if let filter = questions.filter { try ask(filter, pending, change, image) }
+        questions.ofPolicy = (policy, pending)
+        return pending
+    }
+
+    private mutating func ask(
+        _ filter: Question, _ pending: PendingQuestion, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) {
+        let values = try index.texts(of: filter.slots, in: change, image: image == .old ? .old : .new)
+        asked.add(pending, JudgedQuestion(filter, values: values))
     }
 
     // MARK: Rows that move out of view
@@ -228,14 +254,14 @@ struct Courier: ~Copyable {
             }
         }
         for node in 0..<departed.asking(of: place).count {
-            let asking = departed.asking(of: place)[node]
-            guard
-                let pending = try question(
-                    departures.question(of: asking), departures.asker(of: asking), change, relation, .old)
-            else { continue }
+            var questions = NodeQuestions(departures.question(of: departed.asking(of: place)[node]))
             let count = departures.members(of: departed.asking(of: place), at: node).count
             for at in 0..<count {
-                depart(departures.members(of: departed.asking(of: place), at: node)[at], pending)
+                let number = departures.members(of: departed.asking(of: place), at: node)[at]
+                guard let member = audience.members[number],
+                    let pending = try question(&questions, member, change, relation, .old)
+                else { continue }
+                depart(number, pending)
             }
         }
     }

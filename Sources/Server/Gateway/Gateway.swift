@@ -3,6 +3,7 @@ import Diagnostics
 import EventLog
 import Net
 import Postgres
+import Replication
 import Synchronization
 import System
 
@@ -16,11 +17,13 @@ public final class Gateway: Sendable {
     /// own.
     public init(
         _ settings: GatewaySettings, database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
-        verifier: TokenVerifier,
+        verifier: TokenVerifier, coverage: StreamCoverage = StreamCoverage(),
         logEnd: @escaping @Sendable () -> EventLogEnd?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition, rehearsal: Rehearsal? = nil
     ) throws {
-        let catalog = try CatalogService(CatalogService.Settings(target: database, publication: publication))
+        var catalogSettings = CatalogService.Settings(target: database, publication: publication)
+        catalogSettings.coverage = coverage
+        let catalog = try CatalogService(catalogSettings)
         let judge = try Judge(database)
         let policyJudge = try PolicyJudge(PolicyJudge.Settings(database: database, policies: policies))
         let shared = GatewayShared(
@@ -47,6 +50,8 @@ public final class Gateway: Sendable {
 
     public var port: UInt16 { sockets.port }
     public var addresses: [SocketAddress] { sockets.addresses }
+
+    var followsMemberships: Bool { shared.catalog.snapshot?.followable.isEmpty == false }
 
     /// Other keys for tokens that come from now on, and the certificate as its files are now.
     public func reload(_ verifier: TokenVerifier) throws {

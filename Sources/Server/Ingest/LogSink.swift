@@ -128,7 +128,9 @@ public final class LogSink: TransactionSink {
     ) throws(EventLogFailure) {
         for table in tables {
             var payload = ByteWriter(capacity: 16)
-            CatalogMarkCodec.encode(CatalogMark(xid: info.xid, table: table), to: &payload)
+            let isEverything = table == CatalogMarks.everything
+            CatalogMarkCodec.encode(
+                CatalogMark(xid: isEverything ? 0 : info.xid, table: isEverything ? 0 : table), to: &payload)
             try writer.append(
                 kind: .catalogMark, continued: writer.isInsideTransaction, lsn: position.rawValue,
                 time: info.commitTime, payload: payload.bytes)

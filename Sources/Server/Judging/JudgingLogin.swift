@@ -9,7 +9,7 @@ struct JudgingLogin {
     ) throws(PostgresError) -> PolicyAvailability {
         let rows = try connection.query(
             question(serverVersion: connection.serverVersion), [TextArray.literal(clientRoles[...])])
-        guard let row = rows.first, row.count == 7, let name = row[0] else { return .unknown }
+        guard let row = rows.first, row.count == 8, let name = row[0] else { return .unknown }
         let login = Quoted.identifier(name)
         if row[1] == "t" { return refused("\(login) is a superuser", own) }
         if row[2] == "t" { return refused("\(login) bypasses row level security", own) }
@@ -20,19 +20,15 @@ struct JudgingLogin {
         }
         if row[4] == "t" { return refused("\(login) owns tables, or can become a role that does", own) }
         if row[5] == "t" { return refused("\(login) may create roles", "ALTER ROLE \(login) NOCREATEROLE, or " + own) }
+        // Even in a transaction that may only read, it could make a slot and read every change of the database.
+        if row[7] == "t" {
+            return refused("\(login) may make replication slots, and so could functions that policies call", own)
+        }
         if row[6] != "t" {
             let roles = clientRoles.map { Quoted.identifier($0) }.joined(separator: ", ")
             return refused("\(login) can become none of the client roles", "GRANT \(roles) TO \(login)")
         }
         return .available
-    }
-
-    /// What a policy's function could do besides, with a login that is fit: nothing, or words for an operator.
-    static func caution(_ connection: JudgingConnection) throws(PostgresError) -> (reason: String, hint: String)? {
-        let rows = try connection.query(
-            "SELECT me.rolname FROM pg_catalog.pg_roles me WHERE me.rolname = session_user AND me.rolreplication")
-        guard let name = rows.first?.first ?? nil else { return nil }
-        return ("\(Quoted.identifier(name)) may make replication slots, and so could functions that policies call", own)
     }
 
     private static let own =
@@ -43,7 +39,7 @@ struct JudgingLogin {
     }
 
     /// Name; superuser; bypasses; a role it can become that no policy binds; owner of tables; may create roles; can become
-    /// a client role.
+    /// a client role; may replicate.
     private static func question(serverVersion: Int) -> String {
         // Since 16 a grant may leave out that the member can become the role.
         let becoming = serverVersion >= 160_000 ? "SET" : "MEMBER"
@@ -60,7 +56,8 @@ struct JudgingLogin {
                         AND pg_catalog.pg_get_userbyid(c.relowner) <> ALL ($1::text[])),
                 me.rolcreaterole,
                 EXISTS (SELECT 1 FROM pg_catalog.pg_roles r
-                    WHERE r.rolname = ANY ($1::text[]) AND pg_catalog.pg_has_role(me.oid, r.oid, '\(becoming)'))
+                    WHERE r.rolname = ANY ($1::text[]) AND pg_catalog.pg_has_role(me.oid, r.oid, '\(becoming)')),
+                me.rolreplication
             FROM pg_catalog.pg_roles me WHERE me.rolname = session_user
             """
     }

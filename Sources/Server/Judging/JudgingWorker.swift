@@ -105,11 +105,6 @@ final class JudgingWorker {
             }
             return false
         }
-        if isNews, let caution = try JudgingLogin.caution(connection) {
-            Log.shared.warning(
-                "policies run as a login that is more than it needs to be",
-                [.reason(caution.reason), .hint(caution.hint)])
-        }
         return true
     }
 

@@ -1,5 +1,8 @@
+import Change
 import Diagnostics
+import Policy
 import Postgres
+import Replication
 
 /// Which tables' changes come down the stream whole: all of them, with all columns.
 ///
@@ -9,6 +12,20 @@ final class CoverageWatch {
     /// Tables that are published whole, and the transaction number from which on this has been so.
     private var horizons: [UInt32: UInt64] = [:]
     private(set) var isWaiting = false
+    let stream: StreamCoverage
+    private var since: LSN?
+    /// Tables that were put into the hub's own publication here.
+    fileprivate var added: Set<UInt32> = []
+
+    init(_ stream: StreamCoverage) { self.stream = stream }
+
+    /// What the stream carries: after a break everything begins anew.
+    fileprivate func publications(_ clients: String) -> [String] {
+        let now = stream.followedSince
+        if now != since { horizons = [:] }
+        since = now
+        return now == nil ? [clients] : [clients, stream.publication]
+    }
 
     /// `published` are the tables at the moment of the snapshot that ends below.
     func take(_ published: Set<UInt32>, firstRunning: UInt64, firstUnassigned: UInt64) -> Set<UInt32> {
@@ -28,15 +45,92 @@ extension CatalogReader {
             SELECT DISTINCT g.relid
             FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
             WHERE p.pubname = ANY ($1::text[]) AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
-                AND NOT EXISTS (
-                    SELECT FROM pg_publication_rel r
-                    WHERE r.prpubid = p.oid AND r.prrelid = g.relid
-                        AND (to_jsonb(r) ->> 'prattrs' IS NOT NULL OR to_jsonb(r) ->> 'prqual' IS NOT NULL))
-            """, [PostgresArray.literal([publication])])
+                AND NOT EXISTS (\(CatalogReader.cutText))
+            """, [PostgresArray.literal(coverage.publications(publication))])
         // Asked afterwards: what runs from here on sees the tables published.
         let transactions = try visibleTransactions()
         return coverage.take(
             Set(published.values.compactMap { $0.number(0) }), firstRunning: transactions.firstRunning,
             firstUnassigned: transactions.firstUnassigned)
+    }
+
+    /// A publication's table of which not everything is sent: a column list or a row filter.
+    private static let cutText = """
+        SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = g.relid
+            AND (to_jsonb(r) ->> 'prattrs' IS NOT NULL OR to_jsonb(r) ->> 'prqual' IS NOT NULL)
+        """
+
+    // MARK: The hub's own publication
+
+    /// Puts tables that make members into it, where the hub may, and takes out those that it put there for nothing.
+    func tendInternalPublication(_ snapshot: CatalogSnapshot) throws(PostgresError) {
+        var wanted: Set<UInt32> = []
+        for policy in snapshot.policies.policies.values.joined() {
+            policy.compiled.term.visit { if case .member(let member, _) = $0 { wanted.insert(member.table) } }
+        }
+        let present = try internalTables()
+        if let present, let position = present.position { coverage.stream.saw(at: position) }
+        if present == nil { coverage.stream.missed() }
+        // What the clients' publication sends whole is there already; what it sends in part must not be sent otherwise.
+        let other = try query(
+            """
+            SELECT DISTINCT g.relid FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname::text) g
+            WHERE p.pubname = $1::text AND (p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
+                OR EXISTS (\(CatalogReader.cutText)))
+            """, [publication])
+        wanted.subtract(other.values.compactMap { $0.number(0) })
+        let tables = present?.tables ?? []
+        for table in wanted.subtracting(tables).sorted() { try add(table, snapshot, isPresent: present != nil) }
+        for table in coverage.added.intersection(tables).subtracting(wanted).sorted() { try drop(table, snapshot) }
+    }
+
+    private func internalTables() throws(PostgresError) -> (tables: Set<UInt32>, position: LSN?)? {
+        let rows = try query(
+            """
+            SELECT ARRAY(SELECT r.prrelid FROM pg_publication_rel r WHERE r.prpubid = p.oid)::text,
+                CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END::text
+            FROM pg_publication p WHERE p.pubname = $1::text
+            """, [coverage.stream.publication])
+        guard let row = rows.first else { return nil }
+        return (Set((row.numbers(0) ?? []).compactMap { UInt32(exactly: $0) }), row[1].flatMap { LSN($0) })
+    }
+
+    private func add(_ oid: UInt32, _ snapshot: CatalogSnapshot, isPresent: Bool) throws(PostgresError) {
+        guard let table = snapshot.related(oid), table.isOrdinary else { return }
+        let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
+        let publication = Quoted.identifier(coverage.stream.publication)
+        let sql =
+            isPresent
+            ? "ALTER PUBLICATION \(publication) ADD TABLE ONLY \(name)"
+            : "CREATE PUBLICATION \(publication) FOR TABLE ONLY \(name) WITH (publish = 'insert, update, delete, truncate')"
+        guard let refusal = try change(sql) else {
+            coverage.added.insert(oid)
+            return Log.shared.info(
+                "a table that policies read is followed now",
+                [.publication(coverage.stream.publication), .relation(name)])
+        }
+        guard bench.isNews(sql) else { return }
+        Log.shared.warning(
+            "a table that policies read cannot be followed: PostgreSQL decides on every row, which is slower",
+            [.relation(name), .error(refusal.message), .hint("as the tables' owner: \(sql)")])
+    }
+
+    private func drop(_ oid: UInt32, _ snapshot: CatalogSnapshot) throws(PostgresError) {
+        coverage.added.remove(oid)
+        let rows = try query("SELECT $1::oid::regclass::text", [String(oid)])
+        guard let name = rows.first?.first ?? nil else { return }
+        _ = try change("ALTER PUBLICATION \(Quoted.identifier(coverage.stream.publication)) DROP TABLE ONLY \(name)")
+    }
+
+    /// What PostgreSQL has against it; nil when it is done.
+    private func change(_ sql: String) throws(PostgresError) -> PostgresError? {
+        let answers = try ask([
+            PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement(sql), PipelinedStatement("COMMIT"),
+        ])
+        for case .failure(let error) in answers {
+            if error.isConnectionLost { throw error }
+            return error
+        }
+        return nil
     }
 }
