@@ -33,6 +33,11 @@ enum BindingMessages {
             + dump(request, filter)
     }
 
+    static func nobodyDecides(_ table: CatalogTable) -> String {
+        "Some rows of \(table.schema).\(table.name) are not delivered: only PostgreSQL can decide who may see them, and the "
+            + "server has no login to ask it with (policy_database_url)"
+    }
+
     static func deletesAreHidden(_ table: CatalogTable) -> String {
         "Deletes of \(table.schema).\(table.name) are not delivered where row level security decides who may see a row: "
             + "its replica identity does not keep the deleted row (ALTER TABLE … REPLICA IDENTITY FULL)"

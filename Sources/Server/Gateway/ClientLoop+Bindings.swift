@@ -111,7 +111,7 @@ extension ClientLoop {
             case .tables(let tables):
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
-                note(.subscribed(warnings(about: tables, channel)), request.binding, channel)
+                note(.subscribed(warnings(about: tables, policies)), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
@@ -136,11 +136,16 @@ extension ClientLoop {
     }
 
     /// What the client may not expect of its bindings.
-    private func warnings(about tables: [TableBinding], _ channel: Channel) -> [String] {
+    private func warnings(about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy]) -> [String] {
         var warnings: [String] = []
         for table in tables {
             guard let policy = table.policy else { continue }
             if let warning = policy.warning { warnings.append(warning) }
+            if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
+                case .refused = shared.policyJudge.availability
+            {
+                warnings.append(BindingMessages.nobodyDecides(table.table))
+            }
             if table.operations.contains(.delete), table.table.identity != .full, shared.settings.deletesAreStrict {
                 warnings.append(BindingMessages.deletesAreHidden(table.table))
             }

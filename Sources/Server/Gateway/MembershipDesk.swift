@@ -110,6 +110,7 @@ struct MembershipDesk: ~Copyable {
                 }
                 if !set.fill(rows, firstUnseen: firstUnseen?.number ?? 0) { refill(set) }
             case .failed: set.giveUp(.failed)
+            case .unreadable: set.giveUp(.left)
             case .unavailable: continue
             }
             if set.isSettled { settled.append(set) }
