@@ -117,7 +117,12 @@ def check_event(message: Message):
 def check_data(data: dict):
     kind = data.get("type")
     true(kind in REPLICA_KEYS, "a type of INSERT, UPDATE or DELETE", data)
-    keys(data, f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}", f"the data of an {kind}")
+    wanted = f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}"
+    if "tidewire" in data:
+        # Only who asked for moves is sent this, and only with a row that left.
+        equal((kind, data["tidewire"]), ("DELETE", {"moved": "out"}), "what marks a move")
+        wanted += " tidewire"
+    keys(data, wanted, f"the data of an {kind}")
     true(isinstance(data["commit_timestamp"], str) and TIMESTAMP.match(data["commit_timestamp"]),
          "a commit_timestamp as 2026-03-01T10:20:30.456Z", data["commit_timestamp"])  # fmt: skip
     errors = data["errors"]
