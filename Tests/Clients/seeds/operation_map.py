@@ -106,7 +106,8 @@ async def story(stage, filtered=True):
         await hear("as it begins", ["harbour"], ["harbour", "night"], ["night"])
         await act(2, joins(ANA, NIGHT))
         await hear("when ana has come to night", ["harbour", "night"], ["harbour", "night"], ["night"])
-        await act(3, leaves(ANA, HARBOUR), leaves(BEN, NIGHT))
+        # What is no part of the key is changed first: their places stay the same.
+        await act(3, "UPDATE operation_members SET color = 'red'", leaves(ANA, HARBOUR), leaves(BEN, NIGHT))
         await hear("when ana has left harbour and ben night", ["night"], ["harbour"], ["night"])
         await act(4, f"UPDATE operation_members SET operation_id = '{HARBOUR}' WHERE user_id = '{CLEO}' AND operation_id = '{NIGHT}'")
         await hear("when cleo has changed to harbour", ["night"], ["harbour"], ["harbour"])
