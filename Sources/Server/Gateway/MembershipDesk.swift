@@ -16,7 +16,7 @@ struct MembershipDesk: ~Copyable {
     private var tables: [UInt32: CatalogTable] = [:]
     /// Rows as changes leave them, and rows as changes found them.
     private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
-    private var departures = PredicateIndex(judging: .old, maximumRelations: Limits.maximumCachedRelations)
+    private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var passed = PassedTransactions()
