@@ -35,6 +35,10 @@ struct Pipeline: ~Copyable {
     private var awaited: UInt32?
     /// It was read for the entry at hand.
     private var isAnswered = false
+    /// How often it was asked for without an answer so far.
+    private var unanswered = 0
+    /// The version of the snapshot that was heard of last.
+    private var heardOf: UInt64 = 0
     private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
@@ -247,14 +251,22 @@ struct Pipeline: ~Copyable {
     /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
     /// and all marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox) -> Bool {
-        if isAnswered || mark.xid != 0 && shared.catalog.isCurrent && shared.catalog.hasSeen(mark.xid) { return true }
+        if isAnswered || mark.xid != 0 && hasSeen(mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid, mailbox)
+    }
+
+    /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
+    /// may still be on its way here.
+    private func hasSeen(_ xid: UInt32) -> Bool {
+        let catalog = shared.catalog
+        return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
     }
 
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
         isPaused = true
         if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
         awaited = xid
+        unanswered += 1
         Metrics.shared.readerPauses.add()
         shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
         return false
@@ -262,6 +274,9 @@ struct Pipeline: ~Copyable {
 
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
+        unanswered -= 1
+        // An answer to what was asked for an earlier entry says nothing of this one.
+        guard unanswered == 0, isPaused else { return }
         isPaused = !isKnown
         guard isKnown else { return }
         unseen = 0
@@ -293,6 +308,7 @@ struct Pipeline: ~Copyable {
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
+        heardOf = snapshot.version
         schemas.take(snapshot, &courier)
     }
 
