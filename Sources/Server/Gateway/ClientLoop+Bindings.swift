@@ -301,6 +301,7 @@ extension ClientLoop {
     func catalogMoved() {
         guard let snapshot = shared.catalog.snapshot else { return }
         pipeline.take(snapshot)
+        forgetAnswers()
         rebinding = Rebinding()
     }
 

@@ -33,6 +33,8 @@ struct Courier: ~Copyable {
     /// Deliveries that had to wait, ever.
     private(set) var heldCount = 0
     private var asked = AskedQuestions()
+    /// Members that see the change at hand, and for whom it is to be found out whether they saw the row before.
+    private var withPast: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
     init(maximumBodyBytes: Int, deflater: Deflater?) {
@@ -131,35 +133,44 @@ struct Courier: ~Copyable {
             fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
         var delivered = 0
+        withPast.removeAll(keepingCapacity: true)
         for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, of: place, matches, &index, change, relation, moment, &audience, &views, &policies, &asked,
-                &desk, &touches, loop)
+                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk, &touches,
+                &withPast, loop)
+        }
+        for number in withPast {
+            guard let member = audience.members[number] else { continue }
+            let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+            touches.add(member, seen, &audience.recipients, moment.number)
         }
         for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change, relation, moment) }
         if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
         return try delivered + deliverTouched(change, relation, moment, on: loop)
     }
 
-    /// Members that are all there is of their channel are served at once; others are collected first.
+    /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
+    /// the old row, perhaps, are left for afterwards.
     private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: inout PredicateIndex,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ policies: inout HeldPolicies, _ asked: inout AskedQuestions,
-        _ desk: inout DeliveryDesk, _ touches: inout Touches, _ loop: SocketLoop
+        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
+        _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         // Neighbours most often get the same frame, which then need not be looked for again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
-        let count = index.members(of: matches.certain(of: place), at: node).count
-        for at in 0..<count {
-            let number = index.members(of: matches.certain(of: place), at: node)[at]
-            guard let member = audience.members[number] else { continue }
+        let members = index.members(of: matches.certain(of: place), at: node)
+        for place in members.indices {
+            guard let member = audience.members[members[place]] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
             if recipient.since > moment.offset { continue }
-            guard recipient.isServedAtOnce, !moment.hasPast || member.policy == Member.noPolicy else {
-                let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
-                touches.add(member, seen, &audience.recipients, moment.number)
+            if moment.hasPast, member.policy != Member.noPolicy {
+                withPast.append(members[place])
+                continue
+            }
+            guard recipient.isServedAtOnce else {
+                touches.add(member, Seen(view: member.view), &audience.recipients, moment.number)
                 continue
             }
             let envelope = recipient.soleEnvelope ?? audience.envelope(ofSole: member)

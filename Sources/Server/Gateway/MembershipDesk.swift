@@ -20,6 +20,8 @@ struct MembershipDesk: ~Copyable {
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var passed = PassedTransactions()
+    /// A table took the place of what it was before.
+    private var hasReplaced = false
     /// To be asked of PostgreSQL.
     private var unfilled: [UInt32] = []
     /// Other than when their holders' predicates were made.
@@ -83,11 +85,17 @@ struct MembershipDesk: ~Copyable {
 
     private mutating func declare(_ table: CatalogTable) {
         if tables[table.oid] === table { return }
-        // Sets of the table as it was match nothing any more: their holders are looked at again as the catalog moved.
+        // Sets of the table as it was match nothing any more: their holders are to be looked at before anything is read.
+        if tables[table.oid] != nil { hasReplaced = true }
         tables[table.oid] = table
         let columns = table.columns.map(\.name)
         arrivals.declare(table: table.oid, columns: columns)
         departures.declare(table: table.oid, columns: columns)
+    }
+
+    mutating func takeReplacement() -> Bool {
+        defer { hasReplaced = false }
+        return hasReplaced
     }
 
     // MARK: Filling

@@ -243,6 +243,7 @@ struct Pipeline: ~Copyable {
         if case .outsideRetention? = error as? EventLogError {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
+            memberships.discardAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             hasFailed = true
@@ -320,7 +321,10 @@ struct Pipeline: ~Copyable {
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
     /// Whether a table took another's place since the last time: all bindings are to be looked at then.
-    mutating func takeReplacement() -> Bool { schemas.takeReplacement() }
+    mutating func takeReplacement() -> Bool {
+        let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
+        return ofTable || ofMembership
+    }
 
     // MARK: Asking PostgreSQL
 
