@@ -1,4 +1,4 @@
-import Glibc
+import Embedded
 import System
 import TestSupport
 import Testing
