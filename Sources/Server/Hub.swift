@@ -3,6 +3,7 @@ import Crypto
 import Diagnostics
 import Glibc
 import Net
+import Policy
 import Postgres
 import Replication
 import System
@@ -116,6 +117,9 @@ public final class Hub: Sendable {
 
     /// Whether a table comes down the stream for the sake of memberships.
     var followsMemberships: Bool { gateway.followsMemberships }
+
+    /// How many of a table's policies are decided in which way.
+    func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] { gateway.policyClasses(of: table) }
 
     /// Where clients connect.
     public var port: UInt16 { gateway.port }

@@ -2,6 +2,7 @@ import Auth
 import Diagnostics
 import EventLog
 import Net
+import Policy
 import Postgres
 import Replication
 import Synchronization
@@ -52,6 +53,13 @@ public final class Gateway: Sendable {
     public var addresses: [SocketAddress] { sockets.addresses }
 
     var followsMemberships: Bool { shared.catalog.snapshot?.followable.isEmpty == false }
+
+    func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
+        guard let snapshot = shared.catalog.snapshot else { return [:] }
+        let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
+        return Dictionary(
+            tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
+    }
 
     /// Other keys for tokens that come from now on, and the certificate as its files are now.
     public func reload(_ verifier: TokenVerifier) throws {
