@@ -107,12 +107,12 @@ extension CatalogReader {
             coverage.added.insert(oid)
             return Log.shared.info(
                 "a table that policies read is followed now",
-                [.publication(coverage.stream.publication), .relation(name)])
+                [.publication(coverage.stream.publication), .relation("\(table.schema).\(table.name)")])
         }
         guard bench.isNews(sql) else { return }
         Log.shared.warning(
             "a table that policies read cannot be followed: PostgreSQL decides on every row, which is slower",
-            [.relation(name), .error(refusal.message), .hint("as the tables' owner: \(sql)")])
+            [.relation("\(table.schema).\(table.name)"), .error(refusal.message), .hint("as the tables' owner: \(sql)")])
     }
 
     private func drop(_ oid: UInt32, _ snapshot: CatalogSnapshot) throws(PostgresError) {
