@@ -1,6 +1,7 @@
 import Bytes
 import Channels
 import Diagnostics
+import EventLog
 import Matching
 import Net
 import Policy
@@ -254,7 +255,8 @@ extension ClientLoop {
                 ids: channel.bindings.map(\.id)),
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
-                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves))
+                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
+                since: shared.logEnd()?.state.position.offset ?? 0))
         channel.listener = listener
         return listener
     }

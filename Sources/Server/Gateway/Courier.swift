@@ -112,20 +112,23 @@ struct Courier: ~Copyable {
         let fingerprint: UInt64
         let commitTime: Int64
         let number: UInt64
+        /// The change's place in the log.
+        let offset: UInt64
         /// An update that says what the row was: not everybody who sees the new row may see the old one.
         let hasPast: Bool
     }
 
     /// Delivers one of the changes that were judged; says how many channels got it now.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, offset: UInt64,
+        on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
         desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
         let moment = Moment(
-            fingerprint: change.relation, commitTime: commitTime, number: changeNumber,
+            fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
         var delivered = 0
         for node in 0..<matches.certain(of: place).count {
@@ -153,6 +156,7 @@ struct Courier: ~Copyable {
             let number = index.members(of: matches.certain(of: place), at: node)[at]
             guard let member = audience.members[number] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
+            if recipient.since > moment.offset { continue }
             guard recipient.isServedAtOnce, !moment.hasPast || member.policy == Member.noPolicy else {
                 let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
                 touches.add(member, seen, &audience.recipients, moment.number)
@@ -187,7 +191,7 @@ struct Courier: ~Copyable {
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
-            guard let member = audience.members[number],
+            guard let member = audience.members[number], audience.wants(moment, member),
                 let pending = try question(&questions, member, change, relation, image)
             else { continue }
             let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
@@ -250,7 +254,7 @@ struct Courier: ~Copyable {
         for node in 0..<departed.certain(of: place).count {
             let count = departures.members(of: departed.certain(of: place), at: node).count
             for at in 0..<count {
-                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil)
+                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil, moment)
             }
         }
         for node in 0..<departed.asking(of: place).count {
@@ -261,13 +265,13 @@ struct Courier: ~Copyable {
                 guard let member = audience.members[number],
                     let pending = try question(&questions, member, change, relation, .old)
                 else { continue }
-                depart(number, pending)
+                depart(number, pending, moment)
             }
         }
     }
 
-    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?) {
-        guard let member = audience.members[number] else { return }
+    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?, _ moment: Moment) {
+        guard let member = audience.members[number], audience.wants(moment, member) else { return }
         touches.depart(member, views.departed(member.view), pending, &audience.recipients, changeNumber)
     }
 
