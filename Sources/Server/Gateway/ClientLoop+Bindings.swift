@@ -147,7 +147,10 @@ extension ClientLoop {
             {
                 warnings.append(BindingMessages.nobodyDecides(table.table))
             }
-            if table.operations.contains(.delete), table.table.identity != .full, shared.settings.deletesAreStrict {
+            // Who sees nothing anyway has been told.
+            guard policy.rowPolicy.term != .never else { continue }
+            let judged = Set(policy.columns.map(\.slot))
+            if table.operations.contains(.delete), !table.table.identifies(judged), shared.settings.deletesAreStrict {
                 warnings.append(BindingMessages.deletesAreHidden(table.table))
             }
         }
