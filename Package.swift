@@ -68,7 +68,7 @@ let floor4: [Target] = [
         "Auth", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Matching", "Policy", "Protocol", "WebSocket",
+        "Bench", "Server", "Embedded", "Replication", "EventLog", "Matching", "Policy", "Protocol", "WebSocket", "Net",
         "Change", "Postgres", "Crypto", "Diagnostics", "System", "CLinux", "Bytes"
     ),
     .executableTarget(

@@ -180,9 +180,4 @@ extension NodeStore {
         let predicate = nodes[number].predicate
         return predicate == .none ? nil : predicates[predicate].question
     }
-
-    func asker(of number: UInt32) -> UInt32? {
-        let predicate = nodes[number].predicate
-        return predicate == .none ? nil : predicates[predicate].asker
-    }
 }

@@ -261,6 +261,17 @@ enum Policies {
         #expect(predicate.asker == nil)
     }
 
+    @Test func `arrays of arrays are PostgreSQL's`() throws {
+        let equal = try #require(
+            Function.infix("=", .text, .text, .deterministic(name: nil), foldsASCIIPlainly: true))
+        let column = Term.column(0, .textArray)
+        let term = Term.anyElement(
+            equal, .constant(Array("a".utf8), .text), array: .array([column, column], .textArray))
+        let predicate = try Policies.predicate(term, claims: "{}", asker: 5)
+        #expect(predicate.asker == 5)
+        #expect(predicate.verdict([.text("{a}")]) == .ask)
+    }
+
     @Test func `many keys are found and too many are tried`() throws {
         let held = Policies.membership
         let policy = RowPolicy(.member(held, key: Policies.column(1, Policies.uuid)))

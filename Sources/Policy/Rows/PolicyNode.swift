@@ -181,6 +181,8 @@ extension Term {
     var mayAsk: Bool {
         switch self {
         case .undecided, .ofClaims, .claims, .role: true
+        case .array(let elements, _) where elements.contains { $0.type?.element != nil }: true
+        case .element(let array, _) where array.type?.element == nil: true
         case .apply(let function, let parts) where isPlainPattern: function.isFolding || parts[0].mayAsk
         case .apply(let function, let parts): function.mayAsk || parts.contains { $0.mayAsk }
         case .isDistinct(let function, _, _), .nullIf(let function, _, _):

@@ -177,6 +177,8 @@ enum TermEvaluation {
     }
 
     private static func array(_ elements: [Term], _ row: borrowing RowImage, _ maximumWork: Int) -> Outcome {
+        // Arrays beside each other are one of more dimensions.
+        guard !elements.contains(where: { $0.type?.element != nil }) else { return .cannot }
         var texts: [[UInt8]?] = []
         var worst = Verdict.yes
         for element in elements {
@@ -193,6 +195,8 @@ enum TermEvaluation {
     private static func element(
         _ array: Term, _ index: Term, _ row: borrowing RowImage, _ maximumWork: Int
     ) -> Outcome {
+        // Not all that takes an index is an array.
+        guard array.type?.element != nil else { return .cannot }
         let whole = value(array, row, maximumWork: maximumWork)
         let place = value(index, row, maximumWork: maximumWork)
         if whole == .cannot || place == .cannot { return .cannot }

@@ -41,6 +41,9 @@ public final class CatalogSnapshot: Sendable {
     /// A published table, or one that policies read.
     public func related(_ oid: UInt32) -> CatalogTable? { byOID[oid] ?? policies.tables[oid] }
 
+    /// A table that memberships live on.
+    func followed(_ oid: UInt32) -> CatalogTable? { isFollowed(oid) ? related(oid) : nil }
+
     /// Whether memberships may live on the table: all of its changes come down the stream.
     public func isFollowed(_ table: UInt32) -> Bool { followable.contains(table) }
 

@@ -127,6 +127,7 @@ extension Explainer {
         case .failed(let state):
             set.giveUp(.failed)
             return (set.keys, "PostgreSQL refuses to read it (\(state))")
+        case .unreadable: return (Held.unknown, "it is too large, or may not be read here: each row is asked about")
         case .unavailable: return (Held.unknown, "it could not be read")
         }
     }

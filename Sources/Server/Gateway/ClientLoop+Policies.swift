@@ -136,6 +136,14 @@ extension ClientLoop {
         tellThatBound(channel)
     }
 
+    /// Functions may be others now.
+    func forgetAnswers() {
+        for number in holders.holders.indices {
+            guard let holder = holders.holders[number], !holder.answers.isEmpty else { continue }
+            holder.answers = holder.answers.filter { $0.key.isBuiltIn }
+        }
+    }
+
     // MARK: Letting go
 
     /// The channel's claims are others now, or it is gone.

@@ -33,6 +33,8 @@ struct Courier: ~Copyable {
     /// Deliveries that had to wait, ever.
     private(set) var heldCount = 0
     private var asked = AskedQuestions()
+    /// Members that see the change at hand, and for whom it is to be found out whether they saw the row before.
+    private var withPast: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
     init(maximumBodyBytes: Int, deflater: Deflater?) {
@@ -112,50 +114,63 @@ struct Courier: ~Copyable {
         let fingerprint: UInt64
         let commitTime: Int64
         let number: UInt64
+        /// The change's place in the log.
+        let offset: UInt64
         /// An update that says what the row was: not everybody who sees the new row may see the old one.
         let hasPast: Bool
     }
 
     /// Delivers one of the changes that were judged; says how many channels got it now.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, offset: UInt64,
+        on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
         desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
         let moment = Moment(
-            fingerprint: change.relation, commitTime: commitTime, number: changeNumber,
+            fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
         var delivered = 0
+        withPast.removeAll(keepingCapacity: true)
         for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, of: place, matches, &index, change, relation, moment, &audience, &views, &policies, &asked,
-                &desk, &touches, loop)
+                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk, &touches,
+                &withPast, loop)
+        }
+        for number in withPast {
+            guard let member = audience.members[number] else { continue }
+            let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+            touches.add(member, seen, &audience.recipients, moment.number)
         }
         for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change, relation, moment) }
         if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
         return try delivered + deliverTouched(change, relation, moment, on: loop)
     }
 
-    /// Members that are all there is of their channel are served at once; others are collected first.
+    /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
+    /// the old row, perhaps, are left for afterwards.
     private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: inout PredicateIndex,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ policies: inout HeldPolicies, _ asked: inout AskedQuestions,
-        _ desk: inout DeliveryDesk, _ touches: inout Touches, _ loop: SocketLoop
+        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
+        _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         // Neighbours most often get the same frame, which then need not be looked for again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
-        let count = index.members(of: matches.certain(of: place), at: node).count
-        for at in 0..<count {
-            let number = index.members(of: matches.certain(of: place), at: node)[at]
-            guard let member = audience.members[number] else { continue }
+        let members = index.members(of: matches.certain(of: place), at: node)
+        for place in members.indices {
+            guard let member = audience.members[members[place]] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
-            guard recipient.isServedAtOnce, !moment.hasPast || member.policy == Member.noPolicy else {
-                let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
-                touches.add(member, seen, &audience.recipients, moment.number)
+            if recipient.since > moment.offset { continue }
+            if moment.hasPast, member.policy != Member.noPolicy {
+                withPast.append(members[place])
+                continue
+            }
+            guard recipient.isServedAtOnce else {
+                touches.add(member, Seen(view: member.view), &audience.recipients, moment.number)
                 continue
             }
             let envelope = recipient.soleEnvelope ?? audience.envelope(ofSole: member)
@@ -183,37 +198,63 @@ struct Courier: ~Copyable {
         _ node: Int, of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment
     ) throws(ByteError) {
         let image: RowTexts.Image = change.operation == .delete ? .old : .new
-        guard
-            let pending = try question(
-                index.question(of: matches.asking(of: place)[node]), index.asker(of: matches.asking(of: place)[node]),
-                change, relation, image)
-        else { return }
+        var questions = NodeQuestions(index.question(of: matches.asking(of: place)[node]))
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
-            guard let member = audience.members[number] else { continue }
+            guard let member = audience.members[number], audience.wants(moment, member),
+                let pending = try question(&questions, member, change, relation, image)
+            else { continue }
             let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
             touches.ask(member, seen, pending, &audience.recipients, changeNumber)
         }
     }
 
-    /// Asks what a predicate left open; nil where it cannot even be asked, and so the answer is no.
+    /// Asks what a member's predicate left open: its filter, its holder's policy, or both. Nil where the policy says no, and
+    /// where it cannot even be asked.
     private mutating func question(
-        _ question: Question?, _ asker: UInt32?, _ change: borrowing Change, _ relation: Relation,
+        _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image
     ) throws(ByteError) -> PendingQuestion? {
-        let pending = PendingQuestion(parts: (question == nil ? 0 : 1) + (asker == nil ? 0 : 1))
-        if let asker {
-            guard try policies.ask(asker, pending, change, relation, image, changeNumber, &asked) else {
-                Metrics.shared.drops[.rowSecurity].add()
-                return nil
-            }
+        switch try policies.verdict(member, on: change, image, &index) {
+        case .yes: return try filterQuestion(&questions, change, image)
+        case .no, .unknown, .failed: return nil
+        case .ask: return try policyQuestion(&questions, member.policy, change, relation, image)
         }
-        if let question {
-            let values = try index.texts(of: question.slots, in: change, image: image == .old ? .old : .new)
-            asked.add(pending, JudgedQuestion(question, values: values))
-        }
+    }
+
+    /// The same for all of the node whose policies leave nothing open.
+    private mutating func filterQuestion(
+        _ questions: inout NodeQuestions, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) -> PendingQuestion? {
+        if let known = questions.ofFilter { return known }
+        guard let filter = questions.filter else { return nil }
+        let pending = PendingQuestion()
+        try ask(filter, pending, change, image)
+        questions.ofFilter = pending
         return pending
+    }
+
+    private mutating func policyQuestion(
+        _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation,
+        _ image: RowTexts.Image
+    ) throws(ByteError) -> PendingQuestion? {
+        if let last = questions.ofPolicy, last.policy == policy { return last.question }
+        let pending = PendingQuestion(parts: questions.filter == nil ? 1 : 2)
+        guard try policies.ask(policy, pending, change, relation, image, changeNumber, &asked) else {
+            Metrics.shared.drops[.rowSecurity].add()
+            return nil
+        }
+        if let filter = questions.filter { try ask(filter, pending, change, image) }
+        questions.ofPolicy = (policy, pending)
+        return pending
+    }
+
+    private mutating func ask(
+        _ filter: Question, _ pending: PendingQuestion, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) {
+        let values = try index.texts(of: filter.slots, in: change, image: image == .old ? .old : .new)
+        asked.add(pending, JudgedQuestion(filter, values: values))
     }
 
     // MARK: Rows that move out of view
@@ -224,24 +265,24 @@ struct Courier: ~Copyable {
         for node in 0..<departed.certain(of: place).count {
             let count = departures.members(of: departed.certain(of: place), at: node).count
             for at in 0..<count {
-                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil)
+                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil, moment)
             }
         }
         for node in 0..<departed.asking(of: place).count {
-            let asking = departed.asking(of: place)[node]
-            guard
-                let pending = try question(
-                    departures.question(of: asking), departures.asker(of: asking), change, relation, .old)
-            else { continue }
+            var questions = NodeQuestions(departures.question(of: departed.asking(of: place)[node]))
             let count = departures.members(of: departed.asking(of: place), at: node).count
             for at in 0..<count {
-                depart(departures.members(of: departed.asking(of: place), at: node)[at], pending)
+                let number = departures.members(of: departed.asking(of: place), at: node)[at]
+                guard let member = audience.members[number],
+                    let pending = try question(&questions, member, change, relation, .old)
+                else { continue }
+                depart(number, pending, moment)
             }
         }
     }
 
-    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?) {
-        guard let member = audience.members[number] else { return }
+    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?, _ moment: Moment) {
+        guard let member = audience.members[number], audience.wants(moment, member) else { return }
         touches.depart(member, views.departed(member.view), pending, &audience.recipients, changeNumber)
     }
 

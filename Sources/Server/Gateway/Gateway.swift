@@ -2,6 +2,7 @@ import Auth
 import Diagnostics
 import EventLog
 import Net
+import Policy
 import Postgres
 import Replication
 import Synchronization
@@ -19,7 +20,7 @@ public final class Gateway: Sendable {
         _ settings: GatewaySettings, database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
         verifier: TokenVerifier, coverage: StreamCoverage = StreamCoverage(),
         logEnd: @escaping @Sendable () -> EventLogEnd?,
-        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
+        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition, rehearsal: Rehearsal? = nil
     ) throws {
         var catalogSettings = CatalogService.Settings(target: database, publication: publication)
         catalogSettings.coverage = coverage
@@ -34,7 +35,10 @@ public final class Gateway: Sendable {
         self.mailboxes = mailboxes
         catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
         do {
-            sockets = try SocketServer(settings.sockets) { ClientLoop(shared, mailboxes[$0]) }
+            sockets = try SocketServer(settings.sockets) { index in
+                let clients = ClientLoop(shared, mailboxes[index])
+                return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
+            }
         } catch {
             catalog.stop()
             judge.stop()
@@ -47,6 +51,15 @@ public final class Gateway: Sendable {
 
     public var port: UInt16 { sockets.port }
     public var addresses: [SocketAddress] { sockets.addresses }
+
+    var followsMemberships: Bool { shared.catalog.snapshot?.followable.isEmpty == false }
+
+    func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
+        guard let snapshot = shared.catalog.snapshot else { return [:] }
+        let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
+        return Dictionary(
+            tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
+    }
 
     /// Other keys for tokens that come from now on, and the certificate as its files are now.
     public func reload(_ verifier: TokenVerifier) throws {

@@ -83,6 +83,21 @@ struct HeldPolicies {
         }
     }
 
+    /// What a member's policy alone says of one image of a row.
+    func verdict(
+        _ member: Member, on change: borrowing Change, _ image: RowTexts.Image, _ index: inout PredicateIndex
+    ) throws(ByteError) -> Verdict {
+        guard member.policy != Member.noPolicy else { return .yes }
+        guard let entry = entries[member.policy] else { return .no }
+        let verdict: Verdict =
+            if image == .old, change.operation != .delete {
+                try index.verdict(of: entry.predicate, onOldImageOf: change)
+            } else {
+                try index.verdict(of: entry.predicate, on: change)
+            }
+        return verdict
+    }
+
     /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at: the
     /// answer is no then.
     func ask(
@@ -99,6 +114,17 @@ struct HeldPolicies {
         asked.add(pending, entry.claimant, to: key)
         return true
     }
+}
+
+/// What is asked about a row for the members of one node.
+struct NodeQuestions {
+    /// What their filter, which they share, leaves open.
+    let filter: Question?
+    var ofFilter: PendingQuestion?
+    /// Of the last policy that was asked about: a node's members most often have the same.
+    var ofPolicy: (policy: UInt32, question: PendingQuestion)?
+
+    init(_ filter: Question?) { self.filter = filter }
 }
 
 /// Questions that are not sent yet.

@@ -35,6 +35,10 @@ struct Pipeline: ~Copyable {
     private var awaited: UInt32?
     /// It was read for the entry at hand.
     private var isAnswered = false
+    /// How often it was asked for without an answer so far.
+    private var unanswered = 0
+    /// The version of the snapshot that was heard of last.
+    private var heardOf: UInt64 = 0
     private var unseen = 0
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
@@ -124,11 +128,12 @@ struct Pipeline: ~Copyable {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
         }
-        return try match(feed, on: loop, mailbox, &budget)
+        return try match(feed, from: entry.offset, on: loop, mailbox, &budget)
     }
 
     private mutating func match(
-        _ feed: borrowing LogFeed, on loop: SocketLoop, _ mailbox: Mailbox, _ budget: inout TurnBudget
+        _ feed: borrowing LogFeed, from offset: UInt64, on loop: SocketLoop, _ mailbox: Mailbox,
+        _ budget: inout TurnBudget
     ) throws -> Bool {
         var part = try TransactionPart(feed.payload)
         for _ in 0..<done { _ = try part.next() }
@@ -141,7 +146,7 @@ struct Pipeline: ~Copyable {
         while done < part.changeCount {
             var ahead = part
             let outcome = try courier.match(&part)
-            delivered += try deliverMatched(&ahead, info, on: loop, &budget)
+            delivered += try deliverMatched(&ahead, info, from: offset, on: loop, &budget)
             guard budget.isLeft(on: loop) else { return done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
@@ -190,7 +195,8 @@ struct Pipeline: ~Copyable {
     /// Goes through the changes that were judged, as far as the budget reaches.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
-        _ part: inout TransactionPart, _ info: TransactionInfo, on loop: SocketLoop, _ budget: inout TurnBudget
+        _ part: inout TransactionPart, _ info: TransactionInfo, from offset: UInt64, on loop: SocketLoop,
+        _ budget: inout TurnBudget
     ) throws -> Int {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
@@ -202,7 +208,8 @@ struct Pipeline: ~Copyable {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
-                let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
+                let count = try courier.deliver(
+                    place, change, relation, commitTime: info.commitTime, offset: offset + UInt64(done), on: loop)
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
             }
@@ -236,6 +243,7 @@ struct Pipeline: ~Copyable {
         if case .outsideRetention? = error as? EventLogError {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
+            memberships.discardAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             hasFailed = true
@@ -247,14 +255,22 @@ struct Pipeline: ~Copyable {
     /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
     /// and all marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox) -> Bool {
-        if isAnswered || mark.xid != 0 && shared.catalog.isCurrent && shared.catalog.hasSeen(mark.xid) { return true }
+        if isAnswered || mark.xid != 0 && hasSeen(mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid, mailbox)
+    }
+
+    /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
+    /// may still be on its way here.
+    private func hasSeen(_ xid: UInt32) -> Bool {
+        let catalog = shared.catalog
+        return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
     }
 
     private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
         isPaused = true
         if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
         awaited = xid
+        unanswered += 1
         Metrics.shared.readerPauses.add()
         shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
         return false
@@ -262,6 +278,9 @@ struct Pipeline: ~Copyable {
 
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     mutating func catalogRefreshed(_ isKnown: Bool) {
+        unanswered -= 1
+        // An answer to what was asked for an earlier entry says nothing of this one.
+        guard unanswered == 0, isPaused else { return }
         isPaused = !isKnown
         guard isKnown else { return }
         unseen = 0
@@ -293,6 +312,7 @@ struct Pipeline: ~Copyable {
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
+        heardOf = snapshot.version
         schemas.take(snapshot, &courier)
     }
 
@@ -301,7 +321,10 @@ struct Pipeline: ~Copyable {
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
     /// Whether a table took another's place since the last time: all bindings are to be looked at then.
-    mutating func takeReplacement() -> Bool { schemas.takeReplacement() }
+    mutating func takeReplacement() -> Bool {
+        let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
+        return ofTable || ofMembership
+    }
 
     // MARK: Asking PostgreSQL
 

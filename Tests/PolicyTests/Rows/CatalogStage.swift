@@ -1,6 +1,7 @@
 import Policy
 import Postgres
 import TestSupport
+import Testing
 
 /// A `PolicyCatalog` out of a real database, for one table and whatever texts about it.
 struct CatalogStage {
@@ -17,7 +18,7 @@ struct CatalogStage {
             SELECT c.castsource FROM pg_cast c JOIN pg_type t ON t.oid = c.castsource JOIN pg_proc p ON p.oid = t.typoutput
             WHERE c.casttarget = 25 AND c.castmethod = 'b' AND p.prosrc = 'textout' AND t.oid >= 16384
             """)
-        for row in twins { catalog.textTwins.insert(UInt32(row[0]!)!) }
+        for row in twins { catalog.textTwins.insert(try number(row[0])) }
     }
 
     /// What `pg_get_expr` writes of it as a policy.
@@ -25,7 +26,8 @@ struct CatalogStage {
         try database.run("DROP POLICY IF EXISTS p ON \(table); CREATE POLICY p ON \(table) USING (\(sql));")
         try database.run("SET search_path = pg_catalog")
         defer { _ = try? database.run("RESET search_path") }
-        return try database.value("SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polname = 'p'")!
+        return try #require(
+            try database.value("SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polname = 'p'"))
     }
 
     /// Everything a text names, and what the bodies of those functions name.
@@ -41,9 +43,9 @@ struct CatalogStage {
         guard catalog.types[name] == nil,
             let oid = try database.rows("SELECT to_regtype($1)::oid", [name])[0][0]
         else { return }
-        catalog.types[name] = try type(UInt32(oid)!)
+        catalog.types[name] = try type(number(String(oid)))
         let array = try database.rows("SELECT format_type(typarray, NULL), typarray FROM pg_type WHERE oid = $1", [oid])
-        if array[0][1] != "0" { catalog.types[array[0][0]!] = try type(UInt32(array[0][1]!)!) }
+        if array[0][1] != "0" { catalog.types[array[0][0] ?? ""] = try type(number(array[0][1])) }
     }
 
     private mutating func type(_ oid: UInt32) throws -> TypeFacts {
@@ -59,15 +61,16 @@ struct CatalogStage {
             """, [String(oid)])[0]
         let made: TypeFacts
         if row[2] != "0" {
-            made = try type(UInt32(row[2]!)!)
+            made = try type(number(row[2]))
         } else if row[3] != "0" {
-            let element = try type(UInt32(row[3]!)!)
-            made = TypeFacts(oid: oid, name: row[0]!, shape: element.shape == .other ? .other : .array(of: element))
+            let element = try type(number(row[3]))
+            made = TypeFacts(
+                oid: oid, name: (row[0] ?? ""), shape: element.shape == .other ? .other : .array(of: element))
         } else if row[1] == "e" {
-            let labels = row[4]!.split(separator: "|").map(String.init)
-            made = TypeFacts(oid: oid, name: row[0]!, shape: .enumeration(labels: labels))
+            let labels = (row[4] ?? "").split(separator: "|").map(String.init)
+            made = TypeFacts(oid: oid, name: (row[0] ?? ""), shape: .enumeration(labels: labels))
         } else {
-            made = TypeFacts(oid: oid, name: row[0]!, shape: row[1] == "b" && oid < 16_384 ? .base : .other)
+            made = TypeFacts(oid: oid, name: (row[0] ?? ""), shape: row[1] == "b" && oid < 16_384 ? .base : .other)
         }
         facts[oid] = made
         return made
@@ -83,9 +86,9 @@ struct CatalogStage {
         for row in rows {
             found.append(
                 OperatorFacts(
-                    oid: UInt32(row[0]!)!, left: row[1] == "0" ? nil : try type(UInt32(row[1]!)!),
-                    right: try type(UInt32(row[2]!)!), result: try type(UInt32(row[3]!)!),
-                    volatility: Self.volatility(row[4]!)))
+                    oid: try number(row[0]), left: row[1] == "0" ? nil : try type(number(row[1])),
+                    right: try type(number(row[2])), result: try type(number(row[3])),
+                    volatility: Self.volatility((row[4] ?? ""))))
         }
         catalog.operators[name] = found
     }
@@ -105,11 +108,11 @@ struct CatalogStage {
         for row in columns {
             let collation: Collation =
                 row[2] == "0" ? .none : row[2] == "100" ? .deterministic(name: nil) : .bytewise
-            facts.append(ColumnFacts(name: row[0]!, type: try type(UInt32(row[1]!)!), collation: collation))
+            facts.append(ColumnFacts(name: (row[0] ?? ""), type: try type(number(row[1])), collation: collation))
         }
         let carried = Set(columns.indices.filter { columns[$0][3] == "" })
         catalog.relations[name] = RelationFacts(
-            oid: UInt32(columns[0][4]!)!, name: name, columns: facts, carried: carried, canBeFollowed: true)
+            oid: try number(columns[0][4]), name: name, columns: facts, carried: carried, canBeFollowed: true)
     }
 
     private mutating func learn(function name: QualifiedName) throws {
@@ -123,15 +126,16 @@ struct CatalogStage {
         catalog.functions[name] = []
         for row in rows {
             var arguments: [TypeFacts] = []
-            for oid in row[1]!.split(separator: ",") { arguments.append(try type(UInt32(oid)!)) }
+            for oid in (row[1] ?? "").split(separator: ",") { arguments.append(try type(number(String(oid)))) }
             let names = (row[10] ?? "").split(separator: ",").map(String.init)
-            let isUsers = UInt32(row[0]!)! >= 16_384 && row[6] == "sql"
-            let body = isUsers ? try body(row[9]!, arguments, names, isSet: row[3] == "t", function: name.name) : nil
-            catalog.functions[name]!.append(
+            let isUsers = try number(row[0]) >= 16_384 && row[6] == "sql"
+            let body =
+                isUsers ? try body((row[9] ?? ""), arguments, names, isSet: row[3] == "t", function: name.name) : nil
+            catalog.functions[name, default: []].append(
                 FunctionFacts(
-                    oid: UInt32(row[0]!)!, arguments: arguments, result: try type(UInt32(row[2]!)!),
-                    returnsSet: row[3] == "t", isStrict: row[4] == "t", volatility: Self.volatility(row[5]!),
-                    language: row[6]!, isSecurityDefiner: row[7] == "t", owner: UInt32(row[8]!)!,
+                    oid: try number(row[0]), arguments: arguments, result: try type(number(row[2])),
+                    returnsSet: row[3] == "t", isStrict: row[4] == "t", volatility: Self.volatility((row[5] ?? "")),
+                    language: (row[6] ?? ""), isSecurityDefiner: row[7] == "t", owner: try number(row[8]),
                     canonicalBody: body, argumentNames: names))
             if let body { try learn(body) }
         }
@@ -154,9 +158,12 @@ struct CatalogStage {
         try database.run("CREATE TEMP VIEW body AS SELECT \(isSet ? "ARRAY" : "")(\(source)) AS x\(from)")
         try database.run("SET search_path = pg_catalog")
         defer { _ = try? database.run("RESET search_path; DROP VIEW pg_temp.body") }
-        return try database.value("SELECT pg_get_viewdef('pg_temp.body'::regclass)")!
+        return try #require(try database.value("SELECT pg_get_viewdef('pg_temp.body'::regclass)"))
     }
 }
+
+/// A number of the catalog.
+private func number(_ text: String?) throws -> UInt32 { try #require(text.flatMap { UInt32($0) }) }
 
 extension TestDatabase {
     func rows(_ sql: String, _ parameters: [String?] = []) throws -> [[String?]] {

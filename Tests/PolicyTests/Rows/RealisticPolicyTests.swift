@@ -37,7 +37,8 @@ import Testing
             let policy = PolicyCompiler(stage.catalog).compile(text, on: table)
             counts[policy.classification, default: 0] += 1
             let isAsGood =
-                order.firstIndex(of: policy.classification)! <= order.firstIndex(of: sample.expected)!
+                try #require(order.firstIndex(of: policy.classification))
+                <= (try #require(order.firstIndex(of: sample.expected)))
             #expect(isAsGood, "\(policy.classification), not \(sample.expected): \(text)")
         }
         print(order.map { "\($0) \(counts[$0] ?? 0)" }.joined(separator: ", "), "of", RealisticPolicies.all.count)

@@ -85,7 +85,7 @@ struct RowVerdictOracle {
         try asker.execute("SET search_path = ''; SET TimeZone = 'UTC'")
         try database.run("SET TimeZone = 'UTC'")
         claims = try Self.claims.map {
-            $0 == "" ? "" : try database.rows("SELECT $1::jsonb::text", [$0])[0][0]!
+            $0 == "" ? "" : try database.rows("SELECT $1::jsonb::text", [$0])[0][0] ?? ""
         }
     }
 
@@ -184,7 +184,7 @@ struct RowVerdictOracle {
     mutating func examine(_ sql: String) throws {
         let text = try stage.deparsed(sql, on: "public.t")
         try stage.learn(text)
-        let table = stage.catalog.relations[QualifiedName("public", "t")]!
+        let table = try #require(stage.catalog.relations[QualifiedName("public", "t")])
         let policy = PolicyCompiler(stage.catalog).compile(text, on: table)
         guard policy.term != .undecided else {
             left.append(text)

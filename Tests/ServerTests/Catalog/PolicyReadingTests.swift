@@ -175,6 +175,21 @@ import Testing
         #expect(eventually { try! stage.binding(stage.request("t")).policy?.rowPolicy.term != .undecided })
     }
 
+    @Test func `what a function calls in its owner's name is for the owner to be allowed`() throws {
+        let stage = try stage(
+            """
+            CREATE ROLE READER_owner;
+            CREATE FUNCTION mine(x uuid) RETURNS bool LANGUAGE sql STABLE AS 'SELECT x = auth.uid()';
+            CREATE FUNCTION asked(x uuid) RETURNS bool LANGUAGE sql STABLE SECURITY DEFINER AS 'SELECT mine(x)';
+            ALTER FUNCTION asked OWNER TO READER_owner;
+            REVOKE EXECUTE ON FUNCTION mine FROM PUBLIC; GRANT EXECUTE ON FUNCTION mine TO READER;
+            CREATE POLICY p ON t USING (asked(owner));
+            """)
+        #expect(try stage.binding(stage.request("t")).policy?.rowPolicy.term == .undecided)
+        try stage.run("GRANT EXECUTE ON FUNCTION mine TO READER_owner; GRANT USAGE ON SCHEMA auth TO READER_owner")
+        #expect(eventually { try! stage.binding(stage.request("t")).policy?.rowPolicy.term != .undecided })
+    }
+
     // MARK: Memberships
 
     private static let among = "team IN (SELECT m.team_id FROM team_members m WHERE m.user_id = auth.uid())"

@@ -24,8 +24,8 @@ final class GatewayStage: @unchecked Sendable {
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read.
-    init(_ sql: String, publication: String, _ settings: [(Setting, String)] = []) throws {
-        let database = try TestDatabase()
+    init(_ sql: String, publication: String, _ settings: [(Setting, String)] = [], on cluster: PrivateCluster? = nil) throws {
+        let database = try TestDatabase(on: cluster)
         let (reader, outsider) = ("reader_" + database.name, "outsider_" + database.name)
         for role in [reader, outsider] {
             try database.run("CREATE ROLE \(role); GRANT USAGE ON SCHEMA public TO \(role)")
@@ -105,6 +105,10 @@ final class GatewayStage: @unchecked Sendable {
         let expiry = Int(Date().timeIntervalSince1970) + 3600
         let claims = #"{"role":"\#(reader)","exp":\#(expiry),"sub":"\#(Self.user(user))"\#(more)}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+    }
+
+    func token(claims: String) -> String {
+        JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
     }
 
     static func user(_ number: Int) -> String {

@@ -203,6 +203,109 @@ extension Gateways {
             #expect(try heard(one, stage).isEmpty)
         }
 
+        private static let membership = """
+            ALTER TABLE notes ADD COLUMN team int;
+            CREATE POLICY mates ON notes FOR SELECT USING (team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()));
+            """
+
+        private static func note(_ id: Int, team: Int?) -> String {
+            "INSERT INTO notes (id, team) VALUES (\(id), \(team.map { "\($0)" } ?? "NULL"));"
+        }
+
+        private static func join(_ team: Int, _ person: Int) -> String {
+            "INSERT INTO members VALUES (\(team), '\(GatewayStage.user(person))');"
+        }
+
+        private static func leave(_ team: Int, _ person: Int) -> String {
+            "DELETE FROM members WHERE team = \(team) AND person = '\(GatewayStage.user(person))';"
+        }
+
+        /// Memberships are followed by the stream, and not asked for.
+        private func awaitFollowing(_ stage: GatewayStage) throws {
+            #expect(eventually { stage.hub.followsMemberships })
+            // The loops are told a moment later.
+            BackgroundThread.rest(nanoseconds: 500_000_000)
+        }
+
+        @Test func `who is a member hears from then on, and no longer than that`() throws {
+            let stage = try stage(Self.membership + Self.join(1, 1) + Self.join(2, 2))
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            try awaitFollowing(stage)
+            try stage.run(Self.note(1, team: 1) + Self.note(2, team: 2) + Self.note(3, team: nil))
+            #expect(try heard(one, stage).map(\.id) == [1])
+            #expect(try heard(two, stage).map(\.id) == [2])
+            try stage.run(Self.join(2, 1) + Self.note(4, team: 2))
+            #expect(try heard(one, stage).map(\.id) == [4])
+            try stage.run(Self.leave(2, 1) + Self.note(5, team: 2))
+            #expect(try heard(one, stage).isEmpty)
+            #expect(try heard(two, stage).map(\.id) == [4, 5])
+            try stage.run("UPDATE members SET team = 3 WHERE team = 1;" + Self.note(6, team: 1) + Self.note(7, team: 3))
+            #expect(try heard(one, stage).map(\.id) == [7])
+            try stage.run("TRUNCATE members;" + Self.note(8, team: 3) + Self.note(9, team: 2))
+            #expect(try heard(one, stage).isEmpty)
+            #expect(try heard(two, stage).isEmpty)
+        }
+
+        @Test func `within a transaction membership is as it is when the transaction ends`() throws {
+            let stage = try stage(Self.membership + Self.join(1, 1))
+            let one = try user(1, stage)
+            try awaitFollowing(stage)
+            try stage.run("BEGIN;" + Self.note(1, team: 5) + Self.join(5, 1) + "COMMIT")
+            try stage.run("BEGIN;" + Self.note(2, team: 1) + Self.leave(1, 1) + "COMMIT")
+            try stage.run("BEGIN;" + Self.join(6, 1) + Self.leave(6, 1) + Self.note(3, team: 6) + "COMMIT")
+            #expect(try heard(one, stage).map(\.id) == [1])
+            // Of several parts of the log, the membership in the last.
+            try stage.run(
+                "BEGIN;"
+                    + "INSERT INTO notes (id, team, body) SELECT 10 + g, 7, repeat('x', 100) FROM generate_series(1, 20000) g;"
+                    + Self.join(7, 1) + Self.leave(5, 1) + "COMMIT")
+            let heard = try heard(one, stage)
+            #expect(heard.map(\.id) == Array(11...20010))
+        }
+
+        @Test func `a membership that only some rows give, or that a function asks for, is followed as well`() throws {
+            let stage = try stage(
+                """
+                ALTER TABLE notes ADD COLUMN team int;
+                CREATE FUNCTION leads(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
+                    SET search_path = '' AS $$
+                    SELECT EXISTS (SELECT FROM public.members m
+                        WHERE m.team = wanted AND m.person = auth.uid() AND m.role = 'lead') $$;
+                REVOKE SELECT ON members FROM READER;
+                CREATE POLICY leads ON notes FOR SELECT USING (leads(team));
+                """ + Self.join(1, 1) + Self.join(2, 1) + "UPDATE members SET role = 'lead' WHERE team = 2;")
+            let one = try user(1, stage)
+            try awaitFollowing(stage)
+            try stage.run(Self.note(1, team: 1) + Self.note(2, team: 2))
+            #expect(try heard(one, stage).map(\.id) == [2])
+            try stage.run("UPDATE members SET role = 'lead' WHERE team = 1;" + Self.note(3, team: 1))
+            try stage.run("UPDATE members SET role = 'none' WHERE team = 2;" + Self.note(4, team: 2))
+            #expect(try heard(one, stage).map(\.id) == [3])
+        }
+
+        @Test func `memberships that change all the time decide as PostgreSQL does`() throws {
+            let stage = try stage(Self.membership)
+            let callers = try (1...4).map { try user($0, stage) }
+            for (number, _) in callers.enumerated() { try stage.run(Self.join(0, number + 1)) }
+            try awaitFollowing(stage)
+            var random = SeededRandom(seed: 20_261_121)
+            var members: Set<[Int]> = Set((1...4).map { [0, $0] })
+            var expected: [[Int]] = [[], [], [], []]
+            for id in 1...400 {
+                let (team, person) = (Int.random(in: 0..<3, using: &random), Int.random(in: 1...4, using: &random))
+                let isMember = members.contains([team, person])
+                let change = isMember ? Self.leave(team, person) : Self.join(team, person)
+                if isMember { members.remove([team, person]) } else { members.insert([team, person]) }
+                let target = Int.random(in: 0..<3, using: &random)
+                let note = Self.note(id, team: target)
+                try stage.run(id % 3 == 0 ? "BEGIN;" + note + change + "COMMIT" : change + note)
+                for number in 1...4 where members.contains([target, number]) { expected[number - 1].append(id) }
+            }
+            for (number, caller) in callers.enumerated() {
+                #expect(try heard(caller, stage).map { $0.id ?? -1 } == expected[number])
+            }
+        }
+
         private let fenceBox = Fence()
         private var fence: Int {
             get { fenceBox.number }

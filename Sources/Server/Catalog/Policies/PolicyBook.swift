@@ -23,6 +23,8 @@ struct PolicyBook: Sendable, Equatable {
     var tables: [UInt32: CatalogTable] = [:]
     /// Names of roles that own functions with SECURITY DEFINER.
     var owners: [UInt32: String] = [:]
+    /// Functions with SECURITY DEFINER, and in whose name they run.
+    var definers: [UInt32: String] = [:]
     /// All functions that policies may call.
     var functions: Set<UInt32> = []
     /// Another text whenever a function, an operator, a type, a schema or a setting is another.
@@ -41,7 +43,7 @@ struct PolicyBook: Sendable, Equatable {
 
     /// Apart from when it was read.
     func isSame(as other: PolicyBook) -> Bool {
-        policies == other.policies && tables == other.tables && owners == other.owners
+        policies == other.policies && tables == other.tables && owners == other.owners && definers == other.definers
             && functions == other.functions && surroundings == other.surroundings
     }
 }

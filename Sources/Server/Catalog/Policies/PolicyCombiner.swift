@@ -17,6 +17,8 @@ struct PolicyCombiner {
         var rest = [key]
         while let next = rest.popLast() {
             for policy in book.of(next.table) {
+                // What the owners of functions may call in their own names.
+                for owner in book.definers(of: policy) { needs.insert(AccessKey(role: owner, table: key.table)) }
                 policy.compiled.term.visit { term in
                     guard case .member(let membership, _) = term, snapshot.related(membership.table) != nil,
                         let reader = book.reader(membership.reader, caller: next.role)
@@ -85,7 +87,7 @@ struct PolicyCombiner {
         _ policy: CatalogPolicy, _ role: String, _ path: [UInt32], _ refusal: inout String?
     ) -> Term {
         // Whether it is an error depends on what is called when: PostgreSQL knows.
-        guard policy.functions.isDisjoint(with: roles.forbidden[role] ?? []) else { return .undecided }
+        guard mayCall(policy.functions, role, snapshot.policies.definers(of: policy)) else { return .undecided }
         var isDecided = true
         var found = refusal
         let term = policy.compiled.term.replacingMembers { membership, key in
@@ -103,6 +105,13 @@ struct PolicyCombiner {
         }
         refusal = found
         return isDecided ? term : .undecided
+    }
+
+    /// Whether nobody is forbidden any of the functions: not the role, and none of those in whose name some of them run.
+    private func mayCall(_ functions: Set<UInt32>, _ role: String, _ definers: Set<String>) -> Bool {
+        let isAllowed = { functions.isDisjoint(with: $0) }
+        return isAllowed(roles.forbidden[role] ?? [])
+            && definers.allSatisfy { roles.forbidden[$0].map(isAllowed) ?? false }
     }
 
     private enum Completion {
@@ -189,4 +198,7 @@ extension PolicyBook {
         case .definer(let owner): owners[owner]
         }
     }
+
+    /// In whose names the policy's functions may run, other than the caller's.
+    func definers(of policy: CatalogPolicy) -> Set<String> { Set(policy.functions.compactMap { definers[$0] }) }
 }

@@ -66,7 +66,10 @@ struct PolicySurvey {
         for row in rows.operators { catalog.operators[row.name, default: []].append(row.facts(types)) }
         let bodies = try bodies(rows.functions, types, reader)
         for row in rows.functions {
-            if row.isSecurityDefiner { book.owners[row.owner] = row.ownerName }
+            if row.isSecurityDefiner {
+                book.owners[row.owner] = row.ownerName
+                book.definers[row.oid] = row.ownerName
+            }
             let body = bodies[row.oid]
             catalog.functions[row.name, default: []].append(row.facts(types, body: body))
             if let body { unread.append(body) }

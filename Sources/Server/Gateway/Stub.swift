@@ -1,1 +1,0 @@
-extension CatalogSnapshot { func followed(_ oid: UInt32) -> CatalogTable? { nil } }

@@ -1,0 +1,267 @@
+import TestSupport
+
+/// What happens to a table, its policies and all that they speak of, one transaction after the other.
+struct PolicyHistory {
+    struct Step {
+        var sql: String
+        /// PostgreSQL announces it to nobody: it is noticed by asking, which takes a while.
+        var isQuiet = false
+    }
+
+    private var random: SeededRandom
+    /// Definitions are told of in the stream, except for those of roles.
+    private let isToldOfDefinitions: Bool
+    private var labels = 0
+    private var hasExtraColumn = false
+    /// The policies as they are, for whoever has to find out what went wrong.
+    private(set) var policies: [String] = []
+
+    init(seed: UInt64, isToldOfDefinitions: Bool) {
+        random = SeededRandom(seed: seed)
+        self.isToldOfDefinitions = isToldOfDefinitions
+    }
+
+    static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
+
+    /// Rows' pasts are kept whole. `trail` is what was done, in the order in which it was done.
+    static let tables = """
+        CREATE TYPE rank AS ENUM ('low', 'high');
+        CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text, team int, score numeric, tags text[],
+            data jsonb, rank rank);
+        CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
+        CREATE TABLE fences (id int PRIMARY KEY);
+        CREATE TABLE trail (place bigserial, operation text, was text, became text, old_id int, id int, shown jsonb);
+        ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+        ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+        GRANT SELECT ON notes, members, fences TO READER, OUTSIDER;
+        ALTER ROLE OUTSIDER NOINHERIT; CREATE ROLE group_READER; GRANT group_READER TO READER, OUTSIDER;
+        CREATE POLICY own ON members FOR SELECT USING (person = auth.uid());
+        CREATE FUNCTION note_trail() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF current_setting('oracle.asks', true) = 'yes' THEN RETURN NULL; END IF;
+            INSERT INTO trail (operation, was, became, old_id, id, shown) VALUES (TG_OP,
+                CASE WHEN TG_OP <> 'INSERT' THEN OLD::text END, CASE WHEN TG_OP <> 'DELETE' THEN NEW::text END,
+                CASE WHEN TG_OP <> 'INSERT' THEN OLD.id END, CASE WHEN TG_OP <> 'DELETE' THEN NEW.id END,
+                CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - 'score' - 'data' - 'tags' END);
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER trail AFTER INSERT OR UPDATE OR DELETE ON notes FOR EACH ROW EXECUTE FUNCTION note_trail();
+        CREATE FUNCTION oracle(images text[], roles text[], claims text[]) RETURNS text LANGUAGE plpgsql AS $$
+        DECLARE verdicts text := ''; n bigint;
+        BEGIN
+            PERFORM set_config('oracle.asks', 'yes', true);
+            FOR i IN 1..cardinality(images) LOOP
+                DELETE FROM notes;
+                EXECUTE 'INSERT INTO notes SELECT ($1::notes).*' USING images[i];
+                FOR c IN 1..cardinality(claims) LOOP
+                    BEGIN
+                        PERFORM set_config('request.jwt.claims', claims[c], true), set_config('role', roles[c], true);
+                        EXECUTE 'SELECT count(id) FROM notes' INTO n;
+                        PERFORM set_config('role', 'none', true);
+                        verdicts := verdicts || CASE WHEN n > 0 THEN 'y' ELSE 'n' END;
+                    EXCEPTION WHEN OTHERS THEN
+                        verdicts := verdicts || CASE WHEN left(SQLSTATE, 2) = '42' THEN 'n' ELSE 'e' END;
+                    END;
+                END LOOP;
+            END LOOP;
+            RETURN verdicts;
+        END $$;
+        """ + functions.map { $0.joined(separator: "\n") }.joined(separator: "\n")
+
+    /// Functions that policies call, each as it may be at one time or another.
+    private static let functions: [[String]] = [
+        [body("mine(o uuid)", "sql STABLE", "SELECT o = auth.uid()")],
+        [
+            body(
+                "leads(t int)", "sql STABLE SECURITY DEFINER SET search_path = ''",
+                "SELECT EXISTS (SELECT 1 FROM public.members m WHERE m.team = t AND m.person = auth.uid() AND m.role = 'lead')"
+            )
+        ],
+        [body("asks(k text)", "plpgsql STABLE", "BEGIN RETURN k = auth.jwt() ->> 'sees'; END")],
+        [
+            "CREATE OR REPLACE FUNCTION teams() RETURNS SETOF int LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $f$ SELECT m.team FROM public.members m WHERE m.person = auth.uid() $f$;"
+        ],
+    ]
+
+    private static let replacements = [
+        body("mine(o uuid)", "sql STABLE", "SELECT o = auth.uid()"), body("mine(o uuid)", "sql STABLE", "SELECT o IS NULL"),
+        body("mine(o uuid)", "plpgsql STABLE", "BEGIN RETURN o IS DISTINCT FROM auth.uid(); END"),
+        body("asks(k text)", "plpgsql STABLE", "BEGIN RETURN k = auth.jwt() ->> 'sees'; END"),
+        body("asks(k text)", "plpgsql STABLE", "BEGIN IF k = 'b' THEN RAISE 'no'; END IF; RETURN true; END"),
+        body("asks(k text)", "sql STABLE", "SELECT k = 'a'"),
+        body(
+            "leads(t int)", "sql STABLE SECURITY DEFINER SET search_path = ''",
+            "SELECT EXISTS (SELECT 1 FROM public.members m WHERE m.team = t AND m.person = auth.uid())"),
+        body(
+            "leads(t int)", "sql STABLE",
+            "SELECT EXISTS (SELECT 1 FROM public.members m WHERE m.team = t AND m.person = auth.uid() AND m.role = 'lead')"
+        ), "REVOKE EXECUTE ON FUNCTION mine FROM PUBLIC;", "GRANT EXECUTE ON FUNCTION mine TO PUBLIC;",
+        "REVOKE EXECUTE ON FUNCTION leads FROM PUBLIC;", "GRANT EXECUTE ON FUNCTION leads TO READER;",
+    ]
+
+    private static func body(_ head: String, _ kind: String, _ body: String) -> String {
+        "CREATE OR REPLACE FUNCTION \(head) RETURNS boolean LANGUAGE \(kind) AS $f$ \(body) $f$;"
+    }
+
+    private static let simple = [
+        "owner = auth.uid()", "owner = (SELECT auth.uid())", "owner = auth.uid()", "auth.uid() IS NOT NULL",
+        "NOT (owner IS DISTINCT FROM auth.uid())", "owner <> auth.uid()", "true", "kind = 'a'", "NOT (kind = 'b')",
+        "kind = auth.jwt() ->> 'sees'", "score <= (auth.jwt() ->> 'level')::numeric", "score > 1.5",
+        "team = (auth.jwt() -> 'app' ->> 'team')::int", "coalesce(owner = auth.uid(), kind = 'a')",
+        "auth.jwt() ->> 'sees' = ANY (tags)", "kind = ANY (ARRAY['a', NULL])", "kind <> ALL (ARRAY['a', NULL])",
+        "kind NOT IN ('a', 'b')", "tags && ARRAY['x']", "data @> '{\"open\": true}'", "data ->> 'for' = auth.uid()::text",
+        "rank >= 'high'", "body LIKE 'a%'", "current_user = 'READER'", "1 / (id - 3) >= 0", "now() > '2020-01-01'",
+        "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
+        "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "owner::text = auth.jwt() ->> 'sub'",
+    ]
+    private static let memberships = [
+        "team IN (SELECT m.team FROM members m WHERE m.person = auth.uid())",
+        "team IN (SELECT m.team FROM members m WHERE m.person = (SELECT auth.uid()))",
+        "EXISTS (SELECT 1 FROM members m WHERE m.team = notes.team AND m.person = auth.uid() AND m.role = 'lead')",
+        "auth.uid() IN (SELECT m.person FROM members m WHERE m.team = notes.team)",
+        "NOT (team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()))",
+        "NOT EXISTS (SELECT 1 FROM members m WHERE m.team = notes.team AND m.person = auth.uid() AND m.role = 'out')",
+        "leads(team)", "team IN (SELECT teams())", "team = ANY (ARRAY(SELECT teams()))",
+        "EXISTS (SELECT 1 FROM members m WHERE m.person = auth.uid() AND m.role = 'lead')",
+    ]
+    private static let misses = [
+        "team IN (SELECT DISTINCT ON (m.role) m.team FROM members m WHERE m.person = auth.uid() ORDER BY m.role, m.team)",
+        "team IN (SELECT m.team FROM members m WHERE m.person = auth.uid() ORDER BY m.team LIMIT 1)",
+        "EXISTS (SELECT 1 FROM members m WHERE m.team = notes.team OR m.person = auth.uid())",
+        "EXISTS (SELECT 1 FROM members m JOIN members n USING (team) WHERE m.person = auth.uid() AND n.person = notes.owner)",
+        "(SELECT count(*) FROM members m WHERE m.team = notes.team) > 1",
+        "(SELECT m.role FROM members m WHERE m.person = auth.uid() ORDER BY 1 LIMIT 1) = 'lead'", "asks(kind)",
+        "mine(owner)", "mine(owner) OR asks(kind)",
+    ]
+
+    // MARK: Steps
+
+    mutating func next() -> Step {
+        switch Int.random(in: 0..<100, using: &random) {
+        case 0..<58: return Step(sql: rows())
+        case 58..<61: return Step(sql: "BEGIN;" + rows() + "ROLLBACK")
+        case 61..<63: return Step(sql: "TRUNCATE members;" + rows())
+        case 63..<64: return Step(sql: "TRUNCATE notes;" + rows())
+        case 64..<80: return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + policySet() + (flip() ? rows() : ""))
+        case 80..<83: return Step(sql: "ALTER TABLE notes \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY;" + rows())
+        case 83..<85: return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + rows())
+        case 85..<87:
+            hasExtraColumn.toggle()
+            return Step(sql: "ALTER TABLE notes \(hasExtraColumn ? "ADD COLUMN extra int DEFAULT 7" : "DROP COLUMN extra");" + rows())
+        case 87..<89: return definition("ALTER TABLE members \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY")
+        case 89..<91: return definition(flip() ? "REVOKE SELECT ON members FROM READER" : "GRANT SELECT ON members TO READER")
+        case 91..<95: return definition(random.pick(Self.replacements))
+        case 95..<97:
+            labels += 1
+            return definition("ALTER TYPE rank ADD VALUE 'l\(labels)' \(flip() ? "BEFORE" : "AFTER") 'high'")
+        case 97..<99:
+            return Step(
+                sql: flip() ? "REVOKE group_READER FROM READER, OUTSIDER" : "GRANT group_READER TO READER, OUTSIDER",
+                isQuiet: true)
+        default: return Step(sql: "ALTER ROLE OUTSIDER \(flip() ? "INHERIT" : "NOINHERIT")", isQuiet: true)
+        }
+    }
+
+    private mutating func flip() -> Bool { Bool.random(using: &random) }
+
+    private func definition(_ sql: String) -> Step { Step(sql: sql, isQuiet: !isToldOfDefinitions) }
+
+    // MARK: Policies
+
+    mutating func policySet() -> String {
+        policies = []
+        for number in 0..<random.pick([0, 1, 1, 1, 2, 2, 3, 4]) { policies.append(policy("p\(number)", "PERMISSIVE")) }
+        for number in 0..<random.pick([0, 0, 0, 1, 1, 2, 3]) { policies.append(policy("r\(number)", "RESTRICTIVE")) }
+        let drop = """
+            DO $$ DECLARE p record; BEGIN
+                FOR p IN SELECT polname FROM pg_policy WHERE polrelid = 'notes'::regclass LOOP
+                    EXECUTE format('DROP POLICY %I ON notes', p.polname);
+                END LOOP;
+            END $$;
+            """
+        return drop + policies.joined()
+    }
+
+    private mutating func policy(_ name: String, _ kind: String) -> String {
+        let command = random.pick(["SELECT", "SELECT", "ALL", "ALL", "UPDATE"])
+        let roles = random.pick(["PUBLIC", "PUBLIC", "PUBLIC", "READER", "OUTSIDER", "group_READER", "READER, group_READER"])
+        return "CREATE POLICY \(name) ON notes AS \(kind) FOR \(command) TO \(roles) USING (\(expression(3)));"
+    }
+
+    private mutating func expression(_ depth: Int) -> String {
+        if depth == 0 || Int.random(in: 0..<10, using: &random) < 6 {
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0..<5: return random.pick(Self.simple)
+            case 5..<8: return random.pick(Self.memberships)
+            default: return random.pick(Self.misses)
+            }
+        }
+        let (one, two) = (expression(depth - 1), expression(depth - 1))
+        return random.pick([
+            "(\(one)) AND (\(two))", "(\(one)) OR (\(two))", "(\(one)) OR (\(two))", "NOT (\(one))", "(\(one)) IS TRUE",
+            "(\(one)) IS NOT FALSE", "(SELECT (\(one)))",
+        ])
+    }
+
+    /// Whether an error can only be an error: there is nothing else to decide by.
+    var isPlain: Bool {
+        policies.count == 1
+            && ["OR", "AND", "CASE", "coalesce", "SELECT"].allSatisfy { word in
+                policies[0].ranges(of: "USING").first.map { !policies[0][$0.upperBound...].contains(word) } ?? false
+            }
+    }
+
+    // MARK: Rows
+
+    private mutating func rows() -> String {
+        (0..<Int.random(in: 1...4, using: &random)).map { _ in statement() }.joined()
+    }
+
+    private mutating func statement() -> String {
+        let id = Int.random(in: 1...9, using: &random)
+        switch Int.random(in: 0..<20, using: &random) {
+        case 0..<7: return insert()
+        case 7..<9: return "UPDATE notes SET owner = \(owner()), body = 'moved' WHERE id = \(id);"
+        case 9..<11: return "UPDATE notes SET kind = \(kind()), team = \(team()), score = \(score()) WHERE id <= \(id);"
+        case 11: return "UPDATE notes SET id = id + 10 WHERE id = \(id) AND NOT EXISTS (SELECT FROM notes n WHERE n.id = \(id + 10));"
+        case 12: return "UPDATE notes SET rank = (SELECT max(r) FROM unnest(enum_range(NULL::rank)) r) WHERE id = \(id);"
+        case 13: return "DELETE FROM notes WHERE id = \(id);"
+        case 14: return "DELETE FROM notes WHERE id > \(id);"
+        case 15..<17:
+            return "INSERT INTO members VALUES (\(Int.random(in: 1...3, using: &random)), '\(Self.user(Int.random(in: 1...3, using: &random)))', '\(random.pick(["lead", "out", "none"]))') ON CONFLICT (team, person) DO UPDATE SET role = EXCLUDED.role;"
+        case 17: return "DELETE FROM members WHERE team = \(Int.random(in: 1...3, using: &random));"
+        case 18: return "UPDATE members m SET team = team + 1 WHERE team = 3 AND NOT EXISTS (SELECT FROM members n WHERE n.team = 4);"
+        default: return savepoint()
+        }
+    }
+
+    /// Half of it never was.
+    private mutating func savepoint() -> String {
+        """
+        DO $$ BEGIN
+            BEGIN
+                \(insert()) INSERT INTO members VALUES (9, '\(Self.user(1))', 'lead') ON CONFLICT DO NOTHING;
+                RAISE 'back';
+            EXCEPTION WHEN OTHERS THEN NULL; END;
+            \(insert())
+        END $$;
+        """
+    }
+
+    private mutating func insert() -> String {
+        let values = [
+            owner(), kind(), random.pick(["'abc'", "'b'", "''", "NULL"]), team(), score(),
+            random.pick(["'{x,a}'", "'{}'", "NULL", "'{NULL,b}'"]),
+            random.pick(["'{\"open\": true}'", "'{\"for\": \"\(Self.user(1))\"}'", "NULL", "'null'"]),
+            random.pick(["'low'", "'high'", "NULL"]),
+        ]
+        return "INSERT INTO notes (id, owner, kind, body, team, score, tags, data, rank) VALUES (\(Int.random(in: 1...9, using: &random)), \(values.joined(separator: ", "))) ON CONFLICT DO NOTHING;"
+    }
+
+    private mutating func owner() -> String {
+        random.pick((1...3).map { "'\(Self.user($0))'" } + ["'\(Self.user(1))'", "NULL"])
+    }
+    private mutating func kind() -> String { random.pick(["'a'", "'b'", "'c'", "NULL"]) }
+    private mutating func team() -> String { random.pick(["1", "2", "3", "4", "NULL"]) }
+    private mutating func score() -> String { random.pick(["1", "1.50", "2", "'NaN'", "NULL"]) }
+}

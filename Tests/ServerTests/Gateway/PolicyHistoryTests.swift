@@ -1,0 +1,223 @@
+import Diagnostics
+import Embedded
+import Foundation
+import Policy
+import Postgres
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+extension Gateways {
+    /// Whole histories of rows, memberships, policies and definitions: after each transaction PostgreSQL is asked which of
+    /// its row images each client may see, and that is what the client must have heard, no more and no less.
+    ///
+    /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` makes more.
+    @Suite(.serialized) struct PolicyHistoryTests {
+        private static func number(_ name: String, or usual: Int) -> Int {
+            ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual
+        }
+
+        @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: 3)))
+        func `each hears of what PostgreSQL would show it`(seed: UInt64) throws {
+            let contradictions = Metrics.shared.shadowContradictions.value
+            let run = try HistoryRun(seed: seed)
+            for _ in 0..<PolicyHistoryTests.number("TIDEWIRE_HISTORY_STEPS", or: 90) {
+                try run.step()
+                if run.differences > 2 { break }
+            }
+            print("seed \(seed): \(run.summary)")
+            #expect(run.shown > 0 && run.compared > run.shown)
+            #expect(run.refused.isEmpty, "\(run.refused)")
+            #expect(Metrics.shared.shadowContradictions.value == contradictions)
+        }
+    }
+}
+
+/// One history, the clients who listen to it, and the oracle.
+private final class HistoryRun {
+    private struct Claims {
+        var role: String
+        var json: String
+    }
+
+    /// A row's change as the trail has it.
+    private struct TrailEntry {
+        var operation: String
+        var was: String?
+        var became: String?
+        var oldID: Int?
+        var id: Int?
+        /// The plain ones of the new row's columns.
+        var shown: [String: String]
+    }
+
+    private let seed: UInt64
+    private let stage: GatewayStage
+    private var history: PolicyHistory
+    private var claims: [Claims] = []
+    private var callers: [Caller] = []
+    private var fence = 0
+    private var steps: [String] = []
+    private var stepNumber = 0
+    private(set) var differences = 0
+    private(set) var compared = 0
+    private(set) var shown = 0
+    private var doubtful = 0
+    private(set) var refused: [String] = []
+    private var classes: [CompiledPolicy.Classification: Int] = [:]
+
+    init(seed: UInt64) throws {
+        self.seed = seed
+        let isTold = seed % 3 != 0
+        let extras = isTold ? SQLFile.extras.map(\.text).joined(separator: "\n") : ""
+        history = PolicyHistory(seed: seed, isToldOfDefinitions: isTold)
+        let first = history.policySet()
+        stage = try GatewayStage(PolicyHistory.tables + first + extras, publication: "FOR TABLE notes, fences")
+        let (one, two) = (PolicyHistory.user(1), PolicyHistory.user(2))
+        let fields = [
+            #""sub":"\#(one)""#, #""sub":"\#(two)","sees":"a","level":"2""#,
+            #""sub":"{\#(PolicyHistory.user(3).uppercased())}","sees":"x","app":{"team":3}"#,
+            #""sub":"not a uuid","sees":"b""#, #""level":1.50"#, #""sub":null,"sees":null,"level":3,"app":{"team":"2"}"#,
+            #""sub":"""#, #""sub":42,"level":"x","sees":["a"],"app":7"#,
+            #""sub":"\#(one)","sub":"\#(two)","sees":"c","app":{"team":1,"team":2}"#,
+        ]
+        claims = fields.map { made(stage.reader, $0) } + [made(stage.outsider, fields[1]), made(stage.outsider, fields[4])]
+        for claims in claims {
+            let caller = try stage.caller()
+            try caller.subscribe(
+                "realtime:a", [binding("notes"), binding("fences")], token: stage.token(claims: claims.json))
+            callers.append(caller)
+        }
+    }
+
+    private func made(_ role: String, _ fields: String) -> Claims {
+        let expiry = Int(Date().timeIntervalSince1970) + 3600
+        return Claims(role: role, json: #"{"role":"\#(role)","exp":\#(expiry),\#(fields)}"#)
+    }
+
+    var summary: String {
+        let all = max(1, classes.values.reduce(0, +))
+        let shares = CompiledPolicy.Classification.allCases.map { "\($0) \((classes[$0] ?? 0) * 100 / all) %" }
+        return "\(stepNumber) steps, \(refused.count) of them refused, \(compared) images compared, \(shown) shown, \(doubtful) that fail for PostgreSQL; policies: "
+            + shares.joined(separator: ", ")
+    }
+
+    // MARK: Steps
+
+    func step() throws {
+        stepNumber += 1
+        let step = history.next()
+        // Who says nothing for long is taken for gone.
+        if stepNumber % 10 == 0 { for caller in callers { try caller.fence() } }
+        steps.append(step.sql)
+        try stage.run("DELETE FROM trail")
+        do { try stage.run(step.sql) } catch {
+            refused.append("\(error)")
+            _ = try? stage.run("ROLLBACK")
+        }
+        if step.isQuiet { BackgroundThread.rest(nanoseconds: 2_000_000_000) }
+        fence += 1
+        try stage.run("INSERT INTO fences VALUES (\(fence))")
+        let heard = try callers.map { try self.heard($0) }
+        for (kind, count) in stage.hub.policyClasses(of: "notes") { classes[kind, default: 0] += count }
+        let trail = try self.trail()
+        guard !trail.isEmpty || heard.contains(where: { !$0.isEmpty }) else { return }
+        let verdicts = try self.verdicts(trail)
+        for number in callers.indices { try compare(heard[number], trail, verdicts, number) }
+    }
+
+    private func heard(_ caller: Caller) throws -> [Message] {
+        var heard: [Message] = []
+        while true {
+            let change = try caller.change()
+            guard change.data["table"] as? String == "fences" else {
+                heard.append(change)
+                continue
+            }
+            if change.id == fence { return heard }
+        }
+    }
+
+    private func trail() throws -> [TrailEntry] {
+        try stage.run("SELECT operation, was, became, old_id, id, shown FROM trail ORDER BY place").values.map { row in
+            TrailEntry(
+                operation: row[0] ?? "", was: row[1], became: row[2], oldID: row[3].flatMap { Int($0) },
+                id: row[4].flatMap { Int($0) }, shown: try columns(row[5] ?? "{}"))
+        }
+    }
+
+    private func columns(_ json: String) throws -> [String: String] {
+        let object = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any] ?? [:]
+        return object.mapValues { "\($0)" }
+    }
+
+    /// By image, for each client: `y` may see it, `n` may not, `e` PostgreSQL fails.
+    private func verdicts(_ trail: [TrailEntry]) throws -> [String: [Character]] {
+        let images = Array(Set(trail.flatMap { [$0.was, $0.became].compactMap(\.self) }))
+        guard !images.isEmpty else { return [:] }
+        try stage.database.run("BEGIN")
+        defer { _ = try? stage.database.run("ROLLBACK") }
+        let answer = try stage.database.connection.query(
+            "SELECT oracle($1::text[], $2::text[], $3::text[])",
+            [
+                PostgresArray.literal(images), PostgresArray.literal(claims.map(\.role)),
+                PostgresArray.literal(claims.map(\.json)),
+            ])
+        let all = Array(answer.first?.first.flatMap(\.self) ?? "")
+        try #require(all.count == images.count * claims.count)
+        var verdicts: [String: [Character]] = [:]
+        for (place, image) in images.enumerated() {
+            verdicts[image] = Array(all[place * claims.count..<(place + 1) * claims.count])
+        }
+        return verdicts
+    }
+
+    // MARK: Comparing
+
+    private func compare(
+        _ heard: [Message], _ trail: [TrailEntry], _ verdicts: [String: [Character]], _ number: Int
+    ) throws {
+        var rest = heard[...]
+        var complaints: [String] = []
+        for entry in trail {
+            let was = entry.was.flatMap { verdicts[$0]?[number] } ?? "n"
+            let judged = entry.became == nil ? was : entry.became.flatMap { verdicts[$0]?[number] } ?? "n"
+            compared += 1
+            let event = rest.first.flatMap { isOf(entry, $0) ? $0 : nil }
+            if judged == "e" { doubtful += 1 }
+            if event == nil {
+                if judged == "y" { complaints.append("not told of \(entry)") }
+                continue
+            }
+            rest.removeFirst()
+            shown += 1
+            if judged == "n" || judged == "e" && history.isPlain { complaints.append("told of \(entry)") }
+            guard entry.operation == "UPDATE", let event else { continue }
+            let isWhole = event.old.count > 1
+            if isWhole, was == "n" || was == "e" && history.isPlain { complaints.append("told the past of \(entry)") }
+            if !isWhole, was == "y" { complaints.append("not told the past of \(entry)") }
+        }
+        if !rest.isEmpty { complaints.append("told what never was: \(rest)") }
+        guard !complaints.isEmpty else { return }
+        differences += 1
+        Issue.record(
+            """
+            seed \(seed), step \(stepNumber), \(claims[number].role) \(claims[number].json):
+            \(complaints.joined(separator: "\n"))
+            steps: \(steps.suffix(6).joined(separator: "\n"))
+            policies: \(history.policies.joined(separator: "\n"))
+            functions: \(try stage.database.value("SELECT string_agg(pg_get_functiondef(oid), chr(10)) FROM pg_proc WHERE proname IN ('mine', 'leads', 'asks', 'teams')") ?? "")
+            members: \(try stage.database.value("SELECT array_agg(m)::text FROM members m") ?? "")
+            rls: \(try stage.database.value("SELECT array_agg((relname, relrowsecurity, relacl))::text FROM pg_class WHERE relname IN ('notes', 'members')") ?? "")
+            """)
+    }
+
+    /// Whether a message can be of this change: a doubtful one may be missing.
+    private func isOf(_ entry: TrailEntry, _ message: Message) -> Bool {
+        message.type == entry.operation
+            && (entry.operation == "DELETE" ? message.old["id"] as? Int == entry.oldID
+                : entry.shown.allSatisfy { name, value in message.record[name].map { "\($0)" } == value })
+    }
+}
