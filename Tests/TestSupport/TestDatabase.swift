@@ -30,7 +30,7 @@ extension PrivateCluster.Options {
         var options = PrivateCluster.Options()
         options.isThrowaway = true
         // Small, so that tests meet streamed transactions without writing gigabytes.
-        options.settings = ["logical_decoding_work_mem=64kB", "wal_sender_timeout=20s"]
+        options.settings = ["logical_decoding_work_mem=64kB", "wal_sender_timeout=20s", "max_prepared_transactions=8"]
         return options
     }
 }

@@ -44,6 +44,11 @@ enum BindingMessages {
             + "changes do not carry of deleted rows (ALTER TABLE \(name) REPLICA IDENTITY FULL)"
     }
 
+    static func nothingIsReadable(_ table: CatalogTable) -> String {
+        "Changes of \(table.schema).\(table.name) are not delivered: row level security is active, and the role may not "
+            + "SELECT its primary key"
+    }
+
     /// The parameters as Elixir's `inspect` and interpolation print them.
     private static func dump(_ request: BindingRequest, _ filter: Filter?) -> String {
         let conditions = (filter?.conditions ?? []).map { condition in

@@ -46,18 +46,23 @@ struct CatalogReader {
     ///
     /// `snapshot`: the last one, which knows what tables policies read.
     func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> Fingerprint {
+        let began = Clock.monotonicNanoseconds()
         let read = PostgresArray.literal((snapshot?.policies.tables.keys.sorted() ?? []).map { String($0) })
         let rows = try query(CatalogReader.fingerprintText, [publication, read])
         guard let row = rows.first, let text = row[0], let visible = row[1].flatMap({ VisibleTransactions($0) }) else {
             throw CatalogReader.unreadable
         }
-        return Fingerprint(text: text + "|\(coverage.stream.followedSince?.rawValue ?? 0)", visible: visible)
+        return Fingerprint(
+            text: text + "|\(coverage.stream.followedSince?.rawValue ?? 0)", visible: visible,
+            took: Clock.monotonicNanoseconds() - began)
     }
 
     struct Fingerprint {
         var text: String
         /// Transactions whose work it knows.
         var visible: VisibleTransactions
+        /// Nanoseconds that asking took.
+        var took: UInt64
     }
 
     /// Another text whenever something has changed that policies may mean more by than their text says.

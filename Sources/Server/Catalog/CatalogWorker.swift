@@ -140,8 +140,9 @@ final class CatalogWorker {
     private func verified(_ began: UInt64, _ fingerprint: CatalogReader.Fingerprint) {
         let now = Clock.monotonicNanoseconds()
         let interval = exchange.isWatched ? settings.pollInterval : settings.idlePollInterval
-        // A catalog that takes long to ask is asked less often.
-        let wait = max(interval.wholeNanoseconds, (now - began) * UInt64(Limits.catalogPollShare))
+        // A catalog that takes long to ask is asked less often. One that just had to be read is not left alone for that:
+        // the next change may be of a right that somebody lost.
+        let wait = max(interval.wholeNanoseconds, fingerprint.took * UInt64(Limits.catalogPollShare), now - began)
         nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
         exchange.verified(
             until: nextLook + 3 * settings.pollInterval.wholeNanoseconds, seeing: fingerprint.visible)

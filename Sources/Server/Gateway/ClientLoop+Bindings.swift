@@ -141,6 +141,10 @@ extension ClientLoop {
         var warnings: [String] = []
         for table in tables {
             guard let policy = table.policy else { continue }
+            if table.isKeptSecret {
+                warnings.append(BindingMessages.nothingIsReadable(table.table))
+                continue
+            }
             if let warning = policy.warning { warnings.append(warning) }
             if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
                 case .refused = shared.policyJudge.availability
@@ -180,7 +184,7 @@ extension ClientLoop {
         var placed = Channel.Placed(
             binding: binding, policy: policy, declaration: declaration, member: member, view: view)
         enlist(&placed, channel)
-        if policy != nil, !shared.settings.deletesAreStrict, binding.operations.contains(.delete) {
+        if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete) {
             placed.openDeletes = addOpenDeletes(binding, listener, index)
         }
         return placed
@@ -193,7 +197,8 @@ extension ClientLoop {
         // As the reference has it, everybody who asked for deletes hears of all of them.
         if placed.policy != nil, !shared.settings.deletesAreStrict { operations.remove(.delete) }
         let filter = binding.predicate ?? .always
-        let predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
+        var predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
+        if binding.isKeptSecret { predicate = .never }
         placed.handle = pipeline.courier.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
         let hearsOfMoves: RowOperations = [.update, .delete]
@@ -421,6 +426,9 @@ extension TableBinding {
         table === other.table && predicate == other.predicate && delivered == other.delivered
             && operations == other.operations && access == other.access && policy == other.policy
     }
+
+    /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
+    var isKeptSecret: Bool { policy != nil && access == .unauthorized }
 
     var viewKey: ViewKey {
         let shape: ViewKey.Shape =

@@ -23,7 +23,7 @@ extension Gateways {
         func `each hears of what PostgreSQL would show it`(seed: UInt64) throws {
             let contradictions = Metrics.shared.shadowContradictions.value
             let run = try HistoryRun(seed: seed)
-            for _ in 0..<PolicyHistoryTests.number("TIDEWIRE_HISTORY_STEPS", or: 90) {
+            for _ in 0..<PolicyHistoryTests.number("TIDEWIRE_HISTORY_STEPS", or: 40) {
                 try run.step()
                 if run.differences > 2 { break }
             }
