@@ -359,7 +359,11 @@ extension ClientLoop {
     /// At once, and after that not more often than clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
         channel.hasUntoldLoss = false
-        tell(channel, .error, "A filter or policy could not be evaluated: changes may be missing, fetch them again")
+        // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
+        let isLasting = if case .refused = shared.policyJudge.availability { true } else { false }
+        tell(
+            channel, isLasting ? .ok : .error,
+            "A filter or policy could not be evaluated: changes may be missing, fetch them again")
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: TimerToken.loss(channel: channel.place, generation: channel.id.incarnation).rawValue)

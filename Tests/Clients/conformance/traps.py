@@ -164,7 +164,7 @@ async def strict_deletes(stage, vsn):
 
 
 @scenario("trap 11: with delete_visibility = reference a DELETE goes to everybody whose filter matches, with its key alone", vsn=BOTH,
-    settings={"delete_visibility": "reference"}, tables=[*keyed("c_open"), *keyed("c_full"), "ALTER TABLE c_full REPLICA IDENTITY FULL"])  # fmt: skip
+    settings={"delete_visibility": "reference"}, tables=[*keyed("c_open"), *keyed("c_kept"), "ALTER TABLE c_kept REPLICA IDENTITY FULL"])  # fmt: skip
 async def reference_deletes(stage, vsn):
     both = [{"id": 1}, {"id": 2}]
     heard = await deletes(stage, vsn, "c_open", (None, "id=eq.1", f"owner=eq.{ANA}"))
@@ -173,7 +173,7 @@ async def reference_deletes(stage, vsn):
         # What the old image does not hold matches no filter.
         wanted |= {name: both, f"{name} id=eq.1": both[:1], f"{name} owner=eq.{ANA}": []}
     equal(heard, wanted, "the old rows of what each hears")
-    heard = await deletes(stage, vsn, "c_full", (None, f"owner=eq.{ANA}"))
+    heard = await deletes(stage, vsn, "c_kept", (None, f"owner=eq.{ANA}"))
     whole = [{"id": 1, "owner": ANA}, {"id": 2, "owner": BEN}]
     for name in ("ana", "ben", "anon"):
         equal((heard[name], heard[f"{name} owner=eq.{ANA}"]), (both, both[:1]), f"what {name} hears of whole old rows")

@@ -1,5 +1,7 @@
 """Connecting, joining, leaving, changes, as an application in Python does it."""
 
+import os
+
 from clients.expect import equal, fail, true
 from clients.scenario import published, scenario
 from clients.stage import ANA, BEN
@@ -179,6 +181,30 @@ async def guarded(stage):
         equal((await heard["service"].next(), (await heard["service"].next())["record"]["id"])[1], 6, "what the service hears last")
         equal([state for state, _ in channels["anon"].states.so_far()], [], "states of the channel since it was subscribed")
         await stage.database.run("DROP POLICY open ON p_guarded", "TRUNCATE p_guarded")
+
+
+@scenario("policies that no login may run show nothing, which is said as a warning and is no error at each row",
+    # The hub's own: it may make replication slots, so it runs nothing that a policy calls.
+    settings={"policy_database_url": os.environ.get("TW_HUB_DATABASE", "")}, tables=[
+    *published("p_coded", "id int PRIMARY KEY", "ALTER TABLE p_coded REPLICA IDENTITY FULL", "ALTER TABLE p_coded ENABLE ROW LEVEL SECURITY"),
+    "CREATE OR REPLACE FUNCTION p_says(id int) RETURNS boolean LANGUAGE plpgsql STABLE AS 'BEGIN RETURN id > 0; END'",
+    "CREATE POLICY coded ON p_coded FOR SELECT USING (p_says(id))", *published("p_plain", "id int PRIMARY KEY")])  # fmt: skip
+async def nobody_decides(stage):
+    async with SupabaseClients(stage) as supabase:
+        channel = await supabase.channel(await supabase.client(stage.ana), "coded")
+        coded, plain = channel.on("*", "p_coded"), channel.on("*", "p_plain")
+        await channel.subscribe()
+        await stage.database.run("INSERT INTO p_coded VALUES (1)")
+        await channel.warning("could not be evaluated")
+        for number in range(2, 5):
+            await stage.database.run(f"INSERT INTO p_coded VALUES ({number})", f"INSERT INTO p_plain VALUES ({number})")
+            equal((await plain.next())["record"]["id"], number, "what needs no policy")
+        equal(coded.so_far(), [], "what comes of the other table")
+        equal([state for state, _ in channel.states.so_far()], [], "states of the channel since it was subscribed")
+        again = await supabase.channel(await supabase.client(stage.ana), "coded")
+        again.on("*", "p_coded")
+        await again.subscribe()
+        await again.warning("policy_database_url")
 
 
 @scenario("a thousand rows of many transactions come in order, each once", tables=published("p_load", "n int PRIMARY KEY, even bool"))

@@ -142,6 +142,49 @@ async def unpublished_members(stage):
     await story(stage)
 
 
+@scenario("memberships come to be followed, and not any more, while rows are written: each is heard once, in order, by its members", own_hub=True, tables=APPLICATION)
+async def followed_later(stage):
+    database = stage.database
+    published = "ALTER PUBLICATION supabase_realtime {} TABLE operation_members"
+    # As the hub's log asks for it, in the name of whoever may.
+    internal = "CREATE PUBLICATION tidewire_internal FOR TABLE ONLY operation_members WITH (publish = 'insert, update, delete, truncate')"
+    gone = "DROP PUBLICATION IF EXISTS tidewire_internal"
+    stage.closing.push_async_callback(database.run, gone, published.format("ADD"))
+    await emptied(stage)
+    await database.run(published.format("DROP"))
+    async with SupabaseClients(stage) as supabase:
+        people = await everybody(stage, supabase)
+        written = 0
+
+        async def write(until):
+            nonlocal written
+            # A hub that does not notice would have this go on for good.
+            while not until(stage.hub.log()) and written < 20_000:
+                await database.run(*(is_at(operation, written % 90) for operation in NAMES))
+                written += 1
+
+        async def as_written():
+            nonlocal written
+            await fence(database)
+            for one, operations in zip(people, (["harbour"], ["harbour", "night"], ["night"])):
+                wanted = [("locations_stream", operation, number % 90) for number in range(written) for operation in operations]
+                await one.hears(wanted, last, brief, "while that changed")
+            written = 0
+
+        await write(lambda log: written == 20)
+        before = stage.hub.log().count(" streaming ")
+        await database.run(internal)
+        await write(lambda log: log.count(" streaming ") > before)
+        await as_written()
+        await database.run(leaves(ANA, HARBOUR), is_at(HARBOUR, 1), is_at(NIGHT, 1))
+        await fence(database)
+        for one, wanted in zip(people, ([], ["harbour", "night"], ["night"])):
+            await one.hears([("locations_stream", operation, 1) for operation in wanted], last, brief, "when ana has left")
+        await database.run(joins(ANA, HARBOUR), gone)
+        await write(lambda log: written == 200)
+        await as_written()
+
+
 @scenario("an operation changes hands: its creator hears of it by their own policy, members by theirs", tables=APPLICATION)
 async def operations(stage):
     database = stage.database

@@ -128,7 +128,10 @@ extension CatalogReader {
         guard bench.isNews(sql) else { return }
         Log.shared.warning(
             "a table that policies read cannot be followed: PostgreSQL decides on every row, which is slower",
-            [.relation("\(table.schema).\(table.name)"), .error(refusal.message), .hint("as the tables' owner: \(sql)")])
+            [
+                .relation("\(table.schema).\(table.name)"), .error(refusal.message),
+                .hint("as the tables' owner: \(sql)"),
+            ])
     }
 
     private func drop(_ oid: UInt32, _ snapshot: CatalogSnapshot) throws(PostgresError) {
