@@ -156,14 +156,14 @@ final class RlsStage {
         // Of a smaller table PostgreSQL reads all rather than the index, and looks at the claims for each row.
         let count = max(wanted, Self.fewestUsers)
         guard count > users else { return }
-        try writer.query(
+        try connection.query(
             """
             INSERT INTO \(Self.members)
             SELECT bench_user(number), number * \(Self.membershipsOfUser) + place
             FROM generate_series($1::bigint, $2::bigint) AS number,
                  generate_series(0, \(Self.membershipsOfUser - 1)) AS place
             """, [String(users), String(count - 1)])
-        try writer.query(
+        try connection.query(
             """
             INSERT INTO \(Self.subscriptions)
             SELECT number, bench_user(number), format(
@@ -171,10 +171,11 @@ final class RlsStage {
             FROM generate_series($1::bigint, $2::bigint) AS number
             """, [String(users), String(count - 1)])
         users = count
-        // So that the peer's plans are the best: made for tables that are full, by indexes alone.
-        try writer.execute("VACUUM (ANALYZE) \(Self.members)")
-        try writer.execute("VACUUM (ANALYZE) \(Self.subscriptions)")
-        try writer.execute("CHECKPOINT")
+        // So that the peer's plans are the best: made for tables that are full, by indexes alone. That takes rows whose commit
+        // was waited for.
+        try connection.execute("VACUUM (ANALYZE) \(Self.members)")
+        try connection.execute("VACUUM (ANALYZE) \(Self.subscriptions)")
+        try connection.execute("CHECKPOINT")
     }
 
     // MARK: Rows
