@@ -56,6 +56,13 @@ private func change(owner: Int = 0) -> String {
         + #""record":{"id":1,"owner":\#(owner),"seq":{seq},"at":{at},"text":"{n} é"}}}]"#
 }
 
+extension String {
+    /// As a database writes moments.
+    fileprivate var replacingMoment: String {
+        split(separator: "{at}", omittingEmptySubsequences: false).joined(separator: #""2026-01-01T00:00:00Z""#)
+    }
+}
+
 @Suite struct LoadTests {
     @Test func `every client gets every change, one by one and many together`() throws {
         let stage = try Stage()
@@ -115,6 +122,28 @@ private func change(owner: Int = 0) -> String {
             let report = try stage.report("report")
             #expect(report.malformed == 10 && !report.isFaultless, "\(odd)")
         }
+    }
+
+    @Test func `clients that take turns each expect their own, and notice what is another's`() throws {
+        let stage = try Stage()
+        try stage.connect(4)
+        try stage.clients.ask("expect 8 6 - 4")
+        try stage.server.ask("send 6 1 8 \(change())")
+        let report = try stage.report()
+        // Two for the first two, one for each of the others; the bare server sends everybody everything.
+        #expect(report.expected == 6 && report.received == 6 && report.skipped == 0)
+        Pause.milliseconds(50)
+        let later = try stage.report("report")
+        #expect(later.foreign == 18 && !later.isFaultless)
+    }
+
+    @Test func `a moment that is no number is not measured`() throws {
+        let stage = try Stage()
+        try stage.connect(2)
+        try stage.clients.ask("expect 1 3")
+        try stage.server.ask("send 3 1 1 \(change().replacingMoment)")
+        let report = try stage.report()
+        #expect(report.isFaultless && report.received == 6 && report.latency.count == 0)
     }
 
     @Test func `waits until every client is subscribed`() throws {
