@@ -147,7 +147,10 @@ extension ClientLoop {
                 warnings.append(BindingMessages.nobodyDecides(table.table))
             }
             if table.operations.contains(.delete), table.table.identity != .full, shared.settings.deletesAreStrict {
-                warnings.append(BindingMessages.deletesAreHidden(table.table))
+                warnings.append(
+                    table.table.isRecallable
+                        ? BindingMessages.deletesAreRecalled(table.table)
+                        : BindingMessages.deletesAreHidden(table.table))
             }
         }
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
@@ -192,6 +195,12 @@ extension ClientLoop {
         let predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         placed.handle = pipeline.courier.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
+        if let policy = placed.policy, policy.predicate != .always, shared.settings.deletesAreStrict,
+            operations.contains(.delete), binding.access == .readable, binding.table.isRecallable
+        {
+            placed.isRecalled = true
+            pipeline.courier.recall.watch(binding.table.oid)
+        }
         let hearsOfMoves: RowOperations = [.update, .delete]
         if channel.wantsMoves, binding.operations.isSuperset(of: hearsOfMoves), binding.access == .readable {
             placed.departure = pipeline.courier.departures.add(
@@ -202,6 +211,7 @@ extension ClientLoop {
     private func delist(_ placed: Channel.Placed) {
         if let handle = placed.handle { pipeline.courier.index.remove(handle) }
         if let departure = placed.departure { pipeline.courier.departures.remove(departure) }
+        if placed.isRecalled { pipeline.courier.recall.leave(placed.binding.table.oid) }
     }
 
     private func addOpenDeletes(_ binding: TableBinding, _ listener: UInt32, _ index: Int) -> Channel.OpenDeletes {
@@ -223,6 +233,7 @@ extension ClientLoop {
                 let judged = policy.predicate == .always ? Member.noPolicy : policy.number
                 pipeline.courier.audience.judge(placed.member, by: judged)
                 placed.departure = nil
+                placed.isRecalled = false
                 enlist(&placed, channel)
                 channel.bindings[index].tables[place] = placed
             }
