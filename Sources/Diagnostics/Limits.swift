@@ -57,6 +57,9 @@ public enum Limits {
     /// What a reader of the log reads at once, and keeps between entries.
     public static let logReadBytes = 1 << 20
 
+    /// What is looked at together when the log is searched backwards.
+    public static let lookbackStretchBytes: UInt64 = 1 << 20
+
     /// What a scan of whole segments (recovery, verification) reads at once.
     public static let logScanBytes = 4 << 20
 
@@ -424,6 +427,27 @@ public enum Limits {
     /// Expressions explained at once.
     public static let maximumExplainedExpressions = 1024
 
+    // MARK: Deleted rows
+
+    /// Rows as they are, of tables whose deletes do not say what the row was: what each loop remembers …
+    public static let maximumRecalledBytes = 32 << 20
+    /// … and the largest of them. Larger ones are looked for in the log.
+    public static let maximumRecalledRowBytes = 256 << 10
+    /// What one that is remembered takes beside its values.
+    public static let recalledRowBytes = 96
+    /// Rows looked for together: those of the change at hand and of changes up to this far behind it.
+    public static let recallBatchRows = 16_384
+    public static let recallAheadBytes = 4 << 20
+    /// What all rows that are found together may take.
+    public static let recallBatchBytes = 8 << 20
+    /// How much of the log is read for them, and for how long; what is not found then counts as not there.
+    public static let recallReadBytes: UInt64 = 1 << 30
+    public static let recallPatience = Duration.seconds(2)
+    /// Loops that wait are few; each asks once.
+    public static let maximumWaitingRecalls = 1024
+    /// What is remembered of segments, to find out quickly that a row is not in them.
+    public static let recallOutlineBytes = 64 << 20
+
     // MARK: Filters
 
     public static let maximumFilterBytes = 64 << 10
@@ -496,6 +520,9 @@ extension Limits {
             policyStatementBytes <= maximumWaitingPolicyBytes, "what one statement may send must fit the queue")
         precondition(
             maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
+        precondition(
+            recallBatchBytes + maximumRecalledRowBytes <= maximumRecalledBytes / 2,
+            "what is found together must still be remembered when it is needed")
         precondition(
             maximumSettingBytes < maximumConfigurationFileBytes, "the longest setting must fit a configuration file")
     }

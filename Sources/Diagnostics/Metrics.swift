@@ -45,6 +45,15 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
+    /// Where the last version of a deleted row was found.
+    public enum Recall: String, MetricLabel {
+        case memory
+        case log
+        case missing
+
+        public static let labelName = "found"
+    }
+
     public enum Refusal: String, MetricLabel {
         case badRequest = "bad_request"
         case token
@@ -107,6 +116,8 @@ public final class Metrics: Sendable {
     public let readerPauses: Counter
     public let readerStalls: Counter
     public let heldBytes: Gauge
+    public let recalls: CounterFamily<Recall>
+    public let recallSeconds: Histogram
 
     // MARK: Sockets
     public let connectionsOpen: Gauge
@@ -211,6 +222,11 @@ public final class Metrics: Sendable {
             "Times a loop waited for clients to take what they had before it went on reading the log.")
         heldBytes = registry.gauge(
             "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
+        recalls = registry.counters(
+            "tidewire_recalls_total",
+            "Deletes judged by the row's last version in the event log, by where that was found.", by: Recall.self)
+        recallSeconds = registry.histogram(
+            "tidewire_recall_seconds", "Time one search of the event log for such versions took.", unit: .seconds)
 
         connectionsOpen = registry.gauge("tidewire_connections_open", "Client connections.")
         connectionsAccepted = registry.counter("tidewire_connections_accepted_total", "Client connections accepted.")

@@ -128,6 +128,17 @@ public struct EventLogReader: ~Copyable, Sendable {
     /// The header of the segment that `entry` lies in.
     public var segmentHeader: SegmentHeader { scanner.header }
 
+    /// Another reader, which goes on after the entry that this one stands on.
+    public func ahead() -> EventLogReader {
+        var reader = EventLogReader(files, end, keys, scanner.file, scanner.header)
+        reader.scanner.limit = scanner.limit
+        reader.scanner.move(to: scanner.nextPoint)
+        reader.isSealed = isSealed
+        reader.wholeEnd = wholeEnd
+        reader.prelude = prelude
+        return reader
+    }
+
     /// From the next segment on, this key is looked for too.
     public mutating func alsoMatch(_ key: UInt64) {
         if !keys.isEmpty, !keys.contains(key) { keys.append(key) }

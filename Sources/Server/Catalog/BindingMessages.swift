@@ -38,6 +38,12 @@ enum BindingMessages {
             + "server has no login to ask it with (policy_database_url)"
     }
 
+    static func deletesAreRecalled(_ table: CatalogTable) -> String {
+        "Where row level security decides who may see a row, deletes of \(table.schema).\(table.name) are delivered only as "
+            + "long as the row's last version is in the server's event log: the replica identity does not keep the deleted row "
+            + "(ALTER TABLE … REPLICA IDENTITY FULL)"
+    }
+
     static func deletesAreHidden(_ table: CatalogTable) -> String {
         let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
         return "Deletes of \(table.schema).\(table.name) are not delivered: row level security decides by columns that "

@@ -102,6 +102,10 @@ public final class CatalogTable: Sendable {
 
     public func slot(named name: String) -> Int? { slots[name] }
 
+    /// Whether the newest change of a row in the log tells what the row is: all of them are published, and no rows come or
+    /// go but by changes.
+    var isRecallable: Bool { isOrdinary && operations.isSuperset(of: [.insert, .update, .delete]) }
+
     /// Whether changes tell what stood in these columns before and stands there now.
     public func identifies(_ slots: Set<Int>) -> Bool {
         guard slots.allSatisfy({ columns.indices.contains($0) && columns[$0].isPublished }) else { return false }

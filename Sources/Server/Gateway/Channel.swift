@@ -31,6 +31,8 @@ final class Channel {
         /// Among those who hear of rows that move out of their view.
         var departure: PredicateIndex.Handle?
         var openDeletes: OpenDeletes?
+        /// Deletes that name the row only are judged on what the row was.
+        var isRecalled = false
     }
 
     /// Deletes that are told whoever may have seen the row.

@@ -155,7 +155,10 @@ extension ClientLoop {
             guard policy.rowPolicy.term != .never else { continue }
             let judged = Set(policy.columns.map(\.slot))
             if table.operations.contains(.delete), !table.table.identifies(judged), shared.settings.deletesAreStrict {
-                warnings.append(BindingMessages.deletesAreHidden(table.table))
+                warnings.append(
+                    table.table.isRecallable
+                        ? BindingMessages.deletesAreRecalled(table.table)
+                        : BindingMessages.deletesAreHidden(table.table))
             }
         }
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
@@ -184,7 +187,8 @@ extension ClientLoop {
         var placed = Channel.Placed(
             binding: binding, policy: policy, declaration: declaration, member: member, view: view)
         enlist(&placed, channel)
-        if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete) {
+        if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete)
+        {
             placed.openDeletes = addOpenDeletes(binding, listener, index)
         }
         return placed
@@ -201,6 +205,12 @@ extension ClientLoop {
         if binding.isKeptSecret { predicate = .never }
         placed.handle = pipeline.courier.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
+        if let policy = placed.policy, policy.predicate != .always, shared.settings.deletesAreStrict,
+            operations.contains(.delete), binding.access == .readable, binding.table.isRecallable
+        {
+            placed.isRecalled = true
+            pipeline.courier.recall.watch(binding.table.oid)
+        }
         let hearsOfMoves: RowOperations = [.update, .delete]
         if channel.wantsMoves, binding.operations.isSuperset(of: hearsOfMoves), binding.access == .readable {
             placed.departure = pipeline.courier.departures.add(
@@ -211,6 +221,7 @@ extension ClientLoop {
     private func delist(_ placed: Channel.Placed) {
         if let handle = placed.handle { pipeline.courier.index.remove(handle) }
         if let departure = placed.departure { pipeline.courier.departures.remove(departure) }
+        if placed.isRecalled { pipeline.courier.recall.leave(placed.binding.table.oid) }
     }
 
     private func addOpenDeletes(_ binding: TableBinding, _ listener: UInt32, _ index: Int) -> Channel.OpenDeletes {
@@ -232,6 +243,7 @@ extension ClientLoop {
                 let judged = policy.predicate == .always ? Member.noPolicy : policy.number
                 pipeline.courier.audience.judge(placed.member, by: judged)
                 placed.departure = nil
+                placed.isRecalled = false
                 enlist(&placed, channel)
                 channel.bindings[index].tables[place] = placed
             }

@@ -15,6 +15,7 @@ final class GatewayShared: Sendable {
     let catalog: CatalogService
     let judge: Judge
     let policyJudge: PolicyJudge
+    let recall: RecallService
     let logEnd: @Sendable () -> EventLogEnd?
     let condition: @Sendable () -> Condition
     let verifier: Mutex<TokenVerifier>
@@ -26,13 +27,14 @@ final class GatewayShared: Sendable {
 
     init(
         _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ policyJudge: PolicyJudge,
-        _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
+        _ recall: RecallService, _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
         condition: @escaping @Sendable () -> Condition
     ) {
         self.settings = settings
         self.catalog = catalog
         self.judge = judge
         self.policyJudge = policyJudge
+        self.recall = recall
         self.verifier = Mutex(verifier)
         self.logEnd = logEnd
         self.condition = condition
@@ -190,6 +192,7 @@ final class ClientLoop: SocketApplication {
                 if !isKnown { lookAgainLater() }
             case .judged(let ticket, let answers): judged(ticket, answers)
             case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
+            case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers)
             case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
             case .filled(let answers): filled(answers)
             case .demoted: demotePolicies()

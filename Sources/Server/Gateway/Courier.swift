@@ -20,7 +20,10 @@ struct Courier: ~Copyable {
     /// … and who wants to know of rows that updates take out of their view.
     var departures = PredicateIndex(judging: .old, maximumRelations: Limits.maximumCachedRelations)
     var policies = HeldPolicies()
+    /// What rows were whose deletes do not say it.
+    var recall = RowRecall()
     private var matches = MatchBatch()
+    private var recalled = MatchBatch()
     private var departed = MatchBatch()
     private var desk: DeliveryDesk
     private var touches = Touches()
@@ -120,9 +123,29 @@ struct Courier: ~Copyable {
         let hasPast: Bool
     }
 
-    /// Delivers one of the changes that were judged; says how many channels got it now.
+    /// Whom a change is judged for.
+    enum Share {
+        case everybody
+        /// Those whom no policy restricts …
+        case unrestricted
+        /// … and those whom one does.
+        case restricted
+
+        @inline(__always)
+        func includes(_ member: Member) -> Bool {
+            switch self {
+            case .everybody: true
+            case .unrestricted: member.policy == Member.noPolicy
+            case .restricted: member.policy != Member.noPolicy
+            }
+        }
+    }
+
+    /// Delivers one of the changes that were judged; says how many channels got it now. With `past`, which is the row that
+    /// a delete only names, those whom policies restrict are judged on that.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, offset: UInt64,
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, past: [UInt8]? = nil, commitTime: Int64,
+        offset: UInt64,
         on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
@@ -132,27 +155,60 @@ struct Courier: ~Copyable {
         let moment = Moment(
             fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
+        var delivered = try distribute(
+            place, judging: change, change, relation, moment, past == nil ? .everybody : .unrestricted, on: loop)
+        if let past { delivered += try deliver(change, asItWas: past, relation, moment, on: loop) }
+        if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
+        return try delivered + deliverTouched(change, relation, moment, on: loop)
+    }
+
+    /// To those who matched; `judged` is what they matched, and `change` what they get.
+    private mutating func distribute(
+        _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, _ relation: Relation,
+        _ moment: Moment, _ share: Share, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
         var delivered = 0
         withPast.removeAll(keepingCapacity: true)
         for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk, &touches,
-                &withPast, loop)
+                to: node, of: place, matches, share, index, change, relation, moment, &audience, &views, &desk,
+                &touches, &withPast, loop)
         }
         for number in withPast {
             guard let member = audience.members[number] else { continue }
             let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
             touches.add(member, seen, &audience.recipients, moment.number)
         }
-        for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change, relation, moment) }
-        if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
-        return try delivered + deliverTouched(change, relation, moment, on: loop)
+        for node in 0..<matches.asking(of: place).count { try ask(node, of: place, judged, relation, moment, share) }
+        return delivered
+    }
+
+    /// A delete to those who could see the row: they get no more of it than the delete has.
+    private mutating func deliver(
+        _ change: borrowing Change, asItWas tuple: [UInt8], _ relation: Relation, _ moment: Moment,
+        on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var writer = ByteWriter(capacity: tuple.count + 128)
+        TransactionCodec.begin(
+            TransactionInfo(xid: 0, commitLSN: LSN(0), endLSN: LSN(0), commitTime: 0), firstIndex: 0, to: &writer)
+        TransactionCodec.append(
+            .delete, relation: moment.fingerprint, oldImage: .full, old: tuple.asBytes, new: RawSpan(), to: &writer)
+        TransactionCodec.finish(endLSN: LSN(0), changeCount: 1, in: &writer)
+        var part = try TransactionPart(writer.bytes)
+        var same = part
+        guard case .judged = try index.match(&same, into: &recalled), recalled.changeCount == 1,
+            let past = try part.next()
+        else { return 0 }
+        swap(&matches, &recalled)
+        defer { swap(&matches, &recalled) }
+        return try distribute(0, judging: past, change, relation, moment, .restricted, on: loop)
     }
 
     /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
     /// the old row, perhaps, are left for afterwards.
     private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ share: Share,
+        _ index: borrowing PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
         _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
         _ loop: SocketLoop
@@ -162,7 +218,7 @@ struct Courier: ~Copyable {
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
         let members = index.members(of: matches.certain(of: place), at: node)
         for place in members.indices {
-            guard let member = audience.members[members[place]] else { continue }
+            guard let member = audience.members[members[place]], share.includes(member) else { continue }
             let recipient = audience.recipients[Int(member.listener)]
             if recipient.since > moment.offset { continue }
             if moment.hasPast, member.policy != Member.noPolicy {
@@ -195,14 +251,15 @@ struct Courier: ~Copyable {
 
     /// The members of a node whose predicate PostgreSQL has to decide.
     private mutating func ask(
-        _ node: Int, of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+        _ node: Int, of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment,
+        _ share: Share
     ) throws(ByteError) {
         let image: RowTexts.Image = change.operation == .delete ? .old : .new
         var questions = NodeQuestions(index.question(of: matches.asking(of: place)[node]))
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
-            guard let member = audience.members[number], audience.wants(moment, member),
+            guard let member = audience.members[number], share.includes(member), audience.wants(moment, member),
                 let pending = try question(&questions, member, change, relation, image)
             else { continue }
             let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)

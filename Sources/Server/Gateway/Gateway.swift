@@ -27,8 +27,9 @@ public final class Gateway: Sendable {
         let catalog = try CatalogService(catalogSettings)
         let judge = try Judge(database)
         let policyJudge = try PolicyJudge(PolicyJudge.Settings(database: database, policies: policies))
+        let recall = try RecallService(logDirectory: settings.logDirectory)
         let shared = GatewayShared(
-            settings, catalog, judge, policyJudge, verifier, logEnd: logEnd,
+            settings, catalog, judge, policyJudge, recall, verifier, logEnd: logEnd,
             condition: { condition(catalog.isCurrent) })
         let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox() }
         self.shared = shared
@@ -43,6 +44,7 @@ public final class Gateway: Sendable {
             catalog.stop()
             judge.stop()
             policyJudge.stop()
+            recall.stop()
             throw error
         }
         let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
@@ -81,5 +83,6 @@ public final class Gateway: Sendable {
         shared.catalog.stop()
         shared.judge.stop()
         shared.policyJudge.stop()
+        shared.recall.stop()
     }
 }

@@ -26,6 +26,9 @@ struct LogFeed: ~Copyable {
         try EventLogReader(directory: directory, end: end, from: .offset(entry.offset))
     }
 
+    /// Another reader, of what comes behind the entry at hand.
+    func ahead() -> EventLogReader { reader.ahead() }
+
     deinit { end.removeWaker(waker) }
 
     /// The entry to deal with; nil when there is none for now. The same one again until `finish`.

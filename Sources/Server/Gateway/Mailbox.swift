@@ -14,6 +14,8 @@ enum Mail: Sendable {
     case judged(ticket: UInt64, [Bool?])
     /// The same of questions whether holders may see rows.
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
+    /// What the log says of deleted rows.
+    case recalled(ticket: UInt64, [RecallAnswer])
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
     case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.

@@ -40,6 +40,10 @@ struct Pipeline: ~Copyable {
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
     private var unseen = 0
+    /// It waits for what the log says of deleted rows …
+    private var recalling: (ticket: UInt64, request: RecallRequest)?
+    /// … which it was told up to this change of the entry at hand.
+    private var recalledAt: UInt32?
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
@@ -61,9 +65,11 @@ struct Pipeline: ~Copyable {
 
     // MARK: Reading
 
+    private var isWaiting: Bool { isPaused || recalling != nil }
+
     /// Reads and delivers for one turn; true when there is more to do at once.
     mutating func run(on loop: SocketLoop, _ mailbox: Mailbox) -> Bool {
-        guard !isPaused, !hasFailed else { return false }
+        guard !isWaiting, !hasFailed else { return false }
         do {
             guard var feed = feed.take() else { return false }
             let more = try read(&feed, on: loop, mailbox)
@@ -97,8 +103,9 @@ struct Pipeline: ~Copyable {
             case .gap:
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 memberships.discardAll()
+                courier.recall.forgetAll()
             case .transaction:
-                guard try deliver(feed, entry, on: loop, mailbox, &budget) else { return !isPaused }
+                guard try deliver(feed, entry, on: loop, mailbox, &budget) else { return !isWaiting }
                 if !entry.isContinued { isAheadOfParts = false }
             case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload), mailbox) else { return false }
             default: break
@@ -108,6 +115,7 @@ struct Pipeline: ~Copyable {
             done = 0
             isAnswered = false
             isApplied = false
+            recalledAt = nil
             // Those who are judged by what just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
         }
@@ -119,6 +127,7 @@ struct Pipeline: ~Copyable {
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox,
         _ budget: inout TurnBudget
     ) throws -> Bool {
+        courier.recall.settle()
         if courier.index.count == 0, memberships.isEmpty {
             memberships.pass(try TransactionPart(feed.payload).info.xid)
             return true
@@ -128,11 +137,11 @@ struct Pipeline: ~Copyable {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
         }
-        return try match(feed, from: entry.offset, on: loop, mailbox, &budget)
+        return try match(feed, entry, on: loop, mailbox, &budget)
     }
 
     private mutating func match(
-        _ feed: borrowing LogFeed, from offset: UInt64, on loop: SocketLoop, _ mailbox: Mailbox,
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox,
         _ budget: inout TurnBudget
     ) throws -> Bool {
         var part = try TransactionPart(feed.payload)
@@ -146,7 +155,12 @@ struct Pipeline: ~Copyable {
         while done < part.changeCount {
             var ahead = part
             let outcome = try courier.match(&part)
-            delivered += try deliverMatched(&ahead, info, from: offset, on: loop, &budget)
+            let (count, isUnknown) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
+            delivered += count
+            if isUnknown {
+                try recall(feed, entry, mailbox)
+                return false
+            }
             guard budget.isLeft(on: loop) else { return done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
@@ -192,30 +206,85 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    /// Goes through the changes that were judged, as far as the budget reaches.
+    /// Goes through the changes that were judged, as far as the budget reaches, and up to a deleted row that the log has
+    /// to be asked about.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
         _ part: inout TransactionPart, _ info: TransactionInfo, from offset: UInt64, on loop: SocketLoop,
         _ budget: inout TurnBudget
-    ) throws -> Int {
+    ) throws -> (delivered: Int, isUnknown: Bool) {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
             if courier.policies.sampling.isDue(), change.relation != 0 {
                 try courier.sample(change, try relation(change.relation))
             }
-            if courier.hasMatches(at: place) {
+            var past: [UInt8]?
+            if courier.recall.isWatching, change.relation != 0 {
+                switch try courier.recall.pass(change, try relation(change.relation), mayAsk: recalledAt != done) {
+                case .untold, .missing: break
+                case .row(let row): past = row
+                case .unknown: return (delivered, true)
+                }
+            }
+            if past != nil || courier.hasMatches(at: place) {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
                 let count = try courier.deliver(
-                    place, change, relation, commitTime: info.commitTime, offset: offset + UInt64(done), on: loop)
+                    place, change, relation, past: past, commitTime: info.commitTime, offset: offset + UInt64(done),
+                    on: loop)
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
             }
             done += 1
         }
-        return delivered
+        return (delivered, false)
+    }
+
+    // MARK: Deleted rows
+
+    /// Asks for the row at hand, and for those that the changes behind it delete.
+    private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry, _ mailbox: Mailbox) throws {
+        var request = RecallRequest(
+            segment: entry.segment, position: entry.position,
+            end: entry.position + UInt64(entry.header.byteCount), changes: done)
+        try collect(feed, into: &request)
+        recalledAt = done
+        let ticket = nextTicket()
+        recalling = (ticket, request)
+        shared.recall.find(request) { answers in mailbox.post(.recalled(ticket: ticket, answers)) }
+    }
+
+    private mutating func collect(_ feed: borrowing LogFeed, into request: inout RecallRequest) throws {
+        var part = try TransactionPart(feed.payload)
+        for _ in 0..<done { _ = try part.next() }
+        let schemas = schemas
+        guard try courier.recall.collect(&part, into: &request, { schemas.relation($0) }) else { return }
+        var left = Limits.recallAheadBytes
+        var newer: [UInt64: Relation] = [:]
+        var reader = feed.ahead()
+        while left > 0, try reader.next() {
+            left -= reader.entry.header.byteCount
+            switch reader.entry.kind {
+            case .gap: return
+            case .relation:
+                newer[RelationCodec.fingerprint(of: reader.payload)] = try RelationCodec.decode(reader.payload)
+            case .transaction:
+                var part = try TransactionPart(reader.payload)
+                let known = newer
+                guard
+                    try courier.recall.collect(&part, into: &request, { known[$0] ?? schemas.relation($0) })
+                else { return }
+            default: break
+            }
+        }
+    }
+
+    mutating func recalled(_ ticket: UInt64, _ answers: [RecallAnswer]) {
+        guard let asked = recalling, asked.ticket == ticket else { return }
+        recalling = nil
+        courier.recall.fill(asked.request, answers)
     }
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
@@ -244,6 +313,7 @@ struct Pipeline: ~Copyable {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
             memberships.discardAll()
+            courier.recall.forgetAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             hasFailed = true

@@ -170,8 +170,8 @@ extension Gateways {
             #expect(said.allSatisfy { !$0.isTrouble })
         }
 
-        @Test func `deletes of rows whose past is not kept are told to nobody, or their keys to everybody`() throws {
-            for (visibility, expected) in [("strict", 0), ("reference", 2)] {
+        @Test func `deletes that name the row only are told to its owner, or to everybody`() throws {
+            for (visibility, expected) in [("strict", 1), ("reference", 2)] {
                 let stage = try stage(
                     Self.owners + "ALTER TABLE notes REPLICA IDENTITY DEFAULT;", [(.deleteVisibility, visibility)])
                 let (one, two) = (try user(1, stage), try user(2, stage))

@@ -1,0 +1,101 @@
+import Bytes
+import Diagnostics
+import System
+
+/// What is known of a segment without reading it again: where transactions begin, its schemas, and its keys.
+struct SegmentOutline {
+    var points: [IndexPoint]
+    /// The payloads of its schema entries.
+    var relations: [[UInt8]] = []
+    var filter = KeyFilter.everything
+    /// What lies before this is described.
+    var end: UInt64
+    /// The index beside a sealed segment: nothing comes after it.
+    var isWhole = false
+
+    init(startOf header: SegmentHeader) {
+        points = [IndexPoint(startOf: header)]
+        end = UInt64(SegmentHeader.byteCount)
+    }
+
+    var byteCount: Int {
+        (points.count + 8) * MemoryLayout<IndexPoint>.stride + filter.words.count * 8
+            + relations.reduce(0) { $0 + $1.count + 32 }
+    }
+}
+
+/// The outlines of segments that were looked into, for who looks again soon. One thread uses it.
+public final class SegmentOutlines {
+    let files: SegmentFiles
+    private let maximumBytes: Int
+    private var known: [UInt32: SegmentOutline] = [:]
+    private var knownBytes = 0
+
+    /// With more than `maximumBytes` of them all are forgotten and made again.
+    public init(directory: any StorageDirectory, maximumBytes: Int) {
+        files = SegmentFiles(directory: directory)
+        self.maximumBytes = maximumBytes
+    }
+
+    /// The outline of what lies before `limit`; `bytesRead` grows by what had to be read for it.
+    func outline(
+        of file: any StorageFile, _ header: SegmentHeader, before limit: UInt64, _ bytesRead: inout UInt64
+    ) throws(EventLogError) -> SegmentOutline {
+        let before = known[header.checksum]
+        if let before, before.isWhole || before.end >= limit { return before }
+        var outline = before ?? SegmentOutline(startOf: header)
+        if let map = files.sidecar(of: file, header) {
+            outline = try reading { () throws(SystemError) in try Self.outline(map, file, header) }
+        } else {
+            let start = outline.end
+            try reading { () throws(SystemError) in try Self.extend(&outline, file, header, to: limit) }
+            bytesRead += outline.end - start
+        }
+        knownBytes += outline.byteCount - (before?.byteCount ?? 0)
+        if knownBytes > maximumBytes {
+            known = [:]
+            knownBytes = outline.byteCount
+        }
+        known[header.checksum] = outline
+        return outline
+    }
+
+    private static func outline(
+        _ map: SegmentMap, _ file: any StorageFile, _ header: SegmentHeader
+    ) throws(SystemError) -> SegmentOutline {
+        var outline = SegmentOutline(startOf: header)
+        outline.points = map.points
+        outline.filter = map.filter
+        outline.end = map.summary.bytes
+        outline.isWhole = true
+        var scanner = SegmentScanner(file, header, readBytes: 16 << 10)
+        for point in map.relations {
+            scanner.move(to: point)
+            if try scanner.step() == .entry { outline.relations.append(scanner.payload.copied()) }
+        }
+        return outline
+    }
+
+    /// Where nothing describes the segment yet, or it is still being written.
+    private static func extend(
+        _ outline: inout SegmentOutline, _ file: any StorageFile, _ header: SegmentHeader, to limit: UInt64
+    ) throws(SystemError) {
+        guard let last = outline.points.last else { return }
+        var scanner = SegmentScanner(file, header, from: last, limit: limit)
+        var begin = scanner.nextPoint
+        while true {
+            let here = scanner.nextPoint
+            guard try scanner.step() == .entry else { return }
+            // What was passed before has been noted.
+            if scanner.entry.kind == .relation, here.position >= outline.end {
+                outline.relations.append(scanner.payload.copied())
+            }
+            outline.end = max(outline.end, scanner.next)
+            if scanner.entry.isContinued { continue }
+            if begin.position > outline.points[outline.points.count - 1].position + Limits.indexStride {
+                outline.points.append(begin)
+            }
+            begin = scanner.nextPoint
+        }
+    }
+}

@@ -1,0 +1,211 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import System
+
+/// Looks through the log backwards for the last versions of rows.
+///
+/// A version counts only if nothing is known to have happened to the row, or to all rows of its table, behind it; what the
+/// log cannot tell for sure is missing.
+struct RecallSearch {
+    /// The rows of a table that are looked for.
+    private struct Wanted {
+        /// By which columns the deletes name them.
+        let names: [String]
+        /// Places in the request.
+        var rows: [RowID: Int] = [:]
+    }
+
+    /// What changes of one schema say.
+    private struct Finder {
+        let relation: Relation
+        /// Nil where rows of the schema cannot be told apart as the deletes do.
+        let columns: RowColumns?
+    }
+
+    private enum Event {
+        case version(UInt64, [UInt8])
+        case gone
+    }
+
+    private let request: RecallRequest
+    private var wanted: [UInt32: Wanted] = [:]
+    private var finders: [UInt64: Finder] = [:]
+    private var answers: [RecallAnswer]
+    /// The last that the stretch at hand says of a row.
+    private var events: [Int: Event] = [:]
+    private var foundBytes = 0
+    private var deadline: UInt64
+
+    init(_ request: RecallRequest) {
+        self.request = request
+        answers = request.rows.map { _ in .missing }
+        deadline = Clock.monotonicNanoseconds() + Limits.recallPatience.wholeNanoseconds
+        for (place, row) in request.rows.enumerated() {
+            guard let relation = request.relations[row.relation] else { continue }
+            let names = relation.columns.filter(\.isIdentity).map(\.name)
+            wanted[relation.oid, default: Wanted(names: names)].rows[row.id] = place
+        }
+    }
+
+    /// The answers, in the order of the request's rows.
+    mutating func run(_ outlines: SegmentOutlines) throws -> [RecallAnswer] {
+        var log = try LogLookback(outlines, segment: request.segment, before: request.end)
+        let epoch = log.segment.epoch
+        repeat {
+            // What lies before a gap may have changed in it.
+            guard log.segment.epoch == epoch else { break }
+            try learn(log.relations)
+            guard try mayHave(log) else { continue }
+            while !wanted.isEmpty, isPatient(log), log.enterStretch() { try readStretch(&log) }
+        } while try !wanted.isEmpty && isPatient(log) && log.enterOlderSegment()
+        return answers
+    }
+
+    private func isPatient(_ log: borrowing LogLookback) -> Bool {
+        log.bytesRead < Limits.recallReadBytes && Clock.monotonicNanoseconds() < deadline
+    }
+
+    private mutating func learn(_ relations: [[UInt8]]) throws(ByteError) {
+        finders = [:]
+        for payload in relations {
+            let relation = try RelationCodec.decode(payload.asBytes)
+            guard let wanted = wanted[relation.oid] else { continue }
+            finders[RelationCodec.fingerprint(of: payload.asBytes)] = Finder(
+                relation: relation, columns: RowColumns(wanted.names, in: relation))
+        }
+    }
+
+    // MARK: Segments
+
+    /// Whether the segment may say anything about the rows.
+    private func mayHave(_ log: borrowing LogLookback) throws(ByteError) -> Bool {
+        for finder in finders.values {
+            let table = RowKey.table(schema: finder.relation.schema, name: finder.relation.name)
+            if log.mayContain(RowKey.unkeyed(table: table)) { return true }
+            guard let wanted = wanted[finder.relation.oid] else { continue }
+            for place in wanted.rows.values {
+                if log.mayContain(try key(request.rows[place], finder.relation, table)) { return true }
+            }
+        }
+        return false
+    }
+
+    /// Under what the row is found in segments: all of the table where the delete does not tell the key.
+    private func key(
+        _ row: RecallRequest.Row, _ relation: Relation, _ table: UInt64
+    ) throws(ByteError) -> UInt64 {
+        guard let own = request.relations[row.relation], !relation.keyColumns.isEmpty else { return table }
+        var hash = RowKey.row(table: table)
+        for column in relation.keyColumns {
+            guard let place = own.column(named: relation.columns[column].name), own.columns[place].isIdentity,
+                case .text(let text)? = try row.key.asTuple.value(at: place)
+            else { return table }
+            hash.combine(text)
+        }
+        return hash.value
+    }
+
+    // MARK: Stretches
+
+    private mutating func readStretch(_ log: inout LogLookback) throws {
+        events.removeAll(keepingCapacity: true)
+        while try log.next() {
+            switch log.entry.kind {
+            case .gap: for table in wanted.keys { lose(table) }
+            case .transaction:
+                let isLast = log.segment.sequence == request.segment && log.position == request.position
+                try read(TransactionPart(log.payload), isLast ? request.changes : .max)
+            default: break
+            }
+        }
+        settle()
+    }
+
+    private mutating func read(_ part: consuming TransactionPart, _ count: UInt32) throws(ByteError) {
+        var read: UInt32 = 0
+        while read < count, let change = try part.next() {
+            read += 1
+            if let finder = finders[change.relation] { try look(at: change, finder) }
+        }
+    }
+
+    private mutating func look(at change: borrowing Change, _ finder: Finder) throws(ByteError) {
+        let table = finder.relation.oid
+        guard change.operation != .truncate, let columns = finder.columns else { return lose(table) }
+        var former: Event?
+        // A row that gets another key is gone under the one it had.
+        if let old = change.old, let place = try place(of: old, columns) {
+            former = events.updateValue(.gone, forKey: place)
+        }
+        guard let new = change.new else { return }
+        if try columns.id(of: new) == nil {
+            try look(atPartial: change, former, columns, finder.relation)
+        } else if let place = try place(of: new, columns) {
+            events[place] = .version(
+                change.relation, try whole(change, former ?? events[place], finder.relation))
+        }
+    }
+
+    /// A large key that did not change is only in the old image.
+    private mutating func look(
+        atPartial change: borrowing Change, _ former: Event?, _ columns: RowColumns, _ relation: Relation
+    ) throws(ByteError) {
+        let tuple = try whole(change, former, relation)
+        guard try columns.id(of: tuple.asTuple) != nil else { return lose(relation.oid) }
+        if let place = try place(of: tuple.asTuple, columns) {
+            events[place] = .version(change.relation, tuple)
+        }
+    }
+
+    /// The row after an update, with the values that it left as they were, as far as the stretch has them.
+    private func whole(
+        _ change: borrowing Change, _ former: Event?, _ relation: Relation
+    ) throws(ByteError) -> [UInt8] {
+        guard let new = change.new else { return [] }
+        guard try new.isPartial() else { return new.bytes.copied() }
+        var sources = [ComposedRow.Source(tuple: new.bytes.copied(), relation: relation)]
+        if let old = change.old {
+            sources.append(
+                ComposedRow.Source(tuple: old.bytes.copied(), relation: relation, isKeyOnly: change.oldImage == .key))
+        }
+        if case .version(let fingerprint, let tuple)? = former, let finder = finders[fingerprint] {
+            sources.append(ComposedRow.Source(tuple: tuple, relation: finder.relation))
+        }
+        return try ComposedRow.compose(relation, from: sources)
+    }
+
+    /// The row's place among those that are wanted.
+    private func place(of row: borrowing Tuple, _ columns: RowColumns) throws(ByteError) -> Int? {
+        guard let id = try columns.id(of: row), let wanted = wanted[columns.table], let place = wanted.rows[id] else {
+            return nil
+        }
+        let asked = request.rows[place]
+        guard let own = request.relations[asked.relation], let ownColumns = RowColumns(wanted.names, in: own) else {
+            return nil
+        }
+        let key = asked.key
+        return try columns.isSame(row, as: key.asTuple, ownColumns) ? place : nil
+    }
+
+    /// Nothing that was said of the table's rows up to here holds any more.
+    private mutating func lose(_ table: UInt32) {
+        guard let wanted = wanted[table] else { return }
+        for place in wanted.rows.values { events[place] = .gone }
+    }
+
+    /// What the stretch said is the last word.
+    private mutating func settle() {
+        for (place, event) in events {
+            let id = request.rows[place].id
+            wanted[id.table]?.rows[id] = nil
+            if wanted[id.table]?.rows.isEmpty == true { wanted[id.table] = nil }
+            guard case .version(let fingerprint, let tuple) = event, let finder = finders[fingerprint] else { continue }
+            foundBytes += tuple.count
+            // The first one is waited for, however large it is.
+            let isTaken = place == 0 || foundBytes <= Limits.recallBatchBytes
+            answers[place] = isTaken ? .version(fingerprint, finder.relation, tuple) : .postponed
+        }
+    }
+}
