@@ -175,7 +175,8 @@ extension ClientLoop {
         var placed = Channel.Placed(
             binding: binding, policy: policy, declaration: declaration, member: member, view: view)
         enlist(&placed, channel)
-        if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete) {
+        if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete)
+        {
             placed.openDeletes = addOpenDeletes(binding, listener, index)
         }
         return placed
