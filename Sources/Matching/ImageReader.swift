@@ -12,16 +12,34 @@ struct ImageReader: ~Copyable {
         _ judged: PredicateIndex.Judged, _ change: borrowing Change, _ map: borrowing RelationMap,
         _ use: borrowing SlotUse
     ) throws(ByteError) {
-        if judged == .new { try read(change, map, use) } else { try readWholeOld(change, map, use) }
+        if judged == .new { try read(change, map, use) } else { try readPast(judged, change, map, use) }
+    }
+
+    @inline(never)
+    private mutating func readPast(
+        _ judged: PredicateIndex.Judged, _ change: borrowing Change, _ map: borrowing RelationMap,
+        _ use: borrowing SlotUse
+    ) throws(ByteError) {
+        if judged == .old { try readWholeOld(change, map, use) } else { try readKnownOld(change, map, use) }
     }
 
     /// The row as it was: nothing of it where the change does not hold all of it.
-    @inline(never)
-    mutating func readWholeOld(
+    private mutating func readWholeOld(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
     ) throws(ByteError) {
         clear(use)
         if change.oldImage == .full { try readOld(change, map) }
+    }
+
+    /// The row as it was, as far as the change says.
+    private mutating func readKnownOld(
+        _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
+    ) throws(ByteError) {
+        clear(use)
+        if change.oldImage != .none { return try readOld(change, map) }
+        // What identifies a row is sent once where it stays the same.
+        guard change.operation == .update else { return }
+        _ = try readNew(change, map, identityOnly: true)
     }
 
     /// The image that is judged: the row as it is after an insert or update, as it was before a delete.
@@ -46,14 +64,16 @@ struct ImageReader: ~Copyable {
 
     /// False when values were left out that the old image may hold.
     @inline(__always)
-    private mutating func readNew(_ change: borrowing Change, _ map: borrowing RelationMap) throws(ByteError) -> Bool {
+    private mutating func readNew(
+        _ change: borrowing Change, _ map: borrowing RelationMap, identityOnly: Bool = false
+    ) throws(ByteError) -> Bool {
         var reader = ByteReader(change.images)
         try reader.skip(change.oldLength)
         let count = min(Int(try reader.uint16()), map.steps.count)
         var isComplete = true
         for index in 0..<count {
             let (place, isUnchanged) = try Self.next(&reader)
-            guard let slot = map.steps[index].slot else { continue }
+            guard let slot = map.steps[index].slot, !identityOnly || map.steps[index].isIdentity else { continue }
             if isUnchanged { isComplete = false }
             places[slot] = place
         }

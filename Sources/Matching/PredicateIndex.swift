@@ -29,6 +29,9 @@ public struct PredicateIndex: ~Copyable {
         /// The row as it was. Of an update that does not say, nothing is known: who has to try it is asked, and nobody
         /// else is met. An insert meets nobody.
         case old
+        /// What is known of the row as it was, though it be the columns of its identity alone: an update that does not
+        /// say left those as they were. An insert meets nobody.
+        case oldAsKnown
     }
 
     /// What `now()` is for what is judged next: microseconds since 2000-01-01 in UTC.
@@ -119,7 +122,7 @@ public struct PredicateIndex: ~Copyable {
             guard let change = try ahead.next() else { break }
             var subject = Subject()
             subject.operation = OperationSet(change.operation)
-            if judged == .old, change.operation == .insert { subject.operation = [] }
+            if judged != .new, change.operation == .insert { subject.operation = [] }
             if !subject.operation.isEmpty {
                 guard let relation = relations.find(change.relation) else { return .unknownRelation(change.relation) }
                 subject.relation = relation

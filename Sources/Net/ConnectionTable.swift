@@ -61,6 +61,8 @@ struct Connection: BitwiseCopyable {
     var end: ConnectionEnd
 
     var isLive: Bool { stage != .free && stage != .ended }
+    /// Not so of clients that are only played (`FrameWitness`).
+    var hasSocket: Bool { descriptor >= 0 }
 }
 
 /// The connections of one loop, by slot.

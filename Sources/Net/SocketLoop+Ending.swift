@@ -31,7 +31,9 @@ extension SocketLoop {
 
     /// All is with the kernel. The socket stays until the peer has seen our end, or the time is up.
     func finishClosing(_ slot: Int) {
-        if table[slot].flags.contains(.peerFinished) { return end(slot, table[slot].end, byReset: false) }
+        if !table[slot].hasSocket || table[slot].flags.contains(.peerFinished) {
+            return end(slot, table[slot].end, byReset: false)
+        }
         secured(slot)?.session.finish()
         StreamSocket.finishSending(table[slot].descriptor)
         table[slot].stage = .lingering

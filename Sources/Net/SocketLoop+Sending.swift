@@ -90,7 +90,9 @@ extension SocketLoop {
         if table[slot].backlog != 0 {
             enqueue(slot, first, skipping: 0)
         } else if first != 0 {
-            if let secured = secured(slot) {
+            if !table[slot].hasSocket {
+                show(slot, first)
+            } else if let secured = secured(slot) {
                 flushSecurely(slot, secured.session, first)
             } else if let ring {
                 flushByRing(slot, first, ring)

@@ -49,6 +49,9 @@ public final class SocketLoop {
     /// Of backlogs that were dropped since memory was given back.
     var freedBytes = 0
 
+    /// Looks at what clients without a socket would be sent.
+    var witness: (any FrameWitness)?
+
     // TLS
     let tls: TLSSource?
     var sessions: [Secured?] = [nil]

@@ -19,6 +19,12 @@ public final class StreamCoverage: Sendable {
 
     public init(publication: String = "tidewire_internal") { self.publication = publication }
 
+    /// For whoever looks at a hub's log from outside: the hub's stream is taken to carry the publication from here on.
+    public convenience init(publication: String = "tidewire_internal", followedSince position: LSN) {
+        self.init(publication: publication)
+        _ = began(isListed: true, at: position)
+    }
+
     /// Every change of the publication's tables behind this position is in the log; nil while it is not in the stream.
     public var followedSince: LSN? { state.withLock { $0.since } }
 

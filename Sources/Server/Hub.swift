@@ -21,8 +21,10 @@ public final class Hub: Sendable {
     /// Checks the limits, opens the log, begins to follow the database and listens for clients. Signals must be blocked
     /// before (see `Hub.blockSignals`), so that the threads started here inherit that.
     ///
-    /// - Parameter echoes: serves `/echo`, for conformance runs.
-    public init(_ configuration: Configuration, echoes: Bool = false) throws {
+    /// - Parameters:
+    ///   - echoes: serves `/echo`, for conformance runs.
+    ///   - rehearsal: plays clients, for benchmarks; with one loop.
+    public init(_ configuration: Configuration, echoes: Bool = false, rehearsal: Rehearsal? = nil) throws {
         Limits.checkInvariants()
         guard let database = configuration.databaseURL else { throw HubError.noDatabase }
         let keys = try configuration.tokenKeys()
@@ -43,7 +45,7 @@ public final class Hub: Sendable {
                 policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
                 publication: configuration.publication, verifier: keys.clients, coverage: coverage,
                 logEnd: { ingest.end },
-                condition: { Hub.condition(ingest.status, isCatalogKnown: $0) })
+                condition: { Hub.condition(ingest.status, isCatalogKnown: $0) }, rehearsal: rehearsal)
         } catch {
             ingest.stop()
             throw HubError.explaining(error, listen: configuration.listen)

@@ -205,11 +205,12 @@ private struct ClientsCommand: Command {
     let summary = "Used by scenarios with clients: many clients of a server here, told by lines what to do."
     let discussion = """
         Reads commands from standard input, one a line, and answers each with a JSON object when it is done. {n} stands \
-        for a client's number, {n%K} for its rest by K:
+        for a client's number, {n:D} for that in D digits, {n%K} for its rest by K, {token} for a token of its own:
 
+          sign SECRET CLAIMS
           connect PORT PATH FIRST COUNT
           join TOPIC PAYLOAD
-          expect FIRST COUNT [OWNER]
+          expect FIRST COUNT [OWNER|- [STRIDE]]
           await MILLISECONDS [COUNT]
           report
           sample

@@ -170,8 +170,8 @@ private struct DevCard {
               Watch the changes      tidewire tail --follow --data-dir \(directory)
               Make one yourself      psql '\(database.superuserURL)' -c "select demo.step()"
 
-            Any Supabase client can subscribe to schema demo, table orders, with the token of service_role. The tables have
-            Row Level Security: who does not bypass it is told so and hears nothing until this version's successor.
+            Any Supabase client can subscribe to schema demo, table orders. Row Level Security decides who hears of what: ana
+            and ben of their own orders, service_role of all, and an anonymous visitor of none, which the client is told.
             Ctrl-C stops everything; the data stays.
 
             """

@@ -10,6 +10,7 @@ let program = Program(commands: [
     RowCommand(),
     TransactionCommand(),
     LogCommand(),
+    WhyCommand(),
     SlotCommand(),
     ConfigCommand(),
     BenchCommand(),

@@ -29,7 +29,7 @@ from clients.scenario import ALL, Scenario  # noqa: E402
 from clients.stage import Stage  # noqa: E402
 from clients.wire import Closed  # noqa: E402
 
-GROUPS = ("realtime_py", "conformance", "hostile")
+GROUPS = ("realtime_py", "seeds", "conformance", "hostile")
 #: No scenario takes this long; one that does hangs.
 SCENARIO_LIMIT = 300
 

@@ -12,13 +12,14 @@ extension EndToEnd {
         static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .appendingPathComponent("Clients")
 
+        static let groups = ["realtime_py", "seeds", "conformance", "hostile"]
         /// `group/file`, as `run.py` names them.
-        static let files: [String] = ["realtime_py", "conformance", "hostile"].flatMap { group in
+        static let files: [String] = groups.flatMap { group in
             let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)
             return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
         }
 
-        @Test(arguments: ["realtime_py", "conformance", "hostile"])
+        @Test(arguments: groups)
         func `every group has scenarios`(group: String) {
             #expect(Self.files.contains { $0.hasPrefix(group + "/") })
         }
@@ -54,14 +55,18 @@ extension EndToEnd {
             return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
         }
 
-        /// A database that looks like a Supabase one; the hub logs in as its least privileged role.
+        /// A database that looks like a Supabase one; the hub and the policies it asks about log in as the roles made for them.
         private static func environment(_ database: TestDatabase, _ directory: String) throws -> [String: String] {
             for file in SQLFile.foundation + SQLFile.demo { try file.apply(database.connection) }
             let password = "clients"
-            try database.run("ALTER ROLE tidewire PASSWORD \(Quoted.literal(password))")
+            for role in ["tidewire", "tidewire_policies"] {
+                try database.run("ALTER ROLE \(role) PASSWORD \(Quoted.literal(password))")
+            }
+            let url = { database.cluster.url(user: $0, password: password, database: database.name) }
             return [
                 "TW_HUB": ServedHub.program,
-                "TW_HUB_DATABASE": database.cluster.url(user: "tidewire", password: password, database: database.name),
+                "TW_HUB_DATABASE": url("tidewire"),
+                "TW_POLICY_DATABASE": url("tidewire_policies"),
                 "TW_DATABASE": database.url,
                 "TW_DATA": directory + "/data",
                 "TW_SLOT": database.slot,

@@ -130,6 +130,26 @@ import Testing
         #expect(try index.certain(full) == [1, 2, 4])
     }
 
+    @Test func `rows as they were are known by their identity, which an update need not repeat`() throws {
+        var index = PredicateIndex(judging: .oldAsKnown, maximumRelations: 5)
+        index.declare(table: 1, columns: Notes.names)
+        _ = index.add(table: 1, operations: .all, predicate: try Notes.predicate("id=eq.5"), member: 1)
+        _ = index.add(table: 1, operations: .all, predicate: try Notes.predicate("title=eq.tea"), member: 2)
+        let key = RowChange(operation: .delete, relation: Notes.relation, oldImage: .key, old: ["id": .text("5")])
+        #expect(try index.certain(key) == [1])
+        let row: [String: Cell] = ["id": .text("5"), "title": .text("tea")]
+        #expect(try index.certain(Notes.insert(row)) == [], "it was not there")
+        var update = RowChange(operation: .update, relation: Notes.relation, new: row)
+        #expect(try index.certain(update) == [1], "of the title nobody knows what it was")
+        update.oldImage = .key
+        update.old = ["id": .text("4")]
+        #expect(try index.certain(update) == [])
+        update.oldImage = .full
+        update.old = row
+        update.new = ["id": .text("6")]
+        #expect(try index.certain(update) == [1, 2])
+    }
+
     @Test func `a large value that did not change is taken from the old image`() throws {
         var index = Notes.index()
         _ = index.add(table: 1, operations: .all, predicate: try Notes.predicate("title=eq.tea"), member: 1)

@@ -38,7 +38,7 @@ private func onLog(_ words: String..., width: Int? = nil) async throws -> Run {
     return await run(words + ["--log", directory.path], commands: commands, width: width)
 }
 
-private struct TemporaryLog {
+struct TemporaryLog {
     let path: String
 
     init() throws {

@@ -149,6 +149,12 @@ BEGIN
             EXECUTE format('GRANT ALL ON public.%I TO service_role', item);
         END LOOP;
 
+        -- Money that changed hands is shown to sessions with a second factor only. Restrictive: it narrows what the policy
+        -- above allows, and allows nothing itself.
+        CREATE POLICY "settlements take a second factor" ON public.settlements
+            AS RESTRICTIVE FOR ALL TO authenticated
+            USING ((SELECT auth.jwt() ->> 'aal') = 'aal2');
+
         FOREACH item IN ARRAY tables LOOP
             EXECUTE format('COMMENT ON TABLE public.%I IS %L', item, marker);
         END LOOP;

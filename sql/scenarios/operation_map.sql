@@ -1,6 +1,7 @@
 -- Scenario "operation map and chat": members of an operation see each other move on a map and write to each other.
 -- Clients bind to INSERT on locations_stream and op_messages with the filter operation_id=eq.<operation>; who
--- belongs to an operation is a row of operation_members, so the policies ask a subquery.
+-- belongs to an operation is a row of operation_members, so the policies ask a subquery, some of them through a
+-- function that reads it in its owner's name, as applications do whose policies would otherwise run in circles.
 --
 -- Replica identity stays the default. Clients listen to INSERT only, and the location stream is the busiest table of
 -- the five apps: old rows in the WAL would double it for nobody. The primary key of operation_members is all its
@@ -18,11 +19,12 @@ DECLARE
     ];
     published constant text[] := ARRAY['operations', 'operation_members', 'locations_stream', 'op_messages'];
     enums     constant text[] := ARRAY['operation_status'];
+    functions constant text[] := ARRAY['is_operation_member'];
     taken     text;
     ours      int;
     item      text;
 BEGIN
-    -- Ours are the tables and types that carry our marker as their comment. If one name is somebody else's, the whole
+    -- Ours are the tables, types and functions that carry our marker as their comment. If one name is somebody else's, the whole
     -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
@@ -33,6 +35,10 @@ BEGIN
         SELECT typname::text FROM pg_type
         WHERE typnamespace = 'public'::regnamespace AND typname = ANY (enums)
           AND obj_description(oid, 'pg_type') IS DISTINCT FROM marker
+        UNION ALL
+        SELECT proname::text FROM pg_proc
+        WHERE pronamespace = 'public'::regnamespace AND proname = ANY (functions)
+          AND obj_description(oid, 'pg_proc') IS DISTINCT FROM marker
     ) AS strangers;
     IF taken IS NOT NULL THEN
         RAISE NOTICE 'operation_map: left out, because public already has its own: %', taken;
@@ -100,6 +106,14 @@ BEGIN
         );
         CREATE INDEX ON public.op_messages (operation_id, created_at);
 
+        CREATE OR REPLACE FUNCTION public.is_operation_member(operation uuid) RETURNS boolean
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $body$
+            SELECT EXISTS (
+                SELECT 1 FROM public.operation_members m WHERE m.operation_id = operation AND m.user_id = auth.uid()
+            )
+        $body$;
+        COMMENT ON FUNCTION public.is_operation_member(uuid) IS 'tidewire scenario operation_map';
+
         FOREACH item IN ARRAY tables LOOP
             EXECUTE format('ALTER TABLE public.%I ENABLE ROW LEVEL SECURITY', item);
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON public.%I TO authenticated', item);
@@ -145,16 +159,10 @@ BEGIN
             );
 
         CREATE POLICY "members read messages" ON public.op_messages
-            FOR SELECT TO authenticated
-            USING (
-                operation_id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
-            );
+            FOR SELECT TO authenticated USING (public.is_operation_member(operation_id));
         CREATE POLICY "members write messages" ON public.op_messages
             FOR INSERT TO authenticated
-            WITH CHECK (
-                user_id = auth.uid()
-                AND operation_id IN (SELECT m.operation_id FROM public.operation_members m WHERE m.user_id = auth.uid())
-            );
+            WITH CHECK (user_id = auth.uid() AND public.is_operation_member(operation_id));
 
         FOREACH item IN ARRAY tables LOOP
             EXECUTE format('COMMENT ON TABLE public.%I IS %L', item, marker);

@@ -14,11 +14,12 @@ DECLARE
         'staff', 'listings', 'listing_notes', 'activities', 'agent_tasks', 'listing_acknowledgments'
     ];
     enums    constant text[] := ARRAY['task_status'];
+    functions constant text[] := ARRAY['may_work_on'];
     taken    text;
     ours     int;
     item     text;
 BEGIN
-    -- Ours are the tables and types that carry our marker as their comment. If one name is somebody else's, the whole
+    -- Ours are the tables, types and functions that carry our marker as their comment. If one name is somebody else's, the whole
     -- scenario stays away: half of it would be of no use, and a policy on a stranger's table would do harm.
     SELECT string_agg(name, ', ' ORDER BY name) INTO taken
     FROM (
@@ -29,6 +30,10 @@ BEGIN
         SELECT typname::text FROM pg_type
         WHERE typnamespace = 'public'::regnamespace AND typname = ANY (enums)
           AND obj_description(oid, 'pg_type') IS DISTINCT FROM marker
+        UNION ALL
+        SELECT proname::text FROM pg_proc
+        WHERE pronamespace = 'public'::regnamespace AND proname = ANY (functions)
+          AND obj_description(oid, 'pg_proc') IS DISTINCT FROM marker
     ) AS strangers;
     IF taken IS NOT NULL THEN
         RAISE NOTICE 'real_estate: left out, because public already has its own: %', taken;
@@ -136,12 +141,29 @@ BEGIN
             FOR UPDATE TO authenticated USING (id = auth.uid()) WITH CHECK (id = auth.uid());
 
         -- The office shares its work: one condition about the caller, none about the row.
-        FOREACH item IN ARRAY ARRAY['listings', 'listing_notes', 'activities', 'agent_tasks'] LOOP
+        FOREACH item IN ARRAY ARRAY['listings', 'listing_notes', 'agent_tasks'] LOOP
             EXECUTE format(
                 'CREATE POLICY "active staff share the work" ON public.%I FOR ALL TO authenticated'
                 ' USING (EXISTS (SELECT 1 FROM public.staff s WHERE s.id = auth.uid() AND s.is_active))'
                 ' WITH CHECK (EXISTS (SELECT 1 FROM public.staff s WHERE s.id = auth.uid() AND s.is_active))', item);
         END LOOP;
+
+        -- Who does what is decided in code: only PostgreSQL can say what such a function returns.
+        CREATE OR REPLACE FUNCTION public.may_work_on(category text) RETURNS boolean
+        LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' AS $body$
+        DECLARE
+            own_job text;
+        BEGIN
+            SELECT s.job INTO own_job FROM public.staff s WHERE s.id = auth.uid() AND s.is_active;
+            IF NOT FOUND THEN
+                RETURN false;
+            END IF;
+            RETURN category IS NULL OR own_job IN (category, 'admin');
+        END
+        $body$;
+        COMMENT ON FUNCTION public.may_work_on(text) IS 'tidewire scenario real_estate';
+        CREATE POLICY "staff see the work of their job" ON public.activities
+            FOR ALL TO authenticated USING (public.may_work_on(task_category)) WITH CHECK (public.may_work_on(task_category));
 
         -- Restrictive: narrows what the policy above allows.
         CREATE POLICY "private notes are their author's" ON public.listing_notes
@@ -151,6 +173,10 @@ BEGIN
 
         CREATE POLICY "staff acknowledge for themselves" ON public.listing_acknowledgments
             FOR ALL TO authenticated USING (staff_id = auth.uid()) WITH CHECK (staff_id = auth.uid());
+        -- Nothing about the row: whoever issues the tokens says who is an administrator.
+        CREATE POLICY "administrators read acknowledgments" ON public.listing_acknowledgments
+            FOR SELECT TO authenticated
+            USING ((SELECT auth.jwt() -> 'app_metadata' ->> 'office_role') = 'admin');
 
         FOREACH item IN ARRAY tables LOOP
             EXECUTE format('COMMENT ON TABLE public.%I IS %L', item, marker);

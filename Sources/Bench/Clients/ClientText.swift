@@ -1,10 +1,13 @@
 import Bytes
+import Crypto
 
-/// A text that is a little different for each client: `{n}` is its number, `{n%10}` the rest of it by ten.
+/// A text that is a little different for each client: `{n}` is its number, `{n:12}` the same in twelve digits, `{n%10}` the
+/// rest of it by ten, and `{token}` a token of its own, where it has one.
 public struct ClientText: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
-        case number
+        case number(digits: Int)
+        case token
         case rest(by: Int)
     }
 
@@ -13,28 +16,44 @@ public struct ClientText: Sendable {
     public init(_ text: String) {
         var pieces: [Piece] = []
         var rest = text[...]
-        while let start = rest.range(of: "{n"), let end = rest[start.upperBound...].firstIndex(of: "}") {
-            let inside = rest[start.upperBound..<end]
-            let modulus = inside.hasPrefix("%") ? Int(inside.dropFirst()) : nil
+        while let start = rest.firstIndex(of: "{") {
+            let behind = rest.index(after: start)
             // Whatever else begins so is JSON's own.
-            guard inside.isEmpty || (modulus ?? 0) > 0 else {
-                pieces.append(.literal(Array(rest[..<start.upperBound].utf8)))
-                rest = rest[start.upperBound...]
+            guard let end = rest[behind...].firstIndex(of: "}"), let piece = Self.piece(rest[behind..<end]) else {
+                pieces.append(.literal(Array(rest[..<behind].utf8)))
+                rest = rest[behind...]
                 continue
             }
-            pieces.append(.literal(Array(rest[..<start.lowerBound].utf8)))
-            pieces.append(modulus.map { .rest(by: $0) } ?? .number)
+            pieces.append(.literal(Array(rest[..<start].utf8)))
+            pieces.append(piece)
             rest = rest[rest.index(after: end)...]
         }
         pieces.append(.literal(Array(rest.utf8)))
         self.pieces = pieces
     }
 
-    func append(client number: Int, to writer: inout ByteWriter) {
+    /// What stands between braces.
+    private static func piece(_ inside: Substring) -> Piece? {
+        if inside == "token" { return .token }
+        guard inside.hasPrefix("n") else { return nil }
+        let rest = inside.dropFirst()
+        if rest.isEmpty { return .number(digits: 1) }
+        guard let number = Int(rest.dropFirst()), (1...1_000_000).contains(number) else { return nil }
+        switch rest.first {
+        case "%": return .rest(by: number)
+        case ":" where number < 20: return .number(digits: number)
+        default: return nil
+        }
+    }
+
+    func append(client number: Int, to writer: inout ByteWriter, signature: ClientSignature? = nil) {
         for piece in pieces {
             switch piece {
             case .literal(let bytes): writer.append(bytes)
-            case .number: writer.append(decimal: Int64(number))
+            case .number(let digits):
+                let text = String(number)
+                writer.append(String(repeating: "0", count: max(0, digits - text.utf8.count)) + text)
+            case .token: if let signature { writer.append(signature.token(client: number)) }
             case .rest(let modulus): writer.append(decimal: Int64(number % modulus))
             }
         }
@@ -47,14 +66,13 @@ public struct ClientText: Sendable {
     }
 }
 
-extension Substring {
-    /// The first place where another text stands.
-    fileprivate func range(of text: String) -> Range<Index>? {
-        var start = startIndex
-        while start < endIndex {
-            if self[start...].hasPrefix(text) { return start..<index(start, offsetBy: text.count) }
-            start = index(after: start)
-        }
-        return nil
+/// How clients' tokens are made: claims that are a little different for each, and a secret.
+public struct ClientSignature: Sendable {
+    let secret: [UInt8]
+    let claims: ClientText
+
+    func token(client number: Int) -> String {
+        let claims = Array(claims.text(client: number).utf8)
+        return JWT.sign(claims: claims.span, secret: secret.span)
     }
 }

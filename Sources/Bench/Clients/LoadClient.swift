@@ -8,7 +8,10 @@ struct LoadClient {
     var phase = Phase.connecting
     /// What it waits for next, and how many it has.
     var nextSequence: Int64 = 0
+    /// From one of its changes to the next.
+    var stride: Int64 = 1
     var received: Int64 = 0
+    var expected: Int64 = 0
     /// What its changes carry, if that is looked at.
     var owner: Int64?
     /// The beginning of a frame whose end has not come.

@@ -6,8 +6,12 @@ enum LoadCommand {
     case connect(SocketAddress, path: ClientText, first: Int, count: Int)
     /// All clients join a topic and, if the payload binds changes, wait until they are subscribed.
     case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
-    /// All clients are to receive changes numbered from `first`, so many each, which carry this `owner` if one is given.
-    case expect(first: Int64, count: Int64, owner: ClientText?)
+    /// All clients are to receive changes numbered from `first`, so many each, which carry this `owner` if one is given. With
+    /// a stride, so many come in all, and of that many in a row one is for a client: the one whose rest by it is the
+    /// client's number's.
+    case expect(first: Int64, count: Int64, owner: ClientText?, stride: Int64)
+    /// From here on `{token}` stands for a token with these claims, signed with the secret.
+    case sign(ClientSignature)
     /// Waits until all have what they expect, or the first so many changes of it, then reports; or until the time is up.
     case await(milliseconds: Int, each: Int64?)
     case report
@@ -27,6 +31,8 @@ enum LoadCommand {
                 bindsChanges: words[2].contains("postgres_changes"))
         case "expect": self.init(expect: line.split(separator: " ").dropFirst().map(String.init))
         case "await": self.init(await: words.dropFirst().compactMap { Int($0) }, of: words.count - 1)
+        case "sign" where words.count == 3:
+            self = .sign(ClientSignature(secret: Array(words[1].utf8), claims: ClientText(words[2])))
         case "report": self = .report
         case "sample": self = .sample
         case "heartbeat":
@@ -51,8 +57,10 @@ enum LoadCommand {
     }
 
     private init?(expect words: [String]) {
-        guard (2...3).contains(words.count), let first = Int64(words[0]), let count = Int64(words[1]), count >= 0
+        guard (2...4).contains(words.count), let first = Int64(words[0]), let count = Int64(words[1]), count >= 0,
+            let stride = words.count == 4 ? Int64(words[3]) : 1, stride > 0
         else { return nil }
-        self = .expect(first: first, count: count, owner: words.count == 3 ? ClientText(words[2]) : nil)
+        let owner = words.count > 2 && words[2] != "-" ? ClientText(words[2]) : nil
+        self = .expect(first: first, count: count, owner: owner, stride: stride)
     }
 }

@@ -27,6 +27,11 @@ public final class LoadFleet {
 
     public var processIDs: [Int32] { workers.compactMap(\.processID) }
 
+    /// From here on `{token}` stands for a token with these claims, in which `{n}` is a client's number.
+    public func sign(secret: String, claims: String) throws {
+        for worker in workers { try worker.ask("sign \(secret) \(claims)") }
+    }
+
     /// Connects all of them to a server of this machine. In the path, `{n}` is a client's number.
     public func connect(port: UInt16, path: String) throws {
         for (worker, share) in zip(workers, shares) {
@@ -50,8 +55,9 @@ public final class LoadFleet {
 
     /// What every client is to receive from now on: so many changes, numbered from `first`; with an owner, those that
     /// carry it.
-    public func expect(first: Int64, each count: Int64, owner: String? = nil) throws {
-        let line = "expect \(first) \(count)" + (owner.map { " " + $0 } ?? "")
+    /// With a stride, so many changes come in all, and of that many in a row one is for a client.
+    public func expect(first: Int64, each count: Int64, owner: String? = nil, stride: Int = 1) throws {
+        let line = "expect \(first) \(count) \(owner ?? "-") \(stride)"
         for worker in workers { try worker.ask(line) }
     }
 

@@ -53,7 +53,7 @@ extension LoadGenerator {
         }
         outgoing.removeAll()
         outgoing.append("GET ")
-        path.append(client: firstNumber + index, to: &outgoing)
+        path.append(client: firstNumber + index, to: &outgoing, signature: signature)
         outgoing.append(
             " HTTP/1.1\r\nHost: \(server)\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: "
                 + Self.key + "\r\nSec-WebSocket-Version: 13\r\n\r\n")

@@ -22,7 +22,7 @@ extension LoadGenerator {
         message.append("[\"1\",\"1\",\"")
         topic.append(client: firstNumber + index, to: &message)
         message.append("\",\"phx_join\",")
-        payload.append(client: firstNumber + index, to: &message)
+        payload.append(client: firstNumber + index, to: &message, signature: signature)
         message.append("]")
         send(index, message)
     }

@@ -86,13 +86,17 @@ extension LoadGenerator {
 
     // MARK: Expecting
 
-    mutating func expect(_ first: Int64, _ count: Int64, _ owner: ClientText?) {
+    mutating func expect(_ first: Int64, _ count: Int64, _ owner: ClientText?, _ stride: Int64) {
         for index in clients.indices {
-            clients[index].nextSequence = first
+            let rest = (Int64(firstNumber + index) - first) % stride
+            clients[index].nextSequence = first + (rest < 0 ? rest + stride : rest)
+            clients[index].stride = stride
+            clients[index].expected =
+                stride == 1 ? count : max(0, first + count - clients[index].nextSequence + stride - 1) / stride
             clients[index].received = 0
             clients[index].owner = owner.flatMap { Int64($0.text(client: firstNumber + index)) }
         }
-        tally = LoadTally(clients: clients.count, each: count)
+        tally = LoadTally(clients)
         tally.processorAtBegin = Clock.processNanoseconds()
         answer(WorkerAnswer())
     }

@@ -35,6 +35,7 @@ public struct LoadGenerator: ~Copyable {
     var inFlight = 0
     var tally = LoadTally()
     var heartbeats = Heartbeats()
+    var signature: ClientSignature?
     private var begun: UInt64 = 0
     private var isOver = false
     /// What is sent, one frame or request at a time.
@@ -89,7 +90,10 @@ public struct LoadGenerator: ~Copyable {
         case .connect(let server, let path, let first, let count): beginConnecting(server, path, first, count)
         case .join(let topic, let payload, let bindsChanges):
             task = .joining(topic: topic, payload: payload, bindsChanges: bindsChanges, next: 0)
-        case .expect(let first, let count, let owner): expect(first, count, owner)
+        case .expect(let first, let count, let owner, let stride): expect(first, count, owner, stride)
+        case .sign(let signature):
+            self.signature = signature
+            answer(WorkerAnswer())
         case .await(let milliseconds, let each):
             tally.await(each, of: clients)
             task = .awaiting(deadline: begun + UInt64(milliseconds) * 1_000_000)

@@ -2,10 +2,9 @@ import System
 
 /// What the clients of one process have seen since they were told what to expect.
 struct LoadTally {
-    /// Of each client; nil when nothing is expected.
-    private var each: Int64?
-    /// What is waited for of each, and how many do not have it.
-    private var goal: Int64 = 0
+    private var isExpecting = false
+    /// What is waited for of each client, nil for all that it expects, and how many do not have it.
+    private var goal: Int64?
     private var unsatisfied = 0
     private var figures = LoadReport()
     var closed: Int64 = 0
@@ -20,39 +19,39 @@ struct LoadTally {
 
     init() {}
 
-    init(clients: Int, each: Int64) {
-        self.each = each
-        goal = each
-        unsatisfied = each > 0 ? clients : 0
-        figures.expected = Int64(clients) * each
+    /// Of what these clients expect.
+    init(_ clients: [LoadClient]) {
+        isExpecting = true
+        unsatisfied = clients.count { $0.expected > 0 }
+        figures.expected = clients.reduce(0) { $0 + $1.expected }
     }
 
     var isSatisfied: Bool { unsatisfied == 0 }
 
     /// The first so many changes of each, or all that are expected.
     mutating func await(_ count: Int64?, of clients: [LoadClient]) {
-        goal = count ?? each ?? 0
-        let goal = goal
-        unsatisfied = clients.count { $0.received < goal }
+        goal = count
+        unsatisfied = clients.count { $0.received < count ?? $0.expected }
     }
 
-    mutating func count(_ client: inout LoadClient, _ sequence: Int64, _ sent: Int64, _ owner: Int64?, _ now: Int64) {
-        guard each != nil, client.owner == nil || client.owner == owner else {
+    mutating func count(_ client: inout LoadClient, _ sequence: Int64, _ sent: Int64?, _ owner: Int64?, _ now: Int64) {
+        let isOwn = client.stride == 1 || (sequence - client.nextSequence) % client.stride == 0
+        guard isExpecting, isOwn, client.owner == nil || client.owner == owner else {
             figures.foreign += 1
             return
         }
-        figures.latency.add(now - sent)
+        if let sent { figures.latency.add(now - sent) }
         if figures.firstMicroseconds == 0 { figures.firstMicroseconds = now }
         figures.lastMicroseconds = now
         guard sequence >= client.nextSequence else {
             figures.doubled += 1
             return
         }
-        figures.skipped += sequence - client.nextSequence
-        client.nextSequence = sequence + 1
+        figures.skipped += (sequence - client.nextSequence) / client.stride
+        client.nextSequence = sequence + client.stride
         client.received += 1
         figures.received += 1
-        if client.received == goal { unsatisfied -= 1 }
+        if client.received == goal ?? client.expected { unsatisfied -= 1 }
     }
 
     var report: LoadReport {

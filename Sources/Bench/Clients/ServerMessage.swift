@@ -2,7 +2,8 @@ import Bytes
 
 /// A server's message as a load generator looks at it: no further than it must.
 enum ServerMessage: Equatable {
-    case change(sequence: Int64, sentMicroseconds: Int64, owner: Int64?)
+    /// Without the moment where that is no number.
+    case change(sequence: Int64, sentMicroseconds: Int64?, owner: Int64?)
     case joined
     case subscribed
     /// A refusal, in the server's words.
@@ -55,9 +56,16 @@ enum ServerMessage: Equatable {
     private static func change(_ text: RawSpan, _ hint: inout Int) -> ServerMessage {
         guard let sequence = number("\"seq\":", text, &hint) else { return .malformed }
         var near = hint
-        guard let sent = number("\"at\":", text, &near) else { return .malformed }
+        guard let sent = moment(text, &near) else { return .malformed }
         near = hint
         return .change(sequence: sequence, sentMicroseconds: sent, owner: number("\"owner\":", text, &near))
+    }
+
+    /// Nil where there is none; the inner nil where it is a text.
+    private static func moment(_ text: RawSpan, _ hint: inout Int) -> Int64?? {
+        if let number = number("\"at\":", text, &hint) { return number }
+        let value = hint + 5
+        return value < text.byteCount && text.byte(value) == UInt8(ascii: "\"") ? .some(nil) : nil
     }
 
     /// The number behind a name. Looked for first near where it was, then everywhere.

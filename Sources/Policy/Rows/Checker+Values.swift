@@ -118,7 +118,7 @@ extension Checker {
         }
         let part = try value(inner, environment)
         let syntax = Syntax.cast(part.syntax, name)
-        guard isExact else { throw Undecided() }
+        guard isExact, !isMade(part.type, target) else { throw Undecided() }
         if !name.hasModifier, let same = unchanged(part, target, syntax) { return same }
         let function =
             name.hasModifier ? nil : Function.cast(part.type, to: target, timeZone: catalog.timeZone)
@@ -126,6 +126,13 @@ extension Checker {
             [part], target, canBeAsked: Checker.canAskForCast(part.type, target),
             isBuiltIn: !part.type.isOfUsers && (!target.isOfUsers || target.shape != .other), syntax
         ) { terms in function.map { .apply($0, terms) } }
+    }
+
+    /// Whether somebody's function makes the one of the other, or elements of elements.
+    private func isMade(_ source: TypeFacts, _ target: TypeFacts) -> Bool {
+        if catalog.madeCasts.contains(CastPair(from: source.oid, to: target.oid)) { return true }
+        guard let element = source.element, let other = target.element else { return false }
+        return isMade(element, other)
     }
 
     /// Of what has no type without it, and of what can be done to each element.

@@ -14,7 +14,21 @@ public struct PolicyCatalog: Sendable {
     /// FUNCTION, and `typoutput` is the internal `textout`.
     public var textTwins: Set<UInt32> = []
 
+    /// Casts by functions that did not come with PostgreSQL: they are written as any other cast.
+    public var madeCasts: Set<CastPair> = []
+
     public init() {}
+}
+
+/// From one type to another, by oid.
+public struct CastPair: Sendable, Hashable {
+    public var source: UInt32
+    public var target: UInt32
+
+    public init(from source: UInt32, to target: UInt32) {
+        self.source = source
+        self.target = target
+    }
 }
 
 public struct QualifiedName: Sendable, Hashable {

@@ -449,8 +449,12 @@ extension PolicyParser {
         defer { depth -= 1 }
         try expect(.word("SELECT"))
         var select = Syntax.Select(outputs: [])
-        repeat { select.outputs.append(try output()) } while pass(.mark(","))
+        // `EXISTS (SELECT FROM …)` names no column at all.
+        if token != .word("FROM") {
+            repeat { select.outputs.append(try output()) } while pass(.mark(","))
+        }
         if pass(.word("FROM")) { select.source = try source() }
+        guard !select.outputs.isEmpty || select.source != nil else { throw Unread() }
         if pass(.word("WHERE")) { select.condition = try expression(0) }
         return select
     }

@@ -39,6 +39,12 @@ public struct Residual: Sendable, Hashable {
     /// Some rows, or all, can only be decided by PostgreSQL.
     public var mayAsk: Bool
 
+    public init(term: Term, memberships: [HeldMembership], mayAsk: Bool) {
+        self.term = term
+        self.memberships = memberships
+        self.mayAsk = mayAsk
+    }
+
     /// Where only PostgreSQL decides.
     public static let undecided = Residual(term: .undecided, memberships: [], mayAsk: true)
 }

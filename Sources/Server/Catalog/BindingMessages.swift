@@ -33,9 +33,15 @@ enum BindingMessages {
             + dump(request, filter)
     }
 
+    static func nobodyDecides(_ table: CatalogTable) -> String {
+        "Some rows of \(table.schema).\(table.name) are not delivered: only PostgreSQL can decide who may see them, and the "
+            + "server has no login to ask it with (policy_database_url)"
+    }
+
     static func deletesAreHidden(_ table: CatalogTable) -> String {
-        "Deletes of \(table.schema).\(table.name) are not delivered where row level security decides who may see a row: "
-            + "its replica identity does not keep the deleted row (ALTER TABLE … REPLICA IDENTITY FULL)"
+        let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
+        return "Deletes of \(table.schema).\(table.name) are not delivered: row level security decides by columns that "
+            + "changes do not carry of deleted rows (ALTER TABLE \(name) REPLICA IDENTITY FULL)"
     }
 
     static func nothingIsReadable(_ table: CatalogTable) -> String {

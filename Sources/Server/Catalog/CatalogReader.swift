@@ -80,6 +80,7 @@ struct CatalogReader {
              WHERE f.oid >= 16384 AND f.pronamespace NOT IN (
                 SELECT n.oid FROM pg_namespace n WHERE n.nspname LIKE 'pg\\_temp\\_%')),
             (SELECT sum(hashtextextended(o.oid || ':' || o.xmin, 0)) FROM pg_operator o WHERE o.oid >= 16384),
+            (SELECT sum(hashtextextended(c.oid || ':' || c.xmin, 0)) FROM pg_cast c WHERE c.oid >= 16384),
             (SELECT sum(hashtextextended(t.oid || ':' || t.xmin, 0)) FROM pg_type t
              WHERE t.oid >= 16384 AND t.typtype <> 'c' AND t.typcategory <> 'A'),
             (SELECT sum(hashtextextended(n.oid || ':' || n.xmin, 0)) FROM pg_namespace n

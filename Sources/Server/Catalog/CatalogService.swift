@@ -16,6 +16,8 @@ public final class CatalogService: Sendable {
         public var idlePollInterval: Duration
         /// Shared with the stream: whether the hub's own publication is in it.
         public var coverage = StreamCoverage()
+        /// Puts tables that policies read into the hub's own publication.
+        var tendsPublication = true
         var compiling = PolicyCompiling.real
 
         public init(
@@ -30,7 +32,7 @@ public final class CatalogService: Sendable {
         }
     }
 
-    private let exchange: CatalogExchange
+    let exchange: CatalogExchange
     private let thread: BackgroundThread
 
     public init(_ settings: Settings) throws {

@@ -158,7 +158,7 @@ final class CatalogWorker {
         self.fingerprint = fingerprint.text
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
-        try reader.tendInternalPublication(new.snapshot)
+        if settings.tendsPublication { try reader.tendInternalPublication(new.snapshot) }
         let now = Clock.monotonicNanoseconds()
         let isSettled =
             isSettling && !isChanged && !new.snapshot.policies.isUnfinished

@@ -22,6 +22,8 @@ struct Recipient: BitwiseCopyable {
     let wantsCompression: Bool
     /// Of rows that leave its view: what it gets of an update depends on all that the update means for it.
     let wantsMoves: Bool
+    /// The log's end when the channel was bound first: what is before it is not for the channel.
+    let since: UInt64
     /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
     var isHeld = false
     /// Bindings to tables. With one, its envelope is known beforehand.
@@ -31,7 +33,8 @@ struct Recipient: BitwiseCopyable {
     var stamp: UInt64 = 0
     var touch: UInt32 = 0
 
-    init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool) {
+    init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64) {
+        self.since = since
         self.wantsMoves = wantsMoves
         self.connection = connection
         self.isLegacy = isLegacy
@@ -82,6 +85,11 @@ struct Audience {
             recipients[Int(index)] = recipient
         }
         return index
+    }
+
+    /// Whether the change is one of those that the member's channel was there for.
+    func wants(_ moment: Courier.Moment, _ member: Member) -> Bool {
+        recipients[Int(member.listener)].since <= moment.offset
     }
 
     /// Nil when it is gone.

@@ -1,6 +1,7 @@
 import Bytes
 import Channels
 import Diagnostics
+import EventLog
 import Matching
 import Net
 import Policy
@@ -111,7 +112,7 @@ extension ClientLoop {
             case .tables(let tables):
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
-                note(.subscribed(warnings(about: tables, channel)), request.binding, channel)
+                note(.subscribed(warnings(about: tables, policies)), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
@@ -136,7 +137,7 @@ extension ClientLoop {
     }
 
     /// What the client may not expect of its bindings.
-    private func warnings(about tables: [TableBinding], _ channel: Channel) -> [String] {
+    private func warnings(about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy]) -> [String] {
         var warnings: [String] = []
         for table in tables {
             guard let policy = table.policy else { continue }
@@ -145,7 +146,15 @@ extension ClientLoop {
                 continue
             }
             if let warning = policy.warning { warnings.append(warning) }
-            if table.operations.contains(.delete), table.table.identity != .full, shared.settings.deletesAreStrict {
+            if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
+                case .refused = shared.policyJudge.availability
+            {
+                warnings.append(BindingMessages.nobodyDecides(table.table))
+            }
+            // Who sees nothing anyway has been told.
+            guard policy.rowPolicy.term != .never else { continue }
+            let judged = Set(policy.columns.map(\.slot))
+            if table.operations.contains(.delete), !table.table.identifies(judged), shared.settings.deletesAreStrict {
                 warnings.append(BindingMessages.deletesAreHidden(table.table))
             }
         }
@@ -252,7 +261,8 @@ extension ClientLoop {
                 ids: channel.bindings.map(\.id)),
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
-                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves))
+                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
+                since: shared.logEnd()?.state.position.offset ?? 0))
         channel.listener = listener
         return listener
     }
@@ -300,6 +310,7 @@ extension ClientLoop {
     func catalogMoved() {
         guard let snapshot = shared.catalog.snapshot else { return }
         pipeline.take(snapshot)
+        forgetAnswers()
         rebinding = Rebinding()
     }
 

@@ -73,7 +73,11 @@ extension ClientLoop {
     }
 
     private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy? {
-        guard let snapshot = shared.catalog.snapshot, let table = snapshot.table(policy.table) else { return nil }
+        // What a policy says of columns it says by their places: those of its own catalog.
+        guard let snapshot = shared.catalog.snapshot, snapshot.policies.version == policy.version,
+            let table = snapshot.table(policy.table),
+            policy.columns.allSatisfy({ table.slot(named: $0.name) == $0.slot })
+        else { return nil }
         let tables = residual.memberships.map { snapshot.followed($0.membership.table) }
         guard tables.allSatisfy({ $0 != nil }) else { return nil }
         let sets = zip(residual.memberships, tables).compactMap { membership, table in
@@ -130,6 +134,14 @@ extension ClientLoop {
     private func bindAgain(_ place: UInt32, _ channel: Channel) {
         guard channel.ticket == 0, bind(place, channel) else { return }
         tellThatBound(channel)
+    }
+
+    /// Functions may be others now.
+    func forgetAnswers() {
+        for number in holders.holders.indices {
+            guard let holder = holders.holders[number], !holder.answers.isEmpty else { continue }
+            holder.answers = holder.answers.filter { $0.key.isBuiltIn }
+        }
     }
 
     // MARK: Letting go

@@ -33,6 +33,8 @@ struct Courier: ~Copyable {
     /// Deliveries that had to wait, ever.
     private(set) var heldCount = 0
     private var asked = AskedQuestions()
+    /// Members that see the change at hand, and for whom it is to be found out whether they saw the row before.
+    private var withPast: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
     init(maximumBodyBytes: Int, deflater: Deflater?) {
@@ -112,50 +114,63 @@ struct Courier: ~Copyable {
         let fingerprint: UInt64
         let commitTime: Int64
         let number: UInt64
+        /// The change's place in the log.
+        let offset: UInt64
         /// An update that says what the row was: not everybody who sees the new row may see the old one.
         let hasPast: Bool
     }
 
     /// Delivers one of the changes that were judged; says how many channels got it now.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, commitTime: Int64, offset: UInt64,
+        on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
         desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
         let moment = Moment(
-            fingerprint: change.relation, commitTime: commitTime, number: changeNumber,
+            fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
         var delivered = 0
+        withPast.removeAll(keepingCapacity: true)
         for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, of: place, matches, &index, change, relation, moment, &audience, &views, &policies, &asked,
-                &desk, &touches, loop)
+                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk, &touches,
+                &withPast, loop)
+        }
+        for number in withPast {
+            guard let member = audience.members[number] else { continue }
+            let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+            touches.add(member, seen, &audience.recipients, moment.number)
         }
         for node in 0..<matches.asking(of: place).count { try ask(node, of: place, change, relation, moment) }
         if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
         return try delivered + deliverTouched(change, relation, moment, on: loop)
     }
 
-    /// Members that are all there is of their channel are served at once; others are collected first.
+    /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
+    /// the old row, perhaps, are left for afterwards.
     private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: inout PredicateIndex,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ policies: inout HeldPolicies, _ asked: inout AskedQuestions,
-        _ desk: inout DeliveryDesk, _ touches: inout Touches, _ loop: SocketLoop
+        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
+        _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         // Neighbours most often get the same frame, which then need not be looked for again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
-        let count = index.members(of: matches.certain(of: place), at: node).count
-        for at in 0..<count {
-            let number = index.members(of: matches.certain(of: place), at: node)[at]
-            guard let member = audience.members[number] else { continue }
+        let members = index.members(of: matches.certain(of: place), at: node)
+        for place in members.indices {
+            guard let member = audience.members[members[place]] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
-            guard recipient.isServedAtOnce, !moment.hasPast || member.policy == Member.noPolicy else {
-                let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
-                touches.add(member, seen, &audience.recipients, moment.number)
+            if recipient.since > moment.offset { continue }
+            if moment.hasPast, member.policy != Member.noPolicy {
+                withPast.append(members[place])
+                continue
+            }
+            guard recipient.isServedAtOnce else {
+                touches.add(member, Seen(view: member.view), &audience.recipients, moment.number)
                 continue
             }
             let envelope = recipient.soleEnvelope ?? audience.envelope(ofSole: member)
@@ -187,7 +202,7 @@ struct Courier: ~Copyable {
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
-            guard let member = audience.members[number],
+            guard let member = audience.members[number], audience.wants(moment, member),
                 let pending = try question(&questions, member, change, relation, image)
             else { continue }
             let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
@@ -250,7 +265,7 @@ struct Courier: ~Copyable {
         for node in 0..<departed.certain(of: place).count {
             let count = departures.members(of: departed.certain(of: place), at: node).count
             for at in 0..<count {
-                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil)
+                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil, moment)
             }
         }
         for node in 0..<departed.asking(of: place).count {
@@ -261,13 +276,13 @@ struct Courier: ~Copyable {
                 guard let member = audience.members[number],
                     let pending = try question(&questions, member, change, relation, .old)
                 else { continue }
-                depart(number, pending)
+                depart(number, pending, moment)
             }
         }
     }
 
-    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?) {
-        guard let member = audience.members[number] else { return }
+    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?, _ moment: Moment) {
+        guard let member = audience.members[number], audience.wants(moment, member) else { return }
         touches.depart(member, views.departed(member.view), pending, &audience.recipients, changeNumber)
     }
 

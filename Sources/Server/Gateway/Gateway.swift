@@ -20,7 +20,7 @@ public final class Gateway: Sendable {
         _ settings: GatewaySettings, database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
         verifier: TokenVerifier, coverage: StreamCoverage = StreamCoverage(),
         logEnd: @escaping @Sendable () -> EventLogEnd?,
-        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
+        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition, rehearsal: Rehearsal? = nil
     ) throws {
         var catalogSettings = CatalogService.Settings(target: database, publication: publication)
         catalogSettings.coverage = coverage
@@ -35,7 +35,10 @@ public final class Gateway: Sendable {
         self.mailboxes = mailboxes
         catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
         do {
-            sockets = try SocketServer(settings.sockets) { ClientLoop(shared, mailboxes[$0]) }
+            sockets = try SocketServer(settings.sockets) { index in
+                let clients = ClientLoop(shared, mailboxes[index])
+                return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
+            }
         } catch {
             catalog.stop()
             judge.stop()

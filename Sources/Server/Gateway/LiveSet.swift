@@ -12,8 +12,8 @@ final class LiveSet {
         case live
         /// Reading the rows failed, and would again: whoever depends on it sees nothing.
         case failed
-        /// There are more keys than are kept: PostgreSQL decides.
-        case tooLarge
+        /// Its keys are too many to keep, or cannot be read here: PostgreSQL decides on each row.
+        case left
     }
 
     let held: HeldMembership
@@ -59,7 +59,7 @@ final class LiveSet {
         MembershipKeys(
             keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nullCount > 0,
             hasRows: rowCount > 0,
-            hasFailed: state == .failed, isUnknown: state == .tooLarge || state == .filling)
+            hasFailed: state == .failed, isUnknown: state == .left || state == .filling)
     }
 
     /// Whether a judgement can be made with it.
@@ -89,7 +89,7 @@ final class LiveSet {
     func fill(_ rows: FilledMembership, firstUnseen: Int) -> Bool {
         guard passed <= firstUnseen else { return false }
         guard rows.keys.count <= Limits.maximumMembershipKeys else {
-            giveUp(.tooLarge)
+            giveUp(.left)
             return true
         }
         for key in rows.keys { add(key.text, key.count) }
@@ -110,7 +110,7 @@ final class LiveSet {
     /// Takes what one row of a transaction adds or takes away; true when the set is another now.
     func apply(_ key: [UInt8]?, _ change: Int, xid: UInt32, at lsn: UInt64) -> Bool {
         switch state {
-        case .failed, .tooLarge: return false
+        case .failed, .left: return false
         case .filling:
             deltas.append(Delta(xid: xid, key: key, change: change))
             return false
@@ -120,7 +120,7 @@ final class LiveSet {
             }
             let hadKey = has(key)
             add(key, change)
-            if counts.count > Limits.maximumMembershipKeys { giveUp(.tooLarge) }
+            if counts.count > Limits.maximumMembershipKeys { giveUp(.left) }
             return hadKey != has(key) || !isSettled
         }
     }

@@ -16,10 +16,12 @@ struct MembershipDesk: ~Copyable {
     private var tables: [UInt32: CatalogTable] = [:]
     /// Rows as changes leave them, and rows as changes found them.
     private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
-    private var departures = PredicateIndex(judging: .old, maximumRelations: Limits.maximumCachedRelations)
+    private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var passed = PassedTransactions()
+    /// A table took the place of what it was before.
+    private var hasReplaced = false
     /// To be asked of PostgreSQL.
     private var unfilled: [UInt32] = []
     /// Other than when their holders' predicates were made.
@@ -83,11 +85,17 @@ struct MembershipDesk: ~Copyable {
 
     private mutating func declare(_ table: CatalogTable) {
         if tables[table.oid] === table { return }
-        // Sets of the table as it was match nothing any more: their holders are looked at again as the catalog moved.
+        // Sets of the table as it was match nothing any more: their holders are to be looked at before anything is read.
+        if tables[table.oid] != nil { hasReplaced = true }
         tables[table.oid] = table
         let columns = table.columns.map(\.name)
         arrivals.declare(table: table.oid, columns: columns)
         departures.declare(table: table.oid, columns: columns)
+    }
+
+    mutating func takeReplacement() -> Bool {
+        defer { hasReplaced = false }
+        return hasReplaced
     }
 
     // MARK: Filling
@@ -110,6 +118,7 @@ struct MembershipDesk: ~Copyable {
                 }
                 if !set.fill(rows, firstUnseen: firstUnseen?.number ?? 0) { refill(set) }
             case .failed: set.giveUp(.failed)
+            case .unreadable: set.giveUp(.left)
             case .unavailable: continue
             }
             if set.isSettled { settled.append(set) }

@@ -128,11 +128,12 @@ struct Pipeline: ~Copyable {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
         }
-        return try match(feed, on: loop, mailbox, &budget)
+        return try match(feed, from: entry.offset, on: loop, mailbox, &budget)
     }
 
     private mutating func match(
-        _ feed: borrowing LogFeed, on loop: SocketLoop, _ mailbox: Mailbox, _ budget: inout TurnBudget
+        _ feed: borrowing LogFeed, from offset: UInt64, on loop: SocketLoop, _ mailbox: Mailbox,
+        _ budget: inout TurnBudget
     ) throws -> Bool {
         var part = try TransactionPart(feed.payload)
         for _ in 0..<done { _ = try part.next() }
@@ -145,7 +146,7 @@ struct Pipeline: ~Copyable {
         while done < part.changeCount {
             var ahead = part
             let outcome = try courier.match(&part)
-            delivered += try deliverMatched(&ahead, info, on: loop, &budget)
+            delivered += try deliverMatched(&ahead, info, from: offset, on: loop, &budget)
             guard budget.isLeft(on: loop) else { return done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid, mailbox)
@@ -194,7 +195,8 @@ struct Pipeline: ~Copyable {
     /// Goes through the changes that were judged, as far as the budget reaches.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
-        _ part: inout TransactionPart, _ info: TransactionInfo, on loop: SocketLoop, _ budget: inout TurnBudget
+        _ part: inout TransactionPart, _ info: TransactionInfo, from offset: UInt64, on loop: SocketLoop,
+        _ budget: inout TurnBudget
     ) throws -> Int {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
@@ -206,7 +208,8 @@ struct Pipeline: ~Copyable {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
-                let count = try courier.deliver(place, change, relation, commitTime: info.commitTime, on: loop)
+                let count = try courier.deliver(
+                    place, change, relation, commitTime: info.commitTime, offset: offset + UInt64(done), on: loop)
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
             }
@@ -240,6 +243,7 @@ struct Pipeline: ~Copyable {
         if case .outsideRetention? = error as? EventLogError {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
+            memberships.discardAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             hasFailed = true
@@ -317,7 +321,10 @@ struct Pipeline: ~Copyable {
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
     /// Whether a table took another's place since the last time: all bindings are to be looked at then.
-    mutating func takeReplacement() -> Bool { schemas.takeReplacement() }
+    mutating func takeReplacement() -> Bool {
+        let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
+        return ofTable || ofMembership
+    }
 
     // MARK: Asking PostgreSQL
 

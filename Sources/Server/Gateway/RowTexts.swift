@@ -45,6 +45,12 @@ enum RowTexts {
             let value = try value(at: index, of: new)
             if case .absent = value {} else { return value }
         }
+        // What identifies a row is sent once where it stays the same.
+        if image == .old, change.operation == .update, change.oldImage == .none, relation.columns[index].isIdentity,
+            let new = change.new
+        {
+            return try value(at: index, of: new)
+        }
         // A large value that did not change is in the old image, if that has the column at all.
         guard let old = change.old, change.oldImage == .full || relation.columns[index].isIdentity else {
             return .absent

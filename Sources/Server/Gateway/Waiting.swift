@@ -20,6 +20,7 @@ final class PendingQuestion {
     private(set) var answer = Answer.none
     /// A filter's part and a policy's: what one of them denies need not wait for the other.
     private var missing: Int
+    private var hasFailedPart = false
     /// What was decided without PostgreSQL, where it is only asked to see whether it agrees.
     var shadow: Shadow?
     /// Those whose first waiting delivery may go on when it is answered.
@@ -28,13 +29,17 @@ final class PendingQuestion {
     init(parts: Int = 1) { missing = parts }
 
     /// A part's answer; nil when it could not be found out.
+    ///
+    /// What the policy denies is denied whatever became of the filter: nobody is told of a filter's failure on a row that
+    /// he may not see.
     func take(_ part: Bool?) {
         guard case .none = answer else { return }
         missing -= 1
-        switch part {
-        case nil: answer = .failed
-        case false?: answer = .given(false)
-        case true?: if missing == 0 { answer = .given(true) }
+        if part == nil { hasFailedPart = true }
+        if part == false {
+            answer = .given(false)
+        } else if missing == 0 {
+            answer = hasFailedPart ? .failed : .given(true)
         }
     }
 }

@@ -38,6 +38,9 @@ final class JudgingConnection {
     private var surroundings: [String: Surroundings] = [:]
     private var names: [ClaimsLoop: String] = [:]
     private var prepared: Set<String> = []
+    /// A policy's function left something in the session that outlives its transaction: what is asked next might be
+    /// answered by that function.
+    private(set) var isSpoiled = false
 
     /// One that runs no policies is told by the server where a policy would decide.
     init(
@@ -79,8 +82,8 @@ final class JudgingConnection {
     var place: String { connection.place }
     var serverVersion: Int { connection.serverVersion }
 
-    /// So many loops are kept; beyond that it is made anew.
-    var isFull: Bool { names.count >= Limits.maximumPolicyLoops }
+    /// So many loops are kept, and nothing that others left: else it is made anew.
+    var isFull: Bool { names.count >= Limits.maximumPolicyLoops || isSpoiled }
 
     // MARK: Asking
 
@@ -138,8 +141,14 @@ final class JudgingConnection {
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
     /// What functions set for the session goes with what they set for the transaction …
     private static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
-    /// … but for locks that they took for the session.
-    private static let unlock = PipelinedStatement("SELECT pg_catalog.pg_advisory_unlock_all()", preparedAs: "unlock")
+    /// … but for locks that they took for the session, and for statements: a function can take a prepared one away and
+    /// leave another of that name. So this one has no name.
+    private static let clean = PipelinedStatement(
+        """
+        SELECT pg_catalog.pg_advisory_unlock_all(), pg_catalog.count(*) FILTER (WHERE s.from_sql),
+            pg_catalog.count(*) FILTER (WHERE NOT s.from_sql)
+        FROM pg_catalog.pg_prepared_statements s
+        """)
 
     private static let position = PipelinedStatement(
         """
@@ -165,7 +174,8 @@ final class JudgingConnection {
         let body =
             mayMakeFunctions
             ? [callStatement(loop, name, claims, inputs)] : singleStatements(loop, name, claims, inputs)
-        let answers = try pipeline(head + body + [JudgingConnection.end, JudgingConnection.unlock])
+        let answers = try pipeline(head + body + [JudgingConnection.end, JudgingConnection.clean])
+        guard isClean(answers.last) else { return .failed(sqlState: JudgingConnection.spoiled) }
         guard let snapshot = VisibleTransactions(try answers[1].get()) else { throw JudgingConnection.unreadable }
         guard xids.allSatisfy(snapshot.contains) else { return .invisible }
         let position = try answers[2].get().first?.first.flatMap { $0.flatMap { LSN($0) } } ?? .zero
@@ -182,6 +192,23 @@ final class JudgingConnection {
             let state = error.sqlState ?? "XX000"
             return state == SQLState.queryCanceled ? .tooSlow : .failed(sqlState: state)
         }
+    }
+
+    /// `prohibited_sql_statement_attempted`.
+    private static let spoiled = "2F003"
+
+    /// Whether the session has the statements that were prepared here, and no others.
+    private func isClean(_ answer: Result<Rows, PostgresError>?) -> Bool {
+        if case .success(let rows)? = answer, let row = rows.first, row.count == 3, row[1] == "0",
+            row[2] == String(prepared.count)
+        {
+            return true
+        }
+        if !isSpoiled {
+            Log.shared.warning("a function that a policy calls leaves statements in its session: it lets nobody read")
+        }
+        isSpoiled = true
+        return false
     }
 
     private func callStatement(
@@ -335,7 +362,9 @@ extension JudgingConnection {
             single(loop, name, claims, inputs.map { TextArray.literal([$0[element]]) })
         }
         let answers = try pipeline(
-            [JudgingConnection.begin, surroundingsStatement(loop.role)] + statements + [JudgingConnection.end])
+            [JudgingConnection.begin, surroundingsStatement(loop.role)] + statements
+                + [JudgingConnection.end, JudgingConnection.clean])
+        guard isClean(answers.last) else { return nil }
         var found: [[String?]] = []
         for element in 0..<count {
             switch JudgingConnection.answer(Array(answers.dropFirst(2)), element) {
@@ -372,7 +401,12 @@ extension JudgingConnection {
         }
         let answers = try pipeline(
             [JudgingConnection.begin, surroundingsStatement(explanation.claimant.role)] + statements
-                + [JudgingConnection.end, JudgingConnection.unlock])
+                + [JudgingConnection.end, JudgingConnection.clean])
+        guard isClean(answers.last) else {
+            let spoiled = ExplainedValue.failed(
+                sqlState: JudgingConnection.spoiled, message: "a function leaves statements in the session")
+            return explanation.expressions.map { _ in spoiled }
+        }
         let each = Array(answers.dropFirst(2))
         return explanation.expressions.indices.map { index in
             switch JudgingConnection.answer(each, index) {

@@ -93,6 +93,7 @@ final class JudgingExchange: Sendable {
     private let inbox = Mutex(Inbox())
     /// Not a descriptor: those who ask may have other descriptors than the threads that answer.
     private let pulse = Pulse()
+    private let isLoginWanted = Atomic<Bool>(false)
 
     init() throws(SystemError) { interrupt = try Wake() }
 
@@ -113,6 +114,13 @@ final class JudgingExchange: Sendable {
         if isTaken { return pulse.beat() }
         for job in jobs { JudgingBatch(key: job.key, jobs: [job]).giveUp() }
     }
+
+    /// Somebody wants to know whether there is a login that may run policies, though nothing is asked of it yet.
+    func wantLogin() {
+        if !isLoginWanted.exchange(true, ordering: .relaxed) { pulse.beat() }
+    }
+
+    var needsLogin: Bool { isLoginWanted.load(ordering: .relaxed) }
 
     /// Nil at the deadline, and now and then without reason.
     func take(until deadline: UInt64, seen: inout UInt64) -> JudgingBatch? {

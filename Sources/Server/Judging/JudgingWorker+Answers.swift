@@ -124,7 +124,11 @@ extension JudgingWorker {
         let role = key.reader == .caller ? key.role : nil
         // The hub's own login runs no policy, so it reads what none decides on.
         let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
-        if isOwn, try !connection.readsAll(key.table, as: role, owner: owner) { return { batch.giveUp() } }
+        if isOwn, try !connection.readsAll(key.table, as: role, owner: owner) {
+            return {
+                for job in batch.jobs { if case .fill(_, let then) = job.work { then(.unreadable) } }
+            }
+        }
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
         var fills = [MembershipFill](repeating: .unavailable, count: claims.count)
         let limit = Limits.maximumMembershipKeys
@@ -157,7 +161,7 @@ extension JudgingWorker {
         }
         return (0..<count).map { place in
             if let state = errors[place] { return isPassing(state) ? .unavailable : .failed(sqlState: state) }
-            guard keys[place].count <= Limits.maximumMembershipKeys else { return .unavailable }
+            guard keys[place].count <= Limits.maximumMembershipKeys else { return .unreadable }
             return .filled(
                 FilledMembership(keys: keys[place], snapshot: found.snapshot, position: found.position))
         }

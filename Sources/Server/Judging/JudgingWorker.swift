@@ -18,7 +18,7 @@ final class JudgingWorker {
     let exchange: JudgingExchange
     private let fitness: PolicyFitness
     let pace: JudgingPace
-    /// It connects without being asked, to find out whether its login is fit.
+    /// It connects without being asked about anything, once somebody wants to know whether its login is fit.
     private let isFirst: Bool
     private var connection: JudgingConnection?
     private var backoff = Backoff()
@@ -45,8 +45,9 @@ final class JudgingWorker {
 
     func run() {
         while !exchange.interrupt.isRung {
-            if isFirst, connection == nil { _ = usableConnection() }
-            let deadline = isFirst && connection == nil ? retryAt : .max
+            let examines = isFirst && exchange.needsLogin
+            if examines, connection == nil { _ = usableConnection() }
+            let deadline = examines && connection == nil ? retryAt : .max
             guard let batch = exchange.take(until: deadline, seen: &seen) else { continue }
             answer(batch)
             exchange.finished(batch.key)

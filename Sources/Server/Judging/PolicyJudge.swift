@@ -46,10 +46,15 @@ final class PolicyJudge: Sendable {
                 JudgingWorker(settings, .own, own, fitness, pace, isFirst: false).run()
             })
         self.threads = threads
+        // What was configured is looked at before somebody depends on it.
+        if settings.policies != nil { self.policies.wantLogin() }
     }
 
-    /// Whether there is a login that may run policies.
-    var availability: PolicyAvailability { fitness.availability }
+    /// Whether there is a login that may run policies. It is found out when it is asked for the first time.
+    var availability: PolicyAvailability {
+        policies.wantLogin()
+        return fitness.availability
+    }
 
     /// For each question its answers, once all are known.
     func ask(

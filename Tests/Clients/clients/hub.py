@@ -127,6 +127,8 @@ class OwnHub(RunningHub):
             "segment_size": "1MB",
         }  # fmt: skip
         settings.pop("echo", None)
+        if "TW_POLICY_DATABASE" in os.environ:
+            settings.setdefault("policy_database_url", os.environ["TW_POLICY_DATABASE"])
         return os.environ | {"TIDEWIRE_" + name.upper(): value for name, value in settings.items()}
 
     async def start(self):

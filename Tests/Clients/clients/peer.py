@@ -117,7 +117,12 @@ def check_event(message: Message):
 def check_data(data: dict):
     kind = data.get("type")
     true(kind in REPLICA_KEYS, "a type of INSERT, UPDATE or DELETE", data)
-    keys(data, f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}", f"the data of an {kind}")
+    wanted = f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}"
+    if "tidewire" in data:
+        # Only who asked for moves is sent this, and only with a row that left.
+        equal((kind, data["tidewire"]), ("DELETE", {"moved": "out"}), "what marks a move")
+        wanted += " tidewire"
+    keys(data, wanted, f"the data of an {kind}")
     true(isinstance(data["commit_timestamp"], str) and TIMESTAMP.match(data["commit_timestamp"]),
          "a commit_timestamp as 2026-03-01T10:20:30.456Z", data["commit_timestamp"])  # fmt: skip
     errors = data["errors"]
@@ -230,18 +235,26 @@ class Peer:
         return await self.expect(what, lambda m: m.event == "system" and m.topic == topic, limit)
 
     async def subscribed(self, topic: str, limit=None) -> Message:
-        """The sign that changes flow. A table among a wildcard's that keeps its rows to itself may say so before."""
-        message = await self.expect(
-            f"{SUBSCRIBED!r} on {topic}",
-            lambda m: m.event == "system" and m.topic == topic and "row level security" not in m.payload["message"].lower(),
-            limit)  # fmt: skip
+        """The sign that changes flow, and the first of the system messages: warnings come after it."""
+        message = await self.system(topic, f"{SUBSCRIBED!r} on {topic}", limit)
         wanted = {"extension": "postgres_changes", "status": "ok", "message": SUBSCRIBED, "channel": topic[9:]}
         equal(message.payload, wanted, "the system message after a subscription")
         return message
 
-    async def subscribe(self, topic: str, *bindings: dict, **payload) -> list[int]:
-        """Joins with these bindings and waits until changes flow; their ids."""
-        reply = await self.join(topic, {"postgres_changes": list(bindings)}, **payload)
+    async def warning(self, topic: str, words: str) -> str:
+        """What a subscription may not expect. Never an error: one of the clients joins again at each of those, forever."""
+        message = await self.expect(
+            f"a warning about {words} on {topic}",
+            lambda m: m.event == "system" and m.topic == topic and words in m.payload["message"])  # fmt: skip
+        wanted = {"extension": "postgres_changes", "status": "ok", "channel": topic[9:]}
+        equal({key: message.payload[key] for key in wanted}, wanted, f"the warning about {words}")
+        return message.payload["message"]
+
+    async def subscribe(self, topic: str, *bindings: dict, moves: bool = False, **payload) -> list[int]:
+        """Joins with these bindings and waits until changes flow; their ids. `moves` asks for an event when a row leaves
+        what a binding sees, which is beyond the reference."""
+        config = {"postgres_changes": list(bindings)} | ({"tidewire": {"moves": True}} if moves else {})
+        reply = await self.join(topic, config, **payload)
         await self.subscribed(topic)
         return [binding["id"] for binding in reply.response["postgres_changes"]]
 

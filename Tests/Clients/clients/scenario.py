@@ -1,8 +1,11 @@
 """Scenarios and the list of them."""
 
 import inspect
+import pathlib
 import re
 from dataclasses import dataclass, field
+
+APPLICATIONS = pathlib.Path(__file__).resolve().parents[3] / "sql" / "scenarios"
 
 #: In the order in which they were written down.
 ALL: list["Scenario"] = []
@@ -68,3 +71,8 @@ def published(name: str, columns: str, *more: str) -> list[str]:
         f"ALTER PUBLICATION supabase_realtime ADD TABLE {name}",
         *more,
     ]
+
+
+def application(name: str) -> list[str]:
+    """The tables and policies of one of the five applications, as they are made for everybody who wants to try them."""
+    return [(APPLICATIONS / f"{name}.sql").read_text(encoding="utf-8")]

@@ -66,8 +66,9 @@ class Channel:
         self.systems = Heard(f"a system message of {name}")
         self.channel.on_system(self.systems)
 
-    def on(self, event: str, table: str | None, schema: str | None = "public", **more) -> Heard:
-        heard = Heard(f"{event} of {table}")
+    def on(self, event: str, table: str | None, schema: str | None = "public", into: Heard | None = None, **more) -> Heard:
+        """`into` is one for several bindings: what a channel hears of all of them, in its order."""
+        heard = into or Heard(f"{event} of {table}")
         self.channel.on_postgres_changes(event, lambda payload: heard(payload["data"]), table=table, schema=schema, **more)
         return heard
 
@@ -84,7 +85,17 @@ class Channel:
     async def ready(self):
         wanted = {"extension": "postgres_changes", "status": "ok", "message": "Subscribed to PostgreSQL",
                   "channel": self.channel.topic.removeprefix("realtime:")}  # fmt: skip
-        equal(dict(await self.systems.next("Subscribed to PostgreSQL")), wanted, "the system message")
+        # Warnings come after it; those of an earlier time may still be there.
+        before, system = await self.systems.until(lambda item: dict(item)["message"] == wanted["message"], wanted["message"])
+        equal(dict(system), wanted, "the system message")
+        equal([dict(item)["status"] for item in before], ["ok"] * len(before), "the status of warnings")
+
+    async def warning(self, words: str) -> str:
+        """A warning that speaks of this. It is never an error: this client joins again at each of those, forever."""
+        _, system = await self.systems.until(lambda item: words in dict(item)["message"], f"a warning about {words}")
+        wanted = {"extension": "postgres_changes", "status": "ok", "channel": self.channel.topic.removeprefix("realtime:")}
+        equal({key: dict(system)[key] for key in wanted}, wanted, f"the warning about {words}")
+        return dict(system)["message"]
 
     async def state(self, wanted: str, what: str):
         before, item = await self.states.until(lambda item: item[0] == wanted, f"{wanted} {what}")

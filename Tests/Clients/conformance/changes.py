@@ -6,6 +6,7 @@ import time
 from clients.expect import equal, fail, true
 from clients.peer import binding
 from clients.scenario import BOTH, published, scenario
+from clients.stage import ANA, BEN
 
 
 async def typed(stage, peer, topic, sql, *wanted):
@@ -410,18 +411,64 @@ async def no_events(stage, vsn):
     equal(came, [1, 5, 6], "the rows that were committed")
 
 
-@scenario("a table with row level security fails closed and says so; who bypasses it is served", vsn=BOTH, tables=published("c_guarded", "id int PRIMARY KEY, owner uuid", "ALTER TABLE c_guarded ENABLE ROW LEVEL SECURITY",
-    "CREATE POLICY everybody ON c_guarded FOR SELECT USING (true)", "GRANT SELECT ON c_guarded TO anon, authenticated, service_role"))  # fmt: skip
-async def guarded(stage, vsn):
+GUARDED = "id int PRIMARY KEY, owner uuid, v text"
+
+
+def guarded_by(name, *policies):
+    return published(
+        name, GUARDED, f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY", *policies,
+        f"GRANT SELECT ON {name} TO anon, authenticated, service_role")  # fmt: skip
+
+
+async def two_users(stage, vsn, table, *events, sql):
+    """What ana, ben, somebody without a policy and the service hear of this; all see the last row, an INSERT of 9."""
     peer = await stage.peer(vsn)
-    await peer.join("realtime:anon", {"postgres_changes": [binding("c_guarded")]})
-    await peer.join("realtime:ana", {"postgres_changes": [binding("c_guarded")]}, access_token=stage.ana)
-    for topic in ("realtime:anon", "realtime:ana"):
-        said = await peer.expect("a system message that speaks of row level security", lambda m, t=topic: m.topic == t and m.event == "system"
-                                 and ("row level security" in m.payload["message"].lower() or "rls" in m.payload["message"].lower()))  # fmt: skip
-        equal(said.payload["extension"], "postgres_changes", "the extension")
-    await peer.subscribe("realtime:service", binding("c_guarded"), access_token=stage.service)
-    await stage.database.run("DELETE FROM c_guarded", "INSERT INTO c_guarded VALUES (1, NULL)", "UPDATE c_guarded SET id = 2", "INSERT INTO c_guarded VALUES (3, NULL)")
+    tokens = {"ana": stage.ana, "ben": stage.ben, "anon": stage.anon, "service": stage.service}
+    for name, token in tokens.items():
+        await peer.subscribe(f"realtime:{name}", *(binding(table, event) for event in events), access_token=token)
+    await stage.database.run(f"TRUNCATE {table}", *sql, f"INSERT INTO {table} (id) VALUES (9)")
+    heard = {}
+    for name in tokens:
+        came = await peer.changes_until(f"realtime:{name}", lambda data: data["type"] == "INSERT" and data["record"]["id"] == 9)
+        heard[name] = [(m.data["type"], m.data.get("record"), m.data.get("old_record")) for m in came]
+    return heard
+
+
+#: The last row is everybody's.
+OWN_ROWS = "USING (owner = auth.uid() OR id = 9)"
+STORY = (
+    f"INSERT INTO {{0}} VALUES (1, '{ANA}', 'a'), (2, '{BEN}', 'b')", "UPDATE {0} SET v = v || '!'",
+    f"UPDATE {{0}} SET owner = '{BEN}' WHERE id = 1", "DELETE FROM {0}")  # fmt: skip
+
+
+def row(number, owner, v):
+    return {"id": number, "owner": owner, "v": v}
+
+
+@scenario("checklist 14: two users hear of the rows they may see, whole old rows of those they could see", vsn=BOTH, tables=guarded_by("c_guarded", f"CREATE POLICY own ON c_guarded FOR SELECT {OWN_ROWS}", "ALTER TABLE c_guarded REPLICA IDENTITY FULL"))
+async def guarded(stage, vsn):
+    heard = await two_users(stage, vsn, "c_guarded", "*", sql=[one.format("c_guarded") for one in STORY])
+    first, second, moved = row(1, ANA, "a"), row(2, BEN, "b"), row(1, BEN, "a!")
+    louder = [row(1, ANA, "a!"), row(2, BEN, "b!")]
+    # Deletes come in the order in which the rows lie in the table.
+    gone = [("DELETE", None, louder[1]), ("DELETE", None, moved)]
+    equal(heard["ana"], [("INSERT", first, None), ("UPDATE", louder[0], first)], "what ana hears")
+    equal(heard["ben"], [("INSERT", second, None), ("UPDATE", louder[1], second), ("UPDATE", moved, {"id": 1}), *gone], "what ben hears")
+    equal(heard["anon"], [], "what anon hears")
+    equal(heard["service"], [
+        ("INSERT", first, None), ("INSERT", second, None), ("UPDATE", louder[0], first), ("UPDATE", louder[1], second),
+        ("UPDATE", moved, louder[0]), *gone], "what the service hears")  # fmt: skip
+
+
+@scenario("without any policy for the role: subscribed, a warning that is no error, and no rows", vsn=BOTH, tables=guarded_by("c_sealed"))
+async def sealed(stage, vsn):
+    peer = await stage.peer(vsn)
+    for topic, token in (("realtime:anon", stage.anon), ("realtime:ana", stage.ana)):
+        await peer.subscribe(topic, binding("c_sealed"), access_token=token)
+        said = await peer.warning(topic, "no policy lets role")
+        true("Row level security is active on public.c_sealed" in said, "a warning that names the table", said)
+    await peer.subscribe("realtime:service", binding("c_sealed"), access_token=stage.service)
+    await stage.database.run("DELETE FROM c_sealed", "INSERT INTO c_sealed VALUES (1)", "UPDATE c_sealed SET id = 2", "INSERT INTO c_sealed VALUES (3)")
     await peer.changes_until("realtime:service", lambda data: data["type"] == "INSERT" and data["record"]["id"] == 3)
     leaked = [m for m in await peer.fence() if m.event == "postgres_changes" and m.topic != "realtime:service"]
     equal([str(m) for m in leaked], [], "what roles that do not bypass row level security hear")

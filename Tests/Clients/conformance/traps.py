@@ -1,7 +1,7 @@
 """Traps of §11 that no other file has: what every message must be, and the order of the first ones.
 
-The others stand where they belong; `run.py --list trap` finds them all. Traps 5, 11, 16 and 18 are about broadcasts and
-row level security, and come with those.
+The others stand where they belong; `run.py --list trap` finds them all. Traps 5, 16 and 18 are about broadcasts, and come
+with those.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import json
 from clients.expect import equal, true
 from clients.peer import SUBSCRIBED, binding
 from clients.scenario import BOTH, published, scenario
+from clients.stage import ANA, BEN
 
 TABLE = published("c_traps", "id serial PRIMARY KEY, v text")
 
@@ -119,3 +120,77 @@ async def opaque_keys(stage):
     connection = await stage.connection()
     response = await connection.upgrade(stage.hub, f"{stage.hub.path}?apikey=sb_publishable_unknown")
     equal((response.status, json.loads(response.body)), (401, {"error": "The token provided is not a valid JWT"}), "status and body for one that is not configured")
+
+
+def keyed(name: str) -> list[str]:
+    """Rows of owners, whose deletes carry the key alone; the last row is everybody's."""
+    return published(
+        name, "id int PRIMARY KEY, owner uuid", f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY",
+        f"CREATE POLICY own ON {name} FOR SELECT USING (owner = auth.uid() OR id = 9)",
+        f"GRANT SELECT ON {name} TO anon, authenticated, service_role")  # fmt: skip
+
+
+async def deletes(stage, vsn, table, filters=(None,)) -> dict:
+    """The old rows of the DELETEs that each of several roles hears of, by their topics and filters."""
+    peer = await stage.peer(vsn)
+    tokens = {"ana": stage.ana, "ben": stage.ben, "anon": stage.anon, "service": stage.service}
+    topics = {}
+    for name, token in tokens.items():
+        for filter in filters:
+            topic = f"realtime:{name} {filter or ''}".strip()
+            topics[topic] = binding(table, **({"filter": filter} if filter else {}))
+            await peer.subscribe(topic, topics[topic], binding(table, filter="id=eq.9"), access_token=token)
+    await stage.database.run(
+        f"INSERT INTO {table} VALUES (1, '{ANA}'), (2, '{BEN}')", f"DELETE FROM {table}", f"INSERT INTO {table} VALUES (9)")
+    found = {}
+    for topic in topics:
+        came = await peer.changes_until(topic, lambda data: data["type"] == "INSERT" and data["record"]["id"] == 9)
+        found[topic.removeprefix("realtime:")] = [m.data["old_record"] for m in came if m.data["type"] == "DELETE"]
+    return found
+
+
+@scenario("trap 11: a DELETE of which the policy cannot be judged is told to nobody, and joins say so", vsn=BOTH, tables=keyed("c_strict"))
+async def strict_deletes(stage, vsn):
+    peer = await stage.peer(vsn)
+    await peer.subscribe("realtime:warned", binding("c_strict"), access_token=stage.ana)
+    said = await peer.warning("realtime:warned", "REPLICA IDENTITY FULL")
+    true("Deletes of public.c_strict" in said, "a warning that names the table", said)
+    await peer.subscribe("realtime:inserts", binding("c_strict", "INSERT"), access_token=stage.ana)
+    await peer.subscribe("realtime:bypasses", binding("c_strict"), access_token=stage.service)
+    equal([m for m in await peer.fence() if m.event == "system"], [], "warnings for who needs no DELETE, or sees every row")
+    heard = await deletes(stage, vsn, "c_strict")
+    both = [{"id": 1}, {"id": 2}]
+    equal(heard, {"ana": [], "ben": [], "anon": [], "service": both}, "the old rows of what each hears")
+
+
+@scenario("trap 11: with delete_visibility = reference a DELETE goes to everybody whose filter matches, with its key alone", vsn=BOTH,
+    settings={"delete_visibility": "reference"}, tables=[*keyed("c_open"), *keyed("c_full"), "ALTER TABLE c_full REPLICA IDENTITY FULL"])  # fmt: skip
+async def reference_deletes(stage, vsn):
+    both = [{"id": 1}, {"id": 2}]
+    heard = await deletes(stage, vsn, "c_open", (None, "id=eq.1", f"owner=eq.{ANA}"))
+    wanted = {}
+    for name in ("ana", "ben", "anon", "service"):
+        # What the old image does not hold matches no filter.
+        wanted |= {name: both, f"{name} id=eq.1": both[:1], f"{name} owner=eq.{ANA}": []}
+    equal(heard, wanted, "the old rows of what each hears")
+    heard = await deletes(stage, vsn, "c_full", (None, f"owner=eq.{ANA}"))
+    whole = [{"id": 1, "owner": ANA}, {"id": 2, "owner": BEN}]
+    for name in ("ana", "ben", "anon"):
+        equal((heard[name], heard[f"{name} owner=eq.{ANA}"]), (both, both[:1]), f"what {name} hears of whole old rows")
+    equal((heard["service"], heard[f"service owner=eq.{ANA}"]), (whole, whole[:1]), "what the service hears of them")
+
+
+@scenario("trap 11: where the key alone says who may see a row, a DELETE is judged by it", vsn=BOTH, tables=published(
+    "c_keys", "id int, owner uuid, PRIMARY KEY (id, owner)", "ALTER TABLE c_keys ENABLE ROW LEVEL SECURITY",
+    "CREATE POLICY own ON c_keys FOR SELECT USING (owner = auth.uid() OR id = 9)", "GRANT SELECT ON c_keys TO anon, authenticated, service_role"))  # fmt: skip
+async def judged_by_keys(stage, vsn):
+    peer = await stage.peer(vsn)
+    for name, token in (("ana", stage.ana), ("ben", stage.ben), ("anon", stage.anon)):
+        await peer.subscribe(f"realtime:{name}", binding("c_keys"), access_token=token)
+    equal([m for m in await peer.fence() if m.event == "system"], [], "warnings where there is nothing to warn of")
+    await stage.database.run(
+        f"INSERT INTO c_keys VALUES (1, '{ANA}'), (2, '{BEN}')", "DELETE FROM c_keys", f"INSERT INTO c_keys VALUES (9, '{ANA}')")
+    for name, ids in (("ana", [1]), ("ben", [2]), ("anon", [])):
+        came = await peer.changes_until(f"realtime:{name}", lambda data: data["type"] == "INSERT" and data["record"]["id"] == 9)
+        gone = [m.data["old_record"]["id"] for m in came if m.data["type"] == "DELETE"]
+        equal(gone, ids, f"what {name} hears is deleted")

@@ -1,9 +1,8 @@
 """Connecting, joining, leaving, changes, as an application in Python does it."""
 
-import asyncio
-
 from clients.expect import equal, fail, true
 from clients.scenario import published, scenario
+from clients.stage import ANA, BEN
 from clients.supabase import Channel, SupabaseClients, kinds
 
 
@@ -155,31 +154,31 @@ async def too_large(stage):
         equal((two["errors"], len(two["record"]["body"])), (None, 900_000), "errors and body of the other")
 
 
-@scenario("a table with row level security tells its rows to nobody yet, and says why", tables=published("p_guarded", "id int PRIMARY KEY", "ALTER TABLE p_guarded ENABLE ROW LEVEL SECURITY", "CREATE POLICY everybody ON p_guarded USING (true)"))
+@scenario("a table with row level security tells each what their policies show, and says to whom there is none", tables=published("p_guarded", "id int PRIMARY KEY, owner uuid", "ALTER TABLE p_guarded REPLICA IDENTITY FULL",
+    "ALTER TABLE p_guarded ENABLE ROW LEVEL SECURITY", "CREATE POLICY own ON p_guarded FOR SELECT TO authenticated USING (owner = auth.uid())"))  # fmt: skip
 async def guarded(stage):
     async with SupabaseClients(stage) as supabase:
-        anon = await supabase.channel(name="guarded")
-        service = await supabase.channel(await supabase.client(stage.service), "guarded")
-        heard, all_heard = anon.on("*", "p_guarded"), service.on("*", "p_guarded")
-        await service.subscribe()
-        await anon.subscribe(ready=False)
-        said = await says(anon, "row level security")
-        await stage.database.run("INSERT INTO p_guarded VALUES (1)", "INSERT INTO p_guarded VALUES (2)")
-        equal([(await all_heard.next())["record"]["id"] for _ in range(2)], [1, 2], "what the service hears")
-        equal(heard.so_far(), [], f"what anon hears (it was told: {said})")
-
-
-async def says(channel: Channel, words: str) -> str:
-    """A system message, of either status, that speaks of this."""
-    while True:
-        system = asyncio.create_task(channel.systems.next(f"a system message about {words}"))
-        state = asyncio.create_task(channel.states.next(f"an error about {words}"))
-        done, waiting = await asyncio.wait({system, state}, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
-        for task in done:
-            if words in str(task.result()).lower():
-                return str(task.result())
+        channels, heard = {}, {}
+        for name, token in (("anon", stage.anon), ("ana", stage.ana), ("ben", stage.ben), ("service", stage.service)):
+            channels[name] = await supabase.channel(await supabase.client(token), "guarded")
+            heard[name] = channels[name].on("*", "p_guarded")
+            await channels[name].subscribe()
+        said = await channels["anon"].warning("no policy lets role anon SELECT")
+        true("public.p_guarded" in said, "a warning that names the table", said)
+        await stage.database.run(
+            f"INSERT INTO p_guarded VALUES (1, '{ANA}'), (2, '{BEN}')", "DELETE FROM p_guarded",
+            f"INSERT INTO p_guarded VALUES (3, '{ANA}'), (4, '{BEN}')")  # fmt: skip
+        wanted = {"ana": [1, 1, 3], "ben": [2, 2, 4], "service": [1, 2, 1, 2, 3, 4]}
+        for name, ids in wanted.items():
+            came = [await heard[name].next() for _ in ids]
+            equal([(item.get("record") or item["old_record"])["id"] for item in came], ids, f"what {name} hears")
+        # A policy comes, and with it what it shows; nothing of what came before.
+        await stage.database.run("CREATE POLICY open ON p_guarded FOR SELECT TO anon USING (id > 4)", "INSERT INTO p_guarded VALUES (5, NULL)")
+        equal((await heard["anon"].next())["record"]["id"], 5, "what anon hears first")
+        await stage.database.run("INSERT INTO p_guarded VALUES (6, NULL)")
+        equal((await heard["service"].next(), (await heard["service"].next())["record"]["id"])[1], 6, "what the service hears last")
+        equal([state for state, _ in channels["anon"].states.so_far()], [], "states of the channel since it was subscribed")
+        await stage.database.run("DROP POLICY open ON p_guarded", "TRUNCATE p_guarded")
 
 
 @scenario("a thousand rows of many transactions come in order, each once", tables=published("p_load", "n int PRIMARY KEY, even bool"))

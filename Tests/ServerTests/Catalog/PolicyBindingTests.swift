@@ -158,4 +158,18 @@ import Testing
         _ = stage.fresh()
         #expect(try stage.binding(stage.request("root")).policy?.parts.map(\.name) == ["p"])
     }
+
+    /// Where PostgreSQL decides, it has to decide by the column's own collation.
+    @Test func `PostgreSQL is told the collation of the columns that policies read`() throws {
+        let stage = try CatalogStage(
+            """
+            CREATE COLLATION nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+            CREATE TABLE t (id int PRIMARY KEY, name text COLLATE nd, plain text);
+            ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+            GRANT SELECT ON t TO READER;
+            CREATE POLICY p ON t USING (name <> 'abc' AND plain <> 'x');
+            """, publication: "FOR TABLE t")
+        let judged = try #require(try stage.binding(stage.request("t")).policy?.judged)
+        #expect(judged.columns.map(\.collation) == [#""public"."nd""#, nil])
+    }
 }

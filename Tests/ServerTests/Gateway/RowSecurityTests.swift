@@ -269,7 +269,7 @@ extension Gateways {
                 ALTER TABLE notes ADD COLUMN team int;
                 CREATE FUNCTION leads(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
                     SET search_path = '' AS $$
-                    SELECT EXISTS (SELECT 1 FROM public.members m
+                    SELECT EXISTS (SELECT FROM public.members m
                         WHERE m.team = wanted AND m.person = auth.uid() AND m.role = 'lead') $$;
                 REVOKE SELECT ON members FROM READER;
                 CREATE POLICY leads ON notes FOR SELECT USING (leads(team));

@@ -69,7 +69,7 @@ import Testing
         try stage.run("ALTER ROLE READER NOLOGIN; GRANT SELECT ON members TO READER")
         let reader = try #require(UInt32(try stage.database.value("SELECT '\(stage.role)'::regrole::oid") ?? ""))
         let bound = self.membership(.definer(reader), table: try table(stage))
-        guard case .unavailable = judge.fills([(bound, one)]).first else { throw Unexpected() }
+        guard case .unreadable = judge.fills([(bound, one)]).first else { throw Unexpected() }
         let low = try stage.judge(database: stage.loginTarget)
         #expect(keys(low.fills([(membership, one)]).first) == nil)
         // Without a login for policies the hub's own reads what no policy decides on.
@@ -77,7 +77,7 @@ import Testing
         #expect(eventually { alone.availability != .unknown })
         let asCaller = self.membership(.caller, table: try table(stage))
         try stage.run("GRANT SELECT ON members TO READER")
-        guard case .unavailable = alone.fills([(asCaller, one)]).first else { throw Unexpected() }
+        guard case .unreadable = alone.fills([(asCaller, one)]).first else { throw Unexpected() }
         try stage.run("ALTER TABLE members DISABLE ROW LEVEL SECURITY")
         #expect(keys(alone.fills([(asCaller, one)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
     }

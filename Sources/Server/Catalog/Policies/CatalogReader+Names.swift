@@ -205,6 +205,16 @@ extension CatalogReader {
         return PresetSettings(custom: Set(names.filter { $0.contains(".") }), timeZone: nil)
     }
 
+    /// Casts by functions that users or extensions made.
+    func madeCasts() throws(PostgresError) -> Set<CastPair> {
+        let rows = try query(
+            "SELECT c.castsource, c.casttarget FROM pg_cast c WHERE c.oid >= 16384 AND c.castmethod = 'f'")
+        return Set(
+            rows.values.compactMap { row in
+                row.number(0).flatMap { source in row.number(1).map { CastPair(from: source, to: $0) } }
+            })
+    }
+
     /// Types of extensions that are text under another name.
     func textTwins() throws(PostgresError) -> Set<UInt32> {
         let rows = try query(

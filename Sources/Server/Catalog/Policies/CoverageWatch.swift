@@ -16,6 +16,8 @@ final class CoverageWatch {
     private var since: LSN?
     /// Tables that were put into the hub's own publication here.
     fileprivate var added: Set<UInt32> = []
+    /// Tables that could not be put into it, which was said.
+    fileprivate var refused: Set<UInt32> = []
 
     init(_ stream: StreamCoverage) { self.stream = stream }
 
@@ -78,8 +80,10 @@ extension CatalogReader {
             WHERE p.pubname = $1::text AND (p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
                 OR EXISTS (\(CatalogReader.cutText)))
             """, [publication])
-        wanted.subtract(other.values.compactMap { $0.number(0) })
+        let published = Set(other.values.compactMap { $0.number(0) as UInt32? })
+        wanted.subtract(published)
         let tables = present?.tables ?? []
+        sayWhatIsPublishedNow(published.union(tables), snapshot)
         for table in wanted.subtracting(tables).sorted() { try add(table, snapshot, isPresent: present != nil) }
         for table in coverage.added.intersection(tables).subtracting(wanted).sorted() { try drop(table, snapshot) }
     }
@@ -95,6 +99,17 @@ extension CatalogReader {
         return (Set((row.numbers(0) ?? []).compactMap { UInt32(exactly: $0) }), row[1].flatMap { LSN($0) })
     }
 
+    /// Whoever did what the hint said is to know that it was enough.
+    private func sayWhatIsPublishedNow(_ published: Set<UInt32>, _ snapshot: CatalogSnapshot) {
+        for oid in coverage.refused.intersection(published).sorted() {
+            coverage.refused.remove(oid)
+            guard let table = snapshot.related(oid) else { continue }
+            Log.shared.info(
+                "a table that policies read is published now: it will be followed",
+                [.relation("\(table.schema).\(table.name)")])
+        }
+    }
+
     private func add(_ oid: UInt32, _ snapshot: CatalogSnapshot, isPresent: Bool) throws(PostgresError) {
         guard let table = snapshot.related(oid), table.isOrdinary else { return }
         let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
@@ -107,12 +122,13 @@ extension CatalogReader {
             coverage.added.insert(oid)
             return Log.shared.info(
                 "a table that policies read is followed now",
-                [.publication(coverage.stream.publication), .relation(name)])
+                [.publication(coverage.stream.publication), .relation("\(table.schema).\(table.name)")])
         }
+        coverage.refused.insert(oid)
         guard bench.isNews(sql) else { return }
         Log.shared.warning(
             "a table that policies read cannot be followed: PostgreSQL decides on every row, which is slower",
-            [.relation(name), .error(refusal.message), .hint("as the tables' owner: \(sql)")])
+            [.relation("\(table.schema).\(table.name)"), .error(refusal.message), .hint("as the tables' owner: \(sql)")])
     }
 
     private func drop(_ oid: UInt32, _ snapshot: CatalogSnapshot) throws(PostgresError) {

@@ -58,8 +58,9 @@ public final class PolicyBinding: Sendable {
         self.warning = warning
         judged = JudgedPolicy(
             role: role, relation: alias, table: table,
-            columns: columns.map { JudgedPolicy.Column(slot: $0.slot, name: $0.name, type: $0.type) }, sql: combinedSQL,
-            version: version)
+            columns: columns.map {
+                JudgedPolicy.Column(slot: $0.slot, name: $0.name, type: $0.type, collation: $0.collation)
+            }, sql: combinedSQL, version: version)
     }
 
     /// How the worst of it is decided; compiled where no row is ever visible.

@@ -138,6 +138,7 @@ struct PolicySurvey {
         catalog.presetSettings = settings.custom
         catalog.timeZone = settings.timeZone
         catalog.textTwins = try reader.textTwins()
+        catalog.madeCasts = try reader.madeCasts()
         searchPaths = try reader.searchPaths()
     }
 }

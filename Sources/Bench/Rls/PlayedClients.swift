@@ -1,0 +1,229 @@
+import Bytes
+import Net
+import Server
+import Synchronization
+import System
+import WebSocket
+
+/// Subscribers of a hub without sockets, each with claims of its own, and a check of what each of them gets.
+final class PlayedClients: Sendable {
+    /// Joins that are under way at the same time.
+    private static let window = 256
+
+    private let hub: RlsHub
+    private let witness = PlayedWitness()
+
+    init(_ hub: RlsHub) { self.hub = hub }
+
+    var count: Int { witness.subscribed.load(ordering: .acquiring) }
+
+    // MARK: Joining
+
+    /// More of them, up to a number; subscribed when this returns.
+    func grow(to total: Int, _ introduction: (Int) -> (token: String, join: String)) throws {
+        var begun = count
+        let deadline = Clock.monotonicNanoseconds() + 600_000_000_000
+        while count < total {
+            if begun < total, begun - count < Self.window {
+                let batch = min(64, total - begun)
+                let texts = (begun..<begun + batch).map { number in
+                    let (token, join) = introduction(number)
+                    return (Self.upgrade(token), Self.frame(join))
+                }
+                begun += batch
+                hub.rehearsal.order { [witness] loop in for text in texts { witness.join(text.0, text.1, on: loop) } }
+            } else {
+                Pause.milliseconds(1)
+            }
+            if let refusal = witness.refusal { throw BenchFailure("a client was refused: \(refusal)") }
+            if Clock.monotonicNanoseconds() > deadline { throw BenchFailure("clients are not subscribed in time") }
+        }
+    }
+
+    private static func upgrade(_ token: String) -> [UInt8] {
+        Array(
+            ("GET /socket/websocket?vsn=2.0.0&apikey=\(token) HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\n"
+                + "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+                .utf8)
+    }
+
+    private static func frame(_ text: String) -> [UInt8] {
+        let payload = Array(text.utf8)
+        var frame = ByteWriter(capacity: payload.count + 16)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        ClientFrameEncoder.append(.text, unsafe payload.span.bytes, mask: 0x5a3c_96f1, to: &frame)
+        return frame.copied()
+    }
+
+    // MARK: Receiving
+
+    /// Lets the hub go on, and waits until everybody has all of these changes; how many nanoseconds that took. Where not
+    /// everybody sees all of them, the rest of a change's number by the number of clients is who sees it.
+    func receive(_ changes: Range<Int64>, isForAll: Bool, looksInside: Bool) throws -> UInt64 {
+        let expected = isForAll ? changes.count * count : changes.count
+        let stride = isForAll ? nil : Int64(count)
+        witness.awaiting(expected)
+        hub.goOn { [witness] in witness.begin(changes, stride, looksInside) }
+        guard witness.awaitEnd(milliseconds: 120_000) else {
+            throw BenchFailure("void (rls): \(witness.received.load(ordering: .acquiring)) of \(expected) came")
+        }
+        // What comes twice, or to others, comes now.
+        Pause.milliseconds(10)
+        let verdict = Pulse()
+        hub.rehearsal.order { [witness] _ in
+            witness.judge()
+            verdict.beat()
+        }
+        _ = verdict.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 60_000_000_000)
+        if let fault = witness.fault { throw BenchFailure("void (rls): \(fault)") }
+        return witness.nanoseconds
+    }
+}
+
+/// Counts what each client gets, or looks at it.
+private final class PlayedWitness: FrameWitness, Sendable {
+    let subscribed = Atomic<Int>(0)
+    let received = Atomic<Int>(0)
+    private let expected = Atomic<Int>(.max)
+    private let ended = Atomic<UInt64>(0)
+    private let said = Mutex<(refusal: String?, fault: String?)>((nil, nil))
+    /// The loop's own.
+    private let counts = LoopOwned(Counts())
+
+    /// Only ever touched on the loop's thread.
+    private final class LoopOwned<Value>: @unchecked Sendable {
+        var value: Value
+        init(_ value: Value) { self.value = value }
+    }
+
+    private struct Counts {
+        var isJoining = true
+        var looksInside = false
+        var changes: Range<Int64> = 0..<0
+        var stride: Int64?
+        var received = 0
+        var each: [Int] = []
+        var last: [Int64] = []
+        var began: UInt64 = 0
+        var isUpgraded: [Bool] = []
+        var hint = 0
+    }
+
+    var refusal: String? { said.withLock { $0.refusal } }
+    var fault: String? { said.withLock { $0.fault } }
+
+    // MARK: From other threads
+
+    func awaiting(_ count: Int) {
+        received.store(0, ordering: .releasing)
+        ended.store(0, ordering: .releasing)
+        expected.store(count, ordering: .releasing)
+    }
+
+    func awaitEnd(milliseconds: Int) -> Bool {
+        let deadline = Clock.monotonicNanoseconds() + UInt64(milliseconds) * 1_000_000
+        while ended.load(ordering: .acquiring) == 0 {
+            if fault != nil { return true }
+            if Clock.monotonicNanoseconds() > deadline { return false }
+            Pause.milliseconds(1)
+        }
+        return true
+    }
+
+    var nanoseconds: UInt64 { ended.load(ordering: .acquiring) }
+
+    // MARK: On the loop's thread
+
+    func join(_ request: [UInt8], _ frame: [UInt8], on loop: RehearsalLoop) {
+        counts.value.isJoining = true
+        guard let connection = loop.connect(watchedBy: self) else { return refuse("there is no place for it") }
+        let slot = Int(connection.slot)
+        while counts.value.each.count <= slot {
+            counts.value.each.append(0)
+            counts.value.last.append(-1)
+        }
+        loop.hear(request, from: connection)
+        loop.hear(frame, from: connection)
+    }
+
+    func begin(_ changes: Range<Int64>, _ stride: Int64?, _ looksInside: Bool) {
+        counts.value.isJoining = false
+        counts.value.looksInside = looksInside
+        counts.value.changes = changes
+        counts.value.stride = stride
+        counts.value.received = 0
+        for slot in counts.value.each.indices {
+            counts.value.each[slot] = 0
+            counts.value.last[slot] = -1
+        }
+        counts.value.began = Clock.monotonicNanoseconds()
+    }
+
+    /// Each must have as many; with a look inside, those were different ones, in order, and its own.
+    func judge() {
+        for slot in counts.value.each.indices where counts.value.each[slot] != share(slot) {
+            return blame("client \(slot) got \(counts.value.each[slot]) changes instead of \(share(slot))")
+        }
+        counts.value.isJoining = true
+    }
+
+    private func share(_ slot: Int) -> Int {
+        let changes = counts.value.changes
+        guard let stride = counts.value.stride.map(Int.init) else { return changes.count }
+        // Rounds of clients begin with the first.
+        return (max(0, changes.count - slot) + stride - 1) / stride
+    }
+
+    var looksInside: Bool { counts.value.isJoining || counts.value.looksInside }
+
+    func counted(_ frames: Int, to connection: ConnectionID) { add(frames, Int(connection.slot)) }
+
+    private func add(_ frames: Int, _ slot: Int) {
+        counts.value.each[slot] += frames
+        counts.value.received += frames
+        guard counts.value.received >= expected.load(ordering: .relaxed) else { return }
+        received.store(counts.value.received, ordering: .releasing)
+        if ended.load(ordering: .relaxed) == 0 {
+            ended.store(Clock.monotonicNanoseconds() - counts.value.began, ordering: .releasing)
+        }
+    }
+
+    func saw(_ bytes: RawSpan, to connection: ConnectionID) {
+        var at = bytes.starts(with: "HTTP/1.1 ") ? upgraded(bytes) : 0
+        while let frame = ServerFrame(bytes, at: at) {
+            look(bytes.extracting(frame.payload), frame.kind, Int(connection.slot))
+            at = frame.payload.upperBound
+        }
+    }
+
+    /// Where the frames begin.
+    private func upgraded(_ bytes: RawSpan) -> Int {
+        guard bytes.starts(with: "HTTP/1.1 101"), let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else {
+            refuse(String(bytes.text.prefix(200)))
+            return bytes.byteCount
+        }
+        return end + 4
+    }
+
+    private func look(_ payload: RawSpan, _ kind: ServerFrame.Kind, _ slot: Int) {
+        guard kind == .message else { return refuse(String(payload.text.prefix(200))) }
+        switch ServerMessage(payload, hint: &counts.value.hint) {
+        case .subscribed: subscribed.wrappingAdd(1, ordering: .releasing)
+        case .refused, .malformed: refuse(String(payload.text.prefix(300)))
+        case .joined, .other: break
+        case .change(let id, _, _): change(id, slot)
+        }
+    }
+
+    private func change(_ id: Int64, _ slot: Int) {
+        let (changes, stride) = (counts.value.changes, counts.value.stride)
+        guard changes.contains(id) else { return blame("client \(slot) got \(id), which is not of this round") }
+        if let stride, id % stride != Int64(slot) { return blame("client \(slot) got \(id), which is not for it") }
+        guard id > counts.value.last[slot] else { return blame("client \(slot) got \(id) twice or late") }
+        counts.value.last[slot] = id
+        add(1, slot)
+    }
+
+    private func refuse(_ reason: String) { said.withLock { $0.refusal = $0.refusal ?? reason } }
+    private func blame(_ fault: String) { said.withLock { $0.fault = $0.fault ?? fault } }
+}

@@ -1,0 +1,110 @@
+/// Who may see a row, and how the peer finds out.
+enum RlsPolicy: String, CaseIterable {
+    case none
+    case `true`
+    case owner
+    case ownerAndFilter = "owner + filter"
+    case membership
+    case fallback
+    /// The same, with what depends on the claims alone beside the function.
+    case fallbackOnce = "fallback, claims read once"
+
+    /// Two cases may share a table.
+    var table: String {
+        switch self {
+        case .none: "rls_none"
+        case .true: "rls_true"
+        case .owner, .ownerAndFilter: "rls_owner"
+        case .membership: "rls_membership"
+        case .fallback: "rls_fallback"
+        case .fallbackOnce: "rls_fallback_once"
+        }
+    }
+
+    /// Nil: the table has no row security.
+    var condition: String? {
+        switch self {
+        case .none: nil
+        case .true: "true"
+        case .owner, .ownerAndFilter: "owner_id = auth.uid()"
+        case .membership:
+            "operation_id IN (SELECT operation_id FROM \(RlsStage.members) WHERE user_id = auth.uid())"
+        case .fallback: "bench_is_mine(owner_id)"
+        case .fallbackOnce: "bench_are_same(owner_id, (SELECT auth.uid()))"
+        }
+    }
+
+    /// Whether clients ask for their own rows besides.
+    var hasFilter: Bool { self == .ownerAndFilter }
+
+    /// Whether the hub leaves it to PostgreSQL.
+    var isFallback: Bool { self == .fallback || self == .fallbackOnce }
+
+    /// Whether everybody sees every row; otherwise each row is for one subscriber.
+    var isForAll: Bool { self == .none || self == .true }
+
+    /// What the peer does for one subscriber, `one`, of one `change`.
+    ///
+    /// An assignment is the cheapest statement of the language, and both settings fit into one. With a filter the peer asks
+    /// only about those whose filter passes; comparing two values is less than what it does for that.
+    var check: String {
+        let ask = """
+            settings := set_config('role', '\(RlsStage.role)', true) || set_config('request.jwt.claims', one.claims, true);
+            found := EXISTS (SELECT 1 FROM \(table) WHERE seq = change);
+            """
+        return switch self {
+        case .none: "found := true;"
+        case .ownerAndFilter: "found := false; IF one.user_id = owner THEN \(ask) END IF;"
+        case .true, .owner, .membership, .fallback, .fallbackOnce: ask
+        }
+    }
+
+    func caseName(_ size: Int) -> String { "\(rawValue), \(size) subscriber" + (size == 1 ? "" : "s") }
+
+    func sizes(isQuick: Bool) -> [Int] {
+        if isQuick { return [1, 100] }
+        // Each change would hold a delivery for each of 100,000 until PostgreSQL has answered for all of them.
+        return isFallback ? [1, 10, 100, 1000, 5000] : [1, 10, 100, 1000, 5000, 100_000]
+    }
+
+    var peerFunction: String { "bench_peer_" + rawValue.filter(\.isLetter) }
+
+    var baseline: String {
+        switch self {
+        case .none: "loop over subscribers"
+        case .ownerAndFilter: "filter, then EXISTS"
+        case .true, .owner, .membership, .fallback, .fallbackOnce: "EXISTS per subscriber"
+        }
+    }
+
+    /// How many times the peer's rate is asked for.
+    func target(subscribers: Int) -> Double? {
+        switch (self, subscribers) {
+        case (.owner, 1000), (.membership, 1000): 1000
+        case (.owner, 5000), (.membership, 5000): 5000
+        case (.fallback, 1000), (.fallbackOnce, 1000): 5
+        default: nil
+        }
+    }
+
+    /// Changes of one round: enough to measure, and whole rounds of subscribers where each row is for one of them.
+    func changes(subscribers: Int, isQuick: Bool) -> Int {
+        let deliveries = isQuick ? 20_000 : 1_000_000
+        switch self {
+        case .none, .true: return max(4, min(isQuick ? 500 : 50_000, deliveries / subscribers))
+        case .owner, .ownerAndFilter, .membership:
+            return Self.wholeRounds(isQuick ? 500 : 50_000, subscribers)
+        // Each change is asked about once for each subscriber: as many questions, whatever their number.
+        case .fallback, .fallbackOnce: return max(4, min(1000, (isQuick ? 4000 : 200_000) / subscribers))
+        }
+    }
+
+    private static func wholeRounds(_ wanted: Int, _ subscribers: Int) -> Int {
+        (wanted + subscribers - 1) / subscribers * subscribers
+    }
+
+    /// The peer's, so that a measurement takes about a second, and one change is measured whole in any case.
+    func peerChanges(subscribers: Int, isQuick: Bool) -> Int {
+        max(1, min(2000, (isQuick ? 5000 : 40_000) / subscribers))
+    }
+}

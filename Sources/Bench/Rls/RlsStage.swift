@@ -1,0 +1,273 @@
+import Crypto
+import Embedded
+import Postgres
+import Server
+import System
+
+/// A private PostgreSQL with a table for each policy, users, and what the peer would ask.
+final class RlsStage {
+    static let role = "authenticated"
+    static let members = "rls_members"
+    static let membershipsOfUser = 25
+    private static let userPrefix = "00000000-0000-4000-8000-"
+    private static let subscriptions = "bench_subscriptions"
+
+    let cluster: PrivateCluster
+    let connection: Connection
+    private let writer: Connection
+    private let peer: Connection
+    private let place: Workplace
+    private let policyURL: String
+    let secret: String
+    private var hubs = 0
+    private var users = 0
+    private var next: [String: Int64] = [:]
+
+    init(_ place: Workplace) throws {
+        self.place = place
+        var options = PrivateCluster.Options()
+        options.settings = [
+            "shared_buffers=512MB", "autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=16GB", "jit=off",
+        ]
+        cluster = try PrivateCluster(directory: place.path + "/postgres", options: options)
+        try cluster.start()
+        connection = try cluster.connect()
+        for file in SQLFile.foundation { try file.apply(connection) }
+        var generator = SystemRandomNumberGenerator()
+        secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
+        try connection.execute("ALTER ROLE tidewire_policies PASSWORD '\(secret)'")
+        policyURL = cluster.url(user: "tidewire_policies", password: secret)
+        writer = try cluster.connect()
+        // What is measured is read from the log; how fast its rows were committed is not part of it.
+        try writer.execute("SET synchronous_commit = off")
+        peer = try cluster.connect()
+        // Otherwise each check would be planned anew.
+        try peer.execute("SET plan_cache_mode = force_generic_plan")
+        try makeTables()
+    }
+
+    func close() { cluster.stop() }
+
+    private func makeTables() throws {
+        try connection.execute(
+            """
+            CREATE FUNCTION bench_user(number bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS
+                $$ SELECT ('\(Self.userPrefix)' || lpad(number::text, 12, '0'))::uuid $$;
+            CREATE FUNCTION bench_is_mine(owner uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS
+                $$ BEGIN RETURN owner = auth.uid(); END $$;
+            CREATE FUNCTION bench_are_same(owner uuid, claimant uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS
+                $$ BEGIN RETURN owner = claimant; END $$;
+            CREATE TABLE \(Self.members) (user_id uuid, operation_id integer, PRIMARY KEY (user_id, operation_id));
+            ALTER TABLE \(Self.members) REPLICA IDENTITY FULL;
+            GRANT SELECT ON \(Self.members) TO \(Self.role);
+            CREATE PUBLICATION tidewire_internal FOR TABLE \(Self.members);
+            CREATE TABLE \(Self.subscriptions) (number bigint PRIMARY KEY, user_id uuid, claims text);
+            """)
+        for policy in RlsPolicy.allCases {
+            try makeTable(policy)
+            try makePeer(policy)
+        }
+    }
+
+    private func makeTable(_ policy: RlsPolicy) throws {
+        let table = policy.table
+        guard next[table] == nil else { return }
+        next[table] = 0
+        try connection.execute(
+            """
+            CREATE TABLE \(table) (
+                seq bigint PRIMARY KEY, owner_id uuid NOT NULL, operation_id integer NOT NULL, body text, at timestamptz);
+            ALTER TABLE \(table) REPLICA IDENTITY FULL;
+            GRANT SELECT ON \(table) TO \(Self.role);
+            CREATE PUBLICATION \(table) FOR TABLE \(table);
+            CREATE PROCEDURE bench_write_\(table)(first bigint, count bigint, subscribers bigint) LANGUAGE plpgsql AS $$
+            BEGIN
+                FOR number IN first..first + count - 1 LOOP
+                    INSERT INTO \(table) VALUES (
+                        number, bench_user(number % subscribers),
+                        number % subscribers * \(Self.membershipsOfUser) + number / subscribers % \(Self.membershipsOfUser),
+                        'Expense of a shared trip, split evenly between four of us', clock_timestamp());
+                    COMMIT;
+                END LOOP;
+            END $$;
+            """)
+        guard let condition = policy.condition else { return }
+        try connection.execute(
+            "ALTER TABLE \(table) ENABLE ROW LEVEL SECURITY;"
+                + "CREATE POLICY bench ON \(table) FOR SELECT TO \(Self.role) USING (\(condition))")
+    }
+
+    /// One change, all subscribers, within the server: the fastest form of asking about each of them.
+    private func makePeer(_ policy: RlsPolicy) throws {
+        try connection.execute(
+            """
+            CREATE FUNCTION \(policy.peerFunction)(change bigint, subscribers bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+            DECLARE
+                one record;
+                owner uuid;
+                settings text;
+                found boolean;
+                seen bigint := 0;
+            BEGIN
+                owner := bench_user(change % subscribers);
+                FOR one IN SELECT user_id, claims FROM \(Self.subscriptions) WHERE number < subscribers LOOP
+                    \(policy.check)
+                    IF found THEN seen := seen + 1; END IF;
+                END LOOP;
+                settings := set_config('role', 'none', true);
+                RETURN seen;
+            END $$
+            """)
+    }
+
+    // MARK: Users
+
+    private static func digits(_ number: Int) -> String {
+        let digits = String(number)
+        return String(repeating: "0", count: 12 - digits.count) + digits
+    }
+
+    /// Distinct for each user, in more than one claim.
+    static func claims(numbered digits: String) -> String {
+        #"{"role":"\#(role)","sub":"\#(userPrefix)\#(digits)","email":"user\#(digits)@example.com","exp":4102444800}"#
+    }
+
+    static func joinPayload(_ policy: RlsPolicy, numbered digits: String, token: String) -> String {
+        let filter = policy.hasFilter ? #","filter":"owner_id=eq.\#(userPrefix)\#(digits)""# : ""
+        return
+            #"{"config":{"postgres_changes":[{"event":"*","schema":"public","table":"\#(policy.table)"\#(filter)}]},"#
+            + #""access_token":"\#(token)"}"#
+    }
+
+    /// What a client's claims look like, and the message by which it joins.
+    func introduction(_ number: Int, _ policy: RlsPolicy) -> (token: String, join: String) {
+        let digits = Self.digits(number)
+        let claims = Array(Self.claims(numbered: digits).utf8)
+        let token = JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
+        let payload = Self.joinPayload(policy, numbered: digits, token: token)
+        return (token, #"["1","1","realtime:bench","phx_join",\#(payload)]"#)
+    }
+
+    var clientErrors: String { place.path + "/clients.log" }
+
+    /// Users up to a number, with their memberships and, for the peer, their subscriptions.
+    func makeUsers(_ count: Int) throws {
+        guard count > users else { return }
+        try writer.query(
+            """
+            INSERT INTO \(Self.members)
+            SELECT bench_user(number), number * \(Self.membershipsOfUser) + place
+            FROM generate_series($1::bigint, $2::bigint) AS number,
+                 generate_series(0, \(Self.membershipsOfUser - 1)) AS place
+            """, [String(users), String(count - 1)])
+        try writer.query(
+            """
+            INSERT INTO \(Self.subscriptions)
+            SELECT number, bench_user(number), format(
+                '\(Self.claims(numbered: "%1$s"))', lpad(number::text, 12, '0'))
+            FROM generate_series($1::bigint, $2::bigint) AS number
+            """, [String(users), String(count - 1)])
+        users = count
+        // Their plans are not made for tables that were empty.
+        try writer.execute("ANALYZE \(Self.members); ANALYZE \(Self.subscriptions)")
+        try writer.execute("CHECKPOINT")
+    }
+
+    // MARK: Rows
+
+    /// Commits so many rows, one a transaction. In turns they are for each of the subscribers.
+    func write(_ policy: RlsPolicy, _ count: Int, subscribers: Int) throws -> Range<Int64> {
+        let behind = next[policy.table] ?? 0
+        let divisor = Int64(subscribers)
+        let first = (behind + divisor - 1) / divisor * divisor
+        try writer.execute("CALL bench_write_\(policy.table)(\(first), \(count), \(subscribers))")
+        next[policy.table] = first + Int64(count)
+        return first..<first + Int64(count)
+    }
+
+    /// Waits until the hub has everything that is committed in its log, durably.
+    func awaitLog(_ hub: RlsHub) throws {
+        // What is committed without waiting may not be in the WAL's files yet, and only what is there is sent.
+        try connection.query("SELECT pg_logical_emit_message(true, 'bench', '')")
+        let end = try connection.query("SELECT pg_current_wal_lsn()").first?[0] ?? "0/0"
+        for _ in 0..<60_000 {
+            let answer = try connection.query(
+                "SELECT confirmed_flush_lsn >= $1::pg_lsn FROM pg_replication_slots WHERE slot_name = $2",
+                [end, hub.slot])
+            if answer.first?[0] == "t" { return }
+            Pause.milliseconds(2)
+        }
+        throw BenchFailure("the hub does not follow the database")
+    }
+
+    // MARK: The peer
+
+    /// Changes a second. What it finds must be what is to be found.
+    func measurePeer(_ policy: RlsPolicy, _ changes: Range<Int64>, subscribers: Int) throws -> Double {
+        let began = Clock.monotonicNanoseconds()
+        let answer = try peer.query(
+            "SELECT sum(\(policy.peerFunction)(change, $3::bigint)) FROM generate_series($1::bigint, $2::bigint) AS change",
+            [String(changes.lowerBound), String(changes.upperBound - 1), String(subscribers)])
+        let seconds = Double(Clock.monotonicNanoseconds() - began) / 1e9
+        let expected = policy.isForAll ? changes.count * subscribers : changes.count
+        guard answer.first?[0] == String(expected) else {
+            throw BenchFailure(
+                "void (rls, \(policy.rawValue)): the peer found \(answer.first?[0] ?? "nothing") of \(expected)")
+        }
+        return Double(changes.count) / seconds
+    }
+
+    // MARK: Hubs
+
+    func startHub(_ policy: RlsPolicy, backend: String = "auto") throws -> RlsHub {
+        hubs += 1
+        let data = place.path + "/hub\(hubs)"
+        try Directories.make(data)
+        return try RlsHub(
+            slot: "bench_rls_\(hubs)",
+            settings: [
+                (.databaseURL, cluster.url()), (.policyDatabaseURL, policyURL), (.publication, policy.table),
+                (.slot, "bench_rls_\(hubs)"), (.dataDirectory, data), (.listen, "127.0.0.1:0"), (.loops, "1"),
+                (.io, backend), (.jwtSecret, secret), (.idleTimeout, "0"), (.maximumConnections, "200000"),
+            ])
+    }
+
+    /// A slot keeps WAL for as long as it is there.
+    func end(_ hub: RlsHub) {
+        hub.stop()
+        for _ in 0..<100 {
+            if (try? connection.query("SELECT pg_drop_replication_slot($1)", [hub.slot])) != nil { return }
+            Pause.milliseconds(20)
+        }
+    }
+}
+
+/// A hub in this process, so that it can be held while its log fills.
+final class RlsHub: Sendable {
+    let slot: String
+    let rehearsal = Rehearsal()
+    private let hub: Hub
+
+    init(slot: String, settings: [(Setting, String)]) throws {
+        self.slot = slot
+        let configuration = try Configuration.load(
+            overrides: settings.map { SettingOverride($0.0, $0.1, from: .command("tidewire bench")) },
+            surroundings: .ofThisProcess.withoutSettings)
+        hub = try Hub(configuration, rehearsal: rehearsal)
+    }
+
+    var port: UInt16 { hub.port }
+
+    func stop() { hub.stop() }
+
+    /// What is committed stays in the log.
+    func hold() { rehearsal.order { $0.isHolding = true } }
+
+    /// The log is read on; nanoseconds when.
+    func goOn(_ also: @escaping @Sendable () -> Void = {}) {
+        rehearsal.order { loop in
+            also()
+            loop.isHolding = false
+        }
+    }
+}

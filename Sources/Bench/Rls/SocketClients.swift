@@ -1,0 +1,59 @@
+import Synchronization
+import System
+
+/// Subscribers of a hub with sockets, in processes of their own, each with claims of its own.
+final class SocketClients {
+    private let hub: RlsHub
+    private let fleet: LoadFleet
+    let count: Int
+
+    /// Connected, but not joined.
+    init(_ count: Int, _ stage: RlsStage, _ hub: RlsHub) throws {
+        self.hub = hub
+        self.count = count
+        fleet = try LoadFleet(clients: count, errors: stage.clientErrors)
+        try fleet.heartbeat(seconds: 0)
+        try fleet.sign(secret: stage.secret, claims: RlsStage.claims(numbered: "{n:12}"))
+        try fleet.connect(port: hub.port, path: "/socket/websocket?vsn=2.0.0&apikey={token}")
+    }
+
+    func close() { fleet.close() }
+
+    /// Nanoseconds until all are subscribed.
+    func join(_ policy: RlsPolicy) throws -> UInt64 {
+        let began = Clock.monotonicNanoseconds()
+        try fleet.join(
+            topic: "realtime:bench", payload: RlsStage.joinPayload(policy, numbered: "{n:12}", token: "{token}"))
+        return Clock.monotonicNanoseconds() - began
+    }
+
+    /// Lets the hub go on, and waits until everybody has all of these changes; nanoseconds from the one to the other.
+    func receive(_ changes: Range<Int64>, isForAll: Bool) throws -> UInt64 {
+        try fleet.expect(first: changes.lowerBound, each: Int64(changes.count), stride: isForAll ? 1 : count)
+        let moment = Mutex<Int64>(0)
+        try awaitOrder { moment.withLock { $0 = Clock.unixMicroseconds() } }
+        let began = moment.withLock { $0 }
+        _ = try fleet.awaitAll(milliseconds: 120_000)
+        // What comes twice, or to others, comes now.
+        Pause.milliseconds(20)
+        let report = try fleet.report()
+        guard report.isFaultless else {
+            throw BenchFailure(
+                "void (rls, with sockets): of \(report.expected) changes \(report.missing) are missing, \(report.doubled) came "
+                    + "twice or late, \(report.skipped) were passed over, \(report.foreign + report.malformed) are foreign, "
+                    + "\(report.closed) clients lost their connection")
+        }
+        return UInt64(max(1, report.lastMicroseconds - began)) * 1000
+    }
+
+    private func awaitOrder(_ body: @escaping @Sendable () -> Void) throws {
+        let done = Pulse()
+        hub.goOn {
+            body()
+            done.beat()
+        }
+        guard done.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 30_000_000_000) > 0 else {
+            throw BenchFailure("the hub's loop does not answer")
+        }
+    }
+}

@@ -1,0 +1,197 @@
+import Bytes
+
+/// A part of a policy's expression by itself, for whoever asks why the whole came out as it did.
+public struct PolicyPart: Sendable, Hashable {
+    /// Parts of parts lie deeper; the expression itself lies at 0.
+    public var depth: Int
+    /// For people.
+    public var text: String
+    /// For PostgreSQL: means the same in any session.
+    public var sql: String
+    public var isCondition: Bool
+    /// Undecided where only PostgreSQL knows.
+    public var term: Term
+
+    public init(depth: Int, text: String, sql: String, isCondition: Bool, term: Term) {
+        self.depth = depth
+        self.text = text
+        self.sql = sql
+        self.isCondition = isCondition
+        self.term = term
+    }
+}
+
+extension PolicyCompiler {
+    /// The expression and its parts, each before its own parts; no more than `limit`. Nothing where the text is not
+    /// understood.
+    public func parts(of text: String, on table: RelationFacts, limit: Int) -> [PolicyPart] {
+        guard let tree = PolicyParser.expression(text) else { return [] }
+        var taker = PolicyPartTaker(catalog: catalog, table: table, limit: limit)
+        taker.condition(tree, 0, isPositive: true)
+        return taker.parts
+    }
+}
+
+/// Walks an expression as people read it: conditions down to comparisons, and of those the two sides.
+private struct PolicyPartTaker {
+    let catalog: PolicyCatalog
+    let table: RelationFacts
+    let limit: Int
+    private(set) var parts: [PolicyPart] = []
+
+    init(catalog: PolicyCatalog, table: RelationFacts, limit: Int) {
+        self.catalog = catalog
+        self.table = table
+        self.limit = limit
+    }
+
+    private var environment: Checker.Environment {
+        Checker.Environment(scopes: [Checker.Scope(level: 0, alias: table.name.name, relation: table)])
+    }
+
+    mutating func condition(_ tree: Syntax, _ depth: Int, isPositive: Bool = false) {
+        guard parts.count < limit else { return }
+        if case .boolean = tree, depth > 0 { return }
+        var checker = Checker(catalog)
+        let typed = checker.condition(tree, environment, isPositive: isPositive)
+        add(tree, depth, isCondition: true, (try? typed.sealed()) ?? .undecided)
+        switch tree {
+        case .all(let inner), .any(let inner):
+            for part in inner { condition(part, depth + 1, isPositive: isPositive) }
+        case .not(let inner): condition(inner, depth + 1)
+        case .test(let inner, _): isBoolean(inner) ? condition(inner, depth + 1) : value(inner, depth + 1)
+        case .choice(_, let branches, let otherwise): choice(branches, otherwise, depth + 1)
+        case .infix(_, let left, let right), .isDistinct(let left, let right), .quantified(_, let left, _, let right):
+            value(left, depth + 1)
+            value(right, depth + 1)
+        case .among(let left, _): value(left, depth + 1)
+        case .call(_, let arguments):
+            for argument in arguments { value(argument, depth + 1) }
+        default: break
+        }
+    }
+
+    private mutating func choice(_ branches: [Syntax.Branch], _ otherwise: Syntax?, _ depth: Int) {
+        for branch in branches {
+            isBoolean(branch.condition) ? condition(branch.condition, depth) : value(branch.condition, depth)
+            condition(branch.value, depth)
+        }
+        if let otherwise { condition(otherwise, depth) }
+    }
+
+    /// What stands for itself is not worth a line.
+    private mutating func value(_ tree: Syntax, _ depth: Int) {
+        guard parts.count < limit, !tree.isPlain else { return }
+        var checker = Checker(catalog)
+        let term = (try? checker.expression(tree, environment)).flatMap { try? $0.sealed() } ?? .undecided
+        add(tree, depth, isCondition: false, term)
+    }
+
+    private func isBoolean(_ tree: Syntax) -> Bool {
+        var checker = Checker(catalog)
+        return (try? checker.expression(tree, environment))?.type.oid == TypeOID.bool
+    }
+
+    private mutating func add(_ tree: Syntax, _ depth: Int, isCondition: Bool, _ term: Term) {
+        parts.append(
+            PolicyPart(
+                depth: depth, text: Renderer.readable(Renderer.text(tree)), sql: Renderer.text(tree, .qualified),
+                isCondition: isCondition, term: term))
+    }
+}
+
+extension Syntax {
+    fileprivate var isPlain: Bool {
+        switch self {
+        case .literal, .number, .boolean, .null, .arrayOf: true
+        case .cast(let inner, _): inner.isPlain
+        case .array(let parts): parts.allSatisfy { $0.isPlain }
+        default: false
+        }
+    }
+}
+
+extension Renderer {
+    /// A rendering without the quotes and the outer parentheses that nobody needs to read.
+    static func readable(_ text: String) -> String {
+        var rest = Array(text.unicodeScalars)[...]
+        if isWrapped(rest) { rest = rest.dropFirst().dropLast() }
+        var readable = String.UnicodeScalarView()
+        while let first = rest.first {
+            let length = first == "'" || first == "\"" ? quotedLength(rest) : 1
+            let piece = rest.prefix(length)
+            rest = rest.dropFirst(length)
+            readable.append(contentsOf: first == "\"" && isPlainName(piece) ? piece.dropFirst().dropLast() : piece)
+        }
+        return String(readable)
+    }
+
+    private static func quotedLength(_ text: ArraySlice<Unicode.Scalar>) -> Int {
+        guard let quote = text.first else { return 0 }
+        let end = text.dropFirst().firstIndex(of: quote) ?? text.endIndex - 1
+        return end - text.startIndex + 1
+    }
+
+    private static func isPlainName(_ quoted: ArraySlice<Unicode.Scalar>) -> Bool {
+        let name = quoted.dropFirst().dropLast()
+        guard let first = name.first, first == "_" || ("a"..."z").contains(first) else { return false }
+        return name.allSatisfy { $0 == "_" || ("a"..."z").contains($0) || ("0"..."9").contains($0) }
+    }
+
+    /// Whether the first parenthesis is closed by the last character.
+    private static func isWrapped(_ text: ArraySlice<Unicode.Scalar>) -> Bool {
+        guard text.first == "(", text.last == ")" else { return false }
+        var depth = 0
+        var place = text.startIndex
+        while place < text.endIndex {
+            switch text[place] {
+            case "(": depth += 1
+            case ")": depth -= 1
+            case "'", "\"": place += quotedLength(text[place...]) - 1
+            default: break
+            }
+            if depth == 0 { return place == text.endIndex - 1 }
+            place += 1
+        }
+        return false
+    }
+}
+
+/// What a part comes to for one row and holder.
+public enum PartValue: Sendable, Hashable {
+    /// As PostgreSQL writes it.
+    case value([UInt8])
+    case null
+    /// PostgreSQL would fail.
+    case failed
+    /// Only PostgreSQL knows.
+    case unknown
+}
+
+extension Residual {
+    /// What is left of a part for one holder, evaluated as rows are judged. `keys` gives the present keys of each
+    /// membership in the order of `memberships`.
+    public func value(
+        on row: borrowing RowImage, keys: [MembershipKeys], settings: FilterCheck.Settings
+    ) -> PartValue {
+        guard term.isBoolean else {
+            return PartValue(TermEvaluation.value(term, row, maximumWork: settings.maximumWork))
+        }
+        // A predicate that holds for no row does not say whether that is because of no, NULL or an error.
+        if case .constant(let verdict) = PolicyNodeMaker(memberships: memberships, keys: keys).node(term) {
+            return PartValue(Outcome(verdict))
+        }
+        return PartValue(Outcome(predicate(keys: keys, asker: 0, settings: settings).verdict(on: row)))
+    }
+}
+
+extension PartValue {
+    init(_ outcome: Outcome) {
+        switch outcome {
+        case .value(let text): self = .value(text)
+        case .null: self = .null
+        case .failed: self = .failed
+        case .cannot: self = .unknown
+        }
+    }
+}

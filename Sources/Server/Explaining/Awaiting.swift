@@ -1,0 +1,25 @@
+import Synchronization
+import System
+
+/// Waits for what another thread answers. For commands, whose thread has nothing else to do.
+enum Awaiting {
+    private final class Box<Value: Sendable>: Sendable {
+        let value = Mutex<Value?>(nil)
+        let pulse = Pulse()
+    }
+
+    /// Nil when there is no answer in time.
+    static func answer<Value: Sendable>(
+        within limit: Duration, _ ask: (@escaping @Sendable (Value) -> Void) -> Void
+    ) -> Value? {
+        let box = Box<Value>()
+        ask { value in
+            box.value.withLock { $0 = value }
+            box.pulse.beat()
+        }
+        let (seconds, attoseconds) = limit.components
+        let nanoseconds = UInt64(seconds) * 1_000_000_000 + UInt64(attoseconds / 1_000_000_000)
+        _ = box.pulse.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + nanoseconds)
+        return box.value.withLock { $0 }
+    }
+}

@@ -1,0 +1,64 @@
+import Bytes
+
+/// Somebody with claims, as a token would have them.
+public struct ExplainedHolder: Sendable {
+    /// One JSON object.
+    public let claims: String
+    public let role: String
+    /// What to call him: his mail address, or else his id.
+    public let name: String
+
+    /// `claims`: what a token's payload says; nil makes some of the role and the subject. Role and subject say what the
+    /// claims do not, and must not contradict them.
+    public init(claims: String?, role: String?, subject: String?) throws(ExplainFailure) {
+        let found = try ExplainedHolder.read(claims ?? "{}")
+        let known = try ExplainedHolder.only(found["role"], role, "role")
+        let sub = try ExplainedHolder.only(found["sub"], subject, "sub")
+        guard let known, !known.isEmpty else {
+            throw .badClaims("there is no role: neither in the claims nor as --role")
+        }
+        var added: [String] = []
+        if found["role"] == nil { added.append("\"role\":" + ExplainedHolder.quoted(known)) }
+        if let sub, found["sub"] == nil { added.append("\"sub\":" + ExplainedHolder.quoted(sub)) }
+        self.claims = ExplainedHolder.adding(added, to: claims ?? "{}", isEmpty: found.isEmpty)
+        self.role = known
+        name = found["email"] ?? sub ?? "a holder without sub"
+    }
+
+    private static func only(_ found: String?, _ given: String?, _ name: String) throws(ExplainFailure) -> String? {
+        guard let found, let given, found != given else { return found ?? given }
+        throw .badClaims("the claims say another \(name) than --\(name)")
+    }
+
+    /// The texts among its members; a name with another value is there, and has no text.
+    private static func read(_ claims: String) throws(ExplainFailure) -> [String: String] {
+        var members: [String: String] = [:]
+        let bytes = Array(claims.utf8)
+        do throws(ByteError) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+            var scanner = JSONScanner(unsafe bytes.span.bytes, maximumDepth: JSONScanner.deepest)
+            guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
+            while try scanner.next() == .name {
+                let name = scanner.text
+                let value = try scanner.next()
+                members[name] = value == .string ? scanner.text : ""
+                try scanner.skip(value)
+            }
+            _ = try scanner.next()
+        } catch {
+            throw .badClaims("the claims are not one JSON object: \(error)")
+        }
+        return members
+    }
+
+    private static func adding(_ members: [String], to claims: String, isEmpty: Bool) -> String {
+        guard !members.isEmpty, let brace = claims.firstIndex(of: "{") else { return claims }
+        return "{" + members.joined(separator: ",") + (isEmpty ? "" : ",") + claims[claims.index(after: brace)...]
+    }
+
+    private static func quoted(_ text: String) -> String {
+        var writer = ByteWriter(capacity: text.utf8.count + 2)
+        JSONText.appendString(text, to: &writer)
+        return writer.bytes.text
+    }
+}

@@ -1,0 +1,201 @@
+import Change
+import Diagnostics
+import History
+import Policy
+import Postgres
+import Replication
+import System
+
+/// Explains to an operator who was told of a change.
+///
+/// In: a change of the log, and somebody with claims. Out: each step of the way, by the same code that serves clients, on
+/// connections of its own: no hub has to run, and one that runs is not disturbed. It writes nothing into the database.
+public final class Explainer {
+    public struct Settings: Sendable {
+        public var database: ConnectionTarget
+        /// Whose connections run policies; nil is the hub's own login.
+        public var policies: ConnectionTarget?
+        public var publication: String
+        public var deletesAreStrict: Bool
+
+        public init(
+            database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
+            deletesAreStrict: Bool = true
+        ) {
+            self.database = database
+            self.policies = policies
+            self.publication = publication
+            self.deletesAreStrict = deletesAreStrict
+        }
+    }
+
+    public struct Question: Sendable {
+        public var change: RecordedChange
+        public var holder: ExplainedHolder
+        public var filter: String?
+        public var operations: RowOperations
+
+        public init(
+            _ change: RecordedChange, to holder: ExplainedHolder, filter: String? = nil,
+            operations: RowOperations = .all
+        ) {
+            self.change = change
+            self.holder = holder
+            self.filter = filter
+            self.operations = operations
+        }
+    }
+
+    let settings: Settings
+    let catalog: CatalogService
+    let judge: PolicyJudge
+    let recorder = PartRecorder()
+    static let patience = Duration.seconds(20)
+
+    public convenience init(_ settings: Settings) throws {
+        try self.init(settings, clientRoles: PolicyJudge.Settings(database: settings.database).clientRoles)
+    }
+
+    init(_ settings: Settings, clientRoles: [String]) throws {
+        self.settings = settings
+        var catalog = CatalogService.Settings(
+            target: settings.database, publication: settings.publication, pollInterval: .milliseconds(100))
+        catalog.compiling = recorder.compiling
+        catalog.tendsPublication = false
+        catalog.coverage = StreamCoverage(followedSince: .zero)
+        self.catalog = try CatalogService(catalog)
+        self.catalog.addBindings(1)
+        var judging = PolicyJudge.Settings(database: settings.database, policies: settings.policies)
+        judging.clientRoles = clientRoles
+        do {
+            judge = try PolicyJudge(judging)
+        } catch {
+            self.catalog.stop()
+            throw error
+        }
+    }
+
+    deinit {
+        catalog.stop()
+        judge.stop()
+    }
+
+    public func explain(_ question: Question) throws(ExplainFailure) -> Explanation {
+        let operation = RowOperations(question.change.operation)
+        guard !operation.isEmpty, let relation = question.change.relation?.relation else { throw .noRow }
+        let known = Awaiting.answer(within: Self.patience) { catalog.refresh(then: $0) }
+        guard let snapshot = known ?? nil else { throw .databaseAway }
+        var explanation = Explanation(
+            holder: "\(question.holder.name) (\(question.holder.role))",
+            publication: publication(snapshot.table(relation.schema, relation.name), operation))
+        explanation.wantsOperation = question.operations.contains(operation)
+        guard explanation.publication.isPublished else { return explanation.concluded(question) }
+        let request = BindingRequest(
+            role: question.holder.role, schema: relation.schema, table: relation.name, filter: question.filter,
+            operations: question.operations)
+        switch resolve(request) {
+        case .unavailable: throw .databaseAway
+        case .failed(let message):
+            explanation.role = role(request, nil)
+            explanation.binding = .failed(message)
+        case .tables(let tables):
+            guard let binding = tables.first else { throw .databaseAway }
+            explanation.role = role(request, binding.table)
+            explanation.binding = Explainer.binding(binding)
+            try judge(binding, question, &explanation)
+        }
+        return explanation.concluded(question)
+    }
+
+    // MARK: The catalog
+
+    private func publication(_ table: CatalogTable?, _ operation: RowOperations) -> Explanation.Publication {
+        Explanation.Publication(
+            name: settings.publication, isPublished: table != nil, operations: table?.operations ?? [],
+            hasOperation: table?.operations.contains(operation) ?? false)
+    }
+
+    private func resolved(_ request: BindingRequest) -> BindingOutcome {
+        let answer = Awaiting.answer(within: Self.patience) { then in
+            catalog.resolve([request]) { outcomes, _ in then(outcomes) }
+        }
+        return answer?.first ?? .unavailable
+    }
+
+    /// That a table's every change comes down the stream is known only once older transactions are over.
+    private func resolve(_ request: BindingRequest) -> BindingOutcome {
+        var outcome = resolved(request)
+        for _ in 0..<20 {
+            guard case .tables(let tables) = outcome, let policy = tables.first?.policy,
+                policy.parts.contains(where: { $0.term == .undecided && mayBeDecidedLater($0, policy.table) })
+            else { return outcome }
+            BackgroundThread.rest(nanoseconds: 100_000_000)
+            outcome = resolved(request)
+        }
+        return outcome
+    }
+
+    private func mayBeDecidedLater(_ part: PolicyBinding.Part, _ table: UInt32) -> Bool {
+        recorder.isDecided(part.text, on: table)
+    }
+
+    private func role(_ request: BindingRequest, _ table: CatalogTable?) -> Explanation.Role {
+        let roles = catalog.exchange.look(up: request)?.view.roles
+        let access = table.flatMap { roles?.access[AccessKey(role: request.role, table: $0.oid)] }
+        let names = { (slots: [Int]) in slots.compactMap { table?.columns[$0].name } }
+        return Explanation.Role(
+            name: request.role, exists: roles?.existing.contains(request.role) ?? false,
+            hasUsage: access?.hasUsage ?? false, selectable: names(access?.selectable ?? []),
+            hidden: names(access?.hidden.sorted() ?? []), isRowSecurityActive: access?.rowSecurityIsActive ?? true)
+    }
+
+    private static func binding(_ binding: TableBinding) -> Explanation.Binding {
+        switch binding.access {
+        case .readable: .sent(columns: binding.delivered.map { binding.table.columns[$0].name })
+        case .unauthorized: .unauthorized
+        case .noPrimaryKey: .noPrimaryKey
+        }
+    }
+
+    // MARK: The filter's parts
+
+    /// The filter as a whole, and each of its conditions by itself.
+    func filterParts(_ filter: String?, _ binding: TableBinding, _ question: Question) -> [(String, Int, Predicate)] {
+        guard let filter, let whole = binding.predicate else { return [] }
+        let bounds = Filter.Bounds(
+            bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,
+            depth: Limits.maximumFilterDepth)
+        let conditions = (try? Filter.parse(filter, within: bounds))??.conditions ?? []
+        guard conditions.count > 1 else { return [(filter, 0, whole)] }
+        var parts = [(filter, 0, whole)]
+        for condition in conditions {
+            let request = BindingRequest(
+                role: question.holder.role, schema: binding.table.schema, table: binding.table.name,
+                filter: condition.written, operations: question.operations)
+            if case .tables(let tables) = resolved(request), let predicate = tables.first?.predicate {
+                parts.append((condition.written, 1, predicate))
+            }
+        }
+        return parts
+    }
+}
+
+extension FilterCondition {
+    /// As a filter of its own.
+    fileprivate var written: String {
+        let list = comparison == .in ? "(" + value.dropFirst().dropLast() + ")" : value
+        return "\(column)=\(isNegated ? "not." : "")\(comparison.rawValue).\(list)"
+    }
+}
+
+extension RowOperations {
+    /// Of a row's operation; nothing for what has no row.
+    init(_ operation: Operation) {
+        switch operation {
+        case .insert: self = .insert
+        case .update: self = .update
+        case .delete: self = .delete
+        case .truncate, .message: self = []
+        }
+    }
+}

@@ -1,0 +1,256 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import Glibc
+import History
+import Postgres
+import Server
+import System
+
+/// `tidewire why`
+struct WhyCommand: Command {
+    let name = "why"
+    let summary = "Explain who was told of a change, who was not, and why."
+    let discussion = """
+        Takes a change of the event log and somebody's claims, and goes the way of the change to him: the publication, \
+        the role's rights, what the binding sends, the filter, and each policy with each part of its expression, as the \
+        hub evaluates it and, beside it, as PostgreSQL does. It ends with one line to quote:
+
+          alice@x (authenticated) was NOT told: policy "own" is false because \
+        owner = auth.uid() is false
+
+        The change is named by --offset (see 'tidewire tail'), or by --key: then it is the newest change of that row. \
+        --claims is the payload of a token as JSON, without its signature; --role and --sub say what is not in it, or \
+        make claims alone.
+
+        It judges by what the catalog, roles, the clock and memberships are NOW, not as of the change. A hub need not \
+        run, and one that runs is not disturbed. What policies say runs as the login of policy_database_url, as in the \
+        hub, in a transaction that only reads. Where the two columns differ, that is a bug of the hub's: a line says so.
+
+        It prints values of the row and of the claims: mind where that goes.
+
+        JSON. One object: told, sentence, change (as 'tidewire tail --json' prints it), publication, role, binding, \
+        image, old_image (filter, policies with their parts, memberships, visible), old_record (none, keys, whole), \
+        differences, notes. A part has text, depth, hub and postgres (true, false, NULL, a value, or words).
+
+        Ends with status 0 when the row was told, and 1 when it was not.
+        """
+    let options: [Option] = [
+        .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .json, .zone,
+        .log,
+    ]
+    let optionGroups: [OptionGroup] = [
+        .configuration(of: [.dataDirectory, .databaseURL, .policyDatabaseURL, .publication, .deleteVisibility])
+    ]
+    let examples = [
+        Example(
+            "tidewire why --table notes --offset 18442901 --role authenticated --sub 7f3c2b1e-0c5d-4f6e-8a52-000000000001",
+            "Why did she not hear of this change?"),
+        Example(
+            "tidewire why --table app.orders --key id=4711 --claims claims.json --filter status=eq.open --json",
+            "The newest change of order 4711, for a subscription with a filter:"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let table = try arguments.changedTable()
+        let holder = try arguments.holder(terminal)
+        let operations = try arguments.events()
+        let configuration = try arguments.configuration(terminal)
+        guard let database = configuration.databaseURL else {
+            throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
+        }
+        let choice = try arguments.changeChoice()
+        let change = try LogAccess.explained { try find(choice, table, arguments.historyLog(terminal), zone) }
+        Log.shared.configure(level: .error, format: configuration.logFormat)
+        let target = ConnectionTarget(database.revealed)
+        try reach(target, "\(database)")
+        let settings = Explainer.Settings(
+            database: target, policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
+            publication: configuration.publication, deletesAreStrict: configuration.deletesAreStrict)
+        let question = Explainer.Question(
+            change, to: holder, filter: arguments.value(of: .subscribedFilter), operations: operations)
+        let explanation = try explained { try Explainer(settings).explain(question) }
+        if arguments.has(.json) {
+            try terminal.print(explanation.json(change))
+        } else {
+            try ExplanationPrinter(terminal, zone).print(explanation, change)
+        }
+        return explanation.isTold ? .ok : .notFound
+    }
+
+    // MARK: What is asked for
+
+    private func find(
+        _ choice: ChangeChoice, _ table: TableName, _ log: HistoryLog, _ zone: DisplayZone
+    ) throws -> RecordedChange {
+        let names = try NameCheck(log)
+        guard try log.relations().contains(where: { $0.table == table }) else { throw names.unknown(table) }
+        switch choice {
+        case .offset(let offset): return try change(at: offset, table, log, zone)
+        case .key(let key): return try newest(of: key, table, log, zone)
+        }
+    }
+
+    private func change(
+        at offset: UInt64, _ table: TableName, _ log: HistoryLog, _ zone: DisplayZone
+    ) throws -> RecordedChange {
+        let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
+        var reader = try HistoryReader(log, query)
+        while let item = try reader.next() {
+            guard case .change(let change) = item else { continue }
+            guard change.relation?.table == table else {
+                let found = change.relation?.table.description ?? "a message"
+                throw CommandFailure(.notFound, "the change at @\(offset) is one of \(found), not of \(table)")
+            }
+            return change
+        }
+        throw CommandFailure(.notFound, "the log has no change at @\(offset); \(try held(log, zone))")
+    }
+
+    private func newest(
+        of key: [String], _ table: TableName, _ log: HistoryLog, _ zone: DisplayZone
+    ) throws -> RecordedChange {
+        var newest: RecordedChange?
+        do {
+            var history = try RowHistory(log, table, RowName(key), HistoryQuery(from: nil, to: nil))
+            while let item = try history.next() {
+                if case .version(let version) = item, version.change.operation != .truncate { newest = version.change }
+            }
+        } catch RowNameError.doesNotFit(_, let columns, _) {
+            throw UsageError("--key does not fit: the key of \(table) is \(columns.joined(separator: ", "))")
+        }
+        if let newest { return newest }
+        throw CommandFailure(.notFound, "the log has no change of this row; \(try held(log, zone))")
+    }
+
+    private func held(_ log: HistoryLog, _ zone: DisplayZone) throws -> String {
+        let segments = try log.segments()
+        let end = segments[segments.count - 1].endOffset
+        return "it holds @\(segments[0].firstOffset) to @\(end == 0 ? 0 : end - 1)"
+    }
+
+    // MARK: What can go wrong
+
+    private func reach(_ target: ConnectionTarget, _ shown: String) throws {
+        do throws(PostgresError) {
+            _ = try Connection(target, applicationName: "tidewire why")
+        } catch {
+            throw CommandFailure(
+                .unreachable, "cannot reach the database: \(error.message)",
+                hint: error.hint ?? "Is it running, and is the address right? (\(shown))")
+        }
+    }
+
+    private func explained<T>(_ body: () throws -> T) throws -> T {
+        do {
+            return try body()
+        } catch ExplainFailure.databaseAway {
+            throw CommandFailure(
+                .unreachable, "the database does not say what its catalog is",
+                hint: "May the login read it? Is there a publication?")
+        } catch ExplainFailure.noRow {
+            throw UsageError("that change is none of a row: truncates and messages are told by other rules")
+        }
+    }
+}
+
+extension Option {
+    fileprivate static let changedTable = Option.value(
+        "table", "TABLE", short: "t", "The change's table: notes (which is public.notes) or app.notes.")
+    fileprivate static let changeOffset = Option.value("offset", "N", "The change's offset in the log: 4711 or @4711.")
+    fileprivate static let changedKey = Option.value(
+        "key", "COLUMN=VALUE", isRepeatable: true, "The newest change of the row with this key; once for each column.")
+    fileprivate static let claims = Option.value(
+        "claims", "FILE", "A file with the claims, one JSON object; - is standard input.")
+    fileprivate static let role = Option.value("role", "ROLE", "The role, where the claims have none.")
+    fileprivate static let subject = Option.value(
+        "sub", "ID", "The claim sub, where there are no claims or none in them.")
+    fileprivate static let subscribedFilter = Option.value(
+        "filter", "FILTER", "The subscription's filter, as clients write it: status=eq.open.")
+    fileprivate static let event = Option.value(
+        "event", "EVENT", "What the subscription is for: INSERT, UPDATE, DELETE or * (default).")
+}
+
+/// How the change was named.
+enum ChangeChoice: Equatable {
+    case offset(UInt64)
+    case key([String])
+}
+
+extension Arguments {
+    fileprivate func changedTable() throws(UsageError) -> TableName {
+        guard let text = value(of: .changedTable) else { throw UsageError("--table is missing") }
+        guard let table = TableName(text) else {
+            throw UsageError("--table \(text): expected table, schema.table or \"Quoted Schema\".\"table\"")
+        }
+        return table
+    }
+
+    fileprivate func changeChoice() throws(UsageError) -> ChangeChoice {
+        let key = values(of: .changedKey)
+        guard let text = value(of: .changeOffset) else {
+            if key.isEmpty { throw UsageError("which change? give --offset, or --key for a row's newest") }
+            return .key(key)
+        }
+        guard key.isEmpty else { throw UsageError("--offset and --key each name a change: give one of them") }
+        let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
+        guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
+            throw UsageError("--offset \(text): expected a number, such as 4711 or @4711")
+        }
+        return .offset(offset)
+    }
+
+    fileprivate func events() throws(UsageError) -> RowOperations {
+        guard let text = value(of: .event) else { return .all }
+        guard ["INSERT", "UPDATE", "DELETE", "*"].contains(text.uppercased()) else {
+            throw UsageError("--event \(text): expected INSERT, UPDATE, DELETE or *")
+        }
+        return RowOperations(event: text)
+    }
+
+    fileprivate func holder(_ terminal: Terminal) throws -> ExplainedHolder {
+        let claims = try value(of: .claims).map { try contents(of: $0, terminal) }
+        guard claims != nil || value(of: .role) != nil else {
+            throw UsageError("for whom? give --claims, or --role (and --sub)")
+        }
+        do throws(ExplainFailure) {
+            return try ExplainedHolder(claims: claims, role: value(of: .role), subject: value(of: .subject))
+        } catch {
+            guard case .badClaims(let reason) = error else { throw error }
+            throw UsageError(reason)
+        }
+    }
+
+    private func contents(of path: String, _ terminal: Terminal) throws -> String {
+        if path == "-" { return try StandardInput.text() }
+        switch terminal.surroundings.readFile(path) {
+        case .bytes(let bytes): return String(decoding: bytes, as: UTF8.self)
+        case .missing: throw UsageError("--claims \(path): there is no such file")
+        case .unreadable(let reason): throw UsageError("--claims \(path): \(reason)")
+        }
+    }
+}
+
+/// What is piped into the command.
+private enum StandardInput {
+    static func text() throws(UsageError) -> String {
+        var input = ByteWriter(capacity: 4096)
+        do throws(SystemError) {
+            while input.count <= Limits.maximumConfigurationFileBytes {
+                // SAFETY: the kernel writes at most as many bytes as the buffer has, and says how many.
+                let count = unsafe try input.append(upTo: 4096) { room throws(SystemError) in
+                    try systemCall("read", "standard input") {
+                        unsafe Glibc.read(STDIN_FILENO, room.baseAddress, room.count)
+                    }
+                }
+                if count == 0 { return input.bytes.text }
+            }
+        } catch {
+            throw UsageError("--claims -: \(error)")
+        }
+        throw UsageError("--claims -: more than \(Limits.maximumConfigurationFileBytes) bytes")
+    }
+}

@@ -1,0 +1,241 @@
+import Embedded
+import System
+import TestSupport
+import Testing
+
+@testable import tidewire
+
+private let commands: [any Command] = [WhyCommand()]
+
+/// A database with a table as the sample log has it, and a login that may run its policies.
+private struct WhyStage {
+    let database: TestDatabase
+    let log: TemporaryLog
+    let login: String
+
+    init(_ sql: String) throws {
+        database = try TestDatabase()
+        log = try TemporaryLog()
+        login = "why_" + database.name
+        for role in ["anon", "authenticated"] {
+            try database.run(
+                """
+                DO $$ BEGIN CREATE ROLE \(role) NOLOGIN NOINHERIT;
+                EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$
+                """)
+        }
+        try database.run(
+            """
+            CREATE ROLE \(login) LOGIN NOINHERIT PASSWORD 'secret'; GRANT anon, authenticated TO \(login);
+            CREATE SCHEMA auth; GRANT USAGE ON SCHEMA auth, public TO anon, authenticated;
+            CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
+                SELECT nullif(current_setting('request.jwt.claims', true), '')::jsonb $$;
+            CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$ SELECT (auth.jwt() ->> 'sub')::uuid $$;
+            CREATE TABLE readers (mail text, reader uuid, PRIMARY KEY (mail, reader));
+            ALTER TABLE readers REPLICA IDENTITY FULL;
+            INSERT INTO readers VALUES ('me@x', '\(WhyStage.reader)');
+            CREATE TABLE fullrep (id int PRIMARY KEY, email text, body text, deleted_at timestamptz);
+            ALTER TABLE fullrep REPLICA IDENTITY FULL;
+            ALTER TABLE fullrep ENABLE ROW LEVEL SECURITY;
+            CREATE TABLE unpublished (id int PRIMARY KEY);
+            GRANT SELECT ON fullrep, readers TO authenticated;
+            \(sql);
+            CREATE PUBLICATION supabase_realtime FOR TABLE fullrep, readers;
+            """)
+    }
+
+    static let reader = "00000000-0000-4000-8000-000000000002"
+
+    func run(_ words: String..., claims: String? = nil, policies: Bool = true) async -> Run {
+        let login =
+            policies
+            ? ["--policy-database-url", database.cluster.url(user: login, password: "secret", database: database.name)]
+            : []
+        let claims = claims.map { (words: ["--claims", "c"], files: ["c": $0]) }
+        return await tidewireTests.run(
+            ["why", "--table", "fullrep", "--log", log.path, "--database-url", database.url] + login
+                + (claims?.words ?? []) + words,
+            commands: commands, files: claims?.files ?? [:])
+    }
+}
+
+@Suite struct WhyTests {
+    private static let own = "CREATE POLICY own ON fullrep FOR SELECT USING (email = (auth.jwt() ->> 'email'))"
+
+    @Test func `who may read the row was told`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let result = await stage.run("--offset", "12", claims: #"{"role": "authenticated", "email": "me@x"}"#)
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        #expect(
+            result.output.hasSuffix(
+                """
+
+                me@x (authenticated) was told: policy "own" is true because email = (auth.jwt() ->> 'email'::text) is true
+
+                """), "\(result.output)")
+        #expect(result.output.contains(#"policy "own" (permissive, compiled)"#))
+        #expect(result.output.contains("auth.jwt() ->> 'email'::text          me@x  me@x"))
+        #expect(!result.output.contains("DIFFERENCE"))
+    }
+
+    @Test func `who may not read it was not, and the policy is named`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let result = await stage.run("--key", "id=6", claims: #"{"role": "authenticated", "email": "alice@x"}"#)
+        #expect(result.exitCode == .notFound && result.errors.isEmpty)
+        #expect(result.output.contains("DELETE public.fullrep key 6 @16"))
+        #expect(
+            result.output.contains(
+                #"alice@x (authenticated) was NOT told: policy "own" is false because email = (auth.jwt() ->> 'email'::text) is false"#
+            ), "\(result.output)")
+    }
+
+    @Test func `an update says what becomes of the old record, and whether the row moved`() async throws {
+        let stage = try WhyStage("CREATE POLICY called ON fullrep FOR SELECT USING (body = 'called')")
+        defer { stage.log.remove() }
+        let result = await stage.run("--offset", "13", "--role", "authenticated")
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        #expect(result.output.contains("old_record   its key columns only"), "\(result.output)")
+        #expect(result.output.contains("moved        in"))
+        let both = await stage.run("--offset", "14", "--role", "authenticated")
+        #expect(both.output.contains("old_record   whole"), "\(both.output)")
+        #expect(!both.output.contains("moved"))
+    }
+
+    @Test func `memberships are counted as they are now`() async throws {
+        let stage = try WhyStage(
+            """
+            CREATE POLICY shared ON fullrep FOR SELECT
+                USING (email IN (SELECT r.mail FROM readers r WHERE r.reader = auth.uid()))
+            """)
+        defer { stage.log.remove() }
+        let told = await stage.run("--offset", "12", "--role", "authenticated", "--sub", WhyStage.reader)
+        #expect(told.exitCode == .ok, "\(told.errors)")
+        #expect(told.output.contains("(permissive, membership)"), "\(told.output)")
+        #expect(told.output.contains("membership   public.readers: 1 key now, the row's is among them"))
+        #expect(told.output.contains("memberships are as they are now"))
+        try stage.database.run("TRUNCATE readers")
+        let hidden = await stage.run("--offset", "12", "--role", "authenticated", "--sub", WhyStage.reader)
+        #expect(hidden.exitCode == .notFound)
+        #expect(hidden.output.contains("0 keys now, the row's is not among them"))
+    }
+
+    @Test func `a filter's conditions are told one by one`() async throws {
+        let stage = try WhyStage("CREATE POLICY all_rows ON fullrep FOR SELECT USING (true)")
+        defer { stage.log.remove() }
+        let result = await stage.run(
+            "--offset", "13", "--role", "authenticated", "--filter", "body=eq.called,email=in.(a@x,b@x)")
+        #expect(result.exitCode == .notFound)
+        #expect(
+            result.output.contains("was NOT told: filter email=in.(a@x,b@x) is false"), "\(result.output)")
+        let bad = await stage.run("--offset", "13", "--role", "authenticated", "--filter", "nope=eq.1")
+        #expect(bad.exitCode == .notFound && bad.output.contains("the subscription is refused"), "\(bad.output)")
+    }
+
+    @Test func `what comes before policies is told too`() async throws {
+        let stage = try WhyStage("REVOKE SELECT ON fullrep FROM authenticated; GRANT SELECT (body) ON fullrep TO anon")
+        defer { stage.log.remove() }
+        let role = await stage.run("--offset", "12", "--role", "nobody_at_all")
+        #expect(role.output.contains("there is no role nobody_at_all"), "\(role.output)")
+        let event = await stage.run("--offset", "12", "--role", "anon", "--event", "delete")
+        #expect(event.output.contains("the subscription is for DELETE only"), "\(event.output)")
+        let none = await stage.run("--offset", "12", "--role", "anon")
+        #expect(none.output.contains("no policy lets the role SELECT"), "\(none.output)")
+        try stage.database.run("CREATE POLICY p ON fullrep USING (true)")
+        let key = await stage.run("--offset", "12", "--role", "anon")
+        #expect(key.output.contains("Error 401: Unauthorized"), "\(key.output)")
+        #expect(key.output.contains("anon: may SELECT body; not id, email, deleted_at"))
+        try stage.database.run(
+            "DROP PUBLICATION supabase_realtime; CREATE PUBLICATION supabase_realtime FOR TABLE readers")
+        let gone = await stage.run("--offset", "12", "--role", "anon")
+        #expect(gone.output.contains("publication supabase_realtime does not have the table"), "\(gone.output)")
+    }
+
+    @Test func `says why PostgreSQL was not asked`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let result = await stage.run(
+            "--offset", "12", claims: #"{"role": "authenticated", "email": "me@x"}"#, policies: false)
+        #expect(result.exitCode == .ok)
+        #expect(result.output.contains("was not asked: no login is fit to run policies"), "\(result.output)")
+    }
+
+    /// Both columns, over policies of every kind, holders of every kind, and all changes of the log.
+    @Test func `the hub and PostgreSQL agree in every part`() async throws {
+        let policies = [
+            "true", "email = (auth.jwt() ->> 'email')", "(SELECT auth.uid()) IS NOT NULL",
+            "body = ANY (ARRAY['called', 'x'])", "deleted_at IS NULL OR email = 'me@x'",
+            "id > 5 AND id % 2 = 0", "lower(email) = lower(auth.jwt() ->> 'email')", "NOT (body LIKE 'call%')",
+            "COALESCE(deleted_at, now()) > now() - interval '1 day'", "id = (auth.jwt() ->> 'id')::int",
+            "CASE WHEN deleted_at IS NULL THEN id < 6 ELSE email = (auth.jwt() ->> 'email') END",
+            "email IN (SELECT r.mail FROM readers r WHERE r.reader = auth.uid())",
+            "EXISTS (SELECT 1 FROM readers r WHERE r.mail = fullrep.email AND r.reader = (SELECT auth.uid()))",
+            "body ~ '^call' AND length(email) = 4", "auth.uid() = NULL", "10 / (id - 5) > 0",
+            "body IS DISTINCT FROM (auth.jwt() ->> 'body')", "deleted_at < '2026-06-01 00:00:00+00'",
+        ]
+        let stage = try WhyStage(
+            policies.enumerated().map { "CREATE POLICY p\($0) ON fullrep FOR SELECT USING (\($1))" }
+                .joined(separator: ";"))
+        defer { stage.log.remove() }
+        var known = 0
+        for claims in [
+            #"{"role":"authenticated","email":"ME@x","sub":"\#(WhyStage.reader)","id":"6"}"#,
+            #"{"role":"authenticated","email":"me@x","sub":"broken","id":6,"body":null}"#,
+        ] {
+            for offset in ["12", "13", "14", "15", "16"] {
+                let result = await stage.run("--offset", offset, "--json", claims: claims)
+                #expect(
+                    result.output.contains(#""differences":0"#), "\(offset) \(claims) \(result.output) \(result.errors)"
+                )
+                known += result.output.split(separator: #""differs":false"#).count { part in
+                    !part.contains(#""hub":"left to PostgreSQL""#) && !part.contains(#""postgres":null"#)
+                }
+            }
+        }
+        #expect(known > 300)
+    }
+
+    @Test(
+        arguments: [
+            (["--role", "anon"], ExitCode.usage, "which change? give --offset"),
+            (["--offset", "12"], .usage, "for whom? give --claims"),
+            (["--offset", "x", "--role", "anon"], .usage, "--offset x: expected a number"),
+            (["--offset", "1", "--key", "id=1", "--role", "anon"], .usage, "give one of them"),
+            (["--offset", "12", "--role", "anon", "--event", "CHANGE"], .usage, "--event CHANGE: expected"),
+            (["--offset", "12", "--claims", "nowhere"], .usage, "--claims nowhere: there is no such file"),
+            (["--offset", "12", "--claims", "array"], .usage, "the claims are not one JSON object"),
+            (["--offset", "12", "--claims", "roleless"], .usage, "there is no role"),
+            (["--offset", "12", "--claims", "full", "--role", "anon"], .usage, "another role than --role"),
+            (["--offset", "3", "--role", "anon"], .outsideRetention, "the oldest kept is @12"),
+            (["--offset", "99", "--role", "anon"], .notFound, "the log has no change at @99; it holds @12 to @18"),
+            (["--offset", "17", "--role", "anon"], .notFound, "the change at @17 is one of a message"),
+            (["--key", "id=77", "--role", "anon"], .notFound, "the log has no change of this row"),
+            (["--table", "fulrep", "--offset", "12", "--role", "anon"], .notFound, "did you mean public.fullrep?"),
+            (["--offset", "12", "--role", "anon"], .unreachable, "cannot reach the database"),
+        ] as [([String], ExitCode, String)])
+    func `says what is wrong`(words: [String], exitCode: ExitCode, message: String) async throws {
+        let log = try TemporaryLog()
+        defer { log.remove() }
+        let result = await run(
+            ["why", "--table", "fullrep", "--log", log.path, "--database-url", "postgres://u@127.0.0.1:1/d"] + words,
+            commands: commands,
+            files: ["array": "[]", "roleless": #"{"sub": "1"}"#, "full": #"{"role": "authenticated"}"#])
+        #expect(result.exitCode == exitCode, "\(result.output)")
+        #expect(result.errors.contains(message), "\(result.errors)")
+    }
+
+    @Test func `the manual has two examples and fits a screen`() async {
+        let manual = await run(["help", "why"], commands: commands).output
+        #expect(manual.components(of: "\n    tidewire why --table") == 2, "\(manual)")
+        for line in manual.split(separator: "\n") where !line.contains("tidewire ") {
+            #expect(line.count <= 80, "\(line)")
+        }
+    }
+}
+
+extension String {
+    fileprivate func components(of part: String) -> Int {
+        split(separator: part, omittingEmptySubsequences: false).count - 1
+    }
+}
