@@ -24,7 +24,9 @@ final class GatewayStage: @unchecked Sendable {
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read.
-    init(_ sql: String, publication: String, _ settings: [(Setting, String)] = [], on cluster: PrivateCluster? = nil) throws {
+    init(
+        _ sql: String, publication: String, _ settings: [(Setting, String)] = [], on cluster: PrivateCluster? = nil
+    ) throws {
         let database = try TestDatabase(on: cluster)
         let (reader, outsider) = ("reader_" + database.name, "outsider_" + database.name)
         for role in [reader, outsider] {

@@ -174,11 +174,20 @@ extension Gateways {
             try stage.run("ALTER SYSTEM SET synchronous_commit = on")
             try stage.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
             try stage.run("SELECT pg_reload_conf()")
-            #expect(try eventually { try stage.database.cluster.connect().execute("SHOW synchronous_standby_names").first?.first == "nobody" })
-            let sql = "BEGIN; INSERT INTO members VALUES ('asked', '\(GatewayStage.user(1))');" + Self.insert(1, 1, "asked")
+            #expect(
+                try eventually {
+                    try stage.database.cluster.connect().execute("SHOW synchronous_standby_names").first?.first
+                        == "nobody"
+                })
+            let sql =
+                "BEGIN; INSERT INTO members VALUES ('asked', '\(GatewayStage.user(1))');" + Self.insert(1, 1, "asked")
                 + Self.insert(2, 1, "hidden") + Self.insert(3, 1, "open") + "COMMIT"
             let writing = try BackgroundThread("writer") { _ = try? Connection(target).execute(sql) }
-            #expect(try eventually { try stage.database.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1" })
+            #expect(
+                try eventually {
+                    try stage.database.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+                        == "1"
+                })
             BackgroundThread.rest(nanoseconds: 1_000_000_000)
             #expect(try stage.database.value("SELECT count(*) FROM notes") == "0")
             try stage.run("ALTER SYSTEM RESET synchronous_standby_names")

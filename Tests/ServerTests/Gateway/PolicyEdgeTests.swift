@@ -68,9 +68,11 @@ extension Gateways {
         @Test func `a large value that a change leaves as it is still decides`() throws {
             let stage = try stage(
                 "ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;"
-                    + "CREATE POLICY p ON notes USING (right(body, 1) = 'y'); CREATE POLICY q ON notes USING (body = 'z');")
+                    + "CREATE POLICY p ON notes USING (right(body, 1) = 'y'); CREATE POLICY q ON notes USING (body = 'z');"
+            )
             let one = try user(1, stage)
-            try stage.run("INSERT INTO notes VALUES (1, NULL, 'a', repeat('x', 9999) || 'y'), (2, NULL, 'a', repeat('x', 9999))")
+            try stage.run(
+                "INSERT INTO notes VALUES (1, NULL, 'a', repeat('x', 9999) || 'y'), (2, NULL, 'a', repeat('x', 9999))")
             try stage.run("UPDATE notes SET kind = 'b'")
             let heard = try heard(one, stage)
             #expect(heard.map(\.id) == [1, 1] && heard[1].old.count == 5)

@@ -84,7 +84,8 @@ struct PolicyHistory {
     ]
 
     private static let replacements = [
-        body("mine(o uuid)", "sql STABLE", "SELECT o = auth.uid()"), body("mine(o uuid)", "sql STABLE", "SELECT o IS NULL"),
+        body("mine(o uuid)", "sql STABLE", "SELECT o = auth.uid()"),
+        body("mine(o uuid)", "sql STABLE", "SELECT o IS NULL"),
         body("mine(o uuid)", "plpgsql STABLE", "BEGIN RETURN o IS DISTINCT FROM auth.uid(); END"),
         body("asks(k text)", "plpgsql STABLE", "BEGIN RETURN k = auth.jwt() ->> 'sees'; END"),
         body("asks(k text)", "plpgsql STABLE", "BEGIN IF k = 'b' THEN RAISE 'no'; END IF; RETURN true; END"),
@@ -109,7 +110,8 @@ struct PolicyHistory {
         "kind = auth.jwt() ->> 'sees'", "score <= (auth.jwt() ->> 'level')::numeric", "score > 1.5",
         "team = (auth.jwt() -> 'app' ->> 'team')::int", "coalesce(owner = auth.uid(), kind = 'a')",
         "auth.jwt() ->> 'sees' = ANY (tags)", "kind = ANY (ARRAY['a', NULL])", "kind <> ALL (ARRAY['a', NULL])",
-        "kind NOT IN ('a', 'b')", "tags && ARRAY['x']", "data @> '{\"open\": true}'", "data ->> 'for' = auth.uid()::text",
+        "kind NOT IN ('a', 'b')", "tags && ARRAY['x']", "data @> '{\"open\": true}'",
+        "data ->> 'for' = auth.uid()::text",
         "rank >= 'high'", "body LIKE 'a%'", "current_user = 'READER'", "1 / (id - 3) >= 0", "now() > '2020-01-01'",
         "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
         "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "owner::text = auth.jwt() ->> 'sub'",
@@ -142,14 +144,19 @@ struct PolicyHistory {
         case 58..<61: return Step(sql: "BEGIN;" + rows() + "ROLLBACK")
         case 61..<63: return Step(sql: "TRUNCATE members;" + rows())
         case 63..<64: return Step(sql: "TRUNCATE notes;" + rows())
-        case 64..<80: return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + policySet() + (flip() ? rows() : ""))
-        case 80..<83: return Step(sql: "ALTER TABLE notes \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY;" + rows())
+        case 64..<80:
+            return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + policySet() + (flip() ? rows() : ""))
+        case 80..<83:
+            return Step(sql: "ALTER TABLE notes \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY;" + rows())
         case 83..<85: return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + rows())
         case 85..<87:
             hasExtraColumn.toggle()
-            return Step(sql: "ALTER TABLE notes \(hasExtraColumn ? "ADD COLUMN extra int DEFAULT 7" : "DROP COLUMN extra");" + rows())
+            return Step(
+                sql: "ALTER TABLE notes \(hasExtraColumn ? "ADD COLUMN extra int DEFAULT 7" : "DROP COLUMN extra");"
+                    + rows())
         case 87..<89: return definition("ALTER TABLE members \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY")
-        case 89..<91: return definition(flip() ? "REVOKE SELECT ON members FROM READER" : "GRANT SELECT ON members TO READER")
+        case 89..<91:
+            return definition(flip() ? "REVOKE SELECT ON members FROM READER" : "GRANT SELECT ON members TO READER")
         case 91..<95: return definition(random.pick(Self.replacements))
         case 95..<97:
             labels += 1
@@ -184,7 +191,9 @@ struct PolicyHistory {
 
     private mutating func policy(_ name: String, _ kind: String) -> String {
         let command = random.pick(["SELECT", "SELECT", "ALL", "ALL", "UPDATE"])
-        let roles = random.pick(["PUBLIC", "PUBLIC", "PUBLIC", "READER", "OUTSIDER", "group_READER", "READER, group_READER"])
+        let roles = random.pick([
+            "PUBLIC", "PUBLIC", "PUBLIC", "READER", "OUTSIDER", "group_READER", "READER, group_READER",
+        ])
         return "CREATE POLICY \(name) ON notes AS \(kind) FOR \(command) TO \(roles) USING (\(expression(3)));"
     }
 
@@ -223,14 +232,20 @@ struct PolicyHistory {
         case 0..<7: return insert()
         case 7..<9: return "UPDATE notes SET owner = \(owner()), body = 'moved' WHERE id = \(id);"
         case 9..<11: return "UPDATE notes SET kind = \(kind()), team = \(team()), score = \(score()) WHERE id <= \(id);"
-        case 11: return "UPDATE notes SET id = id + 10 WHERE id = \(id) AND NOT EXISTS (SELECT FROM notes n WHERE n.id = \(id + 10));"
-        case 12: return "UPDATE notes SET rank = (SELECT max(r) FROM unnest(enum_range(NULL::rank)) r) WHERE id = \(id);"
+        case 11:
+            return
+                "UPDATE notes SET id = id + 10 WHERE id = \(id) AND NOT EXISTS (SELECT FROM notes n WHERE n.id = \(id + 10));"
+        case 12:
+            return "UPDATE notes SET rank = (SELECT max(r) FROM unnest(enum_range(NULL::rank)) r) WHERE id = \(id);"
         case 13: return "DELETE FROM notes WHERE id = \(id);"
         case 14: return "DELETE FROM notes WHERE id > \(id);"
         case 15..<17:
-            return "INSERT INTO members VALUES (\(Int.random(in: 1...3, using: &random)), '\(Self.user(Int.random(in: 1...3, using: &random)))', '\(random.pick(["lead", "out", "none"]))') ON CONFLICT (team, person) DO UPDATE SET role = EXCLUDED.role;"
+            return
+                "INSERT INTO members VALUES (\(Int.random(in: 1...3, using: &random)), '\(Self.user(Int.random(in: 1...3, using: &random)))', '\(random.pick(["lead", "out", "none"]))') ON CONFLICT (team, person) DO UPDATE SET role = EXCLUDED.role;"
         case 17: return "DELETE FROM members WHERE team = \(Int.random(in: 1...3, using: &random));"
-        case 18: return "UPDATE members m SET team = team + 1 WHERE team = 3 AND NOT EXISTS (SELECT FROM members n WHERE n.team = 4);"
+        case 18:
+            return
+                "UPDATE members m SET team = team + 1 WHERE team = 3 AND NOT EXISTS (SELECT FROM members n WHERE n.team = 4);"
         default: return savepoint()
         }
     }
@@ -255,7 +270,8 @@ struct PolicyHistory {
             random.pick(["'{\"open\": true}'", "'{\"for\": \"\(Self.user(1))\"}'", "NULL", "'null'"]),
             random.pick(["'low'", "'high'", "NULL"]),
         ]
-        return "INSERT INTO notes (id, owner, kind, body, team, score, tags, data, rank) VALUES (\(Int.random(in: 1...9, using: &random)), \(values.joined(separator: ", "))) ON CONFLICT DO NOTHING;"
+        return
+            "INSERT INTO notes (id, owner, kind, body, team, score, tags, data, rank) VALUES (\(Int.random(in: 1...9, using: &random)), \(values.joined(separator: ", "))) ON CONFLICT DO NOTHING;"
     }
 
     private mutating func owner() -> String {

@@ -79,11 +79,13 @@ private final class HistoryRun {
         let fields = [
             #""sub":"\#(one)""#, #""sub":"\#(two)","sees":"a","level":"2""#,
             #""sub":"{\#(PolicyHistory.user(3).uppercased())}","sees":"x","app":{"team":3}"#,
-            #""sub":"not a uuid","sees":"b""#, #""level":1.50"#, #""sub":null,"sees":null,"level":3,"app":{"team":"2"}"#,
+            #""sub":"not a uuid","sees":"b""#, #""level":1.50"#,
+            #""sub":null,"sees":null,"level":3,"app":{"team":"2"}"#,
             #""sub":"""#, #""sub":42,"level":"x","sees":["a"],"app":7"#,
             #""sub":"\#(one)","sub":"\#(two)","sees":"c","app":{"team":1,"team":2}"#,
         ]
-        claims = fields.map { made(stage.reader, $0) } + [made(stage.outsider, fields[1]), made(stage.outsider, fields[4])]
+        claims =
+            fields.map { made(stage.reader, $0) } + [made(stage.outsider, fields[1]), made(stage.outsider, fields[4])]
         for claims in claims {
             let caller = try stage.caller()
             try caller.subscribe(
@@ -100,7 +102,8 @@ private final class HistoryRun {
     var summary: String {
         let all = max(1, classes.values.reduce(0, +))
         let shares = CompiledPolicy.Classification.allCases.map { "\($0) \((classes[$0] ?? 0) * 100 / all) %" }
-        return "\(stepNumber) steps, \(refused.count) of them refused, \(compared) images compared, \(shown) shown, \(doubtful) that fail for PostgreSQL; policies: "
+        return
+            "\(stepNumber) steps, \(refused.count) of them refused, \(compared) images compared, \(shown) shown, \(doubtful) that fail for PostgreSQL; policies: "
             + shares.joined(separator: ", ")
     }
 
@@ -217,7 +220,8 @@ private final class HistoryRun {
     /// Whether a message can be of this change: a doubtful one may be missing.
     private func isOf(_ entry: TrailEntry, _ message: Message) -> Bool {
         message.type == entry.operation
-            && (entry.operation == "DELETE" ? message.old["id"] as? Int == entry.oldID
+            && (entry.operation == "DELETE"
+                ? message.old["id"] as? Int == entry.oldID
                 : entry.shown.allSatisfy { name, value in message.record[name].map { "\($0)" } == value })
     }
 }
