@@ -101,7 +101,7 @@ final class JudgingWorker {
             retryAt = examineAt
             if isNews, case .refused(let reason, let hint) = found {
                 Log.shared.warning(
-                    "policies that only PostgreSQL can decide let nobody read: no login is fit to run them",
+                    "policies that only PostgreSQL can decide, and memberships that only they let read, show nothing: no login is fit to run them",
                     [.reason(reason), .hint(hint)])
             }
             return false
