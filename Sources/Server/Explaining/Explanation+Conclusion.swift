@@ -25,6 +25,9 @@ extension Explanation {
         guard image.isVisible else { return (false, image.whyHidden) }
         guard image.passesFilter else { return (false, image.whyFiltered) }
         switch binding {
+        case .unauthorized? where image.combined != nil:
+            // Where policies hide rows, nobody is told of what they may not see.
+            return (false, "role \(question.holder.role) may not SELECT the whole primary key")
         case .unauthorized? where question.change.operation != .delete:
             return (
                 false,

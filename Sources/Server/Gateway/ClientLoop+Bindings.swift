@@ -368,6 +368,14 @@ extension ClientLoop {
         }
     }
 
+    /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
+    func dropWaiting(_ channel: Channel) {
+        guard let listener = channel.listener, pipeline.courier.dropWaiting(listener) else { return }
+        Metrics.shared.drops[.unanswered].add()
+        channel.hasUntoldLoss = true
+        if channel.lossTimer == nil { tellOfLoss(channel) }
+    }
+
     /// At once, and after that not more often than clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
         channel.hasUntoldLoss = false

@@ -218,8 +218,10 @@ extension ClientLoop {
             if channel.claims.areFrom(unsafe token.span.bytes) { return }
             let isSameRole = channel.claims.role.equals(claims.role)
             let isSame = isSameRole && channel.claims.json.equals(claims.json)
+            let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
             channel.claims = claims
             watchExpiry(channel)
+            if isSomebodyElse { dropWaiting(channel) }
             // Where policies count, every claim does.
             let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
             if isJudgedAsBefore { sayAgain(channel) } else { resubscribe(place, channel) }

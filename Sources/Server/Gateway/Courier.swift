@@ -470,6 +470,14 @@ struct Courier: ~Copyable {
         return true
     }
 
+    /// What waits was judged for somebody else; true when there was anything.
+    mutating func dropWaiting(_ listener: UInt32) -> Bool {
+        guard let queue = waiting.removeValue(forKey: listener) else { return false }
+        total.bytes -= queue.count * Limits.waitingDeliveryBytes
+        audience.recipients[Int(listener)].isHeld = false
+        return true
+    }
+
     /// A channel is gone: nothing waits for it any more.
     mutating func forget(_ listener: UInt32) {
         if let queue = waiting.removeValue(forKey: listener) {

@@ -160,6 +160,27 @@ extension Gateways {
             }
         }
 
+        @Test func `what waits for PostgreSQL's answer is not for who comes after`() throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION slow(owner uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                BEGIN PERFORM pg_sleep(0.3); RETURN owner = auth.uid(); END $$;
+                CREATE POLICY slow ON notes FOR SELECT USING (slow(owner));
+                """)
+            let caller = try user(1, stage)
+            try stage.run(Self.insert(1, 1) + Self.insert(2, 2))
+            BackgroundThread.rest(nanoseconds: 100_000_000)
+            try caller.push("realtime:a", "access_token", #"{"access_token":"\#(stage.token(of: 2))"}"#)
+            try caller.fence()
+            // What came before the second one did is the first one's.
+            _ = caller.takeUnheard()
+            let later = try heard(caller, stage)
+            #expect(later.allSatisfy { $0.id != 1 })
+            try stage.run(Self.insert(3, 1) + Self.insert(4, 2))
+            let ids = try heard(caller, stage).map(\.id)
+            #expect(ids == [4])
+        }
+
         @Test func `who has no policy is told that there will be nothing`() throws {
             let stage = try stage("CREATE POLICY others ON notes FOR SELECT TO OUTSIDER USING (true);")
             let one = try user(1, stage)
