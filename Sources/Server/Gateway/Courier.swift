@@ -429,7 +429,7 @@ struct Courier: ~Copyable {
         return delivered
     }
 
-    private mutating func compare(_ shadow: PendingQuestion.Shadow, _ answer: Bool?) {
+    mutating func compare(_ shadow: PendingQuestion.Shadow, _ answer: Bool?) {
         guard let answer, policies.entries[shadow.policy]?.judged.identity == shadow.judged else { return }
         Metrics.shared.shadowSamples.add()
         if answer != shadow.expected { contradicted.append(shadow.policy) }
