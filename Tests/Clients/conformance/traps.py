@@ -149,18 +149,18 @@ async def deletes(stage, vsn, table, filters=(None,)) -> dict:
     return found
 
 
-@scenario("trap 11: a DELETE of which the policy cannot be judged is told to nobody, and joins say so", vsn=BOTH, tables=keyed("c_strict"))
+@scenario("trap 11: a DELETE without its old row is told to who could see the row's last version in the log, and joins say so", vsn=BOTH, tables=keyed("c_strict"))
 async def strict_deletes(stage, vsn):
     peer = await stage.peer(vsn)
     await peer.subscribe("realtime:warned", binding("c_strict"), access_token=stage.ana)
     said = await peer.warning("realtime:warned", "REPLICA IDENTITY FULL")
-    true("Deletes of public.c_strict" in said, "a warning that names the table", said)
+    true("deletes of public.c_strict" in said, "a warning that names the table", said)
     await peer.subscribe("realtime:inserts", binding("c_strict", "INSERT"), access_token=stage.ana)
     await peer.subscribe("realtime:bypasses", binding("c_strict"), access_token=stage.service)
     equal([m for m in await peer.fence() if m.event == "system"], [], "warnings for who needs no DELETE, or sees every row")
     heard = await deletes(stage, vsn, "c_strict")
     both = [{"id": 1}, {"id": 2}]
-    equal(heard, {"ana": [], "ben": [], "anon": [], "service": both}, "the old rows of what each hears")
+    equal(heard, {"ana": both[:1], "ben": both[1:], "anon": [], "service": both}, "the old rows of what each hears")
 
 
 @scenario("trap 11: with delete_visibility = reference a DELETE goes to everybody whose filter matches, with its key alone", vsn=BOTH,
