@@ -33,10 +33,8 @@ final class GatewayStage: @unchecked Sendable {
             try database.run("CREATE ROLE \(role); GRANT USAGE ON SCHEMA public TO \(role)")
         }
         let login = "login_" + database.name
-        try database.run(
-            Self.auth.replacing("LOGIN", with: login).replacing("CAN\(login)", with: "LOGIN").replacing(
-                "READER", with: reader
-            ).replacing("OUTSIDER", with: outsider))
+        let auth = Self.auth.replacing("JUDGE", with: login).replacing("READER", with: reader)
+        try database.run(auth.replacing("OUTSIDER", with: outsider))
         try database.run(sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider))
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
         let usual: [(Setting, String)] = [
@@ -63,8 +61,8 @@ final class GatewayStage: @unchecked Sendable {
             CREATE ROLE anon NOLOGIN NOINHERIT;
             COMMENT ON ROLE anon IS 'Tidewire client role: callers without a token of their own';
         EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-        CREATE ROLE LOGIN WITH CANLOGIN NOINHERIT PASSWORD 'secret';
-        GRANT READER, OUTSIDER, anon TO LOGIN;
+        CREATE ROLE JUDGE LOGIN NOINHERIT PASSWORD 'secret';
+        GRANT READER, OUTSIDER, anon TO JUDGE;
         CREATE SCHEMA auth;
         GRANT USAGE ON SCHEMA auth TO READER, OUTSIDER;
         CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
