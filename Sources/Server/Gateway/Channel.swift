@@ -20,7 +20,7 @@ final class Channel {
 
     /// A binding on a table, where deliveries find it.
     struct Placed {
-        let binding: TableBinding
+        var binding: TableBinding
         /// What its holder may see of the table, where that is not for the privileges alone to say.
         let policy: HeldPolicy?
         /// As what the table stood in the index then.

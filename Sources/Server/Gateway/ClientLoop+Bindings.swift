@@ -187,6 +187,8 @@ extension ClientLoop {
         var placed = Channel.Placed(
             binding: binding, policy: policy, declaration: declaration, member: member, view: view)
         enlist(&placed, channel)
+        // The index has it. Only where a policy changes is it placed again, and there are as many filters as clients.
+        if policy == nil { placed.binding.predicate = nil }
         if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete)
         {
             placed.openDeletes = addOpenDeletes(binding, listener, index)
@@ -446,8 +448,10 @@ struct Rebinding {
 
 extension TableBinding {
     /// Whether it stands in the index as it is.
+    ///
+    /// A channel's binding has one filter for ever, which on the same table means the same.
     func isSame(as other: TableBinding) -> Bool {
-        table === other.table && predicate == other.predicate && delivered == other.delivered
+        table === other.table && delivered == other.delivered
             && operations == other.operations && access == other.access && policy == other.policy
     }
 
