@@ -187,22 +187,16 @@ extension CatalogReader {
         return Set(rows.values.compactMap { $0.number(0) })
     }
 
-    struct PresetSettings {
-        var custom: Set<String> = []
-        /// Nil where databases or roles set it: which of them counts is not for the hub to say.
-        var timeZone: String?
-    }
-
-    /// What databases and roles bring to their sessions.
-    func presetSettings() throws(PostgresError) -> PresetSettings {
+    /// Custom settings that databases and roles bring to their sessions. The sessions' TimeZone is not among what is told:
+    /// the configuration file gives it as well, and may give another one without the catalog's knowing.
+    func presetSettings() throws(PostgresError) -> Set<String> {
         let rows = try query(
             """
             SELECT DISTINCT lower(split_part(setting, '=', 1))
             FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) setting
             WHERE s.setdatabase = 0 OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
             """)
-        let names = rows.values.compactMap { $0[0] }
-        return PresetSettings(custom: Set(names.filter { $0.contains(".") }), timeZone: nil)
+        return Set(rows.values.compactMap { $0[0] }.filter { $0.contains(".") })
     }
 
     /// Casts by functions that users or extensions made.

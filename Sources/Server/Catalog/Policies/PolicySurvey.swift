@@ -134,9 +134,7 @@ struct PolicySurvey {
     // MARK: Settings
 
     mutating func readSettings(_ reader: CatalogReader) throws(PostgresError) {
-        let settings = try reader.presetSettings()
-        catalog.presetSettings = settings.custom
-        catalog.timeZone = settings.timeZone
+        catalog.presetSettings = try reader.presetSettings()
         catalog.textTwins = try reader.textTwins()
         catalog.madeCasts = try reader.madeCasts()
         searchPaths = try reader.searchPaths()
