@@ -121,7 +121,7 @@ extension EndToEnd {
         }
 
         @Test func `an existing Supabase database is left as it is`() throws {
-            let cluster = try TestCluster.fresh()
+            let cluster = try TestCluster.fresh(clientRoles: false)
             let connection = try cluster.connect()
             // As another hand made it: other attributes, other bodies, names that ours would take.
             try connection.execute(

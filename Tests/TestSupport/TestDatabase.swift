@@ -17,10 +17,14 @@ public enum TestCluster {
         }
     }
 
-    /// Another one, for a test that stops or breaks it.
-    public static func fresh(_ options: PrivateCluster.Options = .forTests) throws -> PrivateCluster {
+    /// Another one, for a test that stops or breaks it. The client roles are the whole cluster's: they are made before
+    /// any test runs, as `sql/` makes them, which grants nothing to roles that others made.
+    public static func fresh(
+        _ options: PrivateCluster.Options = .forTests, clientRoles: Bool = true
+    ) throws -> PrivateCluster {
         let cluster = try PrivateCluster(directory: TemporaryDirectory.make("postgres"), options: options)
         try cluster.start()
+        for file in SQLFile.all where clientRoles && file.name.hasPrefix("010_") { try file.apply(cluster.connect()) }
         return cluster
     }
 }

@@ -17,13 +17,6 @@ private struct WhyStage {
         database = try TestDatabase()
         log = try TemporaryLog()
         login = "why_" + database.name
-        for role in ["anon", "authenticated"] {
-            try database.run(
-                """
-                DO $$ BEGIN CREATE ROLE \(role) NOLOGIN NOINHERIT;
-                EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$
-                """)
-        }
         try database.run(
             """
             CREATE ROLE \(login) LOGIN NOINHERIT PASSWORD 'secret'; GRANT anon, authenticated TO \(login);

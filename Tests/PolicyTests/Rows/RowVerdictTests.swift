@@ -90,11 +90,6 @@ struct RowVerdictOracle {
     }
 
     private static let privileges = """
-        DO $$ BEGIN
-            -- As sql/010_roles.sql makes it, which leaves roles of others alone: it is the whole cluster's.
-            CREATE ROLE authenticated NOLOGIN NOINHERIT;
-            COMMENT ON ROLE authenticated IS 'Tidewire client role: signed-in users';
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
         GRANT USAGE ON SCHEMA auth, extensions, public TO authenticated;
         GRANT SELECT ON ALL TABLES IN SCHEMA public TO authenticated;
         CREATE FUNCTION public.verdict(policy text, which bigint) RETURNS text LANGUAGE plpgsql AS $$

@@ -56,11 +56,6 @@ final class GatewayStage: @unchecked Sendable {
 
     /// A login that can become the two roles and nothing else, and what policies ask about their holders.
     private static let auth = """
-        DO $$ BEGIN
-            -- As sql/010_roles.sql makes it, which leaves roles of others alone: it is the whole cluster's.
-            CREATE ROLE anon NOLOGIN NOINHERIT;
-            COMMENT ON ROLE anon IS 'Tidewire client role: callers without a token of their own';
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
         CREATE ROLE JUDGE LOGIN NOINHERIT PASSWORD 'secret';
         GRANT READER, OUTSIDER, anon TO JUDGE;
         CREATE SCHEMA auth;
