@@ -261,7 +261,10 @@ extension ClientLoop {
             pipeline.courier.audience.removeMember(open.member)
             pipeline.courier.views.release(open.view)
         }
-        placed.policy?.remove(channel.place)
+        if let policy = placed.policy {
+            policy.remove(channel.place)
+            dropIfUnused(policy)
+        }
         shared.catalog.addBindings(-1)
         Metrics.shared.subscriptions.add(-1)
     }

@@ -153,8 +153,15 @@ extension ClientLoop {
         for held in holder.policies.values { letGo(of: held, of: holder) }
     }
 
+    /// The holder does not have it any more. Bindings that still stand by it are judged by it until they are placed anew.
     private func letGo(of held: HeldPolicy, of holder: Holder) {
         holder.policies[ObjectIdentifier(held.binding)] = nil
+        held.isRetired = true
+        dropIfUnused(held)
+    }
+
+    func dropIfUnused(_ held: HeldPolicy) {
+        guard held.isRetired, held.places.isEmpty else { return }
         for set in held.sets {
             set.users[ObjectIdentifier(held)] = nil
             pipeline.memberships.release(set)

@@ -52,9 +52,7 @@ struct HeldPolicies {
         by member: Member, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
     ) throws(ByteError) -> Seen {
-        guard moment.hasPast, member.policy != Member.noPolicy, entries.contains(member.policy) else {
-            return Seen(view: member.view)
-        }
+        guard moment.hasPast, member.policy != Member.noPolicy else { return Seen(view: member.view) }
         if entries[member.policy]?.change != moment.number {
             let past = try past(member.policy, change, relation, moment, &index, &asked)
             entries[member.policy]?.past = past

@@ -45,6 +45,8 @@ final class HeldPolicy {
     let number: UInt32
     /// What rows are held against; nil until the memberships are known.
     var predicate: Predicate?
+    /// Its holder is gone, or has another in its place: it goes with its last binding.
+    var isRetired = false
     /// The channels that are bound by it, with the number of their bindings.
     var places: [UInt32: Int] = [:]
 
