@@ -113,8 +113,29 @@ public enum Limits {
     /// How often the server is asked about our slot.
     public static let slotWatchInterval = Duration.seconds(15)
 
+    /// How often the ingest thread looks for the publication of messages, and tries to make it where it is missing.
+    public static let publicationWatchInterval = Duration.seconds(3)
+    public static let publicationRetryInterval = Duration.seconds(60)
+
+    /// How long the presence timeline may stay behind in a quiet database, and what of it may wait for the disk.
+    public static let noteInterval = Duration.seconds(1)
+    public static let maximumWaitingPresenceBytes = 8 << 20
+    /// What one of its entries holds, unless a single mark is larger.
+    public static let presenceEntryBytes = 64 << 10
+
     /// Being this far behind is worth a line in the log each time.
     public static let noteworthyLagBytes: Int64 = 64 << 20
+
+    /// How often the partitions of realtime.messages are looked after, and how soon again what could not be done.
+    public static let janitorInterval = Duration.seconds(4 * 3600)
+    public static let janitorRetryInterval = Duration.seconds(60)
+    public static let janitorQueryTimeout = Duration.seconds(30)
+
+    /// Whoever waits to drop a partition holds up everybody who broadcasts: not for longer than this.
+    public static let janitorLockTimeout = Duration.milliseconds(500)
+
+    /// Partitions are made for yesterday and for so many days to come.
+    public static let partitionDaysAhead = 3
 
     /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
     public static let assumedServerTimeout = Duration.seconds(60)
@@ -168,13 +189,33 @@ public enum Limits {
     public static let waitingDeliveryBytes = 160
 
     /// Joined and joining, on one loop. Each has three timers at most.
-    public static let maximumChannelsPerLoop = 1 << 24
+    public static let maximumChannelsPerLoop = 1 << 22
     /// Joins of one socket beyond its channels that wait for their refusal; one more, and it is closed.
     public static let maximumSurplusJoins = 4096
     /// Joins that wait for their refusal on one loop.
     public static let maximumRefusalsPerLoop = 1 << 17
     /// A channel is told that changes are missing at most this often.
     public static let lossInterval = Duration.seconds(1)
+
+    /// Rates are means over this long: what is below may come all at once.
+    public static let rateWindow = Duration.seconds(10)
+    /// Messages of one request.
+    public static let maximumPostedMessages = 10_000
+    /// How often it is looked whether the database's messages arrive, for channels that want to know, and for how long.
+    public static let readinessInterval = Duration.milliseconds(500)
+    public static let readinessPatience = Duration.seconds(60)
+    /// Codes of errors that are counted apart for each project; there are fewer.
+    public static let maximumErrorCodes = 64
+    /// Broadcasts of other loops that one loop has not taken yet, for each project.
+    public static let maximumMailedBytes = 64 << 20
+    /// Of one private channel, said before it is known whether it may say anything.
+    public static let maximumPendingWrites = 1024
+    public static let maximumPendingWriteBytes = 8 << 20
+    /// Topics of a project in which somebody is present.
+    public static let maximumPresenceTopics = 1 << 20
+    public static let maximumPresencesPerTopic = 1 << 16
+    /// What one presence may be, without space between its tokens; how far into it its own members begin takes 16 bits.
+    public static let maximumPresenceBytes = 1 << 20
 
     /// Of one socket's frames while joins are decided.
     public static let maximumWaitingFrames: UInt16 = 64
@@ -209,6 +250,48 @@ public enum Limits {
     public static let maximumKeySetBytes = 256 << 10
     public static let maximumKeysInSet = 64
     public static let maximumOpaqueKeys = 1024
+
+    // MARK: Projects
+
+    /// Each that is in use has threads and connections of its own. A timer names one in ten bits.
+    public static let maximumProjects = 1000
+    /// Of operators, that wait for the one that is being carried out.
+    public static let maximumWaitingOperations = 100
+    /// The file of stored projects; one project takes some kilobytes.
+    public static let maximumProjectFileBytes = 64 << 20
+    public static let maximumProjectNameBytes = 255
+    /// What describes one project to the API, its levels and the members of one object in it.
+    public static let maximumProjectBodyBytes = 256 << 10
+    public static let maximumProjectDepth = 16
+    public static let maximumProjectMembers = 1000
+
+    /// Rates of a project, in the mean of some seconds, unless configured. The reference's own (100 events and 100 joins a
+    /// second) close the channels of a small application.
+    public static let eventsPerSecond: Int64 = 10_000
+    public static let joinsPerSecond: Int64 = 2500
+    public static let presenceEventsPerSecond: Int64 = 10_000
+    public static let maximumRate: Int64 = 1_000_000_000
+    /// Sockets with a joined channel.
+    public static let concurrentUsers: Int64 = 10_000
+
+    /// Presence messages of one channel in one window.
+    public static let clientPresenceEvents: Int64 = 5
+    public static let clientPresenceWindow = Duration.seconds(30)
+    public static let maximumClientPresenceWindow = Duration.seconds(86_400)
+
+    /// The payload of a broadcast or of a presence, in the reference's units: so many times 1000 bytes, and some more for
+    /// what stands around it.
+    public static let payloadKilobytes: Int64 = 3000
+    public static let maximumPayloadKilobytes: Int64 = 64_000
+    public static let payloadSlackBytes = 500
+
+    /// A socket that has no channel for so long is closed.
+    public static let idleChannelTimeout = Duration.seconds(600)
+
+    /// Messages that one join gets again, unless configured.
+    public static let replayedMessages: Int64 = 25
+    public static let messagesRetentionHours: Int64 = 72
+    public static let maximumMessagesRetentionHours: Int64 = 87_600
 
     // MARK: Sockets
 
@@ -306,8 +389,9 @@ public enum Limits {
 
     public static let maximumRequestHeaders = 100
 
-    /// The reference's own limit.
+    /// The reference's own limit, unless configured.
     public static let maximumRequestBodyBytes = 8_000_000
+    public static let largestRequestBodyBytes = 64 << 20
 
     /// Pieces of one message: a peer that sends empty ones is not listened to forever.
     public static let maximumMessageFragments = 128 << 10
@@ -427,6 +511,39 @@ public enum Limits {
     /// Expressions explained at once.
     public static let maximumExplainedExpressions = 1024
 
+    // MARK: Asking PostgreSQL about private channels
+
+    /// Connections on which questions are asked together; one more is for those that have to be asked alone.
+    public static let channelConnections = 2
+    /// A connection that nobody needed for so long is given back.
+    public static let channelIdleLimit = Duration.seconds(60)
+    public static let maximumWaitingChannelQuestions = 65_536
+    public static let maximumWaitingChannelBytes = 64 << 20
+    /// A question that is not answered by then is refused: the refusal is held back for a while, and the client waits 10
+    /// seconds for it.
+    public static let channelPatience = Duration.seconds(4)
+    /// What may take up that time: the way to a database that is away, and one that says nothing.
+    public static let channelConnectTimeout = Duration.seconds(3)
+    public static let channelAnswerTimeout = Duration.seconds(3)
+    /// After a connection could not be made, everybody is refused for so long.
+    public static let channelRetryInterval = Duration.seconds(1)
+    /// Questions taken from the queue at once, and those of one transaction, which begins none after its budget.
+    public static let channelTurn = 512
+    public static let channelBatch = 256
+    public static let channelBatchBudget = Duration.milliseconds(100)
+    /// What one question may take beyond that while others wait; one that takes longer is asked again by itself. While
+    /// there were such ones lately, the others hurry …
+    public static let channelQuickTimeout = Duration.milliseconds(250)
+    public static let channelHurriedBudget = Duration.milliseconds(15)
+    public static let channelHurriedTimeout = Duration.milliseconds(50)
+    /// … for so long, and its topic is asked about by itself at once.
+    public static let channelPenalty = Duration.seconds(10)
+    public static let maximumChannelPenalties = 4096
+    /// What a question may take by itself.
+    public static let channelProbeTimeout = Duration.seconds(2)
+    /// Plans are made anew after this: they do not notice every change of who may do what.
+    public static let channelPlanLife = Duration.milliseconds(250)
+
     // MARK: Deleted rows
 
     /// Rows as they are, of tables whose deletes do not say what the row was: what each loop remembers …
@@ -447,6 +564,26 @@ public enum Limits {
     public static let maximumWaitingRecalls = 1024
     /// What is remembered of segments, to find out quickly that a row is not in them.
     public static let recallOutlineBytes = 64 << 20
+
+    // MARK: Messages sent before
+
+    /// Places of messages in the log that are remembered, of one project: 32 bytes each. Older ones are looked for in their
+    /// table.
+    public static let archivedMessages = 1 << 20
+    /// What one answer may hold, in messages and in bytes of them.
+    public static let maximumReplayedMessages = 1000
+    public static let maximumReplayedBytes = 32 << 20
+    /// Questions that wait, of all who join at once.
+    public static let maximumWaitingReplays = 65_536
+    /// How long one waits until the log has been looked through, and the table's answer.
+    public static let replayPatience = Duration.seconds(3)
+    public static let replayStatementTimeout = Duration.seconds(2)
+    /// What the clocks of hub and database may differ where times of one are held against times of the other.
+    public static let clockTolerance = Duration.seconds(60)
+    /// How far behind the log's end the places may be while nobody asks.
+    public static let archiveInterval = Duration.seconds(2)
+    /// A message further in the future than this is not replayed yet.
+    public static let replayHorizon = Duration.seconds(60)
 
     // MARK: Filters
 
@@ -519,6 +656,9 @@ extension Limits {
         precondition(
             policyStatementBytes <= maximumWaitingPolicyBytes, "what one statement may send must fit the queue")
         precondition(
+            channelBatch <= channelTurn && channelTurn <= maximumWaitingChannelQuestions,
+            "questions asked together must fit what is taken at once, and that the queue")
+        precondition(
             maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
         precondition(
             recallBatchBytes + maximumRecalledRowBytes <= maximumRecalledBytes / 2,
@@ -552,6 +692,11 @@ extension Limits {
             "a token must fit a message, and the setting that maps a key to one")
         precondition(clientMessageBytes <= maximumClientMessageBytes, "the usual message must be an allowed one")
         precondition(
+            payloadKilobytes <= maximumPayloadKilobytes
+                && Int(maximumPayloadKilobytes) * 1000 + payloadSlackBytes <= maximumClientMessageBytes,
+            "the largest payload must fit the largest message")
+        precondition(maximumRequestBodyBytes <= largestRequestBodyBytes, "the usual body must be an allowed one")
+        precondition(
             max(connectErrorBackoff, channelErrorBackoff) <= maximumErrorBackoff, "clients must hear of what failed")
         precondition(handshakeLimit < socketIdleLimit, "a handshake must not outlive the idle limit")
     }
@@ -573,6 +718,15 @@ extension Limits {
         precondition(
             policyStatementTarget < policyTimeout && policyTimeout < policyBatchPatience,
             "a statement must have ended before all is given up")
+        precondition(
+            channelProbeTimeout < channelAnswerTimeout && channelConnectTimeout < channelPatience
+                && channelHurriedTimeout <= channelQuickTimeout && channelQuickTimeout < channelProbeTimeout,
+            "a server that stops a probe must have the time to say so, and a client to hear of it")
+        precondition(
+            channelPatience + channelBatchBudget + channelQuickTimeout + channelErrorBackoff < .seconds(10),
+            "a client waits 10 seconds for the answer to a join")
+        precondition(
+            janitorInterval < .seconds(partitionDaysAhead * 86_400), "a day's partition must be made before the day")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }

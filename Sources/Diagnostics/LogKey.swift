@@ -25,6 +25,7 @@ extension LogField {
     public static let source = LogKey("source")
     public static let signal = LogKey("signal")
     public static let thread = LogKey("thread")
+    public static let project = LogKey("project")
 
     // Replication
     public static let slot = LogKey("slot")

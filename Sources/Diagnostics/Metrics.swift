@@ -41,6 +41,14 @@ public final class Metrics: Sendable {
         case unanswered
         /// Row level security is active for the role; the client was told when it subscribed.
         case rowSecurity = "row_security"
+        /// A project's rate was exceeded; the channel was closed and told.
+        case rateLimit = "rate_limit"
+        /// A payload over the limit.
+        case tooLarge = "too_large"
+        /// Said on one loop while another was far behind.
+        case backlog
+        /// Said by who may not write to a private channel.
+        case denied
 
         public static let labelName = "reason"
     }
@@ -54,6 +62,17 @@ public final class Metrics: Sendable {
         public static let labelName = "found"
     }
 
+    /// How a question for messages that were sent before was answered.
+    public enum Replay: String, MetricLabel {
+        case log
+        /// Also from the table: the log does not reach back so far.
+        case table
+        case mustRefetch = "must_refetch"
+        case failed
+
+        public static let labelName = "answer"
+    }
+
     public enum Refusal: String, MetricLabel {
         case badRequest = "bad_request"
         case token
@@ -61,6 +80,10 @@ public final class Metrics: Sendable {
         case notFound = "not_found"
         case draining
         case timeout
+        /// The project is switched off.
+        case suspended
+        /// It has as many users, or joins a second, as it may.
+        case limit
 
         public static let labelName = "reason"
     }
@@ -88,6 +111,10 @@ public final class Metrics: Sendable {
     public let confirmedLSN: Gauge
     public let slotLagBytes: Gauge
     public let gaps: Counter
+    public let presenceMarksDropped: Counter
+    public let messagesSkipped: Counter
+    public let replays: CounterFamily<Replay>
+    public let replaySeconds: Histogram
 
     // MARK: Event log
     public let entriesAppended: Counter
@@ -112,6 +139,10 @@ public final class Metrics: Sendable {
     public let changesMatched: Counter
     public let deliveries: Counter
     public let drops: CounterFamily<DropReason>
+    public let broadcasts: Counter
+    public let broadcastDeliveries: Counter
+    public let presenceChanges: Counter
+    public let presenceDeliveries: Counter
     public let commitToSocketSeconds: Histogram
     public let readerPauses: Counter
     public let readerStalls: Counter
@@ -148,6 +179,9 @@ public final class Metrics: Sendable {
     public let policyStatementSeconds: Histogram
     public let policyWaits: Counter
     public let policyTerms: Counter
+    public let channelProbes: Counter
+    public let channelProbeFailures: Counter
+    public let channelProbeSeconds: Histogram
     public let membershipFills: Counter
     public let membershipSets: Gauge
     public let shadowSamples: Counter
@@ -179,6 +213,16 @@ public final class Metrics: Sendable {
         gaps = registry.counter(
             "tidewire_gaps_total", "Times that changes were lost for certain or possibly, each marked in the event log."
         )
+        presenceMarksDropped = registry.counter(
+            "tidewire_presence_marks_dropped_total",
+            "Joins and leaves that are not in the event log because it could not take them in time.")
+        messagesSkipped = registry.counter(
+            "tidewire_messages_skipped_total",
+            "Rows of realtime.messages that could not be broadcast: they lack an event, a payload or something else.")
+        replays = registry.counters(
+            "tidewire_replays_total", "Questions for messages sent before, by how they were answered.", by: Replay.self)
+        replaySeconds = registry.histogram(
+            "tidewire_replay_seconds", "Time one such question waited for its answer.", unit: .seconds)
         entriesAppended = registry.counter("tidewire_log_entries_appended_total", "Entries appended to the event log.")
         bytesAppended = registry.counter("tidewire_log_bytes_appended_total", "Bytes appended to the event log.")
         fsyncs = registry.counter("tidewire_log_fsyncs_total", "Flushes of the event log to the disk.")
@@ -207,6 +251,12 @@ public final class Metrics: Sendable {
             "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")
         changesMatched = registry.counter(
             "tidewire_changes_matched_total", "Changes that at least one subscription wanted, counted on each loop.")
+        broadcasts = registry.counter("tidewire_broadcasts_total", "Messages that were said to a topic.")
+        broadcastDeliveries = registry.counter(
+            "tidewire_broadcast_deliveries_total", "Messages of topics handed to a socket, one for each channel.")
+        presenceChanges = registry.counter("tidewire_presence_changes_total", "Presences that came, went or changed.")
+        presenceDeliveries = registry.counter(
+            "tidewire_presence_deliveries_total", "Differences in presence handed to a socket, one for each channel.")
         deliveries = registry.counter("tidewire_deliveries_total", "Changes handed to a socket, one for each channel.")
         drops = registry.counters(
             "tidewire_drops_total", "Deliveries that were not made, by reason; the client was told each time.",
@@ -282,6 +332,12 @@ public final class Metrics: Sendable {
             "Times that a committed transaction could not be seen yet by those who asked about its rows.")
         policyTerms = registry.counter(
             "tidewire_policy_terms_total", "Subscribers for whom PostgreSQL evaluated what depends on claims alone.")
+        channelProbes = registry.counter(
+            "tidewire_channel_probes_total", "Times that somebody's rights in a private channel were asked for.")
+        channelProbeFailures = registry.counter(
+            "tidewire_channel_probe_failures_total", "Such questions that got no answer; they count as no rights.")
+        channelProbeSeconds = registry.histogram(
+            "tidewire_channel_probe_seconds", "Time from such a question to its answer.", unit: .seconds)
         shadowSamples = registry.counter(
             "tidewire_shadow_samples_total", "Decisions on rows that PostgreSQL was asked to confirm.")
         shadowContradictions = registry.counter(
