@@ -80,6 +80,8 @@ struct ClaimReading {
         if subject.contains(0) { faults.append(("sub", .claimRefused)) }
     }
 
+    var roleText: String? { role.map { String(decoding: $0, as: UTF8.self) } }
+
     private func text(_ value: JSONScalar?) -> [UInt8]? {
         guard case .string(let text) = value else { return nil }
         return Array(text.utf8)

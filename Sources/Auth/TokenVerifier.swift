@@ -65,6 +65,12 @@ public struct TokenVerifier: Sendable {
         _ = try signedClaims(token, at: now)
     }
 
+    /// Signature and dates; the role, if there is one.
+    public func authenticatedRole(_ token: RawSpan, at now: Int64) throws(TokenError) -> String? {
+        try checkLength(token)
+        return try signedClaims(token, at: now).1.roleText
+    }
+
     func checkLength(_ token: RawSpan) throws(TokenError) {
         guard token.byteCount <= maximumBytes else { throw .malformed }
     }

@@ -213,6 +213,7 @@ public struct JSONScanner: ~Escapable {
         position += 1
         tokenStart = position
         hasEscapes = false
+        skipPlainWords()
         while true {
             guard let byte = peek else { throw refusal("the end of the string") }
             switch byte {
@@ -224,10 +225,26 @@ public struct JSONScanner: ~Escapable {
                 hasEscapes = true
                 position += 1
                 _ = try escaped()
+                skipPlainWords()
             case 0..<0x20: throw refusal("no control character in a string")
             case 0x20..<0x80: position += 1
-            default: try multibyte(byte)
+            default:
+                try multibyte(byte)
+                skipPlainWords()
             }
+        }
+    }
+
+    /// Passes over eight bytes at a time while all are ASCII and none is a quote, a backslash or a control character.
+    @_lifetime(self: copy self)
+    @inline(__always)
+    private mutating func skipPlainWords() {
+        while position &+ 8 <= bytes.byteCount {
+            // SAFETY: `position + 8` lies within the span; every bit pattern is an integer.
+            let word = unsafe bytes.unsafeLoadUnaligned(fromUncheckedByteOffset: position, as: UInt64.self)
+                .littleEndian
+            if word & 0x8080_8080_8080_8080 != 0 || JSONText.needsEscape(word) { return }
+            position &+= 8
         }
     }
 

@@ -42,4 +42,17 @@ extension RawSpan {
             return unsafe memcmp(a, text.utf8Start, left.count) == 0
         }
     }
+
+    /// Below, at or above zero as these bytes stand before, with or after others in the dictionary.
+    public func order(_ other: RawSpan) -> Int {
+        // SAFETY: both buffers are valid inside the closures and have at least `shared` bytes.
+        let order = unsafe withUnsafeBytes { left in
+            unsafe other.withUnsafeBytes { right in
+                let shared = min(left.count, right.count)
+                guard shared > 0, let a = left.baseAddress, let b = right.baseAddress else { return 0 }
+                return unsafe Int(memcmp(a, b, shared))
+            }
+        }
+        return order == 0 ? byteCount - other.byteCount : order
+    }
 }

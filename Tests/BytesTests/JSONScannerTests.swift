@@ -61,6 +61,24 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
         #expect(throws: ByteError.self) { try tokens([0x22] + bytes + [0x22]) }
     }
 
+    @Test func `what is special in a string is seen wherever it stands`() throws {
+        for before in 0..<18 {
+            for after in 0..<18 {
+                func text(_ special: [UInt8]) -> [UInt8] {
+                    [0x22] + Array(repeating: 0x61, count: before) + special + Array(repeating: 0x7e, count: after) + [
+                        0x22
+                    ]
+                }
+                let plain = (String(repeating: "a", count: before), String(repeating: "~", count: after))
+                #expect(try tokens(text([])).first == "string \(plain.0)\(plain.1)")
+                #expect(try tokens(text(Array("é\\n".utf8))).first == "string \(plain.0)é\n\(plain.1)")
+                for refused in [[0x1f], [0x22], [0x5c, 0x78], [0xff], [0x80], [0x00]] as [[UInt8]] {
+                    #expect(throws: ByteError.self) { try tokens(text(refused)) }
+                }
+            }
+        }
+    }
+
     @Test func `refuses more levels than allowed`() throws {
         func nested(_ levels: Int) -> String {
             String(repeating: "[", count: levels) + String(repeating: "]", count: levels)
