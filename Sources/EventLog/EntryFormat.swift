@@ -16,6 +16,8 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let gap = EntryKind(rawValue: 4)
     /// What the source's catalog says may be something else from here on.
     public static let catalogMark = EntryKind(rawValue: 5)
+    /// Who came, went or told something of himself, since the entry before.
+    public static let presence = EntryKind(rawValue: 6)
 }
 
 /// The 48 bytes before each payload, little-endian:

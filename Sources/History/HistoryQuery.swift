@@ -12,6 +12,8 @@ public struct HistoryQuery: Sendable {
     /// All must hold.
     public var conditions: [RowCondition] = []
     public var masks: [ColumnMask] = []
+    /// Also who came and went.
+    public var includesPresence = false
 
     public init(from: HistoryBound? = nil, to: HistoryBound? = nil) {
         self.from = from

@@ -78,6 +78,7 @@ public struct HistoryReader: ~Copyable {
             case .relation: try learn()
             case .gap: try noteGap(entry)
             case .transaction: try readChanges(entry)
+            case .presence where query.includesPresence: try readPresence(entry)
             default: break
             }
         } catch let error as ByteError {
@@ -99,6 +100,12 @@ public struct HistoryReader: ~Copyable {
                 RecordedGap(
                     offset: entry.offset, epoch: entry.epoch, time: entry.time, gap: try GapCodec.decode(reader.payload)
                 )))
+    }
+
+    private mutating func readPresence(_ entry: EventLogEntry) throws {
+        found = try PresenceCodec.decode(reader.payload).filter {
+            window.contains(offset: entry.offset, time: $0.time)
+        }.map { .presence(RecordedPresence(offset: entry.offset, epoch: entry.epoch, mark: $0)) }
     }
 
     private mutating func readChanges(_ entry: EventLogEntry) throws {

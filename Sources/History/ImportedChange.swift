@@ -192,6 +192,7 @@ struct ImportedChange {
     /// The hashes by which segments know the rows, as ingest computes them.
     func keys(_ buffer: RawSpan, _ relation: ImportedRelation) -> [UInt64] {
         var keys = [relation.known.tableKey]
+        if MessageTable.holds(relation.known.relation) { keys.append(MessageTable.key) }
         if old.isEmpty, new.isEmpty { keys.append(relation.known.unkeyed) }
         for image in [old, new] where !image.isEmpty {
             keys.append(relation.known.rowKey(inTuple: buffer.extracting(image)))

@@ -123,10 +123,19 @@ public struct RecordedGap: Sendable, Equatable {
     public var gap: Gap
 }
 
+/// Somebody who came to a topic, went, or told something else of himself.
+public struct RecordedPresence: Sendable, Equatable {
+    /// The offset of the next change after it.
+    public var offset: UInt64
+    public var epoch: UInt64
+    public var mark: PresenceMark
+}
+
 /// What a window shows.
 public enum HistoryItem: Sendable {
     case change(RecordedChange)
     case gap(RecordedGap)
+    case presence(RecordedPresence)
 }
 
 /// Entries whose content cannot be read though their checksums are right: of a later version, or of a fault of ours.

@@ -132,6 +132,30 @@ let users = Relation(
         #expect(gap.gap.reason == .slotInvalidated && gap.offset == 1 && gap.epoch == 8)
     }
 
+    @Test func `shows who was there only when asked, and within the window`() throws {
+        let stage = try HistoryStage()
+        try stage.commit([.insert(notes, ["1", "a", "x"])], xid: 1, time: 1_000_000)
+        let marks = [2, 4, 6].map { second in
+            PresenceMark(
+                event: .joined, isPrivate: false, time: second * 1_000_000, topic: Array("room".utf8), key: [49],
+                ref: [],
+                meta: Array("{}".utf8))
+        }
+        try stage.note(marks, time: 6_000_000)
+        try stage.commit([.insert(notes, ["2", "b", "y"])], xid: 2, time: 7_000_000)
+        var query = HistoryQuery()
+        #expect(try stage.log.items(query).count == 2)
+        query.includesPresence = true
+        let all = try stage.log.items(query)
+        #expect(all.map(\.isChange) == [true, false, false, false, true])
+        query.from = .time(3_000_000)
+        query.to = .time(6_000_000)
+        let found = try stage.log.items(query).compactMap { item in
+            if case .presence(let presence) = item { presence } else { nil }
+        }
+        #expect(found.map(\.mark) == [marks[1]] && found.map(\.offset) == [1])
+    }
+
     @Test func `knows the end of a transaction of several parts in each of them`() throws {
         let stage = try HistoryStage()
         let puts = (0..<7).map { Put.insert(notes, [RowValue(stringLiteral: "\($0)"), "b", .null]) }

@@ -162,6 +162,13 @@ final class HistoryStage {
         try writer.flush()
     }
 
+    func note(_ marks: [PresenceMark], time: Int64) throws {
+        var payload = ByteWriter()
+        PresenceCodec.encode(marks, to: &payload)
+        try writer.append(kind: .presence, lsn: writer.appendedLSN, time: time, payload: payload.bytes)
+        try writer.flush()
+    }
+
     func gap(_ reason: Gap.Reason = .slotMissing, to newLSN: UInt64? = nil, time: Int64 = 1_000_000) throws {
         let from = LSN(writer.appendedLSN)
         lsn = newLSN ?? lsn + 0x100
