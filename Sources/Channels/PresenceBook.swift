@@ -1,0 +1,154 @@
+import Bytes
+
+/// Who is present in a project's topics, as one loop knows it. In: what this loop's channels track, and what other loops
+/// say theirs do. Out: changes for the other loops, and for members a state and then one difference a turn.
+///
+/// Only the loop that owns a channel speaks for it, and what it says arrives in order, so all loops end up with the same,
+/// in the same order, byte for byte.
+public struct PresenceBook: ~Copyable, Sendable {
+    private struct Tracked {
+        let topic: Int
+        let key: [UInt8]
+        let ref: PresenceRef
+    }
+
+    private let limits: PresenceLimits
+    private var topics: [PresenceTopic] = []
+    private var free: [Int] = []
+    private var numbers: [TopicName: Int] = [:]
+    private var trackers: [PresenceTracker: Tracked] = [:]
+    /// Topics whose members are to be told.
+    private var changed: [Int] = []
+
+    public init(_ limits: PresenceLimits) { self.limits = limits }
+
+    public var trackerCount: Int { trackers.count }
+    public var topicCount: Int { numbers.count }
+
+    public func isTracking(_ tracker: PresenceTracker) -> Bool { trackers[tracker] != nil }
+
+    /// How many are present now.
+    public func count(in topic: TopicName) -> Int { numbers[topic].map { topics[$0].presentCount } ?? 0 }
+
+    // MARK: This loop's channels
+
+    /// `key` is UTF-8, `payload` a JSON object, or empty for one without members. Nil when it is what is tracked already.
+    public mutating func track(
+        _ tracker: PresenceTracker, in topic: TopicName, key: RawSpan, payload: RawSpan, ref: PresenceRef
+    ) throws(PresenceRefusal) -> PresenceChange? {
+        var members = ByteWriter(capacity: payload.byteCount + 1)
+        try PresenceMeta.appendMembers(of: payload, to: &members)
+        guard members.count < limits.maximumMetaBytes else { throw .tooLarge }
+        let current = meta(of: tracker)
+        if let current, current.hasMembers(members.bytes) { return nil }
+        if current == nil { try checkRoom(in: topic) }
+        let change = PresenceChange(
+            tracker: tracker, topic: topic, key: Self.quoted(key),
+            joined: PresenceMeta(ref, previous: current?.ref, members: members.bytes), left: current)
+        apply(change)
+        return change
+    }
+
+    /// Nil when it tracked nothing.
+    public mutating func untrack(_ tracker: PresenceTracker) -> PresenceChange? {
+        guard let tracked = trackers[tracker] else { return nil }
+        let change = PresenceChange(
+            tracker: tracker, topic: topics[tracked.topic].name, key: tracked.key, joined: nil,
+            left: meta(of: tracker))
+        apply(change)
+        return change
+    }
+
+    private func checkRoom(in topic: TopicName) throws(PresenceRefusal) {
+        if let number = numbers[topic] {
+            guard topics[number].presentCount < limits.maximumMetasPerTopic else { throw .topicFull }
+        } else if numbers.count >= limits.maximumTopics {
+            throw .tooManyTopics
+        }
+    }
+
+    private static func quoted(_ key: RawSpan) -> [UInt8] {
+        var writer = ByteWriter(capacity: key.byteCount + 2)
+        JSONText.appendString(key, to: &writer)
+        return writer.copied()
+    }
+
+    // MARK: Other loops' channels
+
+    /// Changes of one loop come in the order it made them. What is known already, or was never known, changes nothing.
+    public mutating func apply(_ change: PresenceChange) {
+        if let known = trackers[change.tracker] {
+            if known.ref == change.joined?.ref { return }
+            note(known.topic)
+            topics[known.topic].remove(key: known.key, known.ref)
+            trackers[change.tracker] = nil
+        }
+        guard let joined = change.joined else { return }
+        let number = number(of: change.topic)
+        note(number)
+        topics[number].insert(key: change.key, joined)
+        trackers[change.tracker] = Tracked(topic: number, key: change.key, ref: joined.ref)
+    }
+
+    /// What a loop that comes late is told of another one's channels, before its further changes.
+    public func changes(of loop: UInt16) -> [PresenceChange] {
+        trackers.compactMap { tracker, tracked in
+            guard tracker.loop == loop else { return nil }
+            return PresenceChange(
+                tracker: tracker, topic: topics[tracked.topic].name, key: tracked.key, joined: meta(of: tracker),
+                left: nil)
+        }
+    }
+
+    private func meta(of tracker: PresenceTracker) -> PresenceMeta? {
+        guard let tracked = trackers[tracker] else { return nil }
+        return topics[tracked.topic].meta(key: tracked.key, tracked.ref)
+    }
+
+    private mutating func number(of topic: TopicName) -> Int {
+        if let number = numbers[topic] { return number }
+        let number = free.popLast() ?? topics.count
+        if number == topics.count { topics.append(PresenceTopic(topic)) } else { topics[number] = PresenceTopic(topic) }
+        numbers[topic] = number
+        return number
+    }
+
+    /// Before something comes or goes in it.
+    private mutating func note(_ topic: Int) {
+        if !topics[topic].isChanged { changed.append(topic) }
+    }
+
+    // MARK: What members are told
+
+    /// The object of a `presence_state`: what members of the topic have been told so far. Whoever is given it must also be
+    /// given the topic's next difference.
+    public func appendState(of topic: TopicName, to writer: inout ByteWriter) {
+        guard let number = numbers[topic] else { return writer.append("{}") }
+        topics[number].appendTold(to: &writer)
+    }
+
+    /// Whether members of any topic are to be told of something.
+    public var hasDiffs: Bool { !changed.isEmpty }
+
+    /// The next topic that changed since its members were last told, and the object of their `presence_diff`: all that came
+    /// and all that went, together. Nil when there is no more. Nothing is written for topics nobody listens to here.
+    public mutating func takeDiff(
+        into writer: inout ByteWriter, isWanted: (TopicName) -> Bool = { _ in true }
+    ) -> TopicName? {
+        while let number = changed.popLast() {
+            let name = topics[number].name
+            let isWanted = isWanted(name)
+            if isWanted { topics[number].appendDiff(to: &writer) }
+            topics[number].settle()
+            if topics[number].entries.isEmpty { forget(number) }
+            if isWanted { return name }
+        }
+        return nil
+    }
+
+    private mutating func forget(_ number: Int) {
+        numbers[topics[number].name] = nil
+        topics[number] = PresenceTopic(TopicName(RawSpan(), isPrivate: false))
+        free.append(number)
+    }
+}

@@ -1,0 +1,143 @@
+import Bytes
+
+/// One tracked presence as clients see it, written once and shared by all loops.
+public struct PresenceMeta: Sendable, Hashable {
+    public let ref: PresenceRef
+    /// Where what the client tracked begins: its members and the closing brace.
+    private let start: UInt16
+    /// An object: `phx_ref`, `phx_ref_prev` if it follows another one, and the members that were tracked.
+    public let json: [UInt8]
+
+    /// `members` end with the brace that closes the object.
+    init(_ ref: PresenceRef, previous: PresenceRef?, members: RawSpan) {
+        var writer = ByteWriter(capacity: members.byteCount + 80)
+        writer.append("{\"phx_ref\":\"")
+        ref.append(to: &writer)
+        if let previous {
+            writer.append("\",\"phx_ref_prev\":\"")
+            previous.append(to: &writer)
+        }
+        writer.append(members.byteCount > 1 ? "\"," : "\"")
+        start = UInt16(writer.count)
+        writer.append(members)
+        self.ref = ref
+        json = writer.copied()
+    }
+
+    func hasMembers(_ members: RawSpan) -> Bool { self.members.equals(members) }
+
+    private var members: RawSpan {
+        @_lifetime(borrow self)
+        get {
+            // SAFETY: any byte is a valid UInt8; the span lives no longer than `json`, which belongs to `self`.
+            let span = unsafe json.span.bytes.extracting(Int(start)..<json.count)
+            return unsafe _overrideLifetime(span, borrowing: self)
+        }
+    }
+
+    /// What the client tracked, as an object without space between its tokens.
+    public func appendPayload(to writer: inout ByteWriter) {
+        writer.append(UInt8(ascii: "{"))
+        writer.append(members)
+    }
+
+    /// The members of an object and its closing brace without space between tokens, and without those that are ours to set.
+    static func appendMembers(of payload: RawSpan, to writer: inout ByteWriter) throws(PresenceRefusal) {
+        guard !payload.isEmpty else { return writer.append("}") }
+        do throws(ByteError) {
+            try appendChecked(payload, to: &writer)
+        } catch {
+            throw .notAnObject
+        }
+    }
+
+    private static func appendChecked(_ payload: RawSpan, to writer: inout ByteWriter) throws(ByteError) {
+        var scanner = JSONScanner(payload, maximumDepth: JSONScanner.deepest)
+        guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
+        var depth = 1
+        var needsComma = false
+        while depth > 0 {
+            let token = try scanner.next()
+            if token == .name, depth == 1, isReserved(scanner) {
+                try scanner.skip(try scanner.next())
+                continue
+            }
+            if token != .endObject, token != .endArray, needsComma { writer.append(UInt8(ascii: ",")) }
+            append(token, scanner, to: &writer)
+            needsComma = token != .beginObject && token != .beginArray && token != .name
+            if token == .beginObject || token == .beginArray { depth += 1 }
+            if token == .endObject || token == .endArray { depth -= 1 }
+        }
+        guard try scanner.next() == .end else { throw ByteError(expected: "the end", offset: scanner.offset) }
+    }
+
+    private static func isReserved(_ scanner: borrowing JSONScanner) -> Bool {
+        if scanner.hasEscapes { return scanner.text == "phx_ref" || scanner.text == "phx_ref_prev" }
+        return scanner.equals("phx_ref") || scanner.equals("phx_ref_prev")
+    }
+
+    private static func append(_ token: JSONToken, _ scanner: borrowing JSONScanner, to writer: inout ByteWriter) {
+        switch token {
+        case .beginObject: writer.append(UInt8(ascii: "{"))
+        case .endObject: writer.append(UInt8(ascii: "}"))
+        case .beginArray: writer.append(UInt8(ascii: "["))
+        case .endArray: writer.append(UInt8(ascii: "]"))
+        case .name, .string:
+            writer.append(UInt8(ascii: "\""))
+            writer.append(scanner.tokenBytes)
+            writer.append(token == .name ? "\":" : "\"")
+        case .number: writer.append(scanner.tokenBytes)
+        case .bool(true): writer.append("true")
+        case .bool(false): writer.append("false")
+        case .null: writer.append("null")
+        case .end: break
+        }
+    }
+}
+
+/// A channel that tracks a presence: it has at most one at a time.
+public struct PresenceTracker: Sendable, Hashable {
+    public let loop: UInt16
+    /// Never given again by its loop while the project lives.
+    public let channel: UInt64
+
+    public init(loop: UInt16, channel: UInt64) {
+        self.loop = loop
+        self.channel = channel
+    }
+}
+
+/// What one tracker did, for the other loops and for whoever writes it down.
+public struct PresenceChange: Sendable, Hashable {
+    public let tracker: PresenceTracker
+    public let topic: TopicName
+    /// A JSON string, with its quotes.
+    public let key: [UInt8]
+    /// Nil when it is gone now.
+    public let joined: PresenceMeta?
+    /// Nil when it was not there before.
+    public let left: PresenceMeta?
+}
+
+/// Why a presence is not tracked.
+public enum PresenceRefusal: Error, Sendable, Hashable {
+    case notAnObject
+    case tooLarge
+    /// The topic has as many as are kept.
+    case topicFull
+    case tooManyTopics
+}
+
+/// The maxima of a project's presence on one loop. What other loops track is never refused.
+public struct PresenceLimits: Sendable, Hashable {
+    public var maximumTopics: Int
+    public var maximumMetasPerTopic: Int
+    /// Of what a client tracks, without space between tokens.
+    public var maximumMetaBytes: Int
+
+    public init(maximumTopics: Int, maximumMetasPerTopic: Int, maximumMetaBytes: Int) {
+        self.maximumTopics = maximumTopics
+        self.maximumMetasPerTopic = maximumMetasPerTopic
+        self.maximumMetaBytes = maximumMetaBytes
+    }
+}

@@ -1,0 +1,50 @@
+import Bytes
+
+/// Names one tracked presence among all there ever were: `phx_ref`. Later ones are greater as long as the clock goes forward.
+///
+/// 48 bits of milliseconds and 16 of a sequence, then the loop and a number drawn at its start, so that no two loops and no
+/// two runs make the same one.
+public struct PresenceRef: Sendable, Hashable, Comparable, BitwiseCopyable {
+    let time: UInt64
+    let origin: UInt32
+
+    public static func < (left: PresenceRef, right: PresenceRef) -> Bool {
+        left.time == right.time ? left.origin < right.origin : left.time < right.time
+    }
+
+    static let textBytes = 16
+    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+
+    /// 16 digits of base64url (RFC 4648 §5).
+    public func append(to writer: inout ByteWriter) {
+        for shift in stride(from: 58, through: 4, by: -6) { appendDigit(time >> UInt64(shift), to: &writer) }
+        appendDigit((time & 15) << 2 | UInt64(origin >> 30), to: &writer)
+        for shift in stride(from: 24, through: 0, by: -6) { appendDigit(UInt64(origin >> UInt32(shift)), to: &writer) }
+    }
+
+    private func appendDigit(_ bits: UInt64, to writer: inout ByteWriter) {
+        writer.append(Self.alphabet[Int(bits & 63)])
+    }
+
+    public var text: String {
+        var writer = ByteWriter(capacity: Self.textBytes)
+        append(to: &writer)
+        return writer.bytes.text
+    }
+}
+
+/// Makes the refs of one loop.
+public struct PresenceRefs: ~Copyable, Sendable {
+    private var last: UInt64 = 0
+    private let origin: UInt32
+
+    public init(loop: UInt16, salt: UInt16 = .random(in: .min ... .max)) {
+        origin = UInt32(loop) << 16 | UInt32(salt)
+    }
+
+    /// Milliseconds since 1970. A clock that stands still or goes back is counted on from where it was.
+    public mutating func next(at milliseconds: UInt64) -> PresenceRef {
+        last = max(last + 1, (milliseconds & 0xffff_ffff_ffff) << 16)
+        return PresenceRef(time: last, origin: origin)
+    }
+}

@@ -1,0 +1,155 @@
+import Bytes
+
+/// Who is present in one topic, in the order in which it is written: by key, then by ref.
+///
+/// What came and went since members were last told is still among the entries, so that both what they know and what they
+/// are to be told next can be written.
+struct PresenceTopic: Sendable {
+    enum Standing: UInt8 {
+        /// Members know of it.
+        case told
+        /// It came since.
+        case coming
+        /// Members know of it, and it has gone since.
+        case going
+        /// It came and has gone since.
+        case passing
+    }
+
+    struct Entry: Sendable {
+        let key: [UInt8]
+        let meta: PresenceMeta
+        var standing: Standing
+    }
+
+    let name: TopicName
+    private(set) var entries: [Entry] = []
+    /// Those that are there now.
+    private(set) var presentCount = 0
+    /// Whether something came or went since members were last told.
+    private(set) var isChanged = false
+
+    init(_ name: TopicName) { self.name = name }
+
+    mutating func insert(key: [UInt8], _ meta: PresenceMeta) {
+        entries.insert(Entry(key: key, meta: meta, standing: .coming), at: place(key, meta.ref))
+        presentCount += 1
+        isChanged = true
+    }
+
+    mutating func remove(key: [UInt8], _ ref: PresenceRef) {
+        let place = place(key, ref)
+        precondition(place < entries.count && entries[place].meta.ref == ref, "a presence that is not in its topic")
+        switch entries[place].standing {
+        case .told: entries[place].standing = .going
+        case .coming: entries[place].standing = .passing
+        case .going, .passing: preconditionFailure("a presence that has gone before")
+        }
+        presentCount -= 1
+        isChanged = true
+    }
+
+    func meta(key: [UInt8], _ ref: PresenceRef) -> PresenceMeta {
+        let place = place(key, ref)
+        precondition(place < entries.count && entries[place].meta.ref == ref, "a presence that is not in its topic")
+        return entries[place].meta
+    }
+
+    /// Members have been told.
+    mutating func settle() {
+        var kept = 0
+        for index in entries.indices {
+            let standing = entries[index].standing
+            if standing == .going || standing == .passing { continue }
+            if kept != index { entries[kept] = entries[index] }
+            entries[kept].standing = .told
+            kept += 1
+        }
+        entries.removeSubrange(kept...)
+        if entries.capacity > 64, entries.count < entries.capacity / 4 { entries = Array(entries[...]) }
+        isChanged = false
+    }
+
+    /// Where the entry stands, or would.
+    private func place(_ key: [UInt8], _ ref: PresenceRef) -> Int {
+        var low = 0
+        var high = entries.count
+        while low < high {
+            let middle = (low + high) / 2
+            let order = Self.order(entries[middle].key, key)
+            if order < 0 || order == 0 && entries[middle].meta.ref < ref { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    private static func order(_ left: [UInt8], _ right: [UInt8]) -> Int {
+        // SAFETY: any byte is a valid UInt8, and both spans live for the call.
+        unsafe left.span.bytes.order(right.span.bytes)
+    }
+
+    // MARK: Writing
+
+    /// What members know, as an object of keys.
+    func appendTold(to writer: inout ByteWriter) {
+        append(to: &writer) { $0 == .told || $0 == .going }
+    }
+
+    /// What they are to be told. Clients take in what came before what left, and some keep only the first of a key's metas:
+    /// what is there stands before what only passed.
+    func appendDiff(to writer: inout ByteWriter) {
+        writer.append("{\"joins\":{")
+        append(.coming, to: &writer)
+        writer.append("},\"leaves\":{")
+        append(.going, to: &writer)
+        writer.append("}}")
+    }
+
+    /// Key by key, those of this standing and then those that passed.
+    private func append(_ standing: Standing, to writer: inout ByteWriter) {
+        var isFirst = true
+        var begin = 0
+        while begin < entries.count {
+            var end = begin + 1
+            while end < entries.count, entries[end].key == entries[begin].key { end += 1 }
+            var isFirstOfKey = true
+            append(standing, begin..<end, &isFirst, &isFirstOfKey, to: &writer)
+            append(.passing, begin..<end, &isFirst, &isFirstOfKey, to: &writer)
+            if !isFirstOfKey { writer.append("]}") }
+            begin = end
+        }
+    }
+
+    private func append(
+        _ standing: Standing, _ range: Range<Int>, _ isFirst: inout Bool, _ isFirstOfKey: inout Bool,
+        to writer: inout ByteWriter
+    ) {
+        for index in range where entries[index].standing == standing {
+            if !isFirst { writer.append(UInt8(ascii: ",")) }
+            if isFirstOfKey {
+                writer.append(entries[index].key)
+                writer.append(":{\"metas\":[")
+            }
+            writer.append(entries[index].meta.json)
+            isFirst = false
+            isFirstOfKey = false
+        }
+    }
+
+    @inline(__always)
+    private func append(to writer: inout ByteWriter, where isWanted: (Standing) -> Bool) {
+        writer.append(UInt8(ascii: "{"))
+        var last: Int?
+        for index in entries.indices where isWanted(entries[index].standing) {
+            if let last, entries[last].key == entries[index].key {
+                writer.append(UInt8(ascii: ","))
+            } else {
+                if last != nil { writer.append("]},") }
+                writer.append(entries[index].key)
+                writer.append(":{\"metas\":[")
+            }
+            writer.append(entries[index].meta.json)
+            last = index
+        }
+        writer.append(last == nil ? "}" : "]}}")
+    }
+}

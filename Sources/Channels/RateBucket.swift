@@ -1,0 +1,79 @@
+import Synchronization
+
+/// A rate that all loops of a project share, without locks: bursts are paid out of the window, and what was overdrawn is
+/// over after one window at the latest.
+///
+/// It keeps one number, the moment at which all that was taken would have been taken at the rate exactly. As long as that
+/// lies less than a window ahead, more may be taken.
+public final class RateBucket: Sendable {
+    private let window: UInt64
+    private let rate: Atomic<UInt64>
+    private let settled = Atomic<UInt64>(0)
+
+    /// `rate` a second, 0 for without limit; `window` in nanoseconds. A bucket that was left alone for a window may give
+    /// rate × window at once.
+    public init(rate: Int, window: UInt64) {
+        precondition(window > 0 && window <= 1 << 60, "a window is some time, and not centuries")
+        self.window = window
+        self.rate = Atomic(UInt64(clamping: rate))
+    }
+
+    public func setRate(_ rate: Int) { self.rate.store(UInt64(clamping: rate), ordering: .relaxed) }
+
+    /// Takes what is asked for as a whole, also when it is more than is left, unless nothing was left before.
+    @discardableResult
+    public func take(_ count: Int = 1, at nanoseconds: UInt64) -> Bool {
+        guard !isUnlimited else { return true }
+        let cost = cost(count)
+        var old = settled.load(ordering: .relaxed)
+        while true {
+            let begin = max(old, nanoseconds)
+            guard begin - nanoseconds < window else { return false }
+            // Two windows ahead at most: after a huge message others wait for one window and not for hours.
+            let new = min(begin &+ cost, nanoseconds &+ window &+ window)
+            let (exchanged, original) = settled.compareExchange(expected: old, desired: new, ordering: .relaxed)
+            if exchanged { return true }
+            old = original
+        }
+    }
+
+    public func isExhausted(at nanoseconds: UInt64) -> Bool { !fits(0, at: nanoseconds) }
+
+    /// Whether so many could be taken without overdrawing.
+    public func fits(_ count: Int, at nanoseconds: UInt64) -> Bool {
+        guard !isUnlimited else { return true }
+        let ahead = ahead(at: nanoseconds)
+        return ahead < window && ahead &+ cost(count) <= window
+    }
+
+    /// What the window's average is now.
+    public func level(at nanoseconds: UInt64) -> RateLevel {
+        let limit = rate.load(ordering: .relaxed)
+        let (high, low) = limit.multipliedFullWidth(by: ahead(at: nanoseconds))
+        let rolling = high >= window ? limit : window.dividingFullWidth((high, low)).quotient
+        return RateLevel(rolling: Int(clamping: rolling), limit: Int(clamping: limit))
+    }
+
+    private var isUnlimited: Bool { rate.load(ordering: .relaxed) == 0 }
+
+    private func ahead(at nanoseconds: UInt64) -> UInt64 {
+        let settled = settled.load(ordering: .relaxed)
+        return settled > nanoseconds ? settled - nanoseconds : 0
+    }
+
+    /// In nanoseconds, and never more than two windows.
+    private func cost(_ count: Int) -> UInt64 {
+        let rate = rate.load(ordering: .relaxed)
+        guard rate > 0, count > 0 else { return 0 }
+        let (product, overflow) = UInt64(count).multipliedReportingOverflow(by: 1_000_000_000)
+        return overflow ? window &+ window : min(product / rate, window &+ window)
+    }
+}
+
+/// How much of a rate is used, a second.
+public struct RateLevel: Sendable, Hashable {
+    public let rolling: Int
+    /// 0 is without limit.
+    public let limit: Int
+    public var remaining: Int { max(0, limit - rolling) }
+}

@@ -1,0 +1,38 @@
+import Bytes
+
+/// What a topic is called: `realtime:` and the sub-topic, in one of two namespaces that never hear of each other.
+public struct TopicName: Sendable, Hashable {
+    public let isPrivate: Bool
+    /// As clients write it, with the prefix. Never shorter than the prefix.
+    public let full: [UInt8]
+
+    private static let prefix = Array("realtime:".utf8)
+
+    public init(_ subTopic: RawSpan, isPrivate: Bool) {
+        self.isPrivate = isPrivate
+        var full: [UInt8] = []
+        full.reserveCapacity(Self.prefix.count + subTopic.byteCount)
+        full += Self.prefix
+        for offset in 0..<subTopic.byteCount { full.append(subTopic.byte(offset)) }
+        self.full = full
+    }
+
+    public init(_ subTopic: String, isPrivate: Bool) {
+        self.isPrivate = isPrivate
+        full = Self.prefix + Array(subTopic.utf8)
+    }
+
+    /// Without the prefix, as REST, the database and policies know it; borrowed.
+    public var subTopic: RawSpan {
+        @_lifetime(borrow self)
+        get {
+            // SAFETY: any byte is a valid UInt8; the span lives no longer than `full`, which belongs to `self`.
+            let span = unsafe full.span.bytes.extracting(Self.prefix.count..<full.count)
+            return unsafe _overrideLifetime(span, borrowing: self)
+        }
+    }
+
+    func matches(_ subTopic: RawSpan, isPrivate: Bool) -> Bool {
+        self.isPrivate == isPrivate && self.subTopic.equals(subTopic)
+    }
+}
