@@ -12,8 +12,8 @@ public struct JoinRequest: Sendable {
     /// Broadcasts also come back to the channel that sent them.
     public internal(set) var receivesOwnBroadcasts = false
     public internal(set) var wantsReplicationReady = false
-    /// The JSON of `broadcast.replay`, when the key is there at all.
-    public internal(set) var replay: [UInt8]?
+    /// What `broadcast.replay` asks for.
+    public internal(set) var replay = ReplayDemand.none
 
     /// Nil when the server is to make one.
     public internal(set) var presenceKey: String?
@@ -22,6 +22,12 @@ public struct JoinRequest: Sendable {
     /// Beyond the reference: an update that takes a row out of what a binding sees is told as a delete of it
     /// (`config.tidewire.moves`).
     public internal(set) var wantsMoves = false
+    /// Likewise: it wants to be told of what limits or rights kept from it (`config.tidewire.limits`).
+    public internal(set) var wantsLimits = false
+    /// Likewise: it wants to be told the log's position, from which it can resume (`config.tidewire.position`).
+    public internal(set) var wantsPosition = false
+    /// Likewise: broadcasts of the log from where it stopped listening (`config.tidewire.replay`).
+    public internal(set) var resumption = ResumeDemand.none
 
     /// In the order they were sent, which is that of the reply.
     public internal(set) var bindings: [ChangeBinding] = []
@@ -126,7 +132,7 @@ struct JoinReader: ~Copyable {
             } else if scanner.equals("postgres_changes") {
                 try readBindings(&scanner, payload)
             } else if scanner.equals("tidewire") {
-                try readExtensions(&scanner)
+                try readExtensions(&scanner, payload)
             } else if scanner.equals("private") {
                 request.isPrivate = try boolean("config.private", &scanner)
             } else {
@@ -136,11 +142,19 @@ struct JoinReader: ~Copyable {
     }
 
     /// What we offer beyond the reference, to those who ask for it.
-    private mutating func readExtensions(_ scanner: inout JSONScanner) throws(ByteError) {
+    private mutating func readExtensions(
+        _ scanner: inout JSONScanner, _ payload: RawSpan
+    ) throws(ByteError) {
         guard try entersObject("config.tidewire", &scanner) else { return }
         while try scanner.next() == .name {
             if scanner.equals("moves") {
                 request.wantsMoves = try boolean("config.tidewire.moves", &scanner)
+            } else if scanner.equals("limits") {
+                request.wantsLimits = try boolean("config.tidewire.limits", &scanner)
+            } else if scanner.equals("position") {
+                request.wantsPosition = try boolean("config.tidewire.position", &scanner)
+            } else if scanner.equals("replay") {
+                request.resumption = ResumeDemand(payload.extracting(try value(&scanner)))
             } else {
                 try scanner.skip(try scanner.next())
             }
@@ -157,7 +171,7 @@ struct JoinReader: ~Copyable {
             } else if scanner.equals("replication_ready") {
                 try readReplicationReady(&scanner)
             } else if scanner.equals("replay") {
-                request.replay = payload.extracting(try value(&scanner)).copied()
+                request.replay = ReplayDemand(payload.extracting(try value(&scanner)))
             } else {
                 try scanner.skip(try scanner.next())
             }

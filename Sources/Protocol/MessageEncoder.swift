@@ -117,6 +117,19 @@ public struct MessageEncoder: Sendable {
         end(ref: RawSpan(), to: &writer)
     }
 
+    /// The same for an event of the protocol's own.
+    func appendPush(
+        _ event: StaticString, payload: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
+    ) {
+        begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
+        writer.append(UInt8(ascii: "\""))
+        writer.append(event)
+        writer.append(UInt8(ascii: "\""))
+        beginPayload(to: &writer)
+        writer.append(payload)
+        end(ref: RawSpan(), to: &writer)
+    }
+
     /// The channel has ended. `joinRef` is that of the join that ends, also when another one took its place.
     public func appendClose(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: joinRef, to: &writer)

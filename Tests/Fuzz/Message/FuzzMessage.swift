@@ -9,7 +9,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
 }
 
 /// In: a byte that picks version and kind of frame, then the frame. What is a message can be answered, and the answer is
-/// a message again; what it says of a join goes into a reply that is JSON.
+/// a message again; what it says of a join goes into a reply that is JSON, and what it says to others is a message for both
+/// versions. Or the body of a REST batch, which is taken or refused in JSON.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -17,10 +18,11 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let frame = Array(bytes.dropFirst())
     var decoder = MessageDecoder(maximumTopicBytes: 1 << 10, maximumRefBytes: 256)
     do throws(MessageError) {
-        switch pick % 3 {
+        switch pick % 4 {
         case 0: check(try decoder.decodeText(frame.span.bytes, .v1), .v1)
         case 1: check(try decoder.decodeText(frame.span.bytes, .v2), .v2)
-        default: check(try decoder.decodeBinary(frame.span.bytes, .v2), .v2)
+        case 2: check(try decoder.decodeBinary(frame.span.bytes, .v2), .v2)
+        default: checkBatch(frame)
         }
     } catch {
         // Refused, with a reason.
@@ -29,6 +31,10 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
 }
 
 private func check(_ message: borrowing ClientMessage, _ version: SerializerVersion) {
+    checkBroadcast(message)
+    if case .track(let range) = PresenceRequest(message), !range.isEmpty {
+        precondition(message.payload.byte(range.lowerBound) == UInt8(ascii: "{"), "what is tracked is no object")
+    }
     var writer = ByteWriter()
     let encoder = MessageEncoder(version)
     if message.form == .json {
@@ -61,6 +67,50 @@ private func check(_ message: borrowing ClientMessage, _ version: SerializerVers
     }
 }
 
+/// Whatever is said to others is a frame they can read.
+private func checkBroadcast(_ message: borrowing ClientMessage) {
+    guard let broadcast = try? Broadcast.said(by: message) else { return }
+    for version in SerializerVersion.allCases {
+        var writer = ByteWriter()
+        let kind = MessageEncoder(version).appendBroadcast(broadcast, topic: message.topic, to: &writer)
+        precondition((kind == .none) == writer.isEmpty && (kind != .binary || version == .v2), "a frame for nobody")
+        // The payload stands a level or two deeper there.
+        guard kind == .text, isShallow(writer.bytes) else { continue }
+        var decoder = MessageDecoder(maximumTopicBytes: 1 << 10, maximumRefBytes: 256)
+        do throws(MessageError) {
+            let sent = try decoder.decodeText(writer.bytes, version)
+            precondition(sent.event == .broadcast && sent.payload.byte(0) == UInt8(ascii: "{"), "no broadcast")
+        } catch {
+            preconditionFailure("a broadcast that is no message (\(error)): \(writer.bytes.text)")
+        }
+    }
+}
+
+private func isShallow(_ json: RawSpan) -> Bool {
+    var depth = 0
+    for byte in json.copied() {
+        if byte == UInt8(ascii: "[") || byte == UInt8(ascii: "{") { depth += 1 }
+        if byte == UInt8(ascii: "]") || byte == UInt8(ascii: "}") { depth -= 1 }
+        if depth >= JSONScanner.deepest { return false }
+    }
+    return true
+}
+
+private func checkBatch(_ body: [UInt8]) {
+    do throws(BatchError) {
+        let batch = try BroadcastBatch(body.span.bytes, maximumMessages: 100, maximumPayloadBytes: 1000)
+        for message in batch.messages {
+            precondition(body[message.payload.lowerBound] == UInt8(ascii: "{"), "a payload that is no object")
+            precondition(!message.topic.isEmpty && !message.event.isEmpty, "a message to or of nothing")
+        }
+    } catch {
+        guard case .invalid(let answer) = error else { return }
+        var scanner = JSONScanner(answer.span.bytes)
+        while let token = try? scanner.next(), token != .end {}
+        precondition(scanner.offset == answer.count, "an answer that is no JSON")
+    }
+}
+
 private let seeds: [(UInt8, String)] = [
     (0, #"{"topic":"realtime:room:1","event":"phx_join","payload":{"config":{}},"ref":"1","join_ref":"1"}"#),
     (0, #"{"topic":"phoenix","event":"heartbeat","payload":{},"ref":null}"#),
@@ -72,6 +122,13 @@ private let seeds: [(UInt8, String)] = [
             + #"{"event":"*","schema":"public","table":"t","filter":"a=eq.\u00e9","select":["a",1]},null,{"x":[1.5e3]}],"#
             + #""private":"FALSE"},"access_token":"a.b.c","user_token":null}]"#
     ),
+    (
+        1,
+        #"["1","1","realtime:a","phx_join",{"config":{"tidewire":{"replay":{"epoch":1,"offset":2,"limit":3},"#
+            + #""limits":true}}}]"#
+    ),
+    (1, #"["3","11","realtime:a","presence",{"type":"presence","event":"track","payload":{"name":"C"}}]"#),
+    (3, #"{"messages":[{"topic":"a","event":"b","payload":{"x":1},"private":"1","id":"x"},{}]}"#),
     (1, #"["1","2","realtime:public:todos:id=eq.7","phx_join",{"access_token":"sb_x"}, [], {}]"#),
 ]
 

@@ -5,18 +5,22 @@ import TestSupport
 
 @_cdecl("LLVMFuzzerInitialize")
 public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
-    writeSeeds([[0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart()])
+    writeSeeds([[0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart(), [2] + storedPresence()])
     return 0
 }
 
-/// In: a byte that says which, then a stored relation or a stored part of a transaction.
+/// In: a byte that says which, then a stored relation, a stored part of a transaction, or stored presence.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let kind = bytes.first else { return 0 }
     let stored = Array(bytes.dropFirst())
     // What is malformed is refused with an error, which is all that is asked for.
-    if kind % 2 == 0 { try? readRelation(stored) } else { try? readPart(stored) }
+    switch kind % 3 {
+    case 0: try? readRelation(stored)
+    case 1: try? readPart(stored)
+    default: try? readPresence(stored)
+    }
     return 0
 }
 
@@ -31,6 +35,24 @@ private func readRelation(_ stored: [UInt8]) throws {
     RelationCodec.encode(relation, to: &writer)
     let again = try RelationCodec.decode(writer.bytes)
     precondition(again == relation, "a relation came back as another")
+}
+
+private func storedPresence() -> [UInt8] {
+    var writer = ByteWriter()
+    let marks = PresenceMark.Event.allCases.map { event in
+        PresenceMark(
+            event: event, isPrivate: event == .left, time: 1, topic: Array("room".utf8), key: [49], ref: [50],
+            meta: Array("{}".utf8))
+    }
+    PresenceCodec.encode(marks, to: &writer)
+    return writer.copied()
+}
+
+private func readPresence(_ stored: [UInt8]) throws {
+    let marks = try PresenceCodec.decode(stored.span.bytes)
+    var writer = ByteWriter()
+    PresenceCodec.encode(marks, to: &writer)
+    precondition(writer.copied() == stored, "presence came back as something else")
 }
 
 private func readPart(_ stored: [UInt8]) throws {

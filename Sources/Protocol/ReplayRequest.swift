@@ -1,0 +1,159 @@
+import Bytes
+
+/// What a join says of broadcasts from the past (`config.broadcast.replay`).
+public enum ReplayDemand: Sendable, Hashable {
+    /// The key is not there.
+    case none
+    /// It is there and is no object: ignored on a private channel, refused like the others on a public one.
+    case ignored
+    /// Refused with `ReplayDemand.invalidReason`.
+    case invalid
+    case since(ReplayRequest)
+
+    public static let invalidReason: StaticString = "UnableToReplayMessages: Replay params are not valid"
+    public static let publicReason: StaticString = "UnableToReplayMessages: Replay is not allowed for public channels"
+
+    /// Whether the key is there at all, which a public channel is refused for.
+    public var isThere: Bool { self != .none }
+
+    /// `json` is one checked value.
+    init(_ json: RawSpan) {
+        guard let members = ReplayMembers(json) else {
+            self = .ignored
+            return
+        }
+        guard case .number(let since) = members.since, members.limit != .other,
+            ReplayRequest.plausibleSince.contains(since)
+        else {
+            self = .invalid
+            return
+        }
+        self = .since(ReplayRequest(since: since, limit: members.limit.number))
+    }
+}
+
+/// Messages since a moment, the newest so many of them.
+public struct ReplayRequest: Sendable, Hashable {
+    /// Milliseconds since 1970.
+    public let since: Int64
+    /// As the client wrote it; nil when it did not.
+    public let limit: Int64?
+
+    /// What the reference takes for a moment: the years 1 to 9999.
+    static let plausibleSince: ClosedRange<Int64> = -62_135_596_800_000...253_402_300_799_999
+
+    /// At least one and at most `maximum`, which is also meant where none was named.
+    public func count(maximum: Int) -> Int {
+        guard let limit else { return maximum }
+        return Int(min(max(limit, 1), Int64(max(maximum, 1))))
+    }
+}
+
+/// Beyond the reference: where in the log a client stopped listening (`config.tidewire.replay`).
+public enum ResumeDemand: Sendable, Hashable {
+    case none
+    /// Refused with `ReplayDemand.invalidReason`.
+    case invalid
+    case from(ResumeRequest)
+
+    /// `json` is one checked value.
+    init(_ json: RawSpan) {
+        if json.equals("null") {
+            self = .none
+            return
+        }
+        guard let members = ReplayMembers(json), case .number(let offset) = members.offset, offset >= 0,
+            members.epoch == .absent || members.epoch.digits != nil, members.limit != .other
+        else {
+            self = .invalid
+            return
+        }
+        self = .from(
+            ResumeRequest(
+                epoch: members.epoch.digits, offset: UInt64(offset), limit: members.limit.number))
+    }
+}
+
+/// Messages from an offset of the log on, the oldest so many of them.
+public struct ResumeRequest: Sendable, Hashable {
+    /// Nil stands for the epoch that the log is in.
+    public let epoch: UInt64?
+    public let offset: UInt64
+    public let limit: Int64?
+
+    public func count(maximum: Int) -> Int {
+        guard let limit else { return maximum }
+        return Int(min(max(limit, 1), Int64(max(maximum, 1))))
+    }
+}
+
+/// The members that either of them knows.
+private struct ReplayMembers {
+    enum Member: Equatable {
+        case absent
+        case number(Int64)
+        /// A number in quotes: JavaScript has none of 64 bits.
+        case quoted(UInt64)
+        case other
+
+        var number: Int64? {
+            if case .number(let number) = self { number } else { nil }
+        }
+
+        /// Without a sign, quoted or not.
+        var digits: UInt64? {
+            switch self {
+            case .number(let number): UInt64(exactly: number)
+            case .quoted(let number): number
+            case .absent, .other: nil
+            }
+        }
+    }
+
+    var since = Member.absent
+    var limit = Member.absent
+    var epoch = Member.absent
+    var offset = Member.absent
+
+    /// Nil when it is no object.
+    init?(_ json: RawSpan) {
+        do throws(MessageError) {
+            var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
+            guard try scanner.token() == .beginObject else { return nil }
+            while try scanner.token() == .name { try read(&scanner) }
+        } catch {
+            return nil
+        }
+    }
+
+    private mutating func read(_ scanner: inout JSONScanner) throws(MessageError) {
+        if scanner.equals("since") {
+            since = try Self.member(&scanner)
+        } else if scanner.equals("limit") {
+            limit = try Self.member(&scanner)
+        } else if scanner.equals("epoch") {
+            epoch = try Self.epoch(&scanner)
+        } else if scanner.equals("offset") {
+            offset = try Self.member(&scanner)
+        } else {
+            try scanner.pass(try scanner.token())
+        }
+    }
+
+    private static func epoch(_ scanner: inout JSONScanner) throws(MessageError) -> Member {
+        let token = try scanner.token()
+        if token == .number, let number = scanner.integer(Int64.self) { return .number(number) }
+        if token == .string, scanner.tokenBytes.byteCount <= 20, let number = UInt64(scanner.text) {
+            return .quoted(number)
+        }
+        try scanner.pass(token)
+        return .other
+    }
+
+    private static func member(_ scanner: inout JSONScanner) throws(MessageError) -> Member {
+        let token = try scanner.token()
+        if token == .number, let number = scanner.integer(Int64.self) { return .number(number) }
+        try scanner.pass(token)
+        return .other
+    }
+}

@@ -1,0 +1,96 @@
+import Bytes
+
+/// What the body of `POST /api/broadcast/:topic/events/:event` says.
+public enum SingleBroadcast: Sendable, Hashable {
+    /// A JSON object, which goes on as it is.
+    case object
+    /// Any other JSON, which goes on as `{"_json":…}`.
+    case wrapped
+    /// Nothing: an object without members.
+    case empty
+    /// Opaque bytes.
+    case binary
+    /// Said to be JSON and is not (400).
+    case malformed
+    /// `BroadcastAnswer.unsupportedMediaType`.
+    case unsupportedMediaType
+
+    /// `contentType` is the header's value; nil when there is none.
+    public init(contentType: String?, body: RawSpan) {
+        guard let contentType else {
+            self = .empty
+            return
+        }
+        switch Self.mediaType(contentType) {
+        case "application/octet-stream": self = .binary
+        case "application/json": self = Self.json(body)
+        default: self = .unsupportedMediaType
+        }
+    }
+
+    /// What receivers get of the body.
+    public func appendPayload(of body: RawSpan, to writer: inout ByteWriter) {
+        switch self {
+        case .object, .binary: writer.append(body)
+        case .wrapped:
+            writer.append("{\"_json\":")
+            writer.append(body)
+            writer.append("}")
+        case .empty, .malformed, .unsupportedMediaType: writer.append("{}")
+        }
+    }
+
+    private static func json(_ body: RawSpan) -> SingleBroadcast {
+        guard !body.isEmpty else { return .empty }
+        guard JSONScanner.isValue(body) else { return .malformed }
+        var scanner = JSONScanner(body)
+        return (try? scanner.next()) == .beginObject ? .object : .wrapped
+    }
+
+    /// Without parameters, in lower case.
+    private static func mediaType(_ contentType: String) -> String {
+        let type = contentType.utf8.prefix { $0 != UInt8(ascii: ";") }
+        return String(String(decoding: type, as: UTF8.self).lowercased().filter { $0 != " " && $0 != "\t" })
+    }
+}
+
+/// What a broadcast by REST is answered with when it is not taken. The body is JSON.
+public struct BroadcastAnswer: Sendable {
+    public let status: UInt16
+    public let body: StaticString
+
+    private init(_ status: UInt16, _ body: StaticString) {
+        self.status = status
+        self.body = body
+    }
+
+    public static let unauthorized = BroadcastAnswer(401, #"{"message":"Unauthorized"}"#)
+    public static let unknownTenant = BroadcastAnswer(401, #"{"message":"Tenant not found in database"}"#)
+    public static let suspended = BroadcastAnswer(403, #"{"message":"Tenant is suspended"}"#)
+    /// Of the single endpoint only: a batch leaves out what may not be sent.
+    public static let forbidden = BroadcastAnswer(403, #"{"message":"Unauthorized"}"#)
+    public static let unsupportedMediaType = BroadcastAnswer(
+        415, #"{"error":"Unsupported Media Type. Use application/json or application/octet-stream"}"#)
+
+    public static let tooLarge = BroadcastAnswer(422, #"{"errors":{"payload":["Payload size exceeds tenant limit"]}}"#)
+    public static let policyError = BroadcastAnswer(422, #"{"message":"RLS policy error"}"#)
+    public static let queryCanceled = BroadcastAnswer(422, #"{"message":"Query canceled"}"#)
+    public static let missingPartition = BroadcastAnswer(422, #"{"message":"Missing messages partition"}"#)
+    public static let databaseUnavailable = BroadcastAnswer(422, #"{"message":"Tenant database unavailable"}"#)
+    public static let databaseInitializing = BroadcastAnswer(422, #"{"message":"Tenant database initializing"}"#)
+    public static let connectionInitializing = BroadcastAnswer(
+        422, #"{"message":"Tenant database connection initializing"}"#)
+    public static let tooManyConnections = BroadcastAnswer(
+        422, #"{"message":"Tenant database has too many connections"}"#)
+    public static let connectRateLimit = BroadcastAnswer(422, #"{"message":"Connect rate limit reached"}"#)
+
+    /// The project's rate is used up.
+    public static let tooManyRequests = BroadcastAnswer(429, #"{"message":"Too many requests"}"#)
+    public static let rateExceeded = BroadcastAnswer(429, #"{"message":"You have exceeded your rate limit"}"#)
+    public static let batchTooLarge = BroadcastAnswer(
+        429, #"{"message":"Too many messages to broadcast, please reduce the batch size"}"#)
+    public static let poolExhausted = BroadcastAnswer(429, #"{"message":"Connection pool exhausted"}"#)
+
+    public static let callFailed = BroadcastAnswer(500, #"{"message":"RPC error"}"#)
+    public static let cannotAuthorize = BroadcastAnswer(500, #"{"message":"Unable to authorize broadcast"}"#)
+}
