@@ -26,4 +26,48 @@ extension Connection {
         // SAFETY: the handle lives; the function uses nothing of what it is given.
         _ = unsafe PQsetNoticeReceiver(handle, { _, _ in }, nil)
     }
+
+    /// What the server remarks while `body` runs is added to `notices`, also where `body` throws.
+    public func withNotices<T>(
+        _ notices: inout [PostgresNotice], _ body: () throws(PostgresError) -> T
+    ) throws(PostgresError) -> T {
+        let collected = CollectedNotices()
+        // SAFETY: the handle lives; `collected` lives until the receiver that was there before is put back, below. Both
+        // libpq's own receiver and ours that ignores make no use of their argument.
+        let before = unsafe PQsetNoticeReceiver(
+            handle,
+            { argument, result in
+                guard let argument = unsafe argument, let result = unsafe result else { return }
+                let collected = unsafe Unmanaged<CollectedNotices>.fromOpaque(argument).takeUnretainedValue()
+                collected.notices.append(unsafe PostgresNotice(result))
+            }, Unmanaged.passUnretained(collected).toOpaque())
+        defer {
+            // SAFETY: as above.
+            _ = unsafe PQsetNoticeReceiver(handle, before, nil)
+            notices += collected.notices
+        }
+        return try body()
+    }
+}
+
+/// What the server remarked while it did as it was asked.
+public struct PostgresNotice: Sendable, Equatable {
+    /// `NOTICE`, `WARNING` and so on, whatever the server's language.
+    public let severity: String
+    public let message: String
+    public let hint: String?
+
+    fileprivate init(_ result: OpaquePointer) {
+        func field(_ code: UnicodeScalar) -> String? {
+            // SAFETY: libpq keeps the result through the call of the receiver; the text is copied.
+            unsafe PQresultErrorField(result, Int32(code.value)).map { unsafe String(cString: $0) }
+        }
+        severity = field("V") ?? field("S") ?? ""
+        message = field("M").map(PostgresError.oneLine) ?? ""
+        hint = field("H")
+    }
+}
+
+private final class CollectedNotices {
+    var notices: [PostgresNotice] = []
 }

@@ -42,4 +42,8 @@ public enum SQLState {
     public static let undefinedFile = "58P01"
     public static let featureNotSupported = "0A000"
     public static let queryCanceled = "57014"
+    public static let lockNotAvailable = "55P03"
+    public static let dependentObjects = "2BP01"
+    public static let duplicateTable = "42P07"
+    public static let invalidObjectDefinition = "42P17"
 }

@@ -55,6 +55,7 @@ struct PartBuilder: ~Copyable {
         if schemas.contains(where: { $0.fingerprint == schema.fingerprint }) { return }
         schemas.append(schema)
         keys.append(schema.tableKey)
+        if schema.messagesKey != 0 { keys.append(schema.messagesKey) }
     }
 
     /// A change of a schema that is in use.

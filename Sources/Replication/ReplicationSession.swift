@@ -33,8 +33,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         let replication = try Connection(
             settings.target, purpose: .replication, applicationName: "tidewire replication",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds, interrupt: interrupt)
+        // Before there is a slot: a new one's stream then has it from its first change on.
+        var messages = MessagesPublication(settings, catalog)
+        messages.look()
         try settle(keeper, replication)
-        try stream(keeper, replication)
+        try stream(keeper, replication, messages)
     }
 
     // MARK: Where to begin
@@ -99,17 +102,18 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     // MARK: Streaming
 
-    private func stream(_ keeper: SlotKeeper, _ replication: Connection) throws {
+    private func stream(
+        _ keeper: SlotKeeper, _ replication: Connection, _ messages: MessagesPublication
+    ) throws {
         var spool = TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions)
         try spool.removeAll()
         let status = StatusSender(connection: replication)
         var assembler = TransactionAssembler(
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
             betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
-        let isListed = settings.coverage.isListable(at: sink.position)
-        if settings.coverage.began(isListed: isListed, at: sink.position) { assembler.markEverything() }
+        let listed = try listOwnPublications(keeper.catalog, &assembler)
         var stream = try ReplicationStream(
-            replication, start(replication.serverVersion, isListed), interrupt: interrupt)
+            replication, start(replication.serverVersion, listed), interrupt: interrupt)
         Log.shared.info(
             "streaming",
             [
@@ -117,17 +121,44 @@ struct ReplicationSession<Sink: TransactionSink> {
                 .serverVersion(replication.serverVersion),
             ])
         streaming()
-        var pace = StreamPace(sink.durablePosition, SlotWatch(slot: settings.slot, catalog: keeper.catalog))
+        var pace = StreamPace(
+            sink.durablePosition, SlotWatch(slot: settings.slot, catalog: keeper.catalog), messages)
         do {
             try loop(&stream, &assembler, &pace, status)
         } catch {
             if assembler.isInTransaction { try abandon() }
-            if isListed, Self.isAboutPublications(error) {
-                settings.coverage.failed()
+            if !listed.isEmpty, Self.isAboutPublications(error) {
+                for coverage in listed { coverage.failed() }
                 throw error
             }
             throw explained(error, keeper)
         }
+    }
+
+    /// Those of the hub's own publications that the stream can have from here on.
+    private func listOwnPublications(
+        _ catalog: Connection, _ assembler: inout TransactionAssembler
+    ) throws -> [StreamCoverage] {
+        let messages = settings.messages
+        if let followed = sink.messages { messages.resume(followed, at: sink.position) }
+        let listed = settings.ownPublications.filter { $0.isListable(at: sink.position) }
+        let hasMemberships = listed.contains { $0 === settings.coverage }
+        if settings.coverage.began(isListed: hasMemberships, at: sink.position) { assembler.markEverything() }
+        let hasMessages = listed.contains { $0 === messages }
+        _ = messages.began(isListed: hasMessages, at: sink.position)
+        if hasMessages {
+            guard sink.messages?.number != messages.number else { return listed }
+            if sink.messages != nil {
+                Log.shared.warning(
+                    "the publication of messages was made again: what was sent in between is not in the log",
+                    [.publication(messages.publication)])
+            }
+            try sink.followMessages(
+                FollowedPublication(number: messages.number, since: sink.position, time: try catalog.serverTime()))
+        } else if sink.messages != nil {
+            try sink.followMessages(nil)
+        }
+        return listed
     }
 
     /// One of them is gone, or they say different things of a table's columns.
@@ -136,11 +167,11 @@ struct ReplicationSession<Sink: TransactionSink> {
         return refusal.sqlState == SQLState.undefinedObject || refusal.sqlState == SQLState.featureNotSupported
     }
 
-    private func start(_ serverVersion: Int, _ isListed: Bool) -> StartReplication {
+    private func start(_ serverVersion: Int, _ listed: [StreamCoverage]) -> StartReplication {
         // Streaming, messages and protocol 2 came with PostgreSQL 14.
         let isModern = serverVersion >= 140_000
         let streams = settings.streaming && isModern
-        let names = [settings.publication] + (isListed ? [settings.coverage.publication] : [])
+        let names = [settings.publication] + listed.map(\.publication)
         var options = [
             (name: "proto_version", value: streams ? "2" : "1"),
             (name: "publication_names", value: names.map { Quoted.identifier($0) }.joined(separator: ",")),
@@ -161,7 +192,8 @@ struct ReplicationSession<Sink: TransactionSink> {
             if pace.hasWhole, !assembler.isInTransaction { try flush(&pace, status) }
             try keepInTouch(&pace, status, assembler.isInTransaction)
             // The next stream has more in it; nothing is lost in between.
-            if !assembler.isInTransaction, settings.coverage.isWaiting(at: max(sink.position, pace.idlePosition)) {
+            let position = max(sink.position, pace.idlePosition)
+            if !assembler.isInTransaction, settings.ownPublications.contains(where: { $0.isWaiting(at: position) }) {
                 return try leave(&pace, status, false)
             }
             let ready = stream.wait(interrupt: interrupt, timeoutMilliseconds: pace.millisecondsToNextDuty())
@@ -231,6 +263,8 @@ struct ReplicationSession<Sink: TransactionSink> {
     /// The duties that time brings: a sign of life, and moving an idle slot on.
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
         pace.watch.look(sink.position)
+        pace.publication.look()
+        if !isInTransaction, sink.hasNotes, pace.notesAreDue { try flush(&pace, status) }
         guard pace.hasDuty else { return }
         if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
             try untilTaken(status) { try sink.advance(to: pace.idlePosition) }
@@ -352,10 +386,12 @@ struct StreamPace {
     private var lastIdleAt: UInt64 = 0
 
     var watch: SlotWatch
+    var publication: MessagesPublication
 
-    init(_ position: LSN, _ watch: SlotWatch) {
+    init(_ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication) {
         idlePosition = position
         self.watch = watch
+        self.publication = publication
     }
 
     mutating func received(_ bytes: Int) {
@@ -393,8 +429,15 @@ struct StreamPace {
     }
     var hasDuty: Bool { statusIsDue || idleIsDue }
 
+    /// A note waits for the next flush, but not long.
+    var notesAreDue: Bool {
+        Clock.monotonicNanoseconds() - lastIdleAt >= Limits.noteInterval.wholeNanoseconds
+    }
+
     func millisecondsToNextDuty() -> Int32 {
         let limit = Limits.statusInterval.wholeNanoseconds
-        return sinceStatus >= limit ? 0 : Int32((limit - sinceStatus) / 1_000_000 + 1)
+        let toStatus = sinceStatus >= limit ? 0 : Int32((limit - sinceStatus) / 1_000_000 + 1)
+        // Notes come from other threads, and nothing rings for them.
+        return min(toStatus, Int32(Limits.noteInterval.wholeMilliseconds))
     }
 }

@@ -8,6 +8,8 @@ public final class Schema: Sendable {
     public let encoded: [UInt8]
     public let fingerprint: UInt64
     let tableKey: UInt64
+    /// A partition of the messages is found by their key as well; zero for other tables.
+    let messagesKey: UInt64
     let rows: RowPlan
 
     public init(_ relation: Relation) {
@@ -17,6 +19,7 @@ public final class Schema: Sendable {
         encoded = writer.copied()
         fingerprint = RelationCodec.fingerprint(of: writer.bytes)
         tableKey = RowKey.table(schema: relation.schema, name: relation.name)
+        messagesKey = MessageTable.holds(relation) ? MessageTable.key : 0
         rows = RowPlan(relation, fingerprint: fingerprint, tableKey: tableKey)
     }
 }

@@ -12,13 +12,16 @@ public struct ReplicationSettings: Sendable {
     public var mayCreatePublication: Bool
     /// Let the server send large transactions while they run.
     public var streaming: Bool
-    /// Whether the hub's own publication is in the stream, too.
+    /// Whether the publication of tables that make members is in the stream, too …
     public var coverage: StreamCoverage
+    /// … and the one of database messages.
+    public var messages: StreamCoverage
 
     public init(
         target: ConnectionTarget, publication: String = "supabase_realtime", slot: String = "tidewire",
         mayCreateSlot: Bool = true, mayCreatePublication: Bool = true, streaming: Bool = true,
-        coverage: StreamCoverage = StreamCoverage()
+        coverage: StreamCoverage = StreamCoverage(),
+        messages: StreamCoverage = StreamCoverage(publication: StreamCoverage.messages)
     ) {
         self.target = target
         self.publication = publication
@@ -27,7 +30,11 @@ public struct ReplicationSettings: Sendable {
         self.mayCreatePublication = mayCreatePublication
         self.streaming = streaming
         self.coverage = coverage
+        self.messages = messages
     }
+
+    /// Publications that the stream carries besides the clients' own.
+    var ownPublications: [StreamCoverage] { [coverage, messages] }
 }
 
 /// What the catalog says of a slot.

@@ -35,6 +35,7 @@ public final class StoredKeys: Sendable {
 
     private static func add(_ change: borrowing Change, _ schema: Schema, to keys: inout Set<UInt64>) {
         keys.insert(schema.tableKey)
+        if schema.messagesKey != 0 { keys.insert(schema.messagesKey) }
         if change.operation == .truncate { keys.insert(schema.rows.unkeyedKey) }
         if let new = change.new { keys.insert(schema.rows.key(of: new.bytes)) }
         if let old = change.old { keys.insert(schema.rows.key(of: old.bytes)) }

@@ -58,6 +58,24 @@ public struct Lineage: Sendable, Equatable {
     }
 }
 
+/// A publication that the log has had every change of since a position, without a break. Another of the same name, made
+/// after the first was dropped, has another number.
+public struct FollowedPublication: Sendable, Equatable {
+    public var number: UInt32
+    public var since: LSN
+    /// The offset that the first change behind the position got, or would have.
+    public var offset: UInt64
+    /// What is committed after this moment, in microseconds since 1970, lies behind the position.
+    public var time: Int64
+
+    public init(number: UInt32, since: LSN, offset: UInt64 = 0, time: Int64) {
+        self.number = number
+        self.since = since
+        self.offset = offset
+        self.time = time
+    }
+}
+
 /// Where transactions go. One thread uses it. A call that throws `StorageStall` has taken nothing and is made again.
 public protocol TransactionSink: AnyObject {
     /// The database the log is of, as `IDENTIFY_SYSTEM` numbers it; zero while the log is new.
@@ -72,6 +90,10 @@ public protocol TransactionSink: AnyObject {
     var isNew: Bool { get }
     /// What `position` belongs to; nil when it was never noted.
     var lineage: Lineage? { get }
+    /// Since when it has every database message.
+    var messages: FollowedPublication? { get }
+    /// It has something of its own to write with the next flush.
+    var hasNotes: Bool { get }
 
     /// The first words of a new log: what it is the log of, and where it begins.
     func begin(systemIdentifier: UInt64, at position: LSN) throws
@@ -85,10 +107,16 @@ public protocol TransactionSink: AnyObject {
     func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws
     /// From here on the log follows this history. Durable when it returns.
     func follow(_ lineage: Lineage) throws
+    /// From here on the log has every database message; or, with nil, has them no more. Durable when it returns. The offset
+    /// is the sink's to fill in.
+    func followMessages(_ publication: FollowedPublication?) throws
 }
 
 /// For sinks that keep nothing.
 extension TransactionSink {
     public var lineage: Lineage? { nil }
+    public var messages: FollowedPublication? { nil }
+    public var hasNotes: Bool { false }
+    public func followMessages(_ publication: FollowedPublication?) throws {}
     public func follow(_ lineage: Lineage) throws {}
 }

@@ -1,0 +1,145 @@
+import Change
+import Diagnostics
+import Postgres
+import System
+
+/// Sees to the publication of database messages: makes it where there is a table of messages and the hub may, and looks
+/// now and then whether it has come, has gone, or is another one.
+///
+/// The ingest thread's, on the connection that it has for the catalog.
+struct MessagesPublication {
+    /// What the catalog says.
+    private struct Sighting {
+        let hasTable: Bool
+        /// Which one it is; nil where there is none.
+        let number: UInt32?
+        let position: LSN
+        /// Why it does not tell of all messages.
+        let flaw: String?
+        /// How many tables it tells of besides.
+        let others: Int
+    }
+
+    private let coverage: StreamCoverage
+    private let clients: String
+    private let catalog: Connection
+    private let mayCreate: Bool
+    private var nextAt: UInt64 = 0
+    private var triedAt: UInt64?
+    private var lastFlaw: String?
+
+    init(_ settings: ReplicationSettings, _ catalog: Connection) {
+        coverage = settings.messages
+        clients = settings.publication
+        mayCreate = settings.mayCreatePublication
+        self.catalog = catalog
+    }
+
+    /// A question that fails is not asked again at once: the stream itself tells when the server is gone.
+    mutating func look() {
+        let now = Clock.monotonicNanoseconds()
+        guard now >= nextAt else { return }
+        nextAt = now + Limits.publicationWatchInterval.wholeNanoseconds
+        do throws(PostgresError) {
+            try settle(now)
+        } catch {
+            Log.shared.debug("the publication of messages cannot be looked at", [.error(error.message)])
+        }
+    }
+
+    private mutating func settle(_ now: UInt64) throws(PostgresError) {
+        var sighting = try sight()
+        if sighting.number == nil, sighting.hasTable, isWorthTrying(now) {
+            try create()
+            sighting = try sight()
+        }
+        tell(sighting)
+        guard let number = sighting.number, sighting.flaw == nil else { return coverage.lost() }
+        coverage.saw(number, at: sighting.position)
+    }
+
+    /// Rights may be granted later; asking for them all the time would fill the server's log.
+    private mutating func isWorthTrying(_ now: UInt64) -> Bool {
+        if let triedAt, now - triedAt < Limits.publicationRetryInterval.wholeNanoseconds { return false }
+        triedAt = now
+        return true
+    }
+
+    private mutating func tell(_ sighting: Sighting) {
+        let other = sighting.others > 0 ? "it publishes other tables, too" : nil
+        let flaw = sighting.number == nil ? nil : sighting.flaw ?? other
+        defer { lastFlaw = flaw }
+        guard let flaw, flaw != lastFlaw else { return }
+        Log.shared.warning(
+            sighting.flaw == nil
+                ? "the publication of messages has more than messages: the log has that, too"
+                : "the publication of messages does not tell of all messages: none is broadcast",
+            [.publication(coverage.publication), .reason(flaw), .hint("tidewire db apply")])
+    }
+
+    // MARK: Asking
+
+    private func sight() throws(PostgresError) -> Sighting {
+        let rows = try catalog.query(
+            """
+            SELECT c.oid IS NOT NULL, p.oid,
+                CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text,
+                CASE WHEN p.puballtables THEN 'it publishes every table'
+                     WHEN NOT p.pubinsert THEN 'it publishes no inserts'
+                     WHEN NOT EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)
+                         THEN 'it does not publish realtime.messages'
+                     WHEN EXISTS (SELECT FROM pg_publication_rel r
+                         WHERE r.prrelid = c.oid AND r.prpubid = p.oid AND to_jsonb(r) ->> 'prqual' IS NOT NULL)
+                         THEN 'it publishes some rows of realtime.messages only'
+                     WHEN EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication q ON q.oid = r.prpubid
+                         WHERE r.prrelid = c.oid AND q.pubname IN ($1, $2) AND to_jsonb(r) ->> 'prattrs' IS NOT NULL)
+                         THEN 'some columns of realtime.messages are published only'
+                END,
+                (SELECT count(*) FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid <> c.oid)
+            FROM (SELECT) one
+            LEFT JOIN (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'realtime' AND c.relname = 'messages' AND c.relkind IN ('r', 'p')) c ON true
+            LEFT JOIN pg_publication p ON p.pubname = $1
+            """, [coverage.publication, clients])
+        guard let row = rows.first, row.count == 5, let position = row[2].flatMap({ LSN($0) }) else {
+            throw PostgresError(operation: "catalog", message: "the publication of messages cannot be read")
+        }
+        return Sighting(
+            hasTable: row[0] == "t", number: row[1].flatMap { UInt32($0) }, position: position, flaw: row[3],
+            others: row[4].flatMap { Int($0) } ?? 0)
+    }
+
+    private func create() throws(PostgresError) {
+        let sql = "CREATE PUBLICATION \(Quoted.identifier(coverage.publication)) FOR TABLE realtime.messages"
+        guard mayCreate else { return missing(sql, "publication_create is off") }
+        let name: [LogField] = [.publication(coverage.publication)]
+        do throws(PostgresError) {
+            // Whoever holds the table up must not hold up the stream.
+            try catalog.execute(
+                "BEGIN; SET LOCAL lock_timeout = \(Limits.policyLockTimeout.wholeMilliseconds); \(sql); COMMIT")
+            Log.shared.info("publication of messages created", name)
+        } catch {
+            if error.isConnectionLost { throw error }
+            _ = try catalog.execute("ROLLBACK")
+            // Somebody else made it in the same moment.
+            if error.sqlState != SQLState.duplicateObject { missing(sql, error.message) }
+        }
+    }
+
+    private func missing(_ sql: String, _ reason: String) {
+        Log.shared.warning(
+            "messages of the database are not broadcast: their publication is missing",
+            [.publication(coverage.publication), .reason(reason), .hint("tidewire db apply, or as the owner: \(sql)")])
+    }
+}
+
+extension Connection {
+    /// The server's clock, in microseconds since 1970.
+    func serverTime() throws(PostgresError) -> Int64 {
+        let rows = try query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+        guard let time = rows.first?.first?.flatMap({ Int64($0) }) else {
+            throw PostgresError(operation: "catalog", message: "the server did not tell the time")
+        }
+        return time
+    }
+}
