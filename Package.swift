@@ -110,7 +110,9 @@ let proofs: [Target] = [
         "Change", "Postgres", "Diagnostics",
         "System", "Bytes"),
     tests(of: "Bench", "Bench", "System", "Bytes"),
-    tests(of: "tidewire", "tidewire", "Server", "Bench", "Embedded", "History", "System"),
+    tests(of: "Embedded", "Embedded", "Postgres", "System"),
+    tests(
+        of: "tidewire", "tidewire", "Server", "Bench", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
     tests(
         of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),

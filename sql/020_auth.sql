@@ -17,6 +17,10 @@ BEGIN
         CREATE SCHEMA auth;
         COMMENT ON SCHEMA auth IS 'Tidewire: the claims of the caller';
         GRANT USAGE ON SCHEMA auth TO anon, authenticated, service_role;
+        -- Whoever writes policies names these functions.
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres') AND current_user <> 'postgres' THEN
+            GRANT USAGE ON SCHEMA auth TO postgres;
+        END IF;
     END IF;
 
     FOR wanted IN

@@ -9,6 +9,13 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = 'supabase_realtime') THEN
         CREATE PUBLICATION supabase_realtime;
         COMMENT ON PUBLICATION supabase_realtime IS 'Tables whose changes Tidewire delivers';
+        -- Where a superuser prepares a database that `postgres` works in: adding tables is part of its migrations.
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres')
+            AND EXISTS (SELECT FROM pg_roles WHERE rolname = current_user AND rolsuper)
+            AND has_database_privilege('postgres', current_database(), 'CREATE')
+        THEN
+            ALTER PUBLICATION supabase_realtime OWNER TO postgres;
+        END IF;
     END IF;
 END
 $tidewire$;

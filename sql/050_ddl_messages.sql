@@ -18,7 +18,9 @@ BEGIN
         RETURN;
     END IF;
 
-    CREATE SCHEMA IF NOT EXISTS tidewire;
+    IF to_regnamespace('tidewire') IS NULL THEN
+        CREATE SCHEMA tidewire;
+    END IF;
 
     CREATE OR REPLACE FUNCTION tidewire.tell_of_definitions() RETURNS event_trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
@@ -34,6 +36,8 @@ BEGIN
         PERFORM pg_logical_emit_message(true, 'rt:ddl', TG_TAG);
     END
     $body$;
+    -- It is called by whoever changes a definition, superusers too: nobody else may give it another body.
+    EXECUTE format('ALTER FUNCTION tidewire.tell_of_definitions() OWNER TO %I', current_user);
 
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'tidewire_definitions_made') THEN
         CREATE EVENT TRIGGER tidewire_definitions_made ON ddl_command_end

@@ -20,6 +20,33 @@ static const char policy_role[] = {
 static const char ddl_messages[] = {
 #embed "../../sql/050_ddl_messages.sql"
 };
+static const char realtime_schema[] = {
+#embed "../../sql/realtime/010_schema.sql"
+};
+static const char realtime_types[] = {
+#embed "../../sql/realtime/020_types.sql"
+};
+static const char realtime_messages[] = {
+#embed "../../sql/realtime/030_messages.sql"
+};
+static const char realtime_broadcast[] = {
+#embed "../../sql/realtime/040_broadcast.sql"
+};
+static const char realtime_filters[] = {
+#embed "../../sql/realtime/050_filters.sql"
+};
+static const char realtime_subscription[] = {
+#embed "../../sql/realtime/060_subscription.sql"
+};
+static const char realtime_changes[] = {
+#embed "../../sql/realtime/070_changes.sql"
+};
+static const char realtime_publication[] = {
+#embed "../../sql/realtime/080_publication.sql"
+};
+static const char realtime_upkeep[] = {
+#embed "../../sql/realtime/090_upkeep.sql"
+};
 static const char expense_sync[] = {
 #embed "../../sql/scenarios/expense_sync.sql"
 };
@@ -46,6 +73,15 @@ static const struct tw_sql_file files[] = {
     {"040_hub_role.sql", hub_role, sizeof hub_role},
     {"045_policy_role.sql", policy_role, sizeof policy_role},
     {"050_ddl_messages.sql", ddl_messages, sizeof ddl_messages},
+    {"realtime/010_schema.sql", realtime_schema, sizeof realtime_schema},
+    {"realtime/020_types.sql", realtime_types, sizeof realtime_types},
+    {"realtime/030_messages.sql", realtime_messages, sizeof realtime_messages},
+    {"realtime/040_broadcast.sql", realtime_broadcast, sizeof realtime_broadcast},
+    {"realtime/050_filters.sql", realtime_filters, sizeof realtime_filters},
+    {"realtime/060_subscription.sql", realtime_subscription, sizeof realtime_subscription},
+    {"realtime/070_changes.sql", realtime_changes, sizeof realtime_changes},
+    {"realtime/080_publication.sql", realtime_publication, sizeof realtime_publication},
+    {"realtime/090_upkeep.sql", realtime_upkeep, sizeof realtime_upkeep},
     {"scenarios/expense_sync.sql", expense_sync, sizeof expense_sync},
     {"scenarios/friendships.sql", friendships, sizeof friendships},
     {"scenarios/operation_map.sql", operation_map, sizeof operation_map},

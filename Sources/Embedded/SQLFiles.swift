@@ -19,8 +19,11 @@ public struct SQLFile: Sendable {
         }
     }()
 
-    /// What makes a plain PostgreSQL look like a Supabase database: roles, `auth`, the publication, the hub's role.
-    public static var foundation: [SQLFile] { all.filter { !$0.name.contains("/") && !isOptional($0) } }
+    /// What makes a plain PostgreSQL look like a Supabase database: roles, `auth`, the publication, the hub's roles, and
+    /// schema `realtime`.
+    public static var foundation: [SQLFile] {
+        all.filter { (!$0.name.contains("/") || $0.name.hasPrefix("realtime/")) && !isOptional($0) }
+    }
     /// What takes a superuser and may be left out.
     public static var extras: [SQLFile] { all.filter { isOptional($0) } }
 

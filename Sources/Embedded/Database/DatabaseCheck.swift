@@ -1,0 +1,224 @@
+import Postgres
+
+/// Looks at a database for everything the hub needs of it, and changes nothing.
+///
+/// In: connections with the hub's two logins. Out: each requirement with its state and what to do about it, in the order in
+/// which a person would mend them.
+public struct DatabaseCheck {
+    public struct Settings: Sendable {
+        public var publication = "supabase_realtime"
+        public var slot = "tidewire"
+        /// The address that policies are run with, where one is configured.
+        public var policies: ConnectionTarget?
+
+        public init() {}
+    }
+
+    let connection: Connection
+    let settings: Settings
+
+    public init(_ connection: Connection, _ settings: Settings) {
+        self.connection = connection
+        self.settings = settings
+    }
+
+    public func run() throws(PostgresError) -> [Requirement] {
+        // Types are then written with their schema, whatever the login's own path is.
+        try connection.execute("SET search_path = ''")
+        return try server() + login() + roles() + auth() + publication() + realtime() + upkeep() + policies()
+    }
+
+    func ask(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> [[String?]] {
+        try connection.query(sql, parameters).values
+    }
+
+    static let apply = "tidewire db apply"
+
+    // MARK: The server
+
+    private func server() throws(PostgresError) -> [Requirement] {
+        let rows = try ask(
+            """
+            SELECT current_setting('server_version'), current_setting('wal_level'),
+                current_setting('max_replication_slots'), (SELECT count(*) FROM pg_catalog.pg_replication_slots),
+                current_setting('max_wal_senders'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),
+                EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = $1)
+            """, [settings.slot])
+        guard let row = rows.first else { return [] }
+        let number = { (column: Int) in row[column].flatMap { Int($0) } ?? 0 }
+        let hasSlot = row[6] == "t"
+        return [
+            connection.serverVersion >= 140_000
+                ? .ok(.server, "version", row[0] ?? "")
+                : .wrong(.server, "version", row[0] ?? "", hint: "PostgreSQL 14 or newer is needed"),
+            row[1] == "logical"
+                ? .ok(.server, "wal_level", "logical")
+                : .wrong(
+                    .server, "wal_level", row[1] ?? "",
+                    hint: "ALTER SYSTEM SET wal_level = logical; then restart the server"),
+            DatabaseCheck.room("replication slots", "max_replication_slots", number(3), of: number(2), has: hasSlot),
+            DatabaseCheck.room("WAL senders", "max_wal_senders", number(5), of: number(4), has: hasSlot),
+        ]
+    }
+
+    /// The hub takes one. One that has its slot may also be running.
+    private static func room(
+        _ name: String, _ setting: String, _ used: Int, of limit: Int, has isThere: Bool
+    ) -> Requirement {
+        let detail = "\(used) of \(limit) in use" + (isThere ? ", the hub's slot is there" : "")
+        if used < limit || (isThere && limit > 0) { return .ok(.server, name, detail) }
+        return .wrong(
+            .server, name, detail, hint: "raise \(setting) and restart the server, or end what is not needed any more")
+    }
+
+    // MARK: The hub's login
+
+    private func login() throws(PostgresError) -> [Requirement] {
+        let rows = try ask(
+            """
+            SELECT me.rolname, me.rolsuper, me.rolbypassrls, me.rolreplication OR me.rolsuper OR EXISTS (
+                    SELECT FROM pg_catalog.pg_roles r WHERE r.rolname IN ('rds_replication', 'azure_pg_admin')
+                        AND pg_catalog.pg_has_role(me.oid, r.oid, 'MEMBER')),
+                (SELECT string_agg(wanted.name, ', ') FROM unnest('{anon,authenticated}'::text[]) AS wanted (name)
+                 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = wanted.name
+                    AND pg_catalog.pg_has_role(me.oid, r.oid, '\(becoming)'))),
+                has_database_privilege(current_database(), 'TEMPORARY'),
+                EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = 'service_role'
+                    AND pg_catalog.pg_has_role(me.oid, r.oid, 'MEMBER'))
+            FROM pg_catalog.pg_roles me WHERE me.rolname = session_user
+            """)
+        guard let row = rows.first, let name = row[0] else { return [] }
+        let quoted = Quoted.identifier(name)
+        var found: [Requirement] = [
+            row[3] == "t"
+                ? .ok(.login, "replication", "\(name) may read the change stream")
+                : .wrong(
+                    .login, "replication", "\(name) may not read the change stream",
+                    hint: "as a superuser: ALTER ROLE \(quoted) REPLICATION; (managed services have a role to grant)"),
+            row[4] == nil
+                ? .ok(.login, "client roles", "\(name) can become anon and authenticated")
+                : .wrong(
+                    .login, "client roles", "\(name) cannot become \(row[4] ?? "")",
+                    hint: "GRANT \(row[4] ?? "") TO \(quoted);"),
+            row[5] == "t"
+                ? .ok(.login, "temporary objects", "\(name) may make them")
+                : .wrong(
+                    .login, "temporary objects", "\(name) may not make any",
+                    hint: "GRANT TEMPORARY ON DATABASE … TO \(quoted);"),
+        ]
+        if row[1] == "t" || row[2] == "t" || row[6] == "t" {
+            let why =
+                row[1] == "t" ? "a superuser" : row[2] == "t" ? "past row level security" : "a member of service_role"
+            found.append(
+                .wrong(
+                    .login, "least privilege", "\(name) is \(why)", isRequired: false,
+                    hint: "let the hub log in as the role of sql/040_hub_role.sql"))
+        }
+        return found
+    }
+
+    /// Since 16 a grant may leave out that the member can become the role.
+    var becoming: String { connection.serverVersion >= 160_000 ? "SET" : "MEMBER" }
+
+    // MARK: Roles
+
+    private func roles() throws(PostgresError) -> [Requirement] {
+        let found = try ask(
+            """
+            SELECT rolname, rolbypassrls OR rolsuper FROM pg_catalog.pg_roles
+            WHERE rolname IN ('anon', 'authenticated', 'service_role', 'supabase_realtime_admin', 'tidewire',
+                'tidewire_policies')
+            """)
+        let bypasses = Dictionary(uniqueKeysWithValues: found.map { ($0[0] ?? "", $0[1] == "t") })
+        let wanted = [
+            ("anon", true), ("authenticated", true), ("service_role", true), ("supabase_realtime_admin", false),
+            ("tidewire", false), ("tidewire_policies", false),
+        ]
+        return wanted.map { name, isRequired in
+            guard let bypasses = bypasses[name] else {
+                return .missing(.roles, name, "does not exist", isRequired: isRequired, hint: DatabaseCheck.apply)
+            }
+            if name == "service_role", !bypasses {
+                return .wrong(
+                    .roles, name, "is bound by row level security", isRequired: false,
+                    hint: "as a superuser: ALTER ROLE service_role BYPASSRLS;")
+            }
+            return .ok(.roles, name, "exists")
+        }
+    }
+
+    // MARK: auth
+
+    private func auth() throws(PostgresError) -> [Requirement] {
+        let found = try ask(
+            """
+            SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+            WHERE n.nspname = 'auth' AND p.pronargs = 0
+            """
+        ).compactMap { $0[0] }
+        return ["uid", "role", "jwt", "email"].map { name in
+            found.contains(name)
+                ? .ok(.auth, "auth.\(name)()", "exists")
+                : .missing(
+                    .auth, "auth.\(name)()", "does not exist", isRequired: name != "email", hint: DatabaseCheck.apply)
+        }
+    }
+
+    // MARK: Publication
+
+    private func publication() throws(PostgresError) -> [Requirement] {
+        let name = settings.publication
+        let quoted = Quoted.identifier(name)
+        guard
+            let flags = try ask(
+                "SELECT pubinsert, pubupdate, pubdelete FROM pg_catalog.pg_publication WHERE pubname = $1", [name]
+            ).first
+        else {
+            return [.missing(.publication, name, "does not exist", hint: "CREATE PUBLICATION \(quoted);")]
+        }
+        let left = zip(["insert", "update", "delete"], flags).filter { $0.1 != "t" }.map(\.0)
+        let tables = try publishedTables(name)
+        var found: [Requirement] = [.ok(.publication, name, "\(tables.count) tables")]
+        if !left.isEmpty {
+            found.append(
+                .wrong(
+                    .publication, "events", "does not publish \(left.joined(separator: ", "))", isRequired: false,
+                    hint: "ALTER PUBLICATION \(quoted) SET (publish = 'insert, update, delete, truncate');"))
+        }
+        if tables.isEmpty {
+            found.append(
+                .missing(
+                    .publication, "tables", "none is in it: nobody can subscribe to changes", isRequired: false,
+                    hint: "ALTER PUBLICATION \(quoted) ADD TABLE …;"))
+        }
+        return found + tables
+    }
+
+    private func publishedTables(_ publication: String) throws(PostgresError) -> [Requirement] {
+        try ask(
+            """
+            SELECT format('%I.%I', t.schemaname, t.tablename), c.relrowsecurity, c.relreplident, EXISTS (
+                SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+            FROM pg_catalog.pg_publication_tables t
+            JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname
+            JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+            WHERE t.pubname = $1 ORDER BY 1
+            """, [publication]
+        ).map { row in
+            let table = row[0] ?? ""
+            let security =
+                row[1] == "t" ? "row level security" : "no row level security: every client role with SELECT sees all"
+            switch (row[2] ?? "", row[3] == "t") {
+            case ("f", _): return .ok(.publication, table, "\(security), full old rows")
+            case ("i", _), ("d", true):
+                return .ok(
+                    .publication, table, "\(security), old rows by their key only",
+                    hint: "for whole old rows: ALTER TABLE \(table) REPLICA IDENTITY FULL;")
+            default:
+                return .wrong(
+                    .publication, table, "has no key: PostgreSQL refuses its updates and deletes", isRequired: false,
+                    hint: "give it a primary key, or ALTER TABLE \(table) REPLICA IDENTITY FULL;")
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+import Postgres
+
+/// What one file of `sql/` makes, or would make, in a database.
+public struct InstallationStep: Sendable {
+    public let file: String
+    public var made: [DatabaseObject] = []
+    /// Was there, and got rights or other properties.
+    public var changed: [DatabaseObject] = []
+    /// What the file warns of, with what to do about it.
+    public var warnings: [PostgresNotice] = []
+    /// Why the file cannot be applied; then it makes nothing.
+    public var failure: PostgresError?
+
+    public var doesNothing: Bool { made.isEmpty && changed.isEmpty }
+}
+
+/// Applies files of `sql/` to a database, and says before and after what that means.
+public struct Installation {
+    private let connection: Connection
+
+    /// Seconds that a file waits for what others have locked.
+    private static let lockTimeoutSeconds = 10
+
+    public init(_ connection: Connection) {
+        self.connection = connection
+    }
+
+    /// What applying the files in this order would do. It is found out by doing it, in a transaction that is rolled back.
+    public func plan(_ files: [SQLFile]) throws(PostgresError) -> [InstallationStep] {
+        try begin()
+        let steps: [InstallationStep]
+        do throws(PostgresError) {
+            steps = try rehearse(files)
+        } catch {
+            _ = try? connection.execute("ROLLBACK")
+            throw error
+        }
+        try connection.execute("ROLLBACK")
+        return steps
+    }
+
+    private func rehearse(_ files: [SQLFile]) throws(PostgresError) -> [InstallationStep] {
+        var steps: [InstallationStep] = []
+        var before = try DatabaseInventory(connection)
+        for file in files {
+            try connection.execute("SAVEPOINT tidewire_step")
+            var step = InstallationStep(file: file.name)
+            run(file, &step)
+            if let failure = step.failure {
+                guard !failure.isConnectionLost else { throw failure }
+                try connection.execute("ROLLBACK TO SAVEPOINT tidewire_step")
+            } else {
+                try compare(&step, &before)
+            }
+            steps.append(step)
+        }
+        return steps
+    }
+
+    /// Applies one file: all of it, or nothing where it says `failure`.
+    public func apply(_ file: SQLFile) throws(PostgresError) -> InstallationStep {
+        try begin()
+        var step = InstallationStep(file: file.name)
+        do throws(PostgresError) {
+            var before = try DatabaseInventory(connection)
+            run(file, &step)
+            if step.failure == nil { try compare(&step, &before) }
+        } catch {
+            _ = try? connection.execute("ROLLBACK")
+            throw error
+        }
+        try connection.execute(step.failure == nil ? "COMMIT" : "ROLLBACK")
+        return step
+    }
+
+    private func begin() throws(PostgresError) {
+        try connection.execute("BEGIN; SET LOCAL lock_timeout = '\(Installation.lockTimeoutSeconds)s'")
+    }
+
+    private func run(_ file: SQLFile, _ step: inout InstallationStep) {
+        var notices: [PostgresNotice] = []
+        do throws(PostgresError) {
+            try connection.withNotices(&notices) { () throws(PostgresError) in try file.apply(connection) }
+        } catch {
+            step.failure = error
+        }
+        step.warnings = notices.filter { $0.severity == "WARNING" }
+    }
+
+    private func compare(_ step: inout InstallationStep, _ before: inout DatabaseInventory) throws(PostgresError) {
+        let after = try DatabaseInventory(connection)
+        step.made = after.made(since: before)
+        step.changed = after.changed(since: before)
+        before = after
+    }
+}

@@ -1,0 +1,56 @@
+import Embedded
+import Postgres
+import Synchronization
+import TestSupport
+
+/// A database as `sql/` makes it, and the ways in which applications use it.
+struct RealtimeStage {
+    let database: TestDatabase
+    var connection: Connection { database.connection }
+    private static let applying = Mutex(())
+
+    init(on cluster: PrivateCluster? = nil) throws {
+        database = try TestDatabase(on: cluster)
+        // Roles are the whole cluster's: two that make them at once would meet.
+        try RealtimeStage.applying.withLock { _ in
+            for file in SQLFile.foundation { try file.apply(database.connection) }
+        }
+    }
+
+    @discardableResult
+    func run(_ sql: String) throws -> Rows { try database.run(sql) }
+
+    func value(_ sql: String) throws -> String? { try database.value(sql) }
+
+    /// The first column of every row.
+    func column(_ sql: String) throws -> [String?] { try database.run(sql).values.map { $0[0] } }
+
+    /// Messages of the warnings that the server gives.
+    func warnings(_ sql: String) throws -> [String] {
+        var notices: [PostgresNotice] = []
+        try connection.withNotices(&notices) { () throws(PostgresError) in _ = try connection.execute(sql) }
+        return notices.filter { $0.severity == "WARNING" }.map(\.message)
+    }
+
+    /// What the server refuses it with, or nil.
+    func refusal(_ sql: String) throws -> String? {
+        do throws(PostgresError) {
+            try connection.execute(sql)
+            return nil
+        } catch {
+            return error.message
+        }
+    }
+
+    /// In a transaction as a client's, which is rolled back.
+    func asClient(
+        _ role: String, claims: String = "{}", topic: String = "", _ sql: String
+    ) throws -> Rows {
+        try connection.execute("BEGIN")
+        defer { _ = try? connection.execute("ROLLBACK") }
+        try connection.query("SELECT set_config('request.jwt.claims', $1, true)", [claims])
+        try connection.query("SELECT set_config('realtime.topic', $1, true)", [topic])
+        try connection.execute("SET LOCAL ROLE \(role)")
+        return try connection.execute(sql)
+    }
+}
