@@ -83,6 +83,8 @@ extension SocketLoop {
             let (key, events) = epoll.event(index)
             if let id = Key.connection(key), let slot = table.slot(of: id) { handle(events, slot) }
         }
+        // What the application makes of it at the end of a turn would wait for something else to happen.
+        if count > 0 { turnAgain() }
     }
 
     private func flush(_ slot: Int) {

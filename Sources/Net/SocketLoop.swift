@@ -145,6 +145,10 @@ public final class SocketLoop {
 
     var isBusy = false
 
+    /// Another turn at once, for what the application has to say because of what it was told after its turn: connections
+    /// that ended or fell behind.
+    public func turnAgain() { isBusy = true }
+
     /// nil: until something happens.
     private func restMilliseconds() -> Int32? {
         if isBusy || !readAgain.isEmpty { return 0 }
