@@ -7,6 +7,7 @@ import Policy
 import Postgres
 import Replication
 import System
+import WebSocket
 
 /// The hub as one thing: configuration in, a running service out, and an orderly end.
 public final class Hub: Sendable {
@@ -14,8 +15,8 @@ public final class Hub: Sendable {
     /// Certificates and key sets are read again.
     public static let reloadSignal = SIGHUP
 
-    private let ingest: IngestService
     private let gateway: Gateway
+    private let director: ProjectDirector
     private let configuration: Configuration
 
     /// Checks the limits, opens the log, begins to follow the database and listens for clients. Signals must be blocked
@@ -24,9 +25,12 @@ public final class Hub: Sendable {
     /// - Parameters:
     ///   - echoes: serves `/echo`, for conformance runs.
     ///   - rehearsal: plays clients, for benchmarks; with one loop.
-    public init(_ configuration: Configuration, echoes: Bool = false, rehearsal: Rehearsal? = nil) throws {
+    ///   - preparation: makes what a new project's database lacks; in words what could not be made.
+    public init(
+        _ configuration: Configuration, echoes: Bool = false, rehearsal: Rehearsal? = nil,
+        preparation: (@Sendable (ConnectionTarget) -> String?)? = nil
+    ) throws {
         Limits.checkInvariants()
-        guard let database = configuration.databaseURL else { throw HubError.noDatabase }
         let keys = try configuration.tokenKeys()
         try Directories.make(configuration.dataDirectory)
         Log.shared.info(
@@ -36,34 +40,20 @@ public final class Hub: Sendable {
                 .publication(configuration.publication), .slot(configuration.slot),
             ])
         Hub.report(keys)
-        let target = ConnectionTarget(database.revealed)
-        let coverage = StreamCoverage()
-        let ingest = try IngestService(Hub.ingestSettings(configuration, target, coverage))
         do {
-            gateway = try Gateway(
-                Hub.gatewaySettings(configuration, keys, echoes: echoes), database: target,
-                policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
-                publication: configuration.publication, verifier: keys.clients, coverage: coverage,
-                logEnd: { ingest.end },
-                condition: { Hub.condition(ingest.status, isCatalogKnown: $0) }, rehearsal: rehearsal)
+            gateway = try Gateway(Hub.gatewaySettings(configuration, keys, echoes: echoes), rehearsal: rehearsal)
         } catch {
-            ingest.stop()
             throw HubError.explaining(error, listen: configuration.listen)
         }
-        self.ingest = ingest
+        do {
+            director = try ProjectDirector(
+                ProjectPlanner(configuration: configuration, keys: keys), on: gateway, preparation: preparation)
+        } catch {
+            gateway.stop()
+            throw error
+        }
+        gateway.open(director)
         self.configuration = configuration
-    }
-
-    private static func ingestSettings(
-        _ configuration: Configuration, _ target: ConnectionTarget, _ coverage: StreamCoverage
-    ) -> IngestService.Settings {
-        IngestService.Settings(
-            replication: ReplicationSettings(
-                target: target, publication: configuration.publication, slot: configuration.slot,
-                mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
-                streaming: configuration.streamsTransactionsInProgress, coverage: coverage),
-            dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
-            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes)
     }
 
     private static func gatewaySettings(
@@ -82,17 +72,15 @@ public final class Hub: Sendable {
         sockets.outboxAge = configuration.outboxAge
         let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
         sockets.receiveBytes = largest + Limits.socketReadBytes
-        var settings = GatewaySettings(
-            sockets: sockets, logDirectory: IngestService.Settings.logDirectory(configuration.dataDirectory))
+        var settings = GatewaySettings(sockets: sockets)
         settings.echoes = echoes
         settings.deflates = configuration.compresses
+        settings.requestLimits.maximumBodyBytes = configuration.maximumRequestBodyBytes
         settings.maximumMessageBytes = configuration.frameBytes
-        settings.maximumBodyBytes = configuration.recordBytes
-        settings.deletesAreStrict = configuration.deletesAreStrict
-        settings.maximumChannels = configuration.channelsPerClient
+        settings.idleChannelLimit = configuration.idleChannelTimeout
         settings.connectErrorDelay = configuration.connectErrorBackoff
         settings.joinErrorDelay = configuration.channelErrorBackoff
-        settings.metricsVerifier = keys.metrics
+        settings.metricsGate = keys.metricsGate
         return settings
     }
 
@@ -104,22 +92,16 @@ public final class Hub: Sendable {
             [.hint("set jwt_secret (TIDEWIRE_JWT_SECRET, or JWT_SECRET), jwks or api_keys")])
     }
 
-    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> Condition {
-        let trouble = status.trouble
-        return Condition(
-            isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
-            isCatalogKnown: isCatalogKnown, clients: Int(Metrics.shared.sessions.value),
-            trouble: trouble.map { $0.reason.rawValue })
-    }
-
     /// Whether changes arrive right now, and if not, why.
-    public var status: ReplicationStatus { ingest.status }
+    public var status: ReplicationStatus { director.main?.ingest.status ?? ReplicationStatus() }
 
     /// Whether a table comes down the stream for the sake of memberships.
-    var followsMemberships: Bool { gateway.followsMemberships }
+    var followsMemberships: Bool { director.main?.followsMemberships ?? false }
 
     /// How many of a table's policies are decided in which way.
-    func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] { gateway.policyClasses(of: table) }
+    func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
+        director.main?.policyClasses(of: table) ?? [:]
+    }
 
     /// Where clients connect.
     public var port: UInt16 { gateway.port }
@@ -129,7 +111,9 @@ public final class Hub: Sendable {
         do {
             let keys = try configuration.tokenKeys()
             Hub.report(keys)
-            try gateway.reload(keys.clients)
+            // First what can fail: then all stays as it was.
+            try gateway.reloadTLS()
+            director.replace(keys)
             Log.shared.info("keys and certificates were read again")
         } catch {
             Log.shared.error(
@@ -150,8 +134,10 @@ public final class Hub: Sendable {
     }
 
     public func stop() {
+        director.close()
+        gateway.drain()
         gateway.stop()
-        ingest.stop()
+        director.endAll()
         Log.shared.info("stopped")
     }
 }

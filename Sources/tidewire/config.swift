@@ -25,18 +25,27 @@ struct ConfigCommand: Command {
             try terminal.write(Array(ConfigurationSample.text(surroundings: terminal.surroundings).utf8))
             return .ok
         }
-        let rows = try select(arguments.operands, from: effective(arguments, terminal))
+        let configuration = try configuration(arguments, terminal)
+        let rows = try select(arguments.operands, from: configuration.effective)
         if arguments.has(.json) {
             for row in rows { try terminal.print(row.json) }
         } else {
             for line in table(rows).lines(width: terminal.width) { try terminal.print(line) }
+            if arguments.operands.isEmpty { try tellWithoutEffect(configuration.variablesWithoutEffect, terminal) }
         }
         return .ok
     }
 
-    private func effective(_ arguments: Arguments, _ terminal: Terminal) throws -> [Configuration.Effective] {
-        guard arguments.has(.defaults) else { return try arguments.configuration(terminal).effective }
-        return try Configuration.load(surroundings: terminal.surroundings.withoutSettings).effective
+    private func configuration(_ arguments: Arguments, _ terminal: Terminal) throws -> Configuration {
+        guard arguments.has(.defaults) else { return try arguments.configuration(terminal) }
+        return try Configuration.load(surroundings: terminal.surroundings.withoutSettings)
+    }
+
+    private func tellWithoutEffect(_ names: [String], _ terminal: Terminal) throws {
+        guard !names.isEmpty else { return }
+        try terminal.print("")
+        try terminal.print("Variables of the reference server that are accepted and have no effect here:")
+        for name in names { try terminal.print("   \(name)") }
     }
 
     private func select(_ names: [String], from rows: [Configuration.Effective]) throws -> [Configuration.Effective] {

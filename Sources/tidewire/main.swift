@@ -11,6 +11,7 @@ let program = Program(commands: [
     TransactionCommand(),
     LogCommand(),
     WhyCommand(),
+    DatabaseCommand(),
     SlotCommand(),
     ConfigCommand(),
     BenchCommand(),

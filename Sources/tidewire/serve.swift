@@ -1,5 +1,7 @@
 import Diagnostics
+import Embedded
 import EventLog
+import Postgres
 import Server
 
 /// `tidewire serve`
@@ -37,10 +39,23 @@ struct ServeCommand: Command {
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: configuration.logLevel, format: configuration.logFormat)
         Hub.blockSignals()
-        let hub = try ServeCommand.explained { try Hub(configuration, echoes: arguments.has(.echo)) }
+        let hub = try ServeCommand.explained {
+            try Hub(configuration, echoes: arguments.has(.echo), preparation: ServeCommand.prepare)
+        }
         while Hub.waitForSignal(reloading: hub) == nil {}
         hub.stop()
         return .ok
+    }
+
+    /// What `tidewire db apply` does, for the database of a project that an operator has made.
+    private static let prepare: @Sendable (ConnectionTarget) -> String? = { target in
+        do {
+            let connection = try Connection(target)
+            for file in SQLFile.foundation { try file.apply(connection) }
+            return nil
+        } catch {
+            return "\(error)"
+        }
     }
 
     /// What keeps the hub from starting, with the exit code a script can act on.

@@ -20,15 +20,17 @@ struct TailCommand: Command {
 
         COLUMNS. LSN is where the transaction's commit record begins. The last column tells, for an insert, the row; for \
         an update, what changed where the table has REPLICA IDENTITY FULL (before→after), else the row; for a delete, the \
-        row as far as it is known. (unchanged) is a large value that PostgreSQL did not send.
+        row as far as it is known. (unchanged) is a large value that PostgreSQL did not send. A row of realtime.messages is \
+        shown as event → topic: payload. With --presence, lines with P tell who came to a topic (TABLE) or went.
 
         JSON. One object a line: offset, epoch, lsn, end_lsn, xid, index (in the transaction), time, origin, op, schema, \
         table; for rows key, record, old_record, and for updates changed (null when the log cannot tell) and unchanged \
         (large values not sent, which record lacks); for op MESSAGE transactional, prefix, content (null where it is no \
-        text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP reason, from_lsn, to_lsn.
+        text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP reason, from_lsn, to_lsn; for op \
+        PRESENCE event (joined, left, updated), topic, private, key, ref, meta.
         """
     let options: [Option] = [
-        .from, .to, .table, .operation, .condition, .follow, .limit, .mask, .json, .zone, .log,
+        .from, .to, .table, .operation, .condition, .presence, .follow, .limit, .mask, .json, .zone, .log,
     ]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
@@ -44,7 +46,8 @@ struct TailCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
-        let query = try arguments.query(zone)
+        var query = try arguments.query(zone)
+        query.includesPresence = arguments.has(.presence)
         let limit = try arguments.limit()
         let follows = arguments.has(.follow)
         if follows, query.to != nil { throw UsageError("--follow goes on without end, so it takes no --to") }
@@ -105,7 +108,7 @@ struct TailCommand: Command {
             if follows, printer.count < limit ?? .max { return try follow(&reader, &printer, until: limit) }
         }
         try printer.finish()
-        return printer.count > 0 || printer.gaps > 0 ? .ok : .notFound
+        return printer.count + printer.gaps + printer.presences > 0 ? .ok : .notFound
     }
 
     /// How often it looks for something new. Looking costs two system calls.
@@ -127,6 +130,8 @@ struct TailCommand: Command {
 }
 
 extension Option {
+    static let presence = Option.flag(
+        "presence", "Also who came to a topic, went, or told something else, where the hub notes that.")
     static let follow = Option.flag("follow", short: "f", "Go on with what is written from now on, until Ctrl-C.")
 }
 
@@ -138,6 +143,9 @@ struct ChangePrinter {
     private var table: TableStream
     private(set) var count = 0
     private(set) var gaps = 0
+    private(set) var presences = 0
+
+    private var isEmpty: Bool { count == 0 && gaps == 0 && presences == 0 }
 
     init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
         self.terminal = terminal
@@ -154,7 +162,7 @@ struct ChangePrinter {
     }
 
     mutating func print(_ item: HistoryItem) throws {
-        if count == 0, gaps == 0, !isJSON { try terminal.print(table.heading) }
+        if isEmpty, !isJSON { try terminal.print(table.heading) }
         switch item {
         case .change(let change):
             count += 1
@@ -162,6 +170,9 @@ struct ChangePrinter {
         case .gap(let gap):
             gaps += 1
             try terminal.print(isJSON ? gap.json : text.line(gap))
+        case .presence(let presence):
+            presences += 1
+            try terminal.print(isJSON ? presence.json : table.line(text.line(presence)))
         }
     }
 
@@ -176,6 +187,6 @@ struct ChangePrinter {
 
     /// Says that there was nothing, to people.
     func finish() throws {
-        if count == 0, gaps == 0, !isJSON { terminal.complain("no changes found") }
+        if isEmpty, !isJSON { terminal.complain("no changes found") }
     }
 }

@@ -117,6 +117,7 @@ extension EndToEnd {
             _ = try DemoDatabase(in: cluster)
             #expect(try dump(cluster) == before)
             #expect(before.contains("CREATE POLICY") && before.contains("demo.orders"))
+            #expect(before.contains("CREATE FUNCTION realtime.broadcast_changes("))
             cluster.stop()
         }
 
@@ -139,11 +140,24 @@ extension EndToEnd {
                 ALTER TABLE public.posts ENABLE ROW LEVEL SECURITY;
                 CREATE POLICY mine ON public.posts USING (true);
                 CREATE PUBLICATION supabase_realtime FOR ALL TABLES;
+                CREATE ROLE supabase_realtime_admin NOLOGIN; CREATE SCHEMA realtime; GRANT USAGE ON SCHEMA realtime TO anon;
+                CREATE TABLE realtime.schema_migrations (version bigint PRIMARY KEY, inserted_at timestamp(0));
+                INSERT INTO realtime.schema_migrations VALUES (20211116024918, '2024-01-01');
+                CREATE TABLE realtime.messages (topic text NOT NULL, extension text NOT NULL, payload jsonb, event text,
+                    private boolean DEFAULT false, updated_at timestamp NOT NULL DEFAULT now(),
+                    inserted_at timestamp NOT NULL DEFAULT now(), id uuid NOT NULL DEFAULT gen_random_uuid(),
+                    PRIMARY KEY (id, inserted_at)) PARTITION BY RANGE (inserted_at);
+                ALTER TABLE realtime.messages OWNER TO supabase_realtime_admin;
+                CREATE FUNCTION realtime.topic() RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'theirs' $$;
+                CREATE PUBLICATION supabase_realtime_messages_publication FOR TABLE realtime.messages;
                 """)
             let before = try dump(cluster)
             for file in SQLFile.foundation { try file.apply(connection) }
-            let after = try dump(cluster).split(separator: "\n").filter { !$0.contains("tidewire") }
-            #expect(after == before.split(separator: "\n"), "only the hub's own role was added")
+            let after = try dump(cluster, "--exclude-schema=tidewire").split(separator: "\n")
+                .filter { !$0.contains("tidewire") }
+            #expect(after == before.split(separator: "\n"), "only the hub's own roles and schema were added")
+            #expect(
+                try connection.execute("SELECT version FROM realtime.schema_migrations").values == [["20211116024918"]])
             for file in SQLFile.scenarios + SQLFile.demo { try file.apply(connection) }
             let lines = Set(try dump(cluster).split(separator: "\n"))
             for line in before.split(separator: "\n") { #expect(lines.contains(line), "gone or changed: \(line)") }
@@ -152,9 +166,9 @@ extension EndToEnd {
         }
 
         /// Schema and roles as text, an item a line.
-        private func dump(_ cluster: PrivateCluster) throws -> String {
+        private func dump(_ cluster: PrivateCluster, _ options: String = "") throws -> String {
             let file = TemporaryDirectory.make("dump") + "/dump.sql"
-            try shell("\(cluster.binaries.path("pg_dump")) --schema-only -d '\(cluster.url())' -f \(file)")
+            try shell("\(cluster.binaries.path("pg_dump")) --schema-only \(options) -d '\(cluster.url())' -f \(file)")
             let roles = try cluster.connect().execute("SELECT r::text FROM pg_roles r ORDER BY rolname").values
             let members = try cluster.connect().execute(
                 "SELECT roleid::regrole || ' has ' || member::regrole FROM pg_auth_members ORDER BY 1"

@@ -1,3 +1,5 @@
+import Bytes
+import Change
 import Glibc
 import History
 import System
@@ -27,6 +29,21 @@ private let export = #"""
     {"type":"end","offset":19,"lines":17}
     """#
 
+/// Of the relation below, as ingest computes it.
+private let messagesFingerprint: String = {
+    let texts = [("topic", 25, "text"), ("extension", 25, "text"), ("payload", 3802, "jsonb"), ("event", 25, "text")]
+    let columns = (texts + [("private", 16, "bool"), ("id", 2950, "uuid")]).map { name, oid, type in
+        Column(
+            name: name, typeOID: UInt32(oid), typeName: type, isIdentity: name == "id", isPrimaryKey: name == "id")
+    }
+    var writer = ByteWriter()
+    RelationCodec.encode(
+        Relation(
+            oid: 16_406, schema: "realtime", name: "messages_2026_11_21", identity: .primaryKey, columns: columns),
+        to: &writer)
+    return Hex.text(RelationCodec.fingerprint(of: writer.bytes))
+}()
+
 private let commands: [any Command] = [
     TailCommand(), RowCommand(), TransactionCommand(), LogCommand(), SlotCommand(),
 ]
@@ -41,7 +58,7 @@ private func onLog(_ words: String..., width: Int? = nil) async throws -> Run {
 struct TemporaryLog {
     let path: String
 
-    init() throws {
+    init(_ export: String = export) throws {
         path = "/tmp/tidewire-test-log-\(UInt64.random(in: 0 ... .max))"
         let log = LogImport(into: try DiskDirectory(path, creating: true), segmentBytes: 1 << 16)
         for line in export.split(separator: "\n") {
@@ -78,6 +95,35 @@ struct TemporaryLog {
                 {"offset":17,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F2D8","end_lsn":"0/153F2D8","xid":0,"index":0,"time":null,"origin":null,"op":"MESSAGE","schema":null,"table":null,"transactional":false,"prefix":"app","content":"alone"}
                 {"offset":18,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F2D8","end_lsn":"0/153F308","xid":746,"index":0,"time":"2026-11-21T10:04:51.711246Z","origin":null,"op":"MESSAGE","schema":null,"table":null,"transactional":true,"prefix":"app","content":"hello"}
                 """# + "\n")
+    }
+
+    @Test func `tail shows messages as messages, and who was there when asked`() async throws {
+        // As `tidewire log export` writes them; the entry of kind 6 is a join of "ann" and a leave.
+        let log = try TemporaryLog(
+            #"""
+            {"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":12,"lsn":"0/0"}
+            {"type":"entry","offset":12,"kind":6,"changes":0,"continued":false,"lsn":"0/0","time":"2026-11-21T10:04:51.700000Z","payload":"0102000000010100201898874206000600030002000b000000726f6f6d3a31616e6e72317b226e223a22416e6e227d020000201898874206000600030002000b000000726f6f6d3a31616e6e72317b226e223a22416e6e227d"}
+            {"type":"relation","relation":"RELATION","oid":16406,"schema":"realtime","table":"messages_2026_11_21","replica_identity":"d","columns":[{"name":"topic","type":"text","type_oid":25,"type_modifier":-1,"identity":false,"primary_key":false},{"name":"extension","type":"text","type_oid":25,"type_modifier":-1,"identity":false,"primary_key":false},{"name":"payload","type":"jsonb","type_oid":3802,"type_modifier":-1,"identity":false,"primary_key":false},{"name":"event","type":"text","type_oid":25,"type_modifier":-1,"identity":false,"primary_key":false},{"name":"private","type":"bool","type_oid":16,"type_modifier":-1,"identity":false,"primary_key":false},{"name":"id","type":"uuid","type_oid":2950,"type_modifier":-1,"identity":true,"primary_key":true}]}
+            {"type":"transaction","offset":12,"changes":1,"xid":741,"commit_lsn":"0/153EF78","end_lsn":"0/153EFA8","commit_time":"2026-11-21T10:04:51.703277Z","first_index":0,"continued":false,"lsn":"0/153EFA8","time":"2026-11-21T10:04:51.703277Z"}
+            {"type":"change","offset":12,"op":"INSERT","relation":"RELATION","new":{"topic":"room:1","extension":"broadcast","payload":"{\"t\": \"hi\"}","event":"note","private":"t","id":"5f0c3b1e-6a55-4d5c-9a44-0d9a1f6e7c11"}}
+            {"type":"end","offset":13,"lines":6}
+            """#.replacing("RELATION", with: messagesFingerprint))
+        defer { log.remove() }
+        let plain = await run(["tail", "--log", log.path], commands: commands)
+        #expect(plain.output.contains("note → room:1 (private): {\"t\": \"hi\"}"), "\(plain.output)\(plain.errors)")
+        #expect(!plain.output.contains("joined"))
+        let full = await run(["tail", "--presence", "--log", log.path], commands: commands)
+        let lines = full.output.split(separator: "\n").map(String.init)
+        #expect(lines.count == 4, "\(full.output)")
+        #expect(
+            lines.dropFirst().first?.hasSuffix(#"room:1            ann           joined (private) {"n":"Ann"}"#)
+                == true, "\(lines)")
+        let json = await run(["tail", "--presence", "--json", "--log", log.path], commands: commands)
+        #expect(
+            json.output.contains(
+                #""op":"PRESENCE","event":"left","topic":"room:1","private":false,"key":"ann","ref":"r1","meta":"{\"n\":\"Ann\"}"}"#
+            ),
+            "\(json.output)")
     }
 
     @Test func `row tells the life of a row`() async throws {

@@ -13,7 +13,8 @@ struct Run {
 func run(
     _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), SampleLogCommand()],
     width: Int? = nil,
-    environment: [String: String] = [:], files: [String: String] = [:], outputFailure: OutputFailure? = nil
+    environment: [String: String] = [:], files: [String: String] = [:], outputFailure: OutputFailure? = nil,
+    answers: (() -> String?)? = nil
 ) async -> Run {
     let recorder = Recorder()
     let surroundings = ConfigurationSurroundings(environment: environment, isRoot: true) { path in
@@ -25,7 +26,7 @@ func run(
             if let outputFailure { throw outputFailure }
             recorder.output += bytes
         },
-        errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes })
+        errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes }, answers: answers)
     let exitCode = await Program(commands: commands).run(words, terminal)
     return Run(
         exitCode: exitCode, output: String(decoding: recorder.output, as: UTF8.self),

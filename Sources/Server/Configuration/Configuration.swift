@@ -42,15 +42,34 @@ public struct Configuration: Sendable {
     public let keySet: InlineOrFile?
     public let claimExpectations: ClaimExpectations
     public let apiKeys: InlineOrFile?
+    public let operatorSecret: Secret?
+    public let nextOperatorSecret: Secret?
+    /// Tokens, separated by commas.
+    public let operatorBlocklist: Secret?
     public let metricsSecret: Secret?
+    /// Tokens, separated by commas.
+    public let metricsBlocklist: Secret?
+    /// The project that the settings themselves describe.
+    public let projectName: String
+    /// Nil is a key that is made beside the stored projects.
+    public let projectKey: Secret?
+    public let region: String
+    public let keepsPresenceTimeline: Bool
+    public let replaysPublicChannels: Bool
+    public let replayLimit: Int
+    public let messagesHours: Int
+    /// Of the project that the settings describe; stored ones have their own.
+    public let projectLimits: ProjectLimits
     public let maximumConnections: Int
-    public let channelsPerClient: Int
+    public let maximumRequestBodyBytes: Int
     public let frameBytes: Int
     public let recordBytes: Int
     public let outboxBytes: Int
     public let outboxAge: Duration
     /// Nil is without limit.
     public let idleTimeout: Duration?
+    /// Nil is without limit.
+    public let idleChannelTimeout: Duration?
     public let connectErrorBackoff: Duration
     public let channelErrorBackoff: Duration
     public let logLevel: Log.Level
@@ -60,6 +79,11 @@ public struct Configuration: Sendable {
     public let file: String?
     /// All settings in the order of the registry.
     public let effective: [Effective]
+    /// Variables of the environment that the reference knows and that change nothing here.
+    public let variablesWithoutEffect: [String]
+
+    /// Channels that one connection may join.
+    public var channelsPerClient: Int { projectLimits.maximumChannelsPerClient }
 
     /// Finds and checks every setting: an override wins over the environment, which wins over the file, which wins over
     /// the default. Throws all problems at once, so that they can be put right at once.
@@ -78,7 +102,8 @@ public struct Configuration: Sendable {
         resolved.checkTogether()
         let problems = given.problems + resolved.takeProblems()
         guard problems.isEmpty else { throw ConfigurationFailure(problems: problems) }
-        return Configuration(resolved, file: file)
+        return Configuration(
+            resolved, file: file, withoutEffect: ReferenceVariables.withoutEffect(in: surroundings.environment))
     }
 
     public func source(of setting: Setting) -> SettingSource {
@@ -88,7 +113,7 @@ public struct Configuration: Sendable {
         return found.source
     }
 
-    private init(_ settings: ResolvedSettings, file: String?) {
+    private init(_ settings: ResolvedSettings, file: String?, withoutEffect: [String]) {
         databaseURL = settings.connection(.databaseURL)
         policyDatabaseURL = settings.connection(.policyDatabaseURL)
         publication = settings.text(.publication)
@@ -112,19 +137,33 @@ public struct Configuration: Sendable {
         keySet = settings.source(.jwks)
         claimExpectations = settings.claims(.claimValidators)
         apiKeys = settings.source(.apiKeys)
+        operatorSecret = settings.secret(.operatorSecret)
+        nextOperatorSecret = settings.secret(.nextOperatorSecret)
+        operatorBlocklist = settings.secret(.operatorBlocklist)
         metricsSecret = settings.secret(.metricsSecret)
+        metricsBlocklist = settings.secret(.metricsBlocklist)
+        projectName = settings.text(.projectName)
+        projectKey = settings.secret(.projectKey)
+        region = settings.text(.region)
+        keepsPresenceTimeline = settings.boolean(.presenceTimeline)
+        replaysPublicChannels = settings.boolean(.replayPublic)
+        replayLimit = settings.integer(.replayLimit)
+        messagesHours = settings.integer(.messagesRetention)
+        projectLimits = ProjectLimits(settings)
         maximumConnections = settings.integer(.maximumConnections)
-        channelsPerClient = settings.integer(.channelsPerClient)
+        maximumRequestBodyBytes = Int(settings.size(.requestBodySize))
         frameBytes = Int(settings.size(.frameSize))
         recordBytes = Int(settings.size(.recordSize))
         outboxBytes = Int(settings.size(.outboxSize))
         outboxAge = settings.duration(.outboxAge)
         idleTimeout = settings.limit(settings.duration(.idleTimeout), none: .zero)
+        idleChannelTimeout = settings.limit(settings.duration(.idleChannelTimeout), none: .zero)
         connectErrorBackoff = settings.duration(.connectErrorBackoff)
         channelErrorBackoff = settings.duration(.channelErrorBackoff)
         logLevel = settings.word(.logLevel)
         logFormat = settings.word(.logFormat)
         self.file = file
         effective = settings.effective
+        variablesWithoutEffect = withoutEffect
     }
 }

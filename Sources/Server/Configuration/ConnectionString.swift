@@ -14,10 +14,23 @@ public struct ConnectionString: Sendable, Equatable {
         self.redacted = redacted
     }
 
+    public enum Encryption: Sendable, Equatable {
+        case required
+        /// The path of the authority's certificate.
+        case checked(against: String)
+    }
+
     /// Out of parts, as the environment of the reference container names them.
-    public init(host: String, port: UInt16, user: String, password: String?, database: String) {
+    public init(
+        host: String, port: UInt16, user: String, password: String?, database: String, encryption: Encryption? = nil
+    ) {
         var pairs = [("host", host), ("port", String(port)), ("user", user), ("dbname", database)]
         if let password { pairs.append(("password", password)) }
+        switch encryption {
+        case .required: pairs.append(("sslmode", "require"))
+        case .checked(let authority): pairs += [("sslmode", "verify-full"), ("sslrootcert", authority)]
+        case nil: break
+        }
         text = Secret(pairs.map { "\($0.0)=\(KeyValueConnection.quoted($0.1))" }.joined(separator: " "))
         redacted = KeyValueConnection.redacted(pairs)
     }

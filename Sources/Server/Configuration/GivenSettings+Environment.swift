@@ -12,10 +12,17 @@ extension GivenSettings {
 
     /// Variables of the reference that say what ours say, the weaker ones first.
     private static let sameInReference: [(String, Setting)] = [
-        ("API_JWT_SECRET", .jwtSecret), ("JWT_JWKS", .jwks), ("API_JWT_JWKS", .jwks),
-        ("JWT_CLAIM_VALIDATORS", .claimValidators), ("METRICS_JWT_SECRET", .metricsSecret),
-        ("TENANT_MAX_CONCURRENT_USERS", .maximumConnections),
-        ("TENANT_MAX_CHANNELS_PER_CLIENT", .channelsPerClient), ("LOG_LEVEL", .logLevel),
+        // The reference's container has one secret for its operators and for the clients of the project it comes with.
+        ("API_JWT_SECRET", .jwtSecret), ("API_JWT_SECRET", .operatorSecret),
+        ("API_JWT_SECRET_NEXT", .nextOperatorSecret), ("API_TOKEN_BLOCKLIST", .operatorBlocklist),
+        ("JWT_JWKS", .jwks), ("API_JWT_JWKS", .jwks), ("JWT_CLAIM_VALIDATORS", .claimValidators),
+        ("METRICS_JWT_SECRET", .metricsSecret), ("METRICS_TOKEN_BLOCKLIST", .metricsBlocklist),
+        ("DB_ENC_KEY", .projectKey), ("DB_ENC_KEY_GCM", .projectKey), ("SELF_HOST_TENANT_NAME", .projectName),
+        ("REGION", .region), ("MAX_CONNECTIONS", .maximumConnections),
+        ("TENANT_MAX_CONCURRENT_USERS", .maximumConcurrentUsers),
+        ("TENANT_MAX_CHANNELS_PER_CLIENT", .channelsPerClient), ("TENANT_MAX_JOINS_PER_SECOND", .joinsPerSecond),
+        ("TENANT_MAX_EVENTS_PER_SECOND", .eventsPerSecond), ("CLIENT_PRESENCE_MAX_CALLS", .clientPresenceEvents),
+        ("LOG_LEVEL", .logLevel),
     ]
 
     private mutating func readMilliseconds(
@@ -36,6 +43,8 @@ extension GivenSettings {
         }
         readMilliseconds("CONNECT_ERROR_BACKOFF_MS", .connectErrorBackoff, surroundings)
         readMilliseconds("CHANNEL_ERROR_BACKOFF_MS", .channelErrorBackoff, surroundings)
+        readMilliseconds("CLIENT_PRESENCE_WINDOW_MS", .clientPresenceWindow, surroundings)
+        readMilliseconds("NO_CHANNEL_TIMEOUT_IN_MS", .idleChannelTimeout, surroundings)
         readPort(surroundings)
         readDatabaseParts(surroundings)
     }
@@ -62,8 +71,20 @@ extension GivenSettings {
         let connection = ConnectionString(
             host: surroundings.nonEmpty("DB_HOST") ?? "127.0.0.1", port: port,
             user: surroundings.nonEmpty("DB_USER") ?? "supabase_admin",
-            password: surroundings.nonEmpty("DB_PASSWORD"), database: surroundings.nonEmpty("DB_NAME") ?? "postgres")
+            password: surroundings.nonEmpty("DB_PASSWORD"), database: surroundings.nonEmpty("DB_NAME") ?? "postgres",
+            encryption: readEncryption(surroundings))
         give(.databaseURL, connection.revealed, from: .environment(names))
+    }
+
+    /// What a certificate is checked against makes it checked, as in the reference.
+    private mutating func readEncryption(_ surroundings: ConfigurationSurroundings) -> ConnectionString.Encryption? {
+        guard let text = surroundings.nonEmpty("DB_SSL") else { return nil }
+        guard let isAsked = BooleanText.read(text) else {
+            report("environment DB_SSL", "expected \(SettingType.boolean.allowed), not \"\(text)\"")
+            return nil
+        }
+        guard isAsked else { return nil }
+        return surroundings.nonEmpty("DB_SSL_CA_CERT").map { .checked(against: $0) } ?? .required
     }
 
     /// `SLOT_NAME_SUFFIX` makes the default slot's name its own; a slot that is named keeps its name.

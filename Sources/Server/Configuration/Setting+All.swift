@@ -6,8 +6,13 @@ extension Setting {
         .databaseURL, .policyDatabaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
         .dataDirectory, .segmentSize, .retentionAge, .retentionSize,
         .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate, .deleteVisibility,
-        .jwtSecret, .jwks, .claimValidators, .apiKeys, .metricsSecret,
-        .maximumConnections, .channelsPerClient, .frameSize, .recordSize, .outboxSize, .outboxAge, .idleTimeout,
+        .jwtSecret, .jwks, .claimValidators, .apiKeys, .operatorSecret, .nextOperatorSecret, .operatorBlocklist,
+        .metricsSecret, .metricsBlocklist,
+        .projectName, .projectKey, .region, .privateOnly, .presenceEnabled, .presenceTimeline, .replayPublic,
+        .replayLimit, .messagesRetention,
+        .maximumConnections, .maximumConcurrentUsers, .channelsPerClient, .joinsPerSecond, .eventsPerSecond,
+        .presenceEventsPerSecond, .clientPresenceEvents, .clientPresenceWindow, .payloadSize, .requestBodySize,
+        .frameSize, .recordSize, .outboxSize, .outboxAge, .idleTimeout, .idleChannelTimeout,
         .connectErrorBackoff, .channelErrorBackoff,
         .logLevel, .logFormat,
     ]
@@ -91,7 +96,7 @@ extension Setting {
     // MARK: Tokens
 
     public static let jwtSecret = Setting(
-        "jwt_secret", .tokens, .text, isSecret: true, aliases: ["API_JWT_SECRET"],
+        "jwt_secret", .tokens, .text, isSecret: true, aliases: ["JWT_SECRET", "API_JWT_SECRET"],
         "The secret that clients' tokens are signed with.")
 
     public static let jwks = Setting(
@@ -108,20 +113,113 @@ extension Setting {
         "What opaque API keys (sb_publishable_…, sb_secret_…) stand for: a role, or a token to be taken in their place."
     )
 
+    public static let operatorSecret = Setting(
+        "operator_jwt_secret", .tokens, .text, isSecret: true, aliases: ["API_JWT_SECRET"],
+        "The secret of operators' tokens for /api/tenants, which is closed without one.")
+
+    public static let nextOperatorSecret = Setting(
+        "operator_jwt_secret_next", .tokens, .text, isSecret: true, aliases: ["API_JWT_SECRET_NEXT"],
+        "A second such secret, while operators change from one to the other.")
+
+    public static let operatorBlocklist = Setting(
+        "operator_token_blocklist", .tokens, .text, isSecret: true, aliases: ["API_TOKEN_BLOCKLIST"],
+        "Operators' tokens that are refused though they are signed, separated by commas.")
+
     public static let metricsSecret = Setting(
         "metrics_jwt_secret", .tokens, .text, isSecret: true, aliases: ["METRICS_JWT_SECRET"],
         "The secret of tokens for /metrics, which is open to all without one.")
+
+    public static let metricsBlocklist = Setting(
+        "metrics_token_blocklist", .tokens, .text, isSecret: true, aliases: ["METRICS_TOKEN_BLOCKLIST"],
+        "Tokens for /metrics that are refused though they are signed, separated by commas.")
+
+    // MARK: Projects
+
+    public static let projectName = Setting(
+        "project_name", .projects, .text, default: "realtime-dev", aliases: ["SELF_HOST_TENANT_NAME"],
+        "The name of the project that these settings describe: the first part of the Host header where there are others."
+    )
+
+    public static let projectKey = Setting(
+        "project_key", .projects, .text, isSecret: true, aliases: ["DB_ENC_KEY_GCM", "DB_ENC_KEY"],
+        "Any text: the secrets of stored projects are encrypted with it. Without it a key is made in data_dir.")
+
+    public static let region = Setting(
+        "region", .projects, .text, default: "us-east-1", aliases: ["REGION"],
+        "The region that the health of projects tells; a name and no more.")
+
+    public static let privateOnly = Setting(
+        "private_only", .projects, .boolean, default: "off", "Refuse channels that are not private.")
+
+    public static let presenceEnabled = Setting(
+        "presence_enabled", .projects, .boolean, default: "off",
+        "Send who is present to every channel, not only to those that ask for it.")
+
+    public static let presenceTimeline = Setting(
+        "presence_timeline", .projects, .boolean, default: "off",
+        "Keep in the event log who came, changed and left.")
+
+    public static let replayPublic = Setting(
+        "replay_public", .projects, .boolean, default: "off",
+        "Let public channels replay messages too, not only private ones.")
+
+    public static let replayLimit = Setting(
+        "replay_limit", .projects, .integer(1...Int64(Limits.maximumReplayedMessages)),
+        default: String(Limits.replayedMessages), "Messages that a join may replay at most.")
+
+    public static let messagesRetention = Setting(
+        "messages_retention_hours", .projects, .integer(1...Limits.maximumMessagesRetentionHours),
+        default: String(Limits.messagesRetentionHours), "Hours that rows of realtime.messages are kept.")
 
     // MARK: Limits for clients
 
     public static let maximumConnections = Setting(
         "max_connections", .limits, .integer(1...Limits.maximumConnections), default: String(Limits.connections),
-        aliases: ["TENANT_MAX_CONCURRENT_USERS"], "Clients that are connected at the same time.")
+        aliases: ["MAX_CONNECTIONS"], "Clients that are connected at the same time, of all projects.")
+
+    public static let maximumConcurrentUsers = Setting(
+        "max_concurrent_users", .limits, .integer(0...Limits.maximumConnections),
+        default: String(Limits.concurrentUsers), aliases: ["TENANT_MAX_CONCURRENT_USERS"],
+        "Clients of the project that have joined a channel, at the same time; 0 is without limit.")
 
     public static let channelsPerClient = Setting(
         "max_channels_per_client", .limits, .integer(1...Limits.maximumChannelsPerClient),
         default: String(Limits.channelsPerClient), aliases: ["TENANT_MAX_CHANNELS_PER_CLIENT"],
         "Channels that one connection may join.")
+
+    public static let joinsPerSecond = Setting(
+        "max_joins_per_second", .limits, .integer(0...Limits.maximumRate), default: String(Limits.joinsPerSecond),
+        aliases: ["TENANT_MAX_JOINS_PER_SECOND"],
+        "Joins of the project in a second, on average; 0 is without limit.")
+
+    public static let eventsPerSecond = Setting(
+        "max_events_per_second", .limits, .integer(0...Limits.maximumRate), default: String(Limits.eventsPerSecond),
+        aliases: ["TENANT_MAX_EVENTS_PER_SECOND"],
+        "Messages that the project's clients send and receive in a second, on average; 0 is without limit.")
+
+    public static let presenceEventsPerSecond = Setting(
+        "max_presence_events_per_second", .limits, .integer(0...Limits.maximumRate),
+        default: String(Limits.presenceEventsPerSecond),
+        "Presence messages of the project in a second, on average; 0 is without limit.")
+
+    public static let clientPresenceEvents = Setting(
+        "max_client_presence_events_per_window", .limits, .integer(0...Limits.maximumRate),
+        default: String(Limits.clientPresenceEvents), aliases: ["CLIENT_PRESENCE_MAX_CALLS"],
+        "Presence messages that one channel may send in client_presence_window; 0 is without limit.")
+
+    public static let clientPresenceWindow = Setting(
+        "client_presence_window", .limits, .duration(.milliseconds(1)...Limits.maximumClientPresenceWindow),
+        default: DurationText.write(Limits.clientPresenceWindow), aliases: ["CLIENT_PRESENCE_WINDOW_MS"],
+        "How long that window is.")
+
+    public static let payloadSize = Setting(
+        "max_payload_size", .limits, .integer(1...Limits.maximumPayloadKilobytes),
+        default: String(Limits.payloadKilobytes),
+        "The largest payload of a broadcast or presence, in kB of 1000 bytes; 500 bytes more are let pass.")
+
+    public static let requestBodySize = Setting(
+        "max_request_body", .limits, .size(1 << 10...Int64(Limits.largestRequestBodyBytes)),
+        default: SizeText.write(Int64(Limits.maximumRequestBodyBytes)), "The largest body of an HTTP request.")
 
     public static let frameSize = Setting(
         "max_frame_size", .limits, .size(64 << 10...Int64(Limits.maximumClientMessageBytes)),
@@ -145,6 +243,11 @@ extension Setting {
         "idle_timeout", .limits, .duration(.zero...Duration.seconds(86_400)),
         default: DurationText.write(Limits.socketIdleLimit),
         "How long a client may be silent before it is disconnected; 0 is without limit.")
+
+    public static let idleChannelTimeout = Setting(
+        "idle_channel_timeout", .limits, .duration(.zero...Duration.seconds(86_400)),
+        default: DurationText.write(Limits.idleChannelTimeout), aliases: ["NO_CHANNEL_TIMEOUT_IN_MS"],
+        "How long a client may have no channel before it is disconnected; 0 is without limit.")
 
     public static let connectErrorBackoff = Setting(
         "connect_error_backoff", .limits, .duration(.zero...Limits.maximumErrorBackoff),

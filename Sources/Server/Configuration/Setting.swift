@@ -6,6 +6,7 @@ public struct Setting: Sendable {
         case eventLog = "Event log"
         case clients = "Clients"
         case tokens = "Tokens"
+        case projects = "Projects"
         case limits = "Limits for clients"
         case diagnostics = "Diagnostics"
     }

@@ -8,6 +8,9 @@ public struct TokenKeys: Sendable {
     public let clients: TokenVerifier
     /// Nil: everybody may see the metrics.
     public let metrics: TokenVerifier?
+    /// The same, with what was withdrawn.
+    public let metricsGate: OperatorGate?
+    public let operators: OperatorGate
     /// Keys that are not used and why, for the log.
     public let notes: [String]
     /// Whether any client can be let in at all.
@@ -30,6 +33,10 @@ extension Configuration {
             metrics: metricsSecret.map {
                 TokenVerifier(secret: $0.revealed, maximumBytes: Limits.maximumTokenBytes)
             },
+            metricsGate: metricsSecret.map { OperatorGate([$0], withdrawn: metricsBlocklist, clients: nil) },
+            operators: OperatorGate(
+                [operatorSecret, nextOperatorSecret].compactMap(\.self), withdrawn: operatorBlocklist,
+                clients: jwtSecret),
             notes: keys.notes, canRecogniseAnyone: jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
     }
 

@@ -186,7 +186,7 @@ extension Explainer {
         _ held: Held, _ row: ExplainedRow, _ table: CatalogTable, _ image: inout Explanation.Image,
         _ withoutPostgres: inout String?
     ) {
-        let settings = ClientLoop.policySettings(catalog.snapshot)
+        let settings = ProjectLoop.policySettings(catalog.snapshot)
         let value = { (residual: Residual) in
             ExplainedTruth(row.read { residual.value(on: $0, keys: held.keys(residual), settings: settings) })
         }
@@ -259,7 +259,7 @@ extension Explainer {
                     term: .member(membership.membership, key: key), memberships: [membership], mayAsk: false)
                 let value = row.read {
                     alone.value(
-                        on: $0, keys: held.keys(alone), settings: ClientLoop.policySettings(catalog.snapshot))
+                        on: $0, keys: held.keys(alone), settings: ProjectLoop.policySettings(catalog.snapshot))
                 }
                 if value != .unknown { holdsKey = value == .value(Array("t".utf8)) }
             }

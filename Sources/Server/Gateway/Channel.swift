@@ -66,7 +66,13 @@ final class Channel {
     var bindings: [Binding]
     /// The join's bindings as the reply repeats them; nil once it was answered.
     var reply: [ChangeBinding]?
-    var wantsPresence: Bool
+    /// What it says and hears beside changes of tables.
+    var conversation: Conversation
+    /// Of the past; nil when that was looked up.
+    var replay: ReplayDemand
+    var resumption: ResumeDemand
+    /// It may be joined: its bindings are placed.
+    var isAdmitted = false
     /// Of rows that updates take out of its view.
     let wantsMoves: Bool
     /// Whose policies count for its bindings; nil until one needs them.
@@ -84,6 +90,8 @@ final class Channel {
     /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
     var hasUntoldLoss = false
     var lossTimer: TimerID?
+    /// When it is looked again whether the database's messages arrive.
+    var readyTimer: TimerID?
 
     init(
         _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest
@@ -94,7 +102,9 @@ final class Channel {
         self.joinRef = joinRef
         self.claims = claims
         isLegacy = join.isLegacy
-        wantsPresence = join.enablesPresence
+        conversation = Conversation(Conversation.Options(join))
+        replay = join.replay == .ignored ? .none : join.replay
+        resumption = join.resumption
         wantsMoves = join.wantsMoves
         reply = join.bindings
         bindings = join.bindings.map { binding in
@@ -103,7 +113,10 @@ final class Channel {
         for binding in join.bindings {
             if case .failure(let error) = binding.parameters { complaints.append(error.message) }
         }
+        if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
     }
+
+    var wantsReplay: Bool { replay != .none || resumption != .none }
 
     /// The topic without `realtime:`.
     var subTopic: ArraySlice<UInt8> { topic.dropFirst(9) }
@@ -115,6 +128,19 @@ final class Channel {
             guard let parameters = bindings[index].parameters else { return nil }
             return (index, BindingRequest(role: role, parameters))
         }
+    }
+}
+
+extension Conversation.Options {
+    init(_ join: JoinRequest) {
+        self = []
+        if join.acknowledgesBroadcasts { insert(.acknowledges) }
+        if join.receivesOwnBroadcasts { insert(.hearsItself) }
+        if join.enablesPresence { insert(.showsPresence) }
+        if join.isPrivate { insert(.isPrivate) }
+        if join.wantsReplicationReady { insert(.wantsReplicationReady) }
+        if join.wantsLimits { insert(.hearsOfLimits) }
+        if join.wantsPosition { insert(.hearsPosition) }
     }
 }
 

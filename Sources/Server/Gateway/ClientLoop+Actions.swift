@@ -21,13 +21,13 @@ extension ClientLoop {
             send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
         case .replyUnmatched(let address):
             send(session) { encoder, writer in encoder.appendErrorReply("unmatched topic", address, to: &writer) }
-        case .acceptJoin(let id, let address): acceptJoin(id, address, session)
+        case .acceptJoin(let id, let address): session.project?.acceptJoin(id, address, session)
         case .refuseJoin(let address, let reason):
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
         case .refuseSurplusJoin(let address):
             refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
-        case .open(let id): open(id, session)
-        case .stop(let id): stop(id, session)
+        case .open(let id): session.project?.open(id, session)
+        case .stop(let id): session.project?.stop(id, session)
         case .close(let address):
             Metrics.shared.channelEvents[.closed].add()
             send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
@@ -60,14 +60,6 @@ extension ClientLoop {
         Self.send(frame, to: session, on: loop)
         writer.shrink(to: Limits.keptWriterBytes)
         frame.shrink(to: Limits.keptWriterBytes)
-    }
-
-    /// A message of the changes' side of a channel.
-    func tell(_ channel: Channel, _ status: ReplyStatus, _ message: String) {
-        send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                status, .postgresChanges, message, topic: channel.topic, channel.joinRef, to: &writer)
-        }
     }
 }
 
@@ -111,6 +103,11 @@ extension MessageEncoder {
         // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendClose(
             topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes, to: &writer)
+    }
+
+    func appendDisconnectRequest(topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter) {
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        appendDisconnectRequest(topic: unsafe topic.span.bytes, joinRef: unsafe joinRef.span.bytes, to: &writer)
     }
 
     func appendChannelError(_ address: ChannelAddress, to writer: inout ByteWriter) {

@@ -50,6 +50,7 @@ extension ClientLoop {
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
         if case .echo = session.stage { return echo(kind, bytes, session) }
         Metrics.shared.messagesReceived.add()
+        session.project?.project.metrics.inputBytes.add(bytes.byteCount)
         handle(bytes, isBinary: kind == .binary, session)
     }
 
@@ -85,6 +86,23 @@ extension ClientLoop {
         messages = consume decoder
     }
 
+    /// Shows a message that waited; nothing when it cannot be read, which was so before.
+    func read(_ frame: WaitingFrame, _ session: Session, _ body: (borrowing ClientMessage) -> Void) {
+        var decoder = MessageDecoder(
+            maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let bytes = unsafe frame.bytes.span.bytes
+        do throws(MessageError) {
+            if frame.isBinary {
+                body(try decoder.decodeBinary(bytes, session.version))
+            } else {
+                body(try decoder.decodeText(bytes, session.version))
+            }
+        } catch {
+            Metrics.shared.messagesMalformed.add()
+        }
+    }
+
     private func handle(_ message: borrowing ClientMessage, _ whole: RawSpan, _ isBinary: Bool, _ session: Session) {
         let token = message.event == .accessToken ? AccessToken(message.payload) : nil
         let request: ChannelRequest =
@@ -109,9 +127,9 @@ extension ClientLoop {
                 token: unsafe text.span.bytes, whole: whole, isBinary: isBinary), into: &actions)
         for action in actions {
             switch action {
-            case .startJoin(let id): startJoin(id, message.payload, session)
-            case .startRefresh(let id, let number): refresh(id, number, text, session)
-            case .push(let id): push(id, message, session)
+            case .startJoin(let id): session.project?.startJoin(id, message.payload, session)
+            case .startRefresh(let id, let number): session.project?.refresh(id, number, text, session)
+            case .push(let id): session.project?.push(id, message, whole, isBinary: isBinary, session)
             default: perform(action, for: session)
             }
         }

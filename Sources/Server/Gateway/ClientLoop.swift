@@ -1,8 +1,6 @@
-import Auth
 import Bytes
 import Channels
 import Diagnostics
-import EventLog
 import Net
 import Protocol
 import Synchronization
@@ -12,94 +10,52 @@ import WebSocket
 /// What all loops share: set when the gateway starts, and safe to use from any thread.
 final class GatewayShared: Sendable {
     let settings: GatewaySettings
-    let catalog: CatalogService
-    let judge: Judge
-    let policyJudge: PolicyJudge
-    let recall: RecallService
-    let logEnd: @Sendable () -> EventLogEnd?
-    let condition: @Sendable () -> Condition
-    let verifier: Mutex<TokenVerifier>
-    /// Policies that were decided otherwise than by PostgreSQL, once: they are left to it.
-    private let demoted = Mutex<[PolicyBinding]>([])
-    private let mailboxes = Mutex<[Mailbox]>([])
-    /// A loop failed to read the log: its clients are refused.
-    let cannotRead = Atomic<Bool>(false)
+    let directory = ProjectDirectory()
+    private let operated = Mutex<ProjectDirector?>(nil)
 
-    init(
-        _ settings: GatewaySettings, _ catalog: CatalogService, _ judge: Judge, _ policyJudge: PolicyJudge,
-        _ recall: RecallService, _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
-        condition: @escaping @Sendable () -> Condition
-    ) {
-        self.settings = settings
-        self.catalog = catalog
-        self.judge = judge
-        self.policyJudge = policyJudge
-        self.recall = recall
-        self.verifier = Mutex(verifier)
-        self.logEnd = logEnd
-        self.condition = condition
+    init(_ settings: GatewaySettings) { self.settings = settings }
+
+    /// Whom operators' requests go to; nil while the hub starts.
+    var director: ProjectDirector? {
+        get { operated.withLock { $0 } }
+        set { operated.withLock { $0 = newValue } }
     }
 }
 
-extension GatewayShared {
-    func add(_ mailbox: Mailbox) { mailboxes.withLock { $0.append(mailbox) } }
-
-    func isDemoted(_ policy: PolicyBinding) -> Bool { demoted.withLock { $0.contains { $0 === policy } } }
-
-    /// For all loops; until the policy, or what it means, is another.
-    func demote(_ policy: PolicyBinding) {
-        let isNews = demoted.withLock { demoted in
-            if demoted.contains(where: { $0 === policy }) { return false }
-            if demoted.count >= Limits.maximumDemotedPolicies { demoted.removeFirst() }
-            demoted.append(policy)
-            return true
-        }
-        guard isNews else { return }
-        for mailbox in mailboxes.withLock({ $0 }) { mailbox.post(.demoted) }
-    }
-}
-
-/// One loop's clients: their requests, their channels, and the changes they hear of.
+/// One loop's clients: their connections, requests and messages. What they have joined is their project's
+/// (`ProjectLoop`).
 ///
 /// Everything in it belongs to the loop's thread. What comes from elsewhere comes by mail.
 final class ClientLoop: SocketApplication {
     let shared: GatewayShared
-    let mailbox: Mailbox
+    let mailbox: Mailbox<LoopMail>
+    /// Among the gateway's loops.
+    let number: Int
     /// Set by the first call, before any other.
     var loop: SocketLoop!
     var sessions: [Session?] = []
-    var channels = Slots<Channel>()
+    /// By their numbers.
+    private var projects: [ProjectLoop?] = []
+    /// The one that has the first word in the next turn, so that none is always last.
+    private var first = 0
     var messages: MessageDecoder?
-    var tokens: TokenCache
     let inflater = Inflater()
-    var pipeline: Pipeline
     /// Where messages to single clients are written.
     var writer = ByteWriter(capacity: 4096)
     var frame = ByteWriter(capacity: 4096)
     var refusals = Slots<Refusal>()
     var isDraining = false
-    private var isLookingAgain = false
-    private var crowdedSince: UInt64?
-    private var isWaitingForSpace = false
-    /// The catalog's answers that are under way, by ticket.
-    var lastTicket: UInt64 = 0
-    /// Channels whose bindings have to be looked at again, and how far that has come.
-    var rebinding: Rebinding?
-    /// Whom policies judge.
-    var holders = HolderTable()
     let deflater: Deflater?
 
-    init(_ shared: GatewayShared, _ mailbox: Mailbox) {
+    init(_ shared: GatewayShared, _ mailbox: Mailbox<LoopMail>, number: Int) {
         self.shared = shared
         self.mailbox = mailbox
-        tokens = TokenCache(shared.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+        self.number = number
         deflater = shared.settings.deflates ? Deflater(level: Limits.compressionLevel) : nil
-        pipeline = Pipeline(shared, deflater)
     }
 
     func started(on loop: SocketLoop) {
         self.loop = loop
-        shared.add(mailbox)
         mailbox.attach(loop.bell)
     }
 
@@ -127,6 +83,11 @@ final class ClientLoop: SocketApplication {
             // Some do not wait for the answer: the next request follows, or the first frames.
             if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
             return count
+        case .body:
+            let count = receiveBody(session, &bytes)
+            if count < bytes.byteCount { loop.showAgain(connection) }
+            return count
+        case .answering: return 0
         case .client, .echo: return receiveFrames(session, &bytes)
         case .refused, .ending: return bytes.byteCount
         }
@@ -140,6 +101,7 @@ final class ClientLoop: SocketApplication {
         Metrics.shared.sessions.add(-1)
         leaveAll(session)
         session.machine = nil
+        session.project?.project.hasEnded(session)
     }
 
     func wentIdle(_ connection: ConnectionID) {
@@ -162,7 +124,7 @@ final class ClientLoop: SocketApplication {
             FrameEncoder.appendClose(code, reason, to: &writer)
             sayFarewell(to: session)
         case .ending: break
-        case .request, .refused: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        case .request, .refused, .body, .answering: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         }
     }
 
@@ -178,6 +140,41 @@ final class ClientLoop: SocketApplication {
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
         perform(actions, for: session)
+        // The turn may be over, and others are to hear who left.
+        loop.turnAgain()
+    }
+
+    // MARK: Projects
+
+    func project(_ project: Project) -> ProjectLoop? {
+        let number = Int(project.number)
+        guard number < projects.count, let known = projects[number], known.project === project else { return nil }
+        return known
+    }
+
+    /// The project that a request means. A client may come before the mail that tells of the project was read; should the
+    /// project be leaving, the mail about that is still to come.
+    func served(_ request: HTTPRequest) -> ProjectLoop? { project(of: request).map { arrived($0) } }
+
+    @discardableResult
+    private func arrived(_ project: Project) -> ProjectLoop {
+        if let known = self.project(project) { return known }
+        while projects.count <= Int(project.number) { projects.append(nil) }
+        precondition(projects[Int(project.number)] == nil, "a number is given again when its project has gone")
+        let arriving = ProjectLoop(project, self)
+        projects[Int(project.number)] = arriving
+        return arriving
+    }
+
+    private func left(_ project: Project) {
+        guard let leaving = self.project(project) else { return }
+        leaving.disconnectAll()
+        projects[Int(project.number)] = nil
+        project.hasLeft(loop: number)
+    }
+
+    private func project(_ place: ChannelPlace) -> ProjectLoop? {
+        Int(place.project) < projects.count ? projects[Int(place.project)] : nil
     }
 
     // MARK: Mail
@@ -185,89 +182,28 @@ final class ClientLoop: SocketApplication {
     func rung() {
         for mail in mailbox.takeAll() {
             switch mail {
-            case .resolved(let channel, let ticket, let outcomes): resolved(channel, ticket, outcomes)
-            case .catalogMoved: catalogMoved()
-            case .refreshed(let isKnown):
-                pipeline.catalogRefreshed(isKnown)
-                if !isKnown { lookAgainLater() }
-            case .judged(let ticket, let answers): judged(ticket, answers)
-            case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
-            case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers)
-            case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
-            case .filled(let answers): filled(answers)
-            case .demoted: demotePolicies()
-            case .keys: tokens = TokenCache(shared.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+            case .arrived(let project): arrived(project)
+            case .left(let project): left(project)
+            case .answered(let connection, let response): answerLater(connection, response)
             case .drain: drain()
             }
         }
+        for case let project? in projects { project.rung() }
     }
 
     func turn() -> Bool {
-        pipeline.openIfBegun(on: loop)
-        if !pipeline.isOpen { lookAgainLater() }
-        let rebound = continueRebinding()
-        fillMemberships()
-        guard rebound == .done else { return rebound == .more }
-        if isCrowded() { return false }
-        let more = pipeline.run(on: loop, mailbox)
-        followMemberships()
-        fillMemberships()
-        demoteContradicted()
-        tellOfLosses()
-        for gap in pipeline.takeGaps() { tellOfGap(gap) }
-        if pipeline.hasFailed {
-            shared.cannotRead.store(true, ordering: .relaxed)
-            end(.internalError, "the event log cannot be read")
+        var more = false
+        for step in projects.indices {
+            more = projects[(first + step) % projects.count]?.turn() ?? false || more
         }
+        first = projects.isEmpty ? 0 : (first + 1) % projects.count
         return more
-    }
-
-    /// The log is read at the speed of memory, and what it has waits for those who cannot take it as fast: for a while.
-    private func isCrowded() -> Bool {
-        guard pipeline.courier.isCrowded(loop.now) || loop.isCrowded else {
-            crowdedSince = nil
-            return false
-        }
-        let since = crowdedSince ?? loop.now
-        // After a while it is read on for one turn.
-        crowdedSince = loop.now - since < Limits.crowdPatience.wholeNanoseconds ? since : nil
-        guard crowdedSince != nil else { return false }
-        if !isWaitingForSpace {
-            isWaitingForSpace = true
-            Metrics.shared.readerStalls.add()
-            loop.after(nanoseconds: Limits.crowdInterval.wholeNanoseconds, token: TimerToken.space.rawValue)
-        }
-        return true
-    }
-
-    /// The log has not begun, or the catalog is away: there is no bell for that.
-    private func lookAgainLater() {
-        guard !isLookingAgain else { return }
-        isLookingAgain = true
-        loop.after(nanoseconds: Limits.bindAgainInterval.wholeNanoseconds, token: TimerToken.reread.rawValue)
     }
 
     /// New clients and joins are refused; those that are here are sent elsewhere.
     private func drain() {
         isDraining = true
-        end(.serviceRestart, "the server restarts")
-    }
-
-    /// What is committed stays in the log, and nobody can say what of it may be seen: those who wait for it are told.
-    private func sendFollowersAway() {
-        for place in channels.indices {
-            guard let channel = channels[place], !channel.bindings.isEmpty else { continue }
-            Metrics.shared.drops[.unanswered].add()
-            say(
-                .tryAgainLater, "the database cannot be asked: connect again and fetch what was missed",
-                to: channel.session)
-        }
-    }
-
-    private func end(_ code: CloseCode, _ reason: String) {
-        for session in sessions {
-            if let session { say(code, reason, to: session) }
-        }
+        for case let session? in sessions { say(.serviceRestart, "the server restarts", to: session) }
     }
 
     // MARK: Timers
@@ -275,36 +211,55 @@ final class ClientLoop: SocketApplication {
     func timeIsUp(_ token: UInt64) {
         switch TimerToken(rawValue: token) {
         case .request(let connection): requestTookTooLong(connection)
-        case .expiry(let channel, let generation): tokenIsDue(channel, generation)
         case .refusal(let place): refusalIsDue(place)
-        case .join(let channel, let generation): joinTookTooLong(channel, generation)
-        case .bind(let channel, let generation): bindingIsDue(channel, generation)
-        case .loss(let channel, let generation): lossIsDue(channel, generation)
-        case .space: isWaitingForSpace = false
-        case .reread:
-            isLookingAgain = false
-            pipeline.askAgain(mailbox)
-            if pipeline.takeTiredOfWaiting(loop.now) { sendFollowersAway() }
+        case .expiry(let place, let generation): project(place)?.tokenIsDue(place.channel, generation)
+        case .join(let place, let generation): project(place)?.joinTookTooLong(place.channel, generation)
+        case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
+        case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
+        case .space(let place): project(place)?.thereMayBeSpace()
+        case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
+        case .reread(let place): project(place)?.looksAgain()
         case nil: break
         }
+    }
+}
+
+/// A channel's number within its project's, and the project's.
+struct ChannelPlace: Equatable {
+    let project: UInt32
+    var channel: UInt32 = 0
+
+    static let channelBits: UInt32 = 22
+
+    var number: UInt32 { project << Self.channelBits | channel }
+
+    init(project: UInt32, channel: UInt32 = 0) {
+        self.project = project
+        self.channel = channel
+    }
+
+    init(number: UInt32) {
+        self.init(project: number >> Self.channelBits, channel: number & (1 << Self.channelBits - 1))
     }
 }
 
 /// What a timer is for, in 64 bits: the kind, the number of what it concerns, and the incarnation of that.
 enum TimerToken {
     case request(ConnectionID)
-    case expiry(channel: UInt32, generation: UInt32)
+    case expiry(channel: ChannelPlace, generation: UInt32)
     /// A refusal is to be told.
     case refusal(UInt32)
-    case join(channel: UInt32, generation: UInt32)
+    case join(channel: ChannelPlace, generation: UInt32)
     /// A channel's bindings are to be asked for again.
-    case bind(channel: UInt32, generation: UInt32)
-    /// The pipeline wants another turn.
-    case reread
+    case bind(channel: ChannelPlace, generation: UInt32)
+    /// A project's pipeline wants another turn.
+    case reread(ChannelPlace)
     /// A channel may be told again that changes are missing.
-    case loss(channel: UInt32, generation: UInt32)
+    case loss(channel: ChannelPlace, generation: UInt32)
     /// There may be space again in what is queued for clients.
-    case space
+    case space(ChannelPlace)
+    /// It is to be looked again whether the database's messages arrive.
+    case ready(channel: ChannelPlace, generation: UInt32)
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -314,13 +269,14 @@ enum TimerToken {
     var rawValue: UInt64 {
         switch self {
         case .request(let id): Self.pack(0, id.slot, id.generation)
-        case .expiry(let channel, let generation): Self.pack(1, channel, generation)
+        case .expiry(let place, let generation): Self.pack(1, place.number, generation)
         case .refusal(let place): Self.pack(2, place, 0)
-        case .join(let channel, let generation): Self.pack(3, channel, generation)
-        case .reread: Self.pack(4, 0, 0)
-        case .bind(let channel, let generation): Self.pack(5, channel, generation)
-        case .loss(let channel, let generation): Self.pack(6, channel, generation)
-        case .space: Self.pack(7, 0, 0)
+        case .join(let place, let generation): Self.pack(3, place.number, generation)
+        case .reread(let place): Self.pack(4, place.number, 0)
+        case .bind(let place, let generation): Self.pack(5, place.number, generation)
+        case .loss(let place, let generation): Self.pack(6, place.number, generation)
+        case .space(let place): Self.pack(7, place.number, 0)
+        case .ready(let place, let generation): Self.pack(8, place.number, generation)
         }
     }
 
@@ -331,15 +287,17 @@ enum TimerToken {
     init?(rawValue: UInt64) {
         let number = UInt32(truncatingIfNeeded: rawValue >> Self.generationBits)
         let generation = UInt32(rawValue & Self.generationMask)
+        let place = ChannelPlace(number: number)
         switch rawValue >> 60 {
         case 0: self = .request(ConnectionID(slot: number, generation: generation))
-        case 1: self = .expiry(channel: number, generation: generation)
+        case 1: self = .expiry(channel: place, generation: generation)
         case 2: self = .refusal(number)
-        case 3: self = .join(channel: number, generation: generation)
-        case 4: self = .reread
-        case 5: self = .bind(channel: number, generation: generation)
-        case 6: self = .loss(channel: number, generation: generation)
-        case 7: self = .space
+        case 3: self = .join(channel: place, generation: generation)
+        case 4: self = .reread(place)
+        case 5: self = .bind(channel: place, generation: generation)
+        case 6: self = .loss(channel: place, generation: generation)
+        case 7: self = .space(place)
+        case 8: self = .ready(channel: place, generation: generation)
         default: return nil
         }
     }

@@ -42,18 +42,6 @@ public struct Condition: Sendable, Equatable {
         return writer.copied()
     }
 
-    /// The body of a tenant's health, as the reference server has it.
-    var tenantJSON: [UInt8] {
-        var writer = ByteWriter()
-        writer.append(isReady || clients == 0 ? #"{"data":{"healthy":true"# : #"{"data":{"healthy":false"#)
-        append("db_connected", isCatalogKnown, to: &writer)
-        append("replication_connected", isStreaming, to: &writer)
-        writer.append(#","connected_cluster":"#)
-        writer.append(decimal: UInt64(clients))
-        writer.append("}}")
-        return writer.copied()
-    }
-
     private func append(_ name: StaticString, _ value: Bool, to writer: inout ByteWriter) {
         writer.append(",\"")
         writer.append(name)

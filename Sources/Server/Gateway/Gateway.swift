@@ -1,88 +1,69 @@
-import Auth
 import Diagnostics
-import EventLog
 import Net
-import Policy
-import Postgres
-import Replication
 import Synchronization
 import System
 
-/// The clients' side of the hub: sockets, the catalog, and what asks PostgreSQL about single rows.
+/// The clients' side of the hub: sockets, and the projects that are served on them.
 public final class Gateway: Sendable {
     private let shared: GatewayShared
-    private let mailboxes: [Mailbox]
+    private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
 
-    /// Listens when it returns. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's
-    /// own.
-    public init(
-        _ settings: GatewaySettings, database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
-        verifier: TokenVerifier, coverage: StreamCoverage = StreamCoverage(),
-        logEnd: @escaping @Sendable () -> EventLogEnd?,
-        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition, rehearsal: Rehearsal? = nil
-    ) throws {
-        var catalogSettings = CatalogService.Settings(target: database, publication: publication)
-        catalogSettings.coverage = coverage
-        let catalog = try CatalogService(catalogSettings)
-        let judge = try Judge(database)
-        let policyJudge = try PolicyJudge(PolicyJudge.Settings(database: database, policies: policies))
-        let recall = try RecallService(logDirectory: settings.logDirectory)
-        let shared = GatewayShared(
-            settings, catalog, judge, policyJudge, recall, verifier, logEnd: logEnd,
-            condition: { condition(catalog.isCurrent) })
-        let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox() }
+    /// Listens when it returns; whoever comes before it is open is told to come again.
+    public init(_ settings: GatewaySettings, rehearsal: Rehearsal? = nil) throws {
+        let shared = GatewayShared(settings)
+        let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox<LoopMail>() }
         self.shared = shared
         self.mailboxes = mailboxes
-        catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
-        do {
-            sockets = try SocketServer(settings.sockets) { index in
-                let clients = ClientLoop(shared, mailboxes[index])
-                return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
-            }
-        } catch {
-            catalog.stop()
-            judge.stop()
-            policyJudge.stop()
-            recall.stop()
-            throw error
+        sockets = try SocketServer(settings.sockets) { index in
+            let clients = ClientLoop(shared, mailboxes[index], number: index)
+            return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
         }
-        let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
-        Log.shared.info("listening", [.address(addresses), .count(settings.sockets.loopCount)])
     }
 
     public var port: UInt16 { sockets.port }
     public var addresses: [SocketAddress] { sockets.addresses }
+    var loopCount: Int { mailboxes.count }
 
-    var followsMemberships: Bool { shared.catalog.snapshot?.followable.isEmpty == false }
-
-    func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
-        guard let snapshot = shared.catalog.snapshot else { return [:] }
-        let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
-        return Dictionary(
-            tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
+    /// The projects that are known from the start were added: whoever means another means none, and operators' requests
+    /// are answered.
+    func open(_ director: ProjectDirector) {
+        shared.director = director
+        let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
+        Log.shared.info("listening", [.address(addresses), .count(mailboxes.count)])
     }
 
-    /// Other keys for tokens that come from now on, and the certificate as its files are now.
-    public func reload(_ verifier: TokenVerifier) throws {
-        // First what can fail: then all stays as it was.
-        try sockets.reloadTLS()
-        shared.verifier.withLock { $0 = verifier }
-        for mailbox in mailboxes { mailbox.post(.keys) }
+    // MARK: Projects
+
+    /// Clients may come for it from now on.
+    func add(_ project: Project) {
+        for mailbox in mailboxes { mailbox.post(.arrived(project)) }
+        shared.directory.add(project)
     }
 
-    /// Sends all clients away, waits a while until they are gone, and ends.
-    public func stop() {
+    /// Its clients are sent away. When it returns, no loop knows of the project any more.
+    func remove(_ project: Project) {
+        shared.directory.remove(project)
+        for mailbox in mailboxes { mailbox.post(.left(project)) }
+        project.waitUntilLeft()
+    }
+
+    /// The certificate as its files are now.
+    public func reloadTLS() throws { try sockets.reloadTLS() }
+
+    /// Sends all clients away, and waits a while until they are gone.
+    public func drain() {
         sockets.stopAccepting()
         for mailbox in mailboxes { mailbox.post(.drain) }
         let deadline = Clock.monotonicNanoseconds() + Limits.drainLimit.wholeNanoseconds
         while Metrics.shared.sessions.value > 0, Clock.monotonicNanoseconds() < deadline {
             BackgroundThread.rest(nanoseconds: 10_000_000)
         }
+    }
+
+    /// After it no loop runs any more.
+    public func stop() {
         sockets.stop()
-        shared.catalog.stop()
-        shared.judge.stop()
-        shared.policyJudge.stop()
-        shared.recall.stop()
+        shared.director = nil
     }
 }

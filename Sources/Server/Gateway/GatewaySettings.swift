@@ -1,29 +1,25 @@
-import Auth
 import Diagnostics
 import Net
+import WebSocket
 
 /// How clients are served.
 public struct GatewaySettings: Sendable {
     public var sockets: SocketSettings
-    public var logDirectory: String
     /// `/echo` sends every message back unchanged, for conformance runs.
     public var echoes = false
     public var deflates = false
     public var maximumMessageBytes = Limits.clientMessageBytes
-    public var maximumBodyBytes = Limits.maximumChangeBodyBytes
-    /// Where a table has policies, of a deleted row only those are told who could see it. If not, everybody who asked for
-    /// the table's deletes is told the primary key, as the reference does.
-    public var deletesAreStrict = true
-    public var maximumChannels = Int(Limits.channelsPerClient)
+    public var requestLimits = HTTPLimits(
+        maximumHeadBytes: Limits.maximumRequestHeadBytes, maximumTargetBytes: Limits.maximumRequestTargetBytes,
+        maximumHeaders: Limits.maximumRequestHeaders, maximumBodyBytes: Limits.maximumRequestBodyBytes)
     /// Refused upgrades are answered after this long, so that clients that try again at once do no harm.
     public var connectErrorDelay = Limits.connectErrorBackoff
     /// The same for refused joins.
     public var joinErrorDelay = Limits.channelErrorBackoff
+    /// How long a client that has left its last channel may stay; nil is without limit.
+    public var idleChannelLimit: Duration? = Limits.idleChannelTimeout
     /// For `/metrics`; nil lets everybody read them.
-    public var metricsVerifier: TokenVerifier?
+    public var metricsGate: OperatorGate?
 
-    public init(sockets: SocketSettings, logDirectory: String) {
-        self.sockets = sockets
-        self.logDirectory = logDirectory
-    }
+    public init(sockets: SocketSettings) { self.sockets = sockets }
 }

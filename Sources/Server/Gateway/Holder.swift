@@ -47,6 +47,8 @@ final class HeldPolicy {
     var predicate: Predicate?
     /// Its holder is gone, or has another in its place: it goes with its last binding.
     var isRetired = false
+    /// A channel waits until its memberships are known.
+    var isAwaited: Bool { sets.contains { !$0.waiters.isEmpty } }
     /// The channels that are bound by it, with the number of their bindings.
     var places: [UInt32: Int] = [:]
 

@@ -1,8 +1,11 @@
+import Channels
+import Net
 import Policy
 import Synchronization
 import System
+import WebSocket
 
-/// What other threads tell a socket loop.
+/// What other threads tell a project on a socket loop.
 enum Mail: Sendable {
     /// The catalog's answer to what a channel asked.
     case resolved(channel: UInt32, ticket: UInt64, [BindingOutcome])
@@ -22,8 +25,30 @@ enum Mail: Sendable {
     case filled([(set: UInt32, filling: UInt32, answer: MembershipFill)])
     /// A policy is left to PostgreSQL from here on.
     case demoted
+    /// What channels of another loop said.
+    case broadcasts(TurnBroadcasts)
+    /// There were too many of them.
+    case broadcastsLost
+    /// Who came and went there.
+    case presence([PresenceChange])
+    /// What somebody may do in a private channel.
+    case authorized(ticket: UInt64, ChannelAnswer)
+    /// What the log has for who joins.
+    case replayed(ticket: UInt64, ReplayAnswer)
+    /// Other limits are in force.
+    case limits
     /// Other keys are in force for tokens.
     case keys
+}
+
+/// What other threads tell a socket loop.
+enum LoopMail: Sendable {
+    /// Clients may come for it.
+    case arrived(Project)
+    /// Its clients are to be sent away, and it is forgotten.
+    case left(Project)
+    /// What an operator asked for was done.
+    case answered(ConnectionID, HTTPResponse)
     /// The hub is about to end.
     case drain
 }
@@ -31,9 +56,9 @@ enum Mail: Sendable {
 /// Letters for one loop: any thread posts, the loop takes all at once.
 ///
 /// It is as large as the loops' own requests make it: every letter but a few answers one of them, and those are bounded.
-final class Mailbox: Sendable {
+final class Mailbox<Letter: Sendable>: Sendable {
     private struct Box {
-        var mail: [Mail] = []
+        var mail: [Letter] = []
         var bell: Wake?
     }
 
@@ -48,7 +73,7 @@ final class Mailbox: Sendable {
         if waiting { bell.ring() }
     }
 
-    func post(_ mail: Mail) {
+    func post(_ mail: Letter) {
         let bell = box.withLock { box in
             box.mail.append(mail)
             return box.mail.count == 1 ? box.bell : nil
@@ -56,7 +81,7 @@ final class Mailbox: Sendable {
         bell?.ring()
     }
 
-    func takeAll() -> [Mail] {
+    func takeAll() -> [Letter] {
         box.withLock { box in
             guard !box.mail.isEmpty else { return [] }
             let mail = box.mail

@@ -14,11 +14,13 @@ import WebSocket
 ///
 /// Where the catalog does not know the schema of the change at hand, it waits there: the log keeps what comes.
 struct Pipeline: ~Copyable {
-    private let shared: GatewayShared
+    private let project: Project
     /// From when the log has begun.
     private var feed: LogFeed?
     /// Changes of the entry at hand that are done with.
     private var done: UInt32 = 0
+    /// The first change of the entry that was read last: what is before it has been delivered.
+    private(set) var reached: UInt64 = 0
     /// The log cannot be read: nobody can be served any more.
     private(set) var hasFailed = false
     private var schemas = SchemaDesk()
@@ -47,16 +49,23 @@ struct Pipeline: ~Copyable {
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
+    /// Messages to topics that were met, to be told.
+    private var messages = BroadcastGathering()
+    private var flaws = FlawLog()
+    /// Those of the entry at hand have been gathered.
+    private var hasGathered = false
     /// Gaps that were met, to be told.
     private(set) var gaps: [String] = []
 
-    init(_ shared: GatewayShared, _ deflater: Deflater?) {
-        self.shared = shared
-        courier = Courier(maximumBodyBytes: shared.settings.maximumBodyBytes, deflater: deflater)
+    init(_ project: Project, _ deflater: Deflater?) {
+        self.project = project
+        courier = Courier(maximumBodyBytes: project.settings.maximumBodyBytes, deflater: deflater)
     }
 
     /// What is committed from now on will be seen.
     var isOpen: Bool { feed != nil }
+
+    mutating func takeMessages() -> TurnBroadcasts? { messages.take() }
 
     mutating func takeGaps() -> [String] {
         defer { gaps = [] }
@@ -67,12 +76,15 @@ struct Pipeline: ~Copyable {
 
     private var isWaiting: Bool { isPaused || recalling != nil }
 
-    /// Reads and delivers for one turn; true when there is more to do at once.
-    mutating func run(on loop: SocketLoop, _ mailbox: Mailbox) -> Bool {
+    /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
+    /// gathered.
+    mutating func run(
+        on loop: SocketLoop, _ mailbox: Mailbox<Mail>, hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool
+    ) -> Bool {
         guard !isWaiting, !hasFailed else { return false }
         do {
             guard var feed = feed.take() else { return false }
-            let more = try read(&feed, on: loop, mailbox)
+            let more = try read(&feed, on: loop, mailbox, hears)
             self.feed = consume feed
             return more
         } catch {
@@ -83,21 +95,23 @@ struct Pipeline: ~Copyable {
 
     /// Opens the log at its end once it has begun. Bindings wait for that, so it must not wait for them.
     mutating func openIfBegun(on loop: SocketLoop) {
-        guard !isOpen, !hasFailed, let end = shared.logEnd() else { return }
+        guard !isOpen, !hasFailed, let end = project.logEnd() else { return }
         do {
-            feed = try LogFeed(logDirectory: shared.settings.logDirectory, end: end, ringing: loop.bell)
+            reached = end.state.position.offset
+            feed = try LogFeed(logDirectory: project.settings.logDirectory, end: end, ringing: loop.bell)
         } catch {
             failed(error)
         }
     }
 
     private mutating func read(
-        _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox
+        _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox<Mail>, _ hears: (RawSpan, Bool) -> Bool
     ) throws -> Bool {
         var budget = TurnBudget()
         while budget.isLeft(on: loop) {
             guard let entry = try feed.entry() else { return false }
             schemas.enter(segment: entry.segment)
+            reached = entry.offset
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap:
@@ -105,6 +119,7 @@ struct Pipeline: ~Copyable {
                 memberships.discardAll()
                 courier.recall.forgetAll()
             case .transaction:
+                try gatherMessages(feed, entry, &budget, hears)
                 guard try deliver(feed, entry, on: loop, mailbox, &budget) else { return !isWaiting }
                 if !entry.isContinued { isAheadOfParts = false }
             case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload), mailbox) else { return false }
@@ -115,6 +130,7 @@ struct Pipeline: ~Copyable {
             done = 0
             isAnswered = false
             isApplied = false
+            hasGathered = false
             recalledAt = nil
             // Those who are judged by what just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
@@ -122,9 +138,42 @@ struct Pipeline: ~Copyable {
         return true
     }
 
+    /// What the entry has for topics. Nobody is judged for it, so it does not wait for the catalog.
+    private mutating func gatherMessages(
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
+    ) throws {
+        guard !hasGathered, !schemas.messages.isEmpty else { return }
+        hasGathered = true
+        var part = try TransactionPart(feed.payload)
+        var offset = entry.offset
+        while let change = try part.next() {
+            defer { offset += 1 }
+            guard let layout = schemas.messages.layout(of: change.relation) else { continue }
+            switch try DatabaseMessage.read(change, layout) {
+            case .noInsert: continue
+            case .flawed(let flaw): DatabaseMessage.note(flaw, &flaws)
+            case .message(let message):
+                guard hears(message.topic, message.isPrivate) else { continue }
+                budget.spend(deliveries: 1)
+                gather(message, at: offset)
+            }
+        }
+    }
+
+    private mutating func gather(_ message: borrowing DatabaseMessage, at offset: UInt64) {
+        guard message.isBinary else {
+            let broadcast = Broadcast(.json, event: message.event, payload: message.json, id: message.id)
+            return messages.add(broadcast, topic: message.topic, isPrivate: message.isPrivate, offset: offset)
+        }
+        var bytes = ByteWriter(capacity: message.payloadByteCount + 1)
+        message.appendBinary(to: &bytes)
+        let broadcast = Broadcast(.binary, event: message.event, payload: bytes.bytes, id: message.id)
+        messages.add(broadcast, topic: message.topic, isPrivate: message.isPrivate, offset: offset)
+    }
+
     /// False when the entry is not done with: the budget is spent, the catalog is missing, or memberships have changed.
     private mutating func deliver(
-        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox,
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox<Mail>,
         _ budget: inout TurnBudget
     ) throws -> Bool {
         courier.recall.settle()
@@ -132,7 +181,7 @@ struct Pipeline: ~Copyable {
             memberships.pass(try TransactionPart(feed.payload).info.xid)
             return true
         }
-        guard shared.catalog.isCurrent else { return pause(nil, mailbox) }
+        guard project.catalog.isCurrent else { return pause(nil, mailbox) }
         if !isApplied {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
@@ -141,7 +190,7 @@ struct Pipeline: ~Copyable {
     }
 
     private mutating func match(
-        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox,
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox<Mail>,
         _ budget: inout TurnBudget
     ) throws -> Bool {
         var part = try TransactionPart(feed.payload)
@@ -245,7 +294,7 @@ struct Pipeline: ~Copyable {
     // MARK: Deleted rows
 
     /// Asks for the row at hand, and for those that the changes behind it delete.
-    private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry, _ mailbox: Mailbox) throws {
+    private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry, _ mailbox: Mailbox<Mail>) throws {
         var request = RecallRequest(
             segment: entry.segment, position: entry.position,
             end: entry.position + UInt64(entry.header.byteCount), changes: done)
@@ -253,7 +302,7 @@ struct Pipeline: ~Copyable {
         recalledAt = done
         let ticket = nextTicket()
         recalling = (ticket, request)
-        shared.recall.find(request) { answers in mailbox.post(.recalled(ticket: ticket, answers)) }
+        project.recall.find(request) { answers in mailbox.post(.recalled(ticket: ticket, answers)) }
     }
 
     private mutating func collect(_ feed: borrowing LogFeed, into request: inout RecallRequest) throws {
@@ -289,7 +338,7 @@ struct Pipeline: ~Copyable {
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
     private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
-        schemas.isReady(fingerprint, try relation(fingerprint), shared.catalog.snapshot, &courier)
+        schemas.isReady(fingerprint, try relation(fingerprint), project.catalog.snapshot, &courier)
     }
 
     private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
@@ -302,6 +351,7 @@ struct Pipeline: ~Copyable {
     private func account(_ delivered: Int, _ commitTime: Int64) {
         guard delivered > 0 else { return }
         Metrics.shared.deliveries.add(delivered)
+        project.metrics.databaseEvents.add(delivered)
         let microseconds = max(0, Clock.unixMicroseconds() - commitTime)
         Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
     }
@@ -324,7 +374,7 @@ struct Pipeline: ~Copyable {
 
     /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
     /// and all marks of transactions that it showed.
-    private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox) -> Bool {
+    private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox<Mail>) -> Bool {
         if isAnswered || mark.xid != 0 && hasSeen(mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid, mailbox)
     }
@@ -332,17 +382,17 @@ struct Pipeline: ~Copyable {
     /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
     /// may still be on its way here.
     private func hasSeen(_ xid: UInt32) -> Bool {
-        let catalog = shared.catalog
+        let catalog = project.catalog
         return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
     }
 
-    private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox) -> Bool {
+    private mutating func pause(_ xid: UInt32?, _ mailbox: Mailbox<Mail>) -> Bool {
         isPaused = true
         if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
         awaited = xid
         unanswered += 1
         Metrics.shared.readerPauses.add()
-        shared.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
+        project.catalog.refresh(seeing: xid) { snapshot in mailbox.post(.refreshed(snapshot != nil)) }
         return false
     }
 
@@ -367,9 +417,9 @@ struct Pipeline: ~Copyable {
         return true
     }
 
-    mutating func askAgain(_ mailbox: Mailbox) {
+    mutating func askAgain(_ mailbox: Mailbox<Mail>) {
         guard isPaused else { return }
-        if shared.catalog.isCurrent { unseen += 1 }
+        if project.catalog.isCurrent { unseen += 1 }
         if unseen < Limits.maximumVisibilityWaits {
             _ = pause(awaited, mailbox)
         } else {
@@ -398,13 +448,13 @@ struct Pipeline: ~Copyable {
 
     // MARK: Asking PostgreSQL
 
-    private mutating func send(seeing xid: UInt32, _ mailbox: Mailbox) {
+    private mutating func send(seeing xid: UInt32, _ mailbox: Mailbox<Mail>) {
         let asked = courier.takeQuestions()
         if asked.isEmpty { return }
         if !asked.ofFilters.isEmpty {
             let ticket = nextTicket()
             batches[ticket] = asked.ofFilters.map(\.pending)
-            shared.judge.ask(asked.ofFilters.map(\.question)) { answers in
+            project.judge.ask(asked.ofFilters.map(\.question)) { answers in
                 mailbox.post(.judged(ticket: ticket, answers))
             }
         }
@@ -412,7 +462,7 @@ struct Pipeline: ~Copyable {
             let ticket = nextTicket()
             policyBatches[ticket] = asked.ofPolicies.map(\.pending)
             let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
-            shared.policyJudge.ask(questions, seeing: xid) { answers in
+            project.policyJudge.ask(questions, seeing: xid) { answers in
                 mailbox.post(.judgedByPolicy(ticket: ticket, answers))
             }
         }

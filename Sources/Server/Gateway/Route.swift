@@ -9,7 +9,10 @@ enum Route: Equatable {
     case ready
     case metrics
     case ping
-    case tenantHealth
+    case broadcast
+    case broadcastOne(topic: String, event: String)
+    case tenants
+    case openAPI
     case front
     case unknown
 
@@ -29,11 +32,26 @@ enum Route: Equatable {
         case ["ready"]: self = .ready
         case ["metrics"]: self = .metrics
         case ["api", "ping"]: self = .ping
+        case ["api", "broadcast"]: self = .broadcast
+        case let one
+        where one.count == 5 && one[0] == "api" && one[1] == "broadcast" && one[3] == "events" && !one[2].isEmpty
+            && !one[4].isEmpty:
+            self = .broadcastOne(topic: one[2], event: one[4])
         case []: self = .front
-        case let tenant
-        where tenant.count == 4 && tenant[0] == "api" && tenant[1] == "tenants" && tenant[3] == "health":
-            self = .tenantHealth
+        case ["api", "openapi"]: self = .openAPI
+        case let path where path.starts(with: ["api", "tenants"]): self = .tenants
+        case let path where path.count == 2 && path[0] == "metrics": self = .metrics
         default: self = .unknown
         }
     }
+
+    var takesBody: Bool {
+        switch self {
+        case .broadcast, .broadcastOne, .tenants: true
+        default: false
+        }
+    }
+
+    /// Pages of other hosts may ask for it.
+    var isForBrowsers: Bool { takesBody && self != .tenants }
 }

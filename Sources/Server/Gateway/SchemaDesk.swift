@@ -16,6 +16,8 @@ struct SchemaDesk {
     private var hasReplaced = false
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
+    /// Of those whose rows are messages to topics.
+    private(set) var messages = MessageLayouts()
 
     /// Each segment has all schemas that it needs, so those of older ones can be forgotten.
     mutating func enter(segment: UInt64) {
@@ -23,12 +25,15 @@ struct SchemaDesk {
         self.segment = segment
         relations.removeAll(keepingCapacity: true)
         asked.removeAll()
+        messages.removeAll()
     }
 
     mutating func learn(_ payload: RawSpan) throws(ByteError) {
         let fingerprint = RelationCodec.fingerprint(of: payload)
         guard relations[fingerprint] == nil else { return }
-        relations[fingerprint] = try RelationCodec.decode(payload)
+        let relation = try RelationCodec.decode(payload)
+        relations[fingerprint] = relation
+        messages.learn(fingerprint, relation)
     }
 
     func relation(_ fingerprint: UInt64) -> Relation? { relations[fingerprint] }
@@ -39,7 +44,8 @@ struct SchemaDesk {
         _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ courier: inout Courier
     ) -> Bool {
         let table = snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
-        let isKnown = table.map { $0.has(relation) } ?? false
+        // Messages come with a publication of their own: that the clients' does not have their table is no news.
+        let isKnown = table.map { $0.has(relation) } ?? (messages.layout(of: fingerprint) != nil)
         guard isKnown || asked.contains(fingerprint) else {
             asked.insert(fingerprint)
             return false

@@ -11,6 +11,10 @@ final class Session {
         case request(scanned: Int)
         /// It was refused and is told so after a pause.
         case refused(HTTPResponse, toHead: Bool)
+        /// Its request's body is being read.
+        case body
+        /// Its request is being answered; what it sends meanwhile is kept for later.
+        case answering
         case client
         case echo
         /// Farewell was said; what still comes is not read.
@@ -18,13 +22,22 @@ final class Session {
     }
 
     let connection: ConnectionID
+    /// Whose channels it may join: of the host it asked for when it became a client.
+    var project: ProjectLoop?
     var stage = Stage.request(scanned: 0)
     /// Until its request is whole; then for a refusal.
     var timer: TimerID?
+    /// From when its head is read until it is answered.
+    var incoming: IncomingRequest?
+    var body: HTTPBodyReader?
     var version = SerializerVersion.v1
     var wantsCompression = false
     /// Of the key it was opened with: the claims of channels that bring none.
     var claims: Claims?
+    /// The upgrade's own headers, as policies may see them: the text of a JSON object.
+    var headers = "{}"
+    /// It has joined a channel once: one of its project's users.
+    var isCounted = false
     var frames: FrameDecoder?
     var machine: ChannelMachine?
     /// Joins beyond the number of channels that are yet to be refused.

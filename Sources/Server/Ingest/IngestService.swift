@@ -1,3 +1,4 @@
+import Change
 import Diagnostics
 import EventLog
 import Postgres
@@ -33,6 +34,9 @@ public final class IngestService: Sendable {
     private let interrupt: Wake
     private let thread: BackgroundThread
     private let logEnd: SharedEnd
+    private let followed: SharedFollowing
+    private let presence = PresenceTimeline()
+    private let messages: StreamCoverage
     public let status: ReplicationStatus
 
     /// Opens the log, which throws when it is in use or damaged, and starts to follow the slot.
@@ -44,11 +48,16 @@ public final class IngestService: Sendable {
         // The log's own lock comes with the log, which is made when the database is first reached.
         let lock = try IngestService.lock(spool, settings.dataDirectory)
         let logEnd = SharedEnd()
-        let sink = try LogSink(directory: log, options: IngestService.options(settings), opened: logEnd.set)
+        let followed = SharedFollowing()
+        let sink = try LogSink(
+            directory: log, options: IngestService.options(settings), presence: presence, followed: followed.set,
+            opened: logEnd.set)
         let interrupt = try Wake()
         let status = ReplicationStatus()
         self.interrupt = interrupt
         self.logEnd = logEnd
+        self.followed = followed
+        self.messages = settings.replication.messages
         self.status = status
         let handed = Handed(sink, lock)
         thread = try BackgroundThread("ingest") {
@@ -62,6 +71,16 @@ public final class IngestService: Sendable {
 
     /// What readers in this process follow; nil until the log has begun.
     public var end: EventLogEnd? { logEnd.get() }
+
+    /// Messages that are committed now will be in the log: the stream runs, and their publication is in it.
+    public var isFollowingMessages: Bool { status.isStreaming && messages.followedSince != nil }
+
+    /// Since when the log has every database message; nil where it has not.
+    public var messagesFollowed: FollowedPublication? { followed.get() }
+
+    /// Puts presence into the log, behind what came before. It never waits: what the log does not take in time is dropped
+    /// and counted.
+    public func record(_ marks: [PresenceMark]) { presence.record(marks) }
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {
@@ -122,6 +141,14 @@ private final class Handed: @unchecked Sendable {
         held = nil
         lock = nil
     }
+}
+
+/// Since when the log has every message, told by the ingest thread.
+private final class SharedFollowing: Sendable {
+    private let publication = Mutex<FollowedPublication?>(nil)
+
+    func set(_ publication: FollowedPublication?) { self.publication.withLock { $0 = publication } }
+    func get() -> FollowedPublication? { publication.withLock { $0 } }
 }
 
 /// The log's end, known once the log has begun.

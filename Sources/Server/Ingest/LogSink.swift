@@ -19,18 +19,31 @@ public final class LogSink: TransactionSink {
     public private(set) var position: LSN = .zero
     public private(set) var isNew = true
     public private(set) var lineage: Lineage?
+    public private(set) var messages: FollowedPublication?
+    /// What else is to be noted in the log; nil where nothing is.
+    private let presence: PresenceTimeline?
     private var waitingCommitTimes: [Int64] = []
     private var lastRetention: UInt64 = 0
     private let opened: (EventLogEnd) -> Void
+    private let followed: (FollowedPublication?) -> Void
 
     /// Opens the log if there is one. A new one is made when the source is known, by `begin`.
     ///
     /// - Parameter opened: told of the log's end, once.
-    public init(
+    public convenience init(
         directory: any StorageDirectory, options: EventLogOptions, opened: @escaping (EventLogEnd) -> Void = { _ in }
+    ) throws(EventLogError) {
+        try self.init(directory: directory, options: options, presence: nil, opened: opened)
+    }
+
+    init(
+        directory: any StorageDirectory, options: EventLogOptions, presence: PresenceTimeline?,
+        followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
         self.options = options
+        self.presence = presence
+        self.followed = followed
         self.opened = opened
         guard let last = try LogSink.newestSegment(directory) else { return }
         var options = options
@@ -39,6 +52,8 @@ public final class LogSink: TransactionSink {
         // A log that was made and never begun: a crash came between.
         isNew = position == .zero
         lineage = LineageFile(directory: directory).read()
+        messages = MessagesFile(directory: directory).read()
+        followed(messages)
     }
 
     private static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> SegmentSummary? {
@@ -169,7 +184,9 @@ public final class LogSink: TransactionSink {
     }
 
     public func flush() throws {
-        guard let writer, writer.pendingBytes > 0 else { return }
+        guard let writer else { return }
+        try appendPresence(writer)
+        guard writer.pendingBytes > 0 else { return }
         let began = Clock.monotonicNanoseconds()
         try stalling { try writer.flush() }
         let ended = Clock.monotonicNanoseconds()
@@ -178,6 +195,28 @@ public final class LogSink: TransactionSink {
         noteDurable()
         try rollWhenOld(writer)
         try retain(writer, now: ended)
+    }
+
+    // MARK: Presence
+
+    public var hasNotes: Bool { !isNew && presence?.isEmpty == false }
+
+    /// Between transactions, and behind what was appended before: an entry that moves neither offset nor position.
+    private func appendPresence(_ writer: EventLogWriter) throws {
+        guard hasNotes, let presence, !writer.isInsideTransaction else { return }
+        while true {
+            let marks = presence.next()
+            if marks.isEmpty { return }
+            var payload = ByteWriter(capacity: Limits.presenceEntryBytes)
+            PresenceCodec.encode(marks, to: &payload)
+            let bytes = payload.count
+            try stalling {
+                try roll(writer, adding: bytes)
+                try writer.append(
+                    kind: .presence, lsn: position.rawValue, time: Clock.unixMicroseconds(), payload: payload.bytes)
+            }
+            presence.taken(marks.count)
+        }
     }
 
     private func noteDurable() {
@@ -191,6 +230,8 @@ public final class LogSink: TransactionSink {
 
     public func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws {
         let writer = open()
+        // Messages were lost like everything else.
+        if messages != nil { try followMessages(nil) }
         var payload = ByteWriter()
         GapCodec.encode(gap, to: &payload)
         try stalling {
@@ -209,6 +250,18 @@ public final class LogSink: TransactionSink {
             throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
         }
         self.lineage = lineage
+    }
+
+    public func followMessages(_ publication: FollowedPublication?) throws {
+        var publication = publication
+        publication?.offset = writer?.nextOffset ?? 0
+        do throws(SystemError) {
+            try MessagesFile(directory: directory).write(publication)
+        } catch {
+            throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
+        }
+        messages = publication
+        followed(publication)
     }
 
     // MARK: Retention

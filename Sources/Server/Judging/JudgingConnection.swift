@@ -21,97 +21,37 @@ enum LoopOutcome {
     case failed(sqlState: String)
 }
 
-/// A connection on which loops over claims run, each in one transaction that only reads and is rolled back.
+/// A session in which loops over claims run, each in one transaction that only reads and is rolled back.
 ///
 /// It belongs to one thread. Functions for the loops are made in `pg_temp`, or not at all where that is not allowed.
 final class JudgingConnection {
-    /// What a client's session of a role is set to.
-    private struct Surroundings {
-        var searchPath: String
-        var timeZone: String
-    }
-
-    private let connection: Connection
-    private let interrupt: Wake
-    private let mayMakeFunctions: Bool
-    private let usual: Surroundings
-    private var surroundings: [String: Surroundings] = [:]
+    let session: PolicySession
     private var names: [ClaimsLoop: String] = [:]
-    private var prepared: Set<String> = []
-    /// A policy's function left something in the session that outlives its transaction: what is asked next might be
-    /// answered by that function.
-    private(set) var isSpoiled = false
 
     /// One that runs no policies is told by the server where a policy would decide.
     init(
         _ target: ConnectionTarget, applicationName: String, runsPolicies: Bool, interrupt: Wake
     ) throws(PostgresError) {
         let milliseconds = Limits.policyTimeout.wholeMilliseconds
-        connection = try Connection(
-            target, applicationName: applicationName, timeoutSeconds: Limits.connectTimeout.wholeSeconds,
+        session = try PolicySession(
+            target, applicationName: applicationName,
             settings: [
                 "default_transaction_read_only=on", "row_security=\(runsPolicies ? "on" : "off")",
-                "standard_conforming_strings=on",
                 "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
                 "idle_in_transaction_session_timeout=\(10 * milliseconds)",
-                // The same statement for other values: a plan made once serves all.
-                "plan_cache_mode=force_generic_plan", "jit=off",
-            ], keepsTimeZone: true, interrupt: interrupt)
-        connection.ignoreNotices()
-        self.interrupt = interrupt
-        let rows = try JudgingConnection.ask(
-            [
-                PipelinedStatement(
-                    """
-                    SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('TimeZone'),
-                        pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY')
-                            AND NOT pg_catalog.pg_is_in_recovery()
-                    """),
-                // What is asked below means PostgreSQL's own.
-                PipelinedStatement("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)"),
-            ], connection, interrupt)
-        let found = try rows[0].get().first ?? []
-        _ = try rows[1].get()
-        guard found.count == 3, let path = found[0], let zone = found[1] else { throw JudgingConnection.unreadable }
-        usual = Surroundings(searchPath: path, timeZone: zone)
-        mayMakeFunctions = found[2] == "t"
+            ], connectTimeout: Limits.connectTimeout, answerTimeout: Limits.answerTimeout, interrupt: interrupt)
     }
 
-    private static let unreadable = PostgresError(operation: "policies", message: "settings cannot be read")
-
-    var place: String { connection.place }
-    var serverVersion: Int { connection.serverVersion }
+    var place: String { session.place }
 
     /// So many loops are kept, and nothing that others left: else it is made anew.
-    var isFull: Bool { names.count >= Limits.maximumPolicyLoops || isSpoiled }
+    var isFull: Bool { names.count >= Limits.maximumPolicyLoops || session.isSpoiled }
 
     // MARK: Asking
 
-    private static func ask(
-        _ statements: [PipelinedStatement], _ connection: Connection, _ interrupt: Wake
-    ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        var none: Set<String> = []
-        return try connection.pipeline(
-            statements, prepared: &none, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
-            interrupt: interrupt)
-    }
-
-    private func pipeline(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        try connection.pipeline(
-            statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
-            interrupt: interrupt)
-    }
-
-    func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
-        guard let answer = try pipeline([PipelinedStatement(sql, parameters)]).first else {
-            throw JudgingConnection.unreadable
-        }
-        return try answer.get()
-    }
-
     func visibleTransactions() throws(PostgresError) -> VisibleTransactions {
-        guard let visible = VisibleTransactions(try query(VisibleTransactions.question)) else {
-            throw JudgingConnection.unreadable
+        guard let visible = VisibleTransactions(try session.query(VisibleTransactions.question)) else {
+            throw PolicySession.unreadable
         }
         return visible
     }
@@ -120,7 +60,7 @@ final class JudgingConnection {
     /// it is) nor, where a function's owner reads, for the owner.
     func readsAll(_ table: UInt32, as role: String?, owner: UInt32?) throws(PostgresError) -> Bool {
         let becomes = role.map { [PipelinedStatement("SELECT pg_catalog.set_config('role', $1, true)", [$0])] } ?? []
-        let answers = try pipeline(
+        let answers = try session.pipeline(
             [JudgingConnection.begin] + becomes + [
                 PipelinedStatement(
                     """
@@ -139,16 +79,7 @@ final class JudgingConnection {
 
     private static let begin = PipelinedStatement(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
-    /// What functions set for the session goes with what they set for the transaction …
     private static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
-    /// … but for locks that they took for the session, and for statements: a function can take a prepared one away and
-    /// leave another of that name. So this one has no name.
-    private static let clean = PipelinedStatement(
-        """
-        SELECT pg_catalog.pg_advisory_unlock_all(), pg_catalog.count(*) FILTER (WHERE s.from_sql),
-            pg_catalog.count(*) FILTER (WHERE NOT s.from_sql)
-        FROM pg_catalog.pg_prepared_statements s
-        """)
 
     private static let position = PipelinedStatement(
         """
@@ -169,18 +100,18 @@ final class JudgingConnection {
             JudgingConnection.begin,
             PipelinedStatement(VisibleTransactions.question, preparedAs: "snapshot"),
             JudgingConnection.position,
-            surroundingsStatement(loop.role),
+            session.surroundingsStatement(loop.role),
         ]
         let body =
-            mayMakeFunctions
+            session.mayMakeFunctions
             ? [callStatement(loop, name, claims, inputs)] : singleStatements(loop, name, claims, inputs)
-        let answers = try pipeline(head + body + [JudgingConnection.end, JudgingConnection.clean])
-        guard isClean(answers.last) else { return .failed(sqlState: JudgingConnection.spoiled) }
-        guard let snapshot = VisibleTransactions(try answers[1].get()) else { throw JudgingConnection.unreadable }
+        let answers = try session.pipeline(head + body + [JudgingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else { return .failed(sqlState: PolicySession.spoiled) }
+        guard let snapshot = VisibleTransactions(try answers[1].get()) else { throw PolicySession.unreadable }
         guard xids.allSatisfy(snapshot.contains) else { return .invisible }
         let position = try answers[2].get().first?.first.flatMap { $0.flatMap { LSN($0) } } ?? .zero
         let bodyAnswers = answers[head.count..<head.count + body.count]
-        guard mayMakeFunctions else {
+        guard session.mayMakeFunctions else {
             let rows = try singleAnswers(loop, name, claims, inputs, Array(bodyAnswers))
             return rows.map { .answers(LoopOutcome.Answers(rows: $0, snapshot: snapshot, position: position)) }
                 ?? .tooSlow
@@ -192,23 +123,6 @@ final class JudgingConnection {
             let state = error.sqlState ?? "XX000"
             return state == SQLState.queryCanceled ? .tooSlow : .failed(sqlState: state)
         }
-    }
-
-    /// `prohibited_sql_statement_attempted`.
-    private static let spoiled = "2F003"
-
-    /// Whether the session has the statements that were prepared here, and no others.
-    private func isClean(_ answer: Result<Rows, PostgresError>?) -> Bool {
-        if case .success(let rows)? = answer, let row = rows.first, row.count == 3, row[1] == "0",
-            row[2] == String(prepared.count)
-        {
-            return true
-        }
-        if !isSpoiled {
-            Log.shared.warning("a function that a policy calls leaves statements in its session: it lets nobody read")
-        }
-        isSpoiled = true
-        return false
     }
 
     private func callStatement(
@@ -223,66 +137,12 @@ final class JudgingConnection {
     /// The code of the error where the loop cannot be made.
     private func make(_ loop: ClaimsLoop) throws(PostgresError) -> String? {
         let name = "tidewire_\(names.count)"
-        guard try readSurroundings(of: loop.role) else { return JudgingConnection.noSuchRole }
-        guard mayMakeFunctions else {
-            names[loop] = name
-            return nil
+        guard try session.readSurroundings(of: loop.role) else { return PolicySession.noSuchRole }
+        if session.mayMakeFunctions, let refusal = try session.make(function: loop.function(named: name)) {
+            return refusal
         }
-        let answers = try pipeline([
-            PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement(loop.function(named: name)),
-            PipelinedStatement("COMMIT"),
-        ])
-        if case .failure(let error) = answers[1] { return error.sqlState ?? "XX000" }
         names[loop] = name
         return nil
-    }
-
-    // MARK: What a client's session is set to
-
-    private func surroundingsStatement(_ role: String?) -> PipelinedStatement {
-        let surroundings = role.flatMap { self.surroundings[$0] } ?? usual
-        return PipelinedStatement(
-            "SELECT pg_catalog.set_config('search_path', $1, true), pg_catalog.set_config('TimeZone', $2, true)",
-            [surroundings.searchPath, surroundings.timeZone], preparedAs: "surroundings")
-    }
-
-    /// `invalid_parameter_value`, as PostgreSQL says it of a role that does not exist.
-    private static let noSuchRole = "22023"
-
-    /// As the database and the role say it, the role in this database before all. False where there is no such role:
-    /// `none` is a word that PostgreSQL takes, and means the login, which is nobody's role either.
-    private func readSurroundings(of role: String?) throws(PostgresError) -> Bool {
-        guard let role else { return true }
-        let exists = try query(
-            "SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = $1 AND r.rolname <> session_user", [role])
-        if exists.isEmpty { return false }
-        let rows = try query(
-            """
-            SELECT c.setting FROM pg_catalog.pg_db_role_setting s
-                JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
-                CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (setting)
-            WHERE s.setdatabase IN (0, d.oid)
-                AND s.setrole IN (0, (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = $1))
-            ORDER BY s.setrole <> 0, s.setdatabase <> 0
-            """, [role])
-        var found = usual
-        for row in rows.values {
-            guard let setting = row[0], let end = setting.firstIndex(of: "=") else { continue }
-            let value = String(setting[setting.index(after: end)...])
-            switch setting[..<end].lowercased() {
-            case "search_path": found.searchPath = value
-            case "timezone": found.timeZone = value
-            default: continue
-            }
-        }
-        found.searchPath = JudgingConnection.ownFirst(found.searchPath)
-        surroundings[role] = found
-        return true
-    }
-
-    /// Unqualified names in policies mean PostgreSQL's own: those come first unless a path says otherwise.
-    private static func ownFirst(_ path: String) -> String {
-        path.contains("pg_catalog") ? "pg_catalog, " + path : path
     }
 }
 
@@ -361,10 +221,10 @@ extension JudgingConnection {
         let statements = (0..<count).flatMap { element in
             single(loop, name, claims, inputs.map { TextArray.literal([$0[element]]) })
         }
-        let answers = try pipeline(
-            [JudgingConnection.begin, surroundingsStatement(loop.role)] + statements
-                + [JudgingConnection.end, JudgingConnection.clean])
-        guard isClean(answers.last) else { return nil }
+        let answers = try session.pipeline(
+            [JudgingConnection.begin, session.surroundingsStatement(loop.role)] + statements
+                + [JudgingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else { return nil }
         var found: [[String?]] = []
         for element in 0..<count {
             switch JudgingConnection.answer(Array(answers.dropFirst(2)), element) {
@@ -381,9 +241,9 @@ extension JudgingConnection {
 
     /// Each expression by itself, in the claimant's role.
     func explain(_ explanation: PolicyExplanation) throws(PostgresError) -> [ExplainedValue] {
-        guard try readSurroundings(of: explanation.claimant.role) else {
+        guard try session.readSurroundings(of: explanation.claimant.role) else {
             let refused = ExplainedValue.failed(
-                sqlState: JudgingConnection.noSuchRole, message: "there is no such role")
+                sqlState: PolicySession.noSuchRole, message: "there is no such role")
             return explanation.expressions.map { _ in refused }
         }
         let rows = ClaimsLoop.rows(explanation.columns) { "CAST($\($0 + 1) AS pg_catalog.text[])" }
@@ -399,12 +259,12 @@ extension JudgingConnection {
                 JudgingConnection.undo,
             ]
         }
-        let answers = try pipeline(
-            [JudgingConnection.begin, surroundingsStatement(explanation.claimant.role)] + statements
-                + [JudgingConnection.end, JudgingConnection.clean])
-        guard isClean(answers.last) else {
+        let answers = try session.pipeline(
+            [JudgingConnection.begin, session.surroundingsStatement(explanation.claimant.role)] + statements
+                + [JudgingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else {
             let spoiled = ExplainedValue.failed(
-                sqlState: JudgingConnection.spoiled, message: "a function leaves statements in the session")
+                sqlState: PolicySession.spoiled, message: "a function leaves statements in the session")
             return explanation.expressions.map { _ in spoiled }
         }
         let each = Array(answers.dropFirst(2))

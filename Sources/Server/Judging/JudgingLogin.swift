@@ -5,10 +5,10 @@ import Postgres
 struct JudgingLogin {
     /// What is wrong with it, or `.available`.
     static func examine(
-        _ connection: JudgingConnection, clientRoles: [String]
+        _ session: PolicySession, clientRoles: [String]
     ) throws(PostgresError) -> PolicyAvailability {
-        let rows = try connection.query(
-            question(serverVersion: connection.serverVersion), [TextArray.literal(clientRoles[...])])
+        let rows = try session.query(
+            question(serverVersion: session.serverVersion), [TextArray.literal(clientRoles[...])])
         guard let row = rows.first, row.count == 8, let name = row[0] else { return .unknown }
         let login = Quoted.identifier(name)
         if row[1] == "t" { return refused("\(login) is a superuser", own) }

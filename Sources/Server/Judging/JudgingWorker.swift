@@ -94,7 +94,7 @@ final class JudgingWorker {
     }
 
     private func isFit(_ connection: JudgingConnection) throws(PostgresError) -> Bool {
-        let found = try JudgingLogin.examine(connection, clientRoles: settings.clientRoles)
+        let found = try JudgingLogin.examine(connection.session, clientRoles: settings.clientRoles)
         let isNews = fitness.set(found)
         examineAt = Clock.monotonicNanoseconds() + Limits.policyLoginInterval.wholeNanoseconds
         guard found == .available else {

@@ -88,11 +88,30 @@ extension RecordedGap {
     }
 }
 
+extension RecordedPresence {
+    var json: String {
+        var line = JSONLine()
+        line.add("offset", offset)
+        line.add("epoch", Hex.text(epoch))
+        line.add("time", TimeText.json(mark.time))
+        line.add("op", "PRESENCE")
+        line.add("event", mark.event.name)
+        line.add("topic", String(decoding: mark.topic, as: UTF8.self))
+        line.add("private", mark.isPrivate)
+        line.add("key", String(decoding: mark.key, as: UTF8.self))
+        line.add("ref", String(decoding: mark.ref, as: UTF8.self))
+        // As text: it is what a client told, whatever that was.
+        line.add("meta", String(decoding: mark.meta, as: UTF8.self))
+        return line.text
+    }
+}
+
 extension HistoryItem {
     var json: String {
         switch self {
         case .change(let change): change.json
         case .gap(let gap): gap.json
+        case .presence(let presence): presence.json
         }
     }
 }

@@ -31,12 +31,26 @@ struct ChangeText {
     /// What the change did, by itself.
     func summary(_ change: RecordedChange) -> String {
         switch change.operation {
-        case .insert: columns(change, known(change).filter { !change.isKey($0) })
+        case .insert: message(change) ?? columns(change, known(change).filter { !change.isKey($0) })
         case .update: update(change)
         case .delete: deletion(change)
         case .truncate: truncation(change)
         case .message: "\(text(change.prefix)): \(text(change.content))"
         }
+    }
+
+    /// A row of realtime.messages as what it is: its event and topic, and what it carries.
+    private func message(_ change: RecordedChange) -> String? {
+        guard let relation = change.relation?.relation, MessageTable.holds(relation) else { return nil }
+        func part(_ name: String) -> RowValue? {
+            relation.column(named: name).map { change.row[$0] }.flatMap { $0 == .null ? nil : $0 }
+        }
+        guard let topic = part("topic"), let event = part("event"),
+            let payload = part("payload") ?? part("binary_payload")
+        else { return nil }
+        let isPrivate = part("private") == .text(Array("t".utf8)) ? " (private)" : ""
+        return "\(event.plainText ?? event.word) → \(topic.plainText ?? topic.word)\(isPrivate): "
+            + shortened(ifLong: payload.plainText ?? payload.word)
     }
 
     private func update(_ change: RecordedChange) -> String {
@@ -82,7 +96,11 @@ struct ChangeText {
     func value(_ value: RowValue, _ column: Int, _ change: RecordedChange) -> String {
         guard let relation = change.relation, value != .masked else { return value.word }
         let text = value.json(relation.renderings[column]) ?? value.word
-        return text.utf8.count > longest && text.count > longest ? shortened(text) : text
+        return shortened(ifLong: text)
+    }
+
+    private func shortened(ifLong text: String) -> String {
+        text.utf8.count > longest && text.count > longest ? shortened(text) : text
     }
 
     private func shortened(_ text: String) -> String {
@@ -90,6 +108,15 @@ struct ChangeText {
     }
 
     private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
+
+    /// Who came or went: in the columns of changes.
+    func line(_ presence: RecordedPresence) -> [String] {
+        let mark = presence.mark
+        return [
+            String(presence.offset), zone.text(mark.time), "-", "-", "P", text(mark.topic), text(mark.key),
+            "\(mark.event.name)\(mark.isPrivate ? " (private)" : "") \(shortened(ifLong: text(mark.meta)))",
+        ]
+    }
 
     /// Where history breaks, in the middle of its lines.
     func line(_ gap: RecordedGap) -> String {

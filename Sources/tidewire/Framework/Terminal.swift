@@ -29,17 +29,21 @@ final class Terminal {
     let surroundings: ConfigurationSurroundings
     private let writeOutput: Writer
     private let writeErrors: Writer
+    /// What a person types, a line at a time; nil when nobody is there to type.
+    private let readAnswer: (() -> String?)?
     private var pending: [UInt8] = []
 
     private static let pendingLimit = 64 << 10
 
     init(
-        width: Int?, surroundings: ConfigurationSurroundings, output: @escaping Writer, errors: @escaping Writer
+        width: Int?, surroundings: ConfigurationSurroundings, output: @escaping Writer, errors: @escaping Writer,
+        answers: (() -> String?)? = nil
     ) {
         self.width = width
         self.surroundings = surroundings
         writeOutput = output
         writeErrors = errors
+        readAnswer = answers
     }
 
     /// True when a person reads the output as it comes.
@@ -70,6 +74,13 @@ final class Terminal {
         try? writeErrors(Array(part.utf8))
     }
 
+    /// Asks a person on the terminal; nil when there is none, or none that answers.
+    func ask(_ question: String) -> String? {
+        guard let readAnswer else { return nil }
+        complain(part: question)
+        return readAnswer()
+    }
+
     /// A line on stderr. If nobody reads that, there is nobody left to tell.
     func complain(_ line: String) {
         try? writeErrors(Array((line + "\n").utf8))
@@ -81,7 +92,8 @@ extension Terminal {
         let surroundings = ConfigurationSurroundings.ofThisProcess
         return Terminal(
             width: StandardStream.output.columns, surroundings: surroundings,
-            output: StandardStream.output.write, errors: StandardStream.errors.write)
+            output: StandardStream.output.write, errors: StandardStream.errors.write,
+            answers: isatty(STDIN_FILENO) == 1 ? { readLine() } : nil)
     }
 }
 

@@ -35,6 +35,8 @@ import Testing
         "loops = 257", "max_connections = 0", "max_channels_per_client = 0", "max_frame_size = 1kB",
         "max_frame_size = 65MB", "max_record_bytes = 64MB", "outbox_size = 1GB", "outbox_age = 0",
         "connect_error_backoff = 10s", "channel_error_backoff = 10s", "idle_timeout = 2d", "deflate = 6",
+        "max_joins_per_second = -1", "max_payload_size = 64001", "client_presence_window = 0", "replay_limit = 0",
+        "messages_retention_hours = 0", "max_request_body = 65MB", "presence_timeline = maybe",
     ])
     func `refuses what no limit allows`(line: String) {
         #expect(complaints(files: ["./tidewire.conf": line]).count == 1)

@@ -49,6 +49,19 @@ func complaints(
         #expect(!configuration.compresses)
         #expect(configuration.maximumConnections == 100_000)
         #expect(configuration.channelsPerClient == 100)
+        #expect(
+            configuration.projectLimits
+                == ProjectLimits(
+                    maximumConcurrentUsers: 10_000, maximumChannelsPerClient: 100, maximumJoinsPerSecond: 2500,
+                    maximumEventsPerSecond: 10_000, maximumPresenceEventsPerSecond: 10_000, clientPresenceEvents: 5,
+                    clientPresenceWindow: .seconds(30), maximumPayloadBytes: 3_000_500, isPrivateOnly: false,
+                    presenceEnabled: false, isSuspended: false))
+        #expect(configuration.projectName == "realtime-dev" && configuration.projectKey == nil)
+        #expect(configuration.operatorSecret == nil && configuration.nextOperatorSecret == nil)
+        #expect(!configuration.keepsPresenceTimeline && !configuration.replaysPublicChannels)
+        #expect(configuration.replayLimit == 25 && configuration.messagesHours == 72)
+        #expect(configuration.maximumRequestBodyBytes == 8_000_000)
+        #expect(configuration.idleChannelTimeout == .seconds(600))
         #expect(configuration.frameBytes == 5_000_000)
         #expect(configuration.recordBytes == 1 << 20)
         #expect(configuration.outboxBytes == Limits.outboxBytes && configuration.outboxAge == Limits.outboxAge)
@@ -220,7 +233,7 @@ func complaints(
     @Test func `knows the reference's names for tokens and limits`() throws {
         let configuration = try load([
             "JWT_JWKS": #"{"keys":[]}"#, "JWT_CLAIM_VALIDATORS": #"{"iss":"x"}"#, "METRICS_JWT_SECRET": "m",
-            "TENANT_MAX_CONCURRENT_USERS": "200", "TENANT_MAX_CHANNELS_PER_CLIENT": "7",
+            "MAX_CONNECTIONS": "200", "TENANT_MAX_CHANNELS_PER_CLIENT": "7",
             "CONNECT_ERROR_BACKOFF_MS": "1500", "CHANNEL_ERROR_BACKOFF_MS": "0",
         ])
         #expect(configuration.keySet == .inline(Secret(#"{"keys":[]}"#)))
@@ -241,9 +254,59 @@ func complaints(
             ])
     }
 
+    @Test func `knows the reference's names for projects and their limits`() throws {
+        let configuration = try load([
+            "TENANT_MAX_CONCURRENT_USERS": "300", "TENANT_MAX_EVENTS_PER_SECOND": "0",
+            "TENANT_MAX_JOINS_PER_SECOND": "5", "CLIENT_PRESENCE_MAX_CALLS": "9", "CLIENT_PRESENCE_WINDOW_MS": "1500",
+            "NO_CHANNEL_TIMEOUT_IN_MS": "0", "SELF_HOST_TENANT_NAME": "app", "REGION": "eu-west-3",
+            "DB_ENC_KEY": "weaker", "DB_ENC_KEY_GCM": "stronger", "API_JWT_SECRET_NEXT": "n",
+            "API_TOKEN_BLOCKLIST": "a,b", "METRICS_TOKEN_BLOCKLIST": "c",
+        ])
+        #expect(configuration.projectLimits.maximumConcurrentUsers == 300)
+        #expect(configuration.projectLimits.maximumEventsPerSecond == nil)
+        #expect(configuration.projectLimits.maximumJoinsPerSecond == 5)
+        #expect(configuration.projectLimits.clientPresenceEvents == 9)
+        #expect(configuration.projectLimits.clientPresenceWindow == .milliseconds(1500))
+        #expect(configuration.idleChannelTimeout == nil)
+        #expect(configuration.projectName == "app" && configuration.region == "eu-west-3")
+        #expect(configuration.projectKey?.revealed == "stronger")
+        #expect(configuration.nextOperatorSecret?.revealed == "n")
+        #expect(configuration.operatorBlocklist?.revealed == "a,b")
+        #expect(configuration.metricsBlocklist?.revealed == "c")
+        #expect(configuration.maximumConnections == 100_000)
+    }
+
+    @Test func `encrypts the way to the database where the reference would`() throws {
+        let plain = try load(["DB_HOST": "db", "DB_SSL": "false", "DB_SSL_CA_CERT": "/ca.pem"])
+        #expect(plain.databaseURL?.redacted.contains("sslmode") == false)
+        #expect(try load(["DB_HOST": "db", "DB_SSL": "1"]).databaseURL?.redacted.hasSuffix(" sslmode=require") == true)
+        #expect(
+            try load(["DB_HOST": "db", "DB_SSL": "true", "DB_SSL_CA_CERT": "/ca.pem"]).databaseURL?.redacted
+                .hasSuffix(" sslmode=verify-full sslrootcert=/ca.pem") == true)
+        #expect(complaints(environment: ["DB_HOST": "db", "DB_SSL": "maybe"]).count == 1)
+    }
+
+    @Test func `accepts what the self-hosted stack sets and says what has no effect`() throws {
+        let configuration = try load([
+            "PORT": "4000", "DB_HOST": "db", "DB_PORT": "5432", "DB_USER": "supabase_admin", "DB_PASSWORD": "p",
+            "DB_NAME": "postgres", "DB_AFTER_CONNECT_QUERY": "SET search_path TO _realtime",
+            "DB_ENC_KEY": "supabaserealtime", "API_JWT_SECRET": "s", "SECRET_KEY_BASE": "k",
+            "ERL_AFLAGS": "-proto_dist inet_tcp", "DNS_NODES": "''", "RLIMIT_NOFILE": "10000", "APP_NAME": "realtime",
+            "SEED_SELF_HOST": "true", "RUN_JANITOR": "true", "DISABLE_HEALTHCHECK_LOGGING": "true",
+            "METRICS_JWT_SECRET": "m", "OTEL_TRACES_EXPORTER": "", "HOME": "/",
+        ])
+        #expect(
+            configuration.variablesWithoutEffect == [
+                "APP_NAME", "DB_AFTER_CONNECT_QUERY", "DISABLE_HEALTHCHECK_LOGGING", "DNS_NODES", "ERL_AFLAGS",
+                "RLIMIT_NOFILE", "RUN_JANITOR", "SECRET_KEY_BASE", "SEED_SELF_HOST",
+            ])
+        #expect(configuration.projectName == "realtime-dev")
+        #expect(configuration.metricsSecret?.revealed == "m")
+    }
+
     @Test func `knows the reference's names for the secret and the log level`() throws {
         let configuration = try load(["API_JWT_SECRET": "s", "LOG_LEVEL": "notice"])
-        #expect(configuration.jwtSecret?.revealed == "s")
+        #expect(configuration.jwtSecret?.revealed == "s" && configuration.operatorSecret?.revealed == "s")
         #expect(configuration.logLevel == .info)
         #expect(try load(["LOG_LEVEL": "error", "TIDEWIRE_LOG_LEVEL": "debug"]).logLevel == .debug)
     }

@@ -8,7 +8,7 @@ import System
 
 /// What policies mean for the holders of tokens: evaluated as far as claims go, with the memberships they live by, and
 /// made anew when those change.
-extension ClientLoop {
+extension ProjectLoop {
     enum Holding {
         /// By the policies' identity.
         case ready([ObjectIdentifier: HeldPolicy])
@@ -74,7 +74,7 @@ extension ClientLoop {
 
     private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy? {
         // What a policy says of columns it says by their places: those of its own catalog.
-        guard let snapshot = shared.catalog.snapshot, snapshot.policies.version == policy.version,
+        guard let snapshot = project.catalog.snapshot, snapshot.policies.version == policy.version,
             let table = snapshot.table(policy.table),
             policy.columns.allSatisfy({ table.slot(named: $0.name) == $0.slot })
         else { return nil }
@@ -94,7 +94,7 @@ extension ClientLoop {
 
     /// Whether a set is of the table as the catalog has it now.
     private func stands(_ set: LiveSet) -> Bool {
-        shared.catalog.snapshot?.followed(set.table.oid) === set.table
+        project.catalog.snapshot?.followed(set.table.oid) === set.table
     }
 
     /// True when the channel has to wait for a membership.
@@ -114,7 +114,7 @@ extension ClientLoop {
         lastTicket += 1
         let (ticket, number) = (lastTicket, holder.number)
         holder.ticket = ticket
-        shared.policyJudge.evaluate(Array(terms), as: holder.claimant) { [mailbox] answers in
+        project.policyJudge.evaluate(Array(terms), as: holder.claimant) { [mailbox] answers in
             mailbox.post(.evaluated(holder: number, ticket: ticket, answers))
         }
     }
@@ -170,11 +170,13 @@ extension ClientLoop {
         pipeline.courier.policies.remove(held.number)
     }
 
-    /// Policies of catalogs that are gone, which nobody is bound by any more.
+    /// Policies of catalogs that are gone, which nobody is bound by any more. A channel that waits for one is not bound yet.
     func forgetUnusedPolicies() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number] else { continue }
-            for held in holder.policies.values where held.places.isEmpty { letGo(of: held, of: holder) }
+            for held in holder.policies.values where held.places.isEmpty && !held.isAwaited {
+                letGo(of: held, of: holder)
+            }
         }
     }
 
@@ -185,7 +187,7 @@ extension ClientLoop {
         let unfilled = pipeline.memberships.takeUnfilled()
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
-        shared.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) { [mailbox] answers in
+        project.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) { [mailbox] answers in
             mailbox.post(.filled(zip(asked, answers).map { ($0.set, $0.filling, $1) }))
         }
     }
@@ -228,8 +230,8 @@ extension ClientLoop {
     }
 
     private func refresh(_ held: HeldPolicy) {
-        let isDemoted = shared.isDemoted(held.binding)
-        let predicate = held.makePredicate(Self.policySettings(shared.catalog.snapshot), isDemoted: isDemoted)
+        let isDemoted = project.isDemoted(held.binding)
+        let predicate = held.makePredicate(Self.policySettings(project.catalog.snapshot), isDemoted: isDemoted)
         guard predicate != held.predicate else { return }
         held.predicate = predicate
         pipeline.courier.policies.replace(predicate, of: held.number)
@@ -247,14 +249,14 @@ extension ClientLoop {
             Log.shared.error(
                 "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",
                 [.relation(policy.alias), .policy(policy.parts.map(\.name).joined(separator: ", "))])
-            shared.demote(policy)
+            project.demote(policy)
         }
     }
 
     func demotePolicies() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number] else { continue }
-            for held in holder.policies.values where shared.isDemoted(held.binding) { refresh(held) }
+            for held in holder.policies.values where project.isDemoted(held.binding) { refresh(held) }
         }
     }
 

@@ -11,7 +11,7 @@ import WebSocket
 
 /// What channels want of the tables: asked of the catalog, placed in the predicate index, and looked at again whenever
 /// the catalog moves.
-extension ClientLoop {
+extension ProjectLoop {
     // MARK: Binding
 
     /// True when the channel's bindings are in place, or have failed for good; false when the catalog has to be asked.
@@ -21,9 +21,9 @@ extension ClientLoop {
         let requests = channel.requests()
         guard !requests.isEmpty else { return true }
         var outcomes: [BindingOutcome] = []
-        if pipeline.isOpen, shared.catalog.isCurrent {
+        if pipeline.isOpen, project.catalog.isCurrent {
             for (_, request) in requests {
-                guard let outcome = shared.catalog.resolved(request) else { break }
+                guard let outcome = project.catalog.resolved(request) else { break }
                 outcomes.append(outcome)
             }
         }
@@ -36,7 +36,7 @@ extension ClientLoop {
         lastTicket += 1
         let ticket = lastTicket
         channel.ticket = ticket
-        shared.catalog.resolve(requests) { [mailbox] outcomes, _ in
+        project.catalog.resolve(requests) { [mailbox] outcomes, _ in
             mailbox.post(.resolved(channel: place, ticket: ticket, outcomes))
         }
     }
@@ -68,7 +68,7 @@ extension ClientLoop {
         if let timer = channel.bindTimer { loop.cancel(timer) }
         channel.bindTimer = loop.after(
             nanoseconds: Limits.bindAgainInterval.wholeNanoseconds,
-            token: TimerToken.bind(channel: channel.place, generation: channel.id.incarnation).rawValue)
+            token: token(channel) { .bind(channel: $0, generation: $1) })
     }
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
@@ -147,14 +147,14 @@ extension ClientLoop {
             }
             if let warning = policy.warning { warnings.append(warning) }
             if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
-                case .refused = shared.policyJudge.availability
+                case .refused = project.policyJudge.availability
             {
                 warnings.append(BindingMessages.nobodyDecides(table.table))
             }
             // Who sees nothing anyway has been told.
             guard policy.rowPolicy.term != .never else { continue }
             let judged = Set(policy.columns.map(\.slot))
-            if table.operations.contains(.delete), !table.table.identifies(judged), shared.settings.deletesAreStrict {
+            if table.operations.contains(.delete), !table.table.identifies(judged), project.settings.deletesAreStrict {
                 warnings.append(
                     table.table.isRecallable
                         ? BindingMessages.deletesAreRecalled(table.table)
@@ -182,14 +182,15 @@ extension ClientLoop {
         let member = pipeline.courier.audience.add(
             Member(listener: listener, view: view, policy: judged ?? Member.noPolicy, binding: UInt8(index)))
         policy?.add(channel.place)
-        shared.catalog.addBindings(1)
+        project.catalog.addBindings(1)
         Metrics.shared.subscriptions.add(1)
         var placed = Channel.Placed(
             binding: binding, policy: policy, declaration: declaration, member: member, view: view)
         enlist(&placed, channel)
         // The index has it. Only where a policy changes is it placed again, and there are as many filters as clients.
         if policy == nil { placed.binding.predicate = nil }
-        if policy != nil, !binding.isKeptSecret, !shared.settings.deletesAreStrict, binding.operations.contains(.delete)
+        if policy != nil, !binding.isKeptSecret, !project.settings.deletesAreStrict,
+            binding.operations.contains(.delete)
         {
             placed.openDeletes = addOpenDeletes(binding, listener, index)
         }
@@ -201,13 +202,13 @@ extension ClientLoop {
         let binding = placed.binding
         var operations = OperationSet(binding.operations)
         // As the reference has it, everybody who asked for deletes hears of all of them.
-        if placed.policy != nil, !shared.settings.deletesAreStrict { operations.remove(.delete) }
+        if placed.policy != nil, !project.settings.deletesAreStrict { operations.remove(.delete) }
         let filter = binding.predicate ?? .always
         var predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
         placed.handle = pipeline.courier.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
-        if let policy = placed.policy, policy.predicate != .always, shared.settings.deletesAreStrict,
+        if let policy = placed.policy, policy.predicate != .always, project.settings.deletesAreStrict,
             operations.contains(.delete), binding.access == .readable, binding.table.isRecallable
         {
             placed.isRecalled = true
@@ -265,7 +266,7 @@ extension ClientLoop {
             policy.remove(channel.place)
             dropIfUnused(policy)
         }
-        shared.catalog.addBindings(-1)
+        project.catalog.addBindings(-1)
         Metrics.shared.subscriptions.add(-1)
     }
 
@@ -278,7 +279,7 @@ extension ClientLoop {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: shared.logEnd()?.state.position.offset ?? 0))
+                since: project.logEnd()?.state.position.offset ?? 0))
         channel.listener = listener
         return listener
     }
@@ -324,7 +325,7 @@ extension ClientLoop {
     /// Tables that are others now match nothing until their bindings have been looked at again; the log is not read on
     /// before that, so nothing is missed.
     func catalogMoved() {
-        guard let snapshot = shared.catalog.snapshot else { return }
+        guard let snapshot = project.catalog.snapshot else { return }
         pipeline.take(snapshot)
         forgetAnswers()
         rebinding = Rebinding()
@@ -338,7 +339,7 @@ extension ClientLoop {
         var left = Limits.rebindingsPerTurn
         while left > 0, work.next < channels.indices.upperBound {
             defer { work.next += 1 }
-            guard let channel = channels[work.next], channel.isAnswered || channel.reply != nil else { continue }
+            guard let channel = channels[work.next], channel.isAdmitted else { continue }
             left -= 1
             if bind(work.next, channel) {
                 tellThatBound(channel)
@@ -361,7 +362,7 @@ extension ClientLoop {
         for listener in overfull {
             guard let channel = channel(ofListener: listener) else { continue }
             Metrics.shared.drops[.slowConsumer].add()
-            say(
+            clients.say(
                 .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
                 to: channel.session)
         }
@@ -385,13 +386,13 @@ extension ClientLoop {
     private func tellOfLoss(_ channel: Channel) {
         channel.hasUntoldLoss = false
         // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
-        let isLasting = if case .refused = shared.policyJudge.availability { true } else { false }
+        let isLasting = if case .refused = project.policyJudge.availability { true } else { false }
         tell(
             channel, isLasting ? .ok : .error,
             "A filter or policy could not be evaluated: changes may be missing, fetch them again")
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
-            token: TimerToken.loss(channel: channel.place, generation: channel.id.incarnation).rawValue)
+            token: token(channel) { .loss(channel: $0, generation: $1) })
     }
 
     func lossIsDue(_ place: UInt32, _ generation: UInt32) {

@@ -1,0 +1,58 @@
+import Diagnostics
+import Postgres
+import System
+
+/// Finds out what somebody may do in a private channel: has PostgreSQL try it under the policies of `realtime.messages`.
+///
+/// In: questions from any thread. Out: for each an answer, on a thread of its own, or at once on the caller's where too much
+/// waits; whoever takes it must not wait for anything. Every question is answered, before clients lose patience.
+///
+/// Questions that wait are asked together, many in one transaction; those that would hold up others are asked one at a time
+/// on a connection of their own. Nothing that is tried is ever committed.
+final class ChannelAuthorizer: Sendable {
+    struct Settings: Sendable {
+        /// The hub's own login.
+        var database: ConnectionTarget
+        /// Whose connections run policies: one that can become the client roles and is nothing by itself. Nil is the
+        /// hub's own.
+        var policies: ConnectionTarget?
+        /// Those that tokens may name, to tell whether the login fits.
+        var clientRoles = ["anon", "authenticated"]
+    }
+
+    private let exchange: ChannelExchange
+    private let shared = ChannelWorker.Shared()
+    private let threads: [BackgroundThread]
+
+    init(_ settings: Settings) throws(SystemError) {
+        let exchange = try ChannelExchange()
+        self.exchange = exchange
+        let shared = self.shared
+        var lanes: [(String, ChannelExchange.Lane)] = (0..<Limits.channelConnections).map { number in
+            ("channels \(number)", .together(isFirst: number == 0))
+        }
+        lanes.append(("channels apart", .apart))
+        var threads: [BackgroundThread] = []
+        for (name, lane) in lanes {
+            threads.append(
+                try BackgroundThread(name) { ChannelWorker(settings, lane, exchange, shared).run() })
+        }
+        self.threads = threads
+    }
+
+    func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
+        let job = ChannelJob(question: question, then: then, askedAt: Clock.monotonicNanoseconds())
+        if exchange.ask(job) { return }
+        shared.troubles.report(.exhausted, role: question.role)
+        job.finish(.failed(.exhausted))
+    }
+
+    /// Ends the threads and what they ask just now; what waits is answered with a failure. Once, by the owner, on a thread
+    /// with the descriptors of the one that started it.
+    func stop() {
+        exchange.interrupt.ring()
+        exchange.endWait()
+        for thread in threads { thread.join() }
+        for job in exchange.close() { job.finish(.failed(.unavailable)) }
+    }
+}

@@ -1,0 +1,46 @@
+import Diagnostics
+
+/// Questions of one role, each once, with everybody who asked it.
+struct ChannelGroup {
+    let role: String
+    private(set) var questions: [ChannelQuestion] = []
+    private(set) var askers: [[ChannelJob]] = []
+    private var places: [ChannelQuestion: Int] = [:]
+
+    private init(role: String) { self.role = role }
+
+    /// In the order in which roles and questions came.
+    static func groups(of jobs: [ChannelJob]) -> [ChannelGroup] {
+        var groups: [ChannelGroup] = []
+        var places: [String: Int] = [:]
+        for job in jobs {
+            let place = places[job.question.role] ?? groups.count
+            if place == groups.count {
+                places[job.question.role] = place
+                groups.append(ChannelGroup(role: job.question.role))
+            }
+            groups[place].add(job)
+        }
+        return groups
+    }
+
+    private mutating func add(_ job: ChannelJob) {
+        if let place = places[job.question] {
+            askers[place].append(job)
+            return
+        }
+        places[job.question] = questions.count
+        questions.append(job.question)
+        askers.append([job])
+    }
+
+    /// The next of them for one statement.
+    func part(from first: Int) -> ArraySlice<ChannelQuestion> {
+        var bytes = 0
+        let count = questions[first...].prefix(Limits.channelBatch).prefix { question in
+            bytes += question.byteCount
+            return bytes <= Limits.policyStatementBytes
+        }.count
+        return questions[first...].prefix(max(1, count))
+    }
+}

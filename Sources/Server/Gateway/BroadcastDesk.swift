@@ -1,0 +1,133 @@
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+import WebSocket
+
+/// Writes what is said to a topic, at most once for each kind of receiver, and hands it to the loop for all of them.
+struct BroadcastDesk: ~Copyable {
+    private let deflater: Deflater?
+    private var message = ByteWriter(capacity: 4096)
+    private var frame = ByteWriter(capacity: 4096)
+
+    init(_ deflater: Deflater?) { self.deflater = deflater }
+
+    /// One message in the forms that were needed so far: nil where it was not written yet.
+    private struct Frames {
+        private var pieces: (Piece?, Piece?, Piece?, Piece?) = (nil, nil, nil, nil)
+        /// Bits of forms that were looked at.
+        private var known: UInt8 = 0
+
+        func has(_ form: Int) -> Bool { known & (1 << UInt8(form)) != 0 }
+
+        subscript(form: Int) -> Piece? {
+            get {
+                switch form {
+                case 0: pieces.0
+                case 1: pieces.1
+                case 2: pieces.2
+                default: pieces.3
+                }
+            }
+            set {
+                known |= 1 << UInt8(form)
+                switch form {
+                case 0: pieces.0 = newValue
+                case 1: pieces.1 = newValue
+                case 2: pieces.2 = newValue
+                default: pieces.3 = newValue
+                }
+            }
+        }
+    }
+
+    /// To all who may hear it but the channel that said it; how many that were. Who may have been told it before is left
+    /// out.
+    mutating func deliver(
+        _ broadcast: borrowing Broadcast, to members: [TopicMember<Hearer>], of topic: RawSpan,
+        except speaker: UInt32?, isOfDatabase: Bool, on loop: SocketLoop
+    ) -> Int {
+        var frames = Frames()
+        var count = 0
+        for index in members.indices {
+            let hearer = members[index].member
+            guard hearer.hearsBroadcasts, hearer.channel != speaker, !hearer.hasReplayed || !isOfDatabase else {
+                continue
+            }
+            let form = hearer.form
+            if !frames.has(form) { frames[form] = write(broadcast, topic, form, on: loop) }
+            guard let piece = frames[form] else { continue }
+            loop.send(piece, to: hearer.connection)
+            count += 1
+        }
+        shrink()
+        return count
+    }
+
+    /// To one channel.
+    mutating func deliver(
+        _ broadcast: borrowing Broadcast, to hearer: Hearer, of topic: RawSpan, joinRef: RawSpan, on loop: SocketLoop
+    ) -> Bool {
+        defer { shrink() }
+        guard let piece = write(broadcast, topic, hearer.form, joinRef: joinRef, on: loop) else { return false }
+        loop.send(piece, to: hearer.connection)
+        return true
+    }
+
+    /// Who came and who went, to all who may know.
+    mutating func deliver(
+        difference: RawSpan, to members: [TopicMember<Hearer>], of topic: RawSpan, on loop: SocketLoop
+    ) -> Int {
+        var frames = Frames()
+        var count = 0
+        for index in members.indices {
+            let hearer = members[index].member
+            guard hearer.hearsPresence else { continue }
+            let form = hearer.form
+            if !frames.has(form) {
+                message.removeAll()
+                MessageEncoder(Hearer.version(of: form)).appendPresenceDiff(difference, topic: topic, to: &message)
+                frames[form] = Self.share(.text, message, form, deflater, &frame, on: loop)
+            }
+            guard let piece = frames[form] else { continue }
+            loop.send(piece, to: hearer.connection)
+            count += 1
+        }
+        shrink()
+        return count
+    }
+
+    private mutating func write(
+        _ broadcast: borrowing Broadcast, _ topic: RawSpan, _ form: Int, joinRef: RawSpan = RawSpan(),
+        on loop: SocketLoop
+    ) -> Piece? {
+        message.removeAll()
+        let encoder = MessageEncoder(Hearer.version(of: form))
+        switch encoder.appendBroadcast(broadcast, topic: topic, joinRef: joinRef, to: &message) {
+        case .text: return Self.share(.text, message, form, deflater, &frame, on: loop)
+        case .binary: return Self.share(.binary, message, form, deflater, &frame, on: loop)
+        case .none: return nil
+        }
+    }
+
+    private static func share(
+        _ kind: MessageKind, _ message: borrowing ByteWriter, _ form: Int, _ deflater: Deflater?,
+        _ frame: inout ByteWriter,
+        on loop: SocketLoop
+    ) -> Piece {
+        frame.removeAll()
+        if Hearer.isCompressed(form), let deflater {
+            FrameEncoder.append(
+                kind, message.bytes, compressedBy: deflater, above: Limits.compressionThresholdBytes, to: &frame)
+        } else {
+            FrameEncoder.append(kind, message.bytes, to: &frame)
+        }
+        return loop.share(frame.bytes)
+    }
+
+    private mutating func shrink() {
+        message.shrink(to: Limits.keptWriterBytes)
+        frame.shrink(to: Limits.keptWriterBytes)
+    }
+}

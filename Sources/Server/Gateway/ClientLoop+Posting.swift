@@ -1,0 +1,129 @@
+import Auth
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+import System
+import WebSocket
+
+/// Broadcasts by requests.
+extension ClientLoop {
+    /// Who may not post at all, whatever is posted; nil when the request is to be read.
+    func refusal(_ incoming: IncomingRequest) -> HTTPResponse? {
+        guard let project = served(incoming.request) else {
+            return HTTPResponse(.unknownTenant)
+        }
+        incoming.add(project.project.rates.headers(at: loop.now))
+        if project.limits.isSuspended { return HTTPResponse(.suspended) }
+        if project.project.rates.events.isExhausted(at: loop.now) { return HTTPResponse(.tooManyRequests) }
+        return claims(of: incoming.request, project) == nil ? HTTPResponse(.unauthorized) : nil
+    }
+
+    private func claims(of request: HTTPRequest, _ project: ProjectLoop) -> Claims? {
+        guard let token = request.bearerToken else { return nil }
+        return try? project.verify(Array(token.utf8))
+    }
+
+    func post(_ incoming: IncomingRequest, _ session: Session) {
+        let request = incoming.request
+        guard request.method == "POST" else {
+            Metrics.shared.refusals[.notFound].add()
+            return answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
+        }
+        // A request without a body was not looked at before.
+        if incoming.body.isEmpty, let refusal = refusal(incoming) { return answer(session, refusal) }
+        guard let project = served(request),
+            let claims = claims(of: request, project)
+        else { return answer(session, HTTPResponse(.unauthorized)) }
+        let post = Post(
+            project, claims, headers: request.headersForPolicies { _ in true }, answering: session.connection)
+        if case .broadcastOne(let topic, let event) = incoming.route {
+            postOne(post, topic, event, incoming, session)
+        } else {
+            postAll(post, incoming, session)
+        }
+    }
+
+    // MARK: One
+
+    private func postOne(
+        _ post: Post, _ topic: String, _ event: String, _ incoming: IncomingRequest, _ session: Session
+    ) {
+        let request = incoming.request
+        let bytes = incoming.body
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let body = unsafe bytes.span.bytes
+        let kind = SingleBroadcast(contentType: request.header("content-type"), body: body)
+        switch kind {
+        case .unsupportedMediaType: return answer(session, HTTPResponse(.unsupportedMediaType))
+        case .malformed: return answer(session, .json(.badRequest, Array(#"{"message":"Bad Request"}"#.utf8)))
+        case .object, .wrapped, .empty, .binary: break
+        }
+        var payload = ByteWriter(capacity: body.byteCount + 16)
+        kind.appendPayload(of: body, to: &payload)
+        guard payload.count <= post.project.limits.maximumPayloadBytes else {
+            return answer(session, HTTPResponse(.tooLarge))
+        }
+        post.messages = [
+            Post.Message(
+                form: kind == .binary ? .binary : .json, topic: Array(topic.utf8), event: Array(event.utf8), id: [],
+                payload: 0..<payload.count, isPrivate: request.query("private") == "true")
+        ]
+        post.payloads = payload.copied()
+        post.mustBeAllowed = true
+        send(post, session)
+    }
+
+    // MARK: Several
+
+    private func postAll(_ post: Post, _ incoming: IncomingRequest, _ session: Session) {
+        let limits = post.project.limits
+        do throws(BatchError) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            let batch = try BroadcastBatch(
+                unsafe incoming.body.span.bytes, maximumMessages: Limits.maximumPostedMessages,
+                maximumPayloadBytes: limits.maximumPayloadBytes)
+            post.messages = batch.messages.map {
+                Post.Message(
+                    form: .batch, topic: $0.topic, event: $0.event, id: $0.id, payload: $0.payload,
+                    isPrivate: $0.isPrivate)
+            }
+        } catch {
+            switch error {
+            case .malformed: return answer(session, .json(.badRequest, Array(#"{"message":"Bad Request"}"#.utf8)))
+            case .tooMany: return answer(session, HTTPResponse(.batchTooLarge))
+            case .invalid(let body): return answer(session, .json(.unprocessableContent, body))
+            }
+        }
+        guard post.project.project.rates.events.fits(post.messages.count, at: loop.now) else {
+            return answer(session, HTTPResponse(.batchTooLarge))
+        }
+        post.payloads = incoming.body
+        send(post, session)
+    }
+
+    /// Public messages need nobody's leave; for the others it is asked, once for each topic.
+    private func send(_ post: Post, _ session: Session) {
+        if post.topicsToAsk.isEmpty {
+            answer(session, post.project.finish(post))
+        } else {
+            awaitAnswer(session)
+            post.project.askWriteRights(post)
+        }
+    }
+}
+
+extension HTTPRequest {
+    /// `Authorization: Bearer` in any case, or else the header `apikey`, which some clients send alone.
+    fileprivate var bearerToken: String? {
+        if let header = header("authorization") {
+            let parts = header.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+            if parts.count == 2, parts[0].lowercased() == "bearer", !parts[1].allSatisfy(\.isWhitespace) {
+                return String(parts[1])
+            }
+            guard parts.allSatisfy({ $0.isEmpty || $0.lowercased() == "bearer" }) else { return nil }
+        }
+        return self.header("apikey")
+    }
+}

@@ -1,0 +1,53 @@
+import Channels
+import Diagnostics
+import Net
+import WebSocket
+
+/// Joins that are refused, and when their clients are told.
+extension ClientLoop {
+    /// Told after a pause, as clients try again at once and for ever.
+    func refuse(_ id: ChannelID, _ reason: String, _ session: Session) {
+        Metrics.shared.channelEvents[.refused].add()
+        session.project?.project.metrics.addError(reason)
+        later(.join(session.connection, id, reason), session)
+    }
+
+    func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
+        Metrics.shared.channelEvents[.refused].add()
+        guard session.surplusJoins < Limits.maximumSurplusJoins else {
+            return say(.policyViolation, "too many joins beyond the number of channels", to: session)
+        }
+        session.surplusJoins += 1
+        later(.surplus(session.connection, address, reason), session)
+    }
+
+    /// A refusal that is to be told later.
+    enum Refusal {
+        case join(ConnectionID, ChannelID, String)
+        case surplus(ConnectionID, ChannelAddress, String)
+    }
+
+    private func later(_ refusal: Refusal, _ session: Session) {
+        guard refusals.count < Limits.maximumRefusalsPerLoop else {
+            return say(.tryAgainLater, "too many joins are refused", to: session)
+        }
+        let place = refusals.add(refusal)
+        loop.after(
+            nanoseconds: shared.settings.joinErrorDelay.wholeNanoseconds, token: TimerToken.refusal(place).rawValue)
+    }
+
+    func refusalIsDue(_ place: UInt32) {
+        switch refusals.remove(place) {
+        case .join(let connection, let id, let reason):
+            guard let session = session(connection) else { return }
+            var actions: [ChannelAction] = []
+            session.machine?.joinFailed(id, reason: reason, into: &actions)
+            perform(actions, for: session)
+        case .surplus(let connection, let address, let reason):
+            guard let session = session(connection) else { return }
+            session.surplusJoins -= 1
+            send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+        case nil: break
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import Bytes
+import Protocol
+import WebSocket
+
+/// A request from when its head is read until it is answered.
+final class IncomingRequest {
+    let request: HTTPRequest
+    let route: Route
+    var body: [UInt8] = []
+    /// What every answer to it says beside its own.
+    private(set) var headers: [HTTPHeader]
+
+    init(_ request: HTTPRequest, echoes: Bool) {
+        self.request = request
+        route = Route(request, echoes: echoes)
+        headers = [HTTPHeader("x-request-id", Self.id(request.header("x-request-id")))]
+        if route.isForBrowsers, request.header("origin") != nil {
+            headers.append(HTTPHeader("access-control-allow-origin", "*"))
+        }
+    }
+
+    func add(_ headers: [HTTPHeader]) { self.headers += headers }
+
+    /// The client's own, if it is one that can go into a log; so a request can be followed through a gateway.
+    private static func id(_ given: String?) -> String {
+        if let given, (8...128).contains(given.utf8.count), given.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) {
+            return given
+        }
+        return UUIDText.random()
+    }
+}
+
+extension HTTPRequest {
+    /// The headers that policies may look at, as the text of a JSON object.
+    func headersForPolicies(where isShown: (String) -> Bool) -> String {
+        var writer = ByteWriter(capacity: 64)
+        writer.append("{")
+        var isFirst = true
+        for header in headers where isShown(header.name) {
+            if !isFirst { writer.append(",") }
+            isFirst = false
+            JSONText.appendString(header.name, to: &writer)
+            writer.append(":")
+            JSONText.appendString(header.value, to: &writer)
+        }
+        writer.append("}")
+        return writer.bytes.text
+    }
+}
+
+extension HTTPResponse {
+    init(_ answer: BroadcastAnswer) {
+        self = .json(HTTPStatus(rawValue: answer.status), Array("\(answer.body)".utf8))
+    }
+
+    /// What a browser asks before it lets a page of another host send something.
+    static let preflight = HTTPResponse(
+        .noContent,
+        headers: [
+            HTTPHeader("access-control-allow-methods", "POST, OPTIONS"),
+            HTTPHeader(
+                "access-control-allow-headers",
+                "authorization, apikey, content-type, x-client-info, x-supabase-api-version"),
+            HTTPHeader("access-control-max-age", "86400"),
+        ])
+}

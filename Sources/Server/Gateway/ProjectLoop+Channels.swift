@@ -1,0 +1,322 @@
+import Auth
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+import System
+import WebSocket
+
+/// Joins, tokens and their ends.
+extension ProjectLoop {
+    private var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
+
+    // MARK: Joining
+
+    func startJoin(_ id: ChannelID, _ payload: RawSpan, _ session: Session) {
+        guard let address = session.machine?.address(of: id) else { return }
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
+        let join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
+        for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
+        do throws(JoinRefusal) {
+            if subTopic.isEmpty { throw .reason("TopicNameRequired: You must provide a topic name") }
+            if clients.isDraining { throw .reason("RealtimeRestarting: Realtime is restarting, please standby") }
+            if limits.isSuspended {
+                throw .reason("RealtimeDisabledForTenant: Realtime disabled for this tenant")
+            }
+            if limits.isPrivateOnly, !join.isPrivate {
+                throw .reason("PrivateOnly: This project only allows private channels")
+            }
+            guard project.hasRoom(for: session) else {
+                throw .reason("ConnectionRateLimitReached: Too many connected users")
+            }
+            guard project.rates.joins.take(at: loop.now) else {
+                warnSometimes("ClientJoinRateLimitReached: a join was refused")
+                throw .tooManyJoins
+            }
+            if join.hasTooManyBindings {
+                throw .reason(
+                    "TooManyBindings: A channel can have at most \(Limits.maximumBindingsPerChannel) postgres_changes")
+            }
+            if channels.count >= Limits.maximumChannelsPerLoop {
+                throw .reason("ChannelRateLimitReached: Too many channels")
+            }
+            let claims = try claims(join.token, session)
+            let channel = Channel(
+                id, session, topic: address.topic, joinRef: address.joinRef, claims: claims, join)
+            if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
+            if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
+            try checkReplay(join)
+            begin(channel)
+        } catch {
+            switch error {
+            case .reason(let text): clients.refuse(id, text, session)
+            case .tooManyJoins:
+                // Told at once, as the socket ends with it.
+                var actions: [ChannelAction] = []
+                session.machine?.joinFailed(
+                    id, reason: "ClientJoinRateLimitReached: Too many joins per second", into: &actions)
+                clients.perform(actions, for: session)
+                clients.say(.goingAway, "too many joins per second", to: session)
+            }
+        }
+    }
+
+    private enum JoinRefusal: Error {
+        case reason(String)
+        /// The socket ends with it.
+        case tooManyJoins
+    }
+
+    private func checkReplay(_ join: JoinRequest) throws(JoinRefusal) {
+        let asks = join.replay.isThere || join.resumption != .none
+        guard asks else { return }
+        guard join.isPrivate || project.settings.replaysPublicChannels else {
+            throw .reason("\(ReplayDemand.publicReason)")
+        }
+        if join.replay == .invalid || join.resumption == .invalid { throw .reason("\(ReplayDemand.invalidReason)") }
+        if !join.isPrivate, join.replay == .ignored { throw .reason("\(ReplayDemand.invalidReason)") }
+    }
+
+    private func claims(_ token: JoinToken, _ session: Session) throws(JoinRefusal) -> Claims {
+        do throws(TokenError) {
+            switch token {
+            case .given(let text): return try verify(Array(text.utf8))
+            case .ofSocket:
+                guard let claims = session.claims else { preconditionFailure("a socket without a key") }
+                try claims.check(at: now)
+                return claims
+            }
+        } catch {
+            throw .reason(error.joinReason)
+        }
+    }
+
+    /// First whether it may be joined at all, then what came before, then what it wants of the tables.
+    private func begin(_ channel: Channel) {
+        let place = channels.add(channel)
+        channel.session.set(place, for: channel.id)
+        clients.isInUse(channel.session)
+        channel.place = place
+        let topic = channel.topic
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        channel.conversation.topic = topics.join(
+            unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
+        Metrics.shared.channels.add(1)
+        if channel.conversation.isPrivate { askReadRights(channel, .join) } else { admitted(channel) }
+    }
+
+    /// It may be joined: what it asked for of the past is looked up.
+    func admitted(_ channel: Channel) {
+        if channel.wantsReplay { askReplay(channel) } else { follow(channel) }
+    }
+
+    /// The bindings are placed before the reply goes out, if the catalog answers soon: then nothing that is committed
+    /// after the reply is missed, even by clients that do not wait for "Subscribed to PostgreSQL".
+    func follow(_ channel: Channel) {
+        channel.isAdmitted = true
+        if bind(channel.place, channel) { return finishJoin(channel) }
+        channel.joinTimer = loop.after(
+            nanoseconds: Limits.joinPatience.wholeNanoseconds,
+            token: token(channel) { .join(channel: $0, generation: $1) })
+    }
+
+    /// It is forgotten, and its client is told after a pause.
+    func refuseJoin(_ channel: Channel, _ reason: String) {
+        let (id, session) = (channel.id, channel.session)
+        Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
+        stop(id, session)
+        clients.refuse(id, reason, session)
+    }
+
+    func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.joinTimer = nil
+        finishJoin(channel)
+    }
+
+    func finishJoin(_ channel: Channel) {
+        guard channel.reply != nil, !channel.isAnswered else { return }
+        channel.isAnswered = true
+        if let timer = channel.joinTimer { loop.cancel(timer) }
+        channel.joinTimer = nil
+        var actions: [ChannelAction] = []
+        let session = channel.session
+        let token = channel.joinToken
+        channel.joinToken = []
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        session.machine?.joinSucceeded(channel.id, token: unsafe token.span.bytes, into: &actions)
+        clients.perform(actions, for: session)
+    }
+
+    func acceptJoin(_ id: ChannelID, _ address: ChannelAddress, _ session: Session) {
+        guard let channel = session.channel(id).flatMap({ channels[$0] }), let bindings = channel.reply else { return }
+        channel.reply = nil
+        Metrics.shared.channelEvents[.joined].add()
+        project.metrics.joins.add()
+        project.count(session)
+        clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, address, to: &writer) }
+    }
+
+    /// The reply is out: what else the client is to know.
+    func open(_ id: ChannelID, _ session: Session) {
+        guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
+        channel.isOpen = true
+        watchExpiry(channel)
+        listen(channel)
+        sendReplay(channel)
+        sayPosition(channel)
+        for complaint in channel.complaints { tell(channel, .error, complaint) }
+        channel.complaints = []
+        sayWhatBindingsCameTo(channel)
+        sayWhetherReplicationIsReady(channel)
+        let conversation = channel.conversation
+        if conversation.options.contains(.showsPresence),
+            !conversation.isPrivate || conversation.details?.readsPresence == true
+        {
+            sendPresenceState(channel)
+        }
+    }
+
+    /// From here on it hears its topic.
+    private func listen(_ channel: Channel) {
+        let details = channel.conversation.details
+        let isPrivate = channel.conversation.isPrivate
+        let place = channel.conversation.place ?? wait(channel)
+        guard let place else { return }
+        topics[place].isCatchingUp = false
+        topics[place].hearsBroadcasts = !isPrivate || details?.readsBroadcasts == true
+        topics[place].hearsPresence = !isPrivate || details?.readsPresence == true
+    }
+
+    /// Among the topic's members, without hearing anything yet.
+    @discardableResult
+    func wait(_ channel: Channel) -> TopicPlace? {
+        guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
+        let hearer = Hearer(
+            connection: channel.session.connection, channel: channel.place, speaksV2: channel.session.version == .v2,
+            wantsCompression: channel.session.wantsCompression, hearsBroadcasts: false, hearsPresence: false,
+            hasReplayed: channel.wantsReplay, isCatchingUp: channel.wantsReplay)
+        let place = topics.add(hearer, to: topic)
+        channel.conversation.place = place
+        return place
+    }
+
+    func stop(_ id: ChannelID, _ session: Session) {
+        guard let place = session.channel(id) else { return }
+        session.set(nil, for: id)
+        guard let channel = channels.remove(place) else { return }
+        Metrics.shared.channels.add(-1)
+        if let timer = channel.expiry { loop.cancel(timer) }
+        if let timer = channel.joinTimer { loop.cancel(timer) }
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        if let timer = channel.lossTimer { loop.cancel(timer) }
+        if let timer = channel.readyTimer { loop.cancel(timer) }
+        unbind(channel)
+        untrack(channel)
+        // What is held there knows the channel.
+        channel.conversation.details?.writes = .unknown
+        if let place = channel.conversation.place { topics.remove(place) }
+        channel.conversation.place = nil
+        if let topic = channel.conversation.topic { topics.leave(topic) }
+        channel.conversation.topic = nil
+        if session.channels.isEmpty { clients.watchIdleness(session) }
+    }
+
+    func channel(_ place: UInt32, _ generation: UInt32) -> Channel? {
+        guard let channel = channels[place], TimerToken.cut(channel.id.incarnation) == generation else { return nil }
+        return channel
+    }
+
+    func token(_ channel: Channel, _ make: (ChannelPlace, UInt32) -> TimerToken) -> UInt64 {
+        make(ChannelPlace(project: project.number, channel: channel.place), channel.id.incarnation).rawValue
+    }
+
+    // MARK: Messages to a channel
+
+    /// A message of the changes' side of a channel.
+    func tell(_ channel: Channel, _ status: ReplyStatus, _ message: String) {
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                status, .postgresChanges, message, topic: channel.topic, channel.joinRef, to: &writer)
+        }
+    }
+
+    func push(
+        _ id: ChannelID, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool, _ session: Session
+    ) {
+        guard let address = session.machine?.address(of: id),
+            let channel = session.channel(id).flatMap({ channels[$0] })
+        else { return }
+        let reply = ChannelAddress(topic: address.topic, joinRef: address.joinRef, ref: message.ref.copied())
+        switch message.event {
+        case .heartbeat: clients.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+        case .broadcast: broadcast(channel, message, whole, isBinary: isBinary, reply)
+        case .presence: presence(channel, message, whole, isBinary: isBinary, reply)
+        case .join, .leave, .accessToken, .other:
+            guard project.rates.events.take(at: loop.now) else { return expelForRate(channel) }
+        }
+    }
+
+    // MARK: Tokens
+
+    func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        try tokens.verify(unsafe token.span.bytes, at: Clock.unixMicroseconds() / 1_000_000)
+    }
+
+    func refresh(_ id: ChannelID, _ number: UInt16, _ token: [UInt8], _ session: Session) {
+        var actions: [ChannelAction] = []
+        do throws(TokenError) {
+            let claims = try verify(token)
+            guard session.machine?.refreshSucceeded(id, number: number) == true,
+                let place = session.channel(id), let channel = channels[place]
+            else { return }
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            if channel.claims.areFrom(unsafe token.span.bytes) { return }
+            if channel.conversation.isPrivate {
+                askReadRights(channel, .refresh(claims))
+            } else {
+                take(claims, channel)
+            }
+        } catch {
+            session.machine?.refreshFailed(id, number: number, message: error.systemMessage, into: &actions)
+        }
+        clients.perform(actions, for: session)
+    }
+
+    /// The token is the channel's from here on.
+    func take(_ claims: Claims, _ channel: Channel) {
+        let isSameRole = channel.claims.role.equals(claims.role)
+        let isSame = isSameRole && channel.claims.json.equals(claims.json)
+        let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
+        channel.claims = claims
+        watchExpiry(channel)
+        if isSomebodyElse { dropWaiting(channel) }
+        // Where policies count, every claim does.
+        let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
+        if isJudgedAsBefore { sayAgain(channel) } else { resubscribe(channel.place, channel) }
+    }
+
+    private func watchExpiry(_ channel: Channel) {
+        if let timer = channel.expiry { loop.cancel(timer) }
+        let left = max(0, channel.claims.expiry - now)
+        let wait = min(left, Limits.tokenCheckInterval.components.seconds)
+        channel.expiry = loop.after(
+            nanoseconds: UInt64(wait) * 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
+    }
+
+    func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.expiry = nil
+        do throws(TokenError) {
+            try channel.claims.check(at: now)
+            watchExpiry(channel)
+        } catch {
+            var actions: [ChannelAction] = []
+            channel.session.machine?.expel(channel.id, message: error.systemMessage, into: &actions)
+            clients.perform(actions, for: channel.session)
+        }
+    }
+}

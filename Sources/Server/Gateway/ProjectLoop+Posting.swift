@@ -1,0 +1,69 @@
+import Auth
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+import WebSocket
+
+/// What requests have to say to a project's topics.
+extension ProjectLoop {
+    func askWriteRights(_ post: Post) {
+        let topics = post.topicsToAsk
+        post.asks(topics.count)
+        for topic in topics {
+            lastTicket += 1
+            let ticket = lastTicket
+            rightsWaiting[ticket] = .post(post, topic: topic)
+            let question = ChannelQuestion(
+                topic: topic, role: post.claims.role.text, subject: post.claims.subject.text,
+                claims: post.claims.json.text, headers: post.headers, probe: .write)
+            project.authorizer.ask(question) { [mailbox] answer in
+                mailbox.post(.authorized(ticket: ticket, answer))
+            }
+        }
+    }
+
+    func authorized(_ post: Post, _ topic: [UInt8], _ answer: ChannelAnswer) {
+        guard post.take(answer, of: topic) else { return }
+        clients.answerLater(post.connection, finish(post))
+    }
+
+    /// Says what may be said; the answer.
+    func finish(_ post: Post) -> HTTPResponse {
+        if post.mustBeAllowed, let failure = post.failure {
+            let (status, message) = failure.restAnswer
+            return .message(HTTPStatus(rawValue: UInt16(clamping: status)), message)
+        }
+        for message in post.messages {
+            guard !message.isPrivate || post.allowed.contains(message.topic) else {
+                Metrics.shared.drops[.denied].add()
+                if post.mustBeAllowed { return HTTPResponse(.forbidden as BroadcastAnswer) }
+                continue
+            }
+            project.rates.events.take(at: loop.now)
+            say(message, of: post)
+        }
+        return HTTPResponse(.accepted)
+    }
+
+    private func say(_ message: Post.Message, of post: Post) {
+        let payloads = post.payloads
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        let payload = unsafe payloads.span.bytes.extracting(message.payload)
+        let broadcast = unsafe Broadcast(
+            message.form, event: message.event.span.bytes, payload: payload, id: message.id.span.bytes)
+        say(broadcast, unsafe message.topic.span.bytes, isPrivate: message.isPrivate, except: nil)
+    }
+}
+
+extension ProjectRates {
+    /// What REST clients are told of the project's rate.
+    func headers(at nanoseconds: UInt64) -> [HTTPHeader] {
+        let level = events.level(at: nanoseconds)
+        return [
+            HTTPHeader("x-rate-rolling", String(level.rolling)), HTTPHeader("x-rate-limit", String(level.limit)),
+            HTTPHeader("x-rate-limit-remaining", String(level.remaining)),
+        ]
+    }
+}

@@ -1,0 +1,247 @@
+import Auth
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import Protocol
+
+/// What channels of the private namespace may do, as the policies of `realtime.messages` say.
+extension ProjectLoop {
+    /// Why a channel's rights to read are asked.
+    enum ReadOccasion: Sendable {
+        /// It is being joined.
+        case join
+        /// It has another token.
+        case refresh(Claims)
+        /// It tracks a presence, and was never asked whether it may see those of others.
+        case presenceTurnedOn
+    }
+
+    /// What waits for an answer about rights.
+    enum RightsWaiting {
+        case read(channel: UInt32, ReadOccasion)
+        case write(PendingWrites)
+        case post(Post, topic: [UInt8])
+    }
+
+    // MARK: Reading
+
+    func askReadRights(_ channel: Channel, _ occasion: ReadOccasion) {
+        lastTicket += 1
+        let ticket = lastTicket
+        let details = channel.conversation.detailed()
+        details.readTicket = ticket
+        rightsWaiting[ticket] = .read(channel: channel.place, occasion)
+        var claims = channel.claims
+        if case .refresh(let newer) = occasion {
+            claims = newer
+            holdWrites(channel, details)
+        }
+        ask(channel, claims, .read(presence: looksAtPresence(channel, occasion)), ticket)
+    }
+
+    private func looksAtPresence(_ channel: Channel, _ occasion: ReadOccasion) -> Bool {
+        switch occasion {
+        case .join: channel.conversation.options.contains(.showsPresence)
+        case .refresh:
+            channel.conversation.options.contains(.showsPresence) || channel.conversation.details?.readsPresence != nil
+                || channel.conversation.details?.tracker != nil
+        case .presenceTurnedOn: true
+        }
+    }
+
+    private func ask(_ channel: Channel, _ claims: Claims, _ probe: ChannelQuestion.Probe, _ ticket: UInt64) {
+        let question = ChannelQuestion(
+            topic: Array(channel.subTopic), role: claims.role.text, subject: claims.subject.text,
+            claims: claims.json.text, headers: channel.session.headers, probe: probe)
+        project.authorizer.ask(question) { [mailbox] answer in
+            mailbox.post(.authorized(ticket: ticket, answer))
+        }
+    }
+
+    func authorized(_ ticket: UInt64, _ answer: ChannelAnswer) {
+        switch rightsWaiting.removeValue(forKey: ticket) {
+        case .read(let place, let occasion):
+            guard let channel = channels[place], channel.conversation.details?.readTicket == ticket else { return }
+            switch occasion {
+            case .join: mayJoin(channel, answer)
+            case .refresh(let claims): mayStay(channel, claims, answer)
+            case .presenceTurnedOn:
+                guard case .rights(_, let presence) = answer else { return }
+                setReads(channel, broadcast: channel.conversation.detailed().readsBroadcasts, presence: presence)
+            }
+        case .write(let pending): mayWrite(pending, answer)
+        case .post(let post, let topic): authorized(post, topic, answer)
+        case nil: break
+        }
+    }
+
+    private func mayJoin(_ channel: Channel, _ answer: ChannelAnswer) {
+        let topic = String(decoding: channel.subTopic, as: UTF8.self)
+        switch answer {
+        case .failed(let error): refuseJoin(channel, error.joinReason(topic: topic))
+        case .rights(let broadcast, let presence):
+            guard broadcast || presence == true else {
+                return refuseJoin(channel, "Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic))
+            }
+            guard broadcast || !channel.wantsReplay else {
+                return refuseJoin(channel, "Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic))
+            }
+            setReads(channel, broadcast: broadcast, presence: presence)
+            admitted(channel)
+        }
+    }
+
+    /// Rights that are lost end the channel; the others hold from here on.
+    private func mayStay(_ channel: Channel, _ claims: Claims, _ answer: ChannelAnswer) {
+        let topic = String(decoding: channel.subTopic, as: UTF8.self)
+        let details = channel.conversation.detailed()
+        switch answer {
+        case .failed(let error): expel(channel, error.systemMessage(topic: topic))
+        case .rights(let broadcast, let presence):
+            guard broadcast || presence == true else {
+                return expel(channel, ChannelAuthorizationError.mayNotRead(topic))
+            }
+            if details.readsBroadcasts && !broadcast || details.readsPresence == true && presence != true {
+                return expel(channel, "You no longer have permission to read from this Channel topic: \(topic)")
+            }
+            setReads(channel, broadcast: broadcast, presence: presence)
+            take(claims, channel)
+            askWriteRightsAgain(channel, details)
+        }
+    }
+
+    private func setReads(_ channel: Channel, broadcast: Bool, presence: Bool?) {
+        let details = channel.conversation.detailed()
+        details.readsBroadcasts = broadcast
+        details.readsPresence = presence
+        guard let place = channel.conversation.place else { return }
+        topics[place].hearsBroadcasts = broadcast
+        topics[place].hearsPresence = presence == true
+    }
+
+    // MARK: Writing
+
+    enum Writing {
+        /// It is being found out; the message waits for it.
+        case unknown
+        case known(broadcast: Bool, presence: Bool)
+    }
+
+    /// Asked when a channel says something for the first time; what it says until that is answered waits.
+    func mayWrite(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Writing {
+        guard channel.conversation.isPrivate else { return .known(broadcast: true, presence: true) }
+        let details = channel.conversation.detailed()
+        switch details.writes {
+        case .known(let broadcast, let presence): return .known(broadcast: broadcast, presence: presence)
+        case .asked(let ticket):
+            if case .write(let pending)? = rightsWaiting[ticket] { wait(pending, whole, isBinary, channel) }
+        case .held(let pending): wait(pending, whole, isBinary, channel)
+        case .unknown: wait(askWriteRights(channel, details), whole, isBinary, channel)
+        }
+        return .unknown
+    }
+
+    /// What waited for the answer about an older token waits on, before what is said from now on.
+    private func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
+        switch details.writes {
+        case .held: break
+        case .asked(let ticket):
+            guard case .write(let pending)? = rightsWaiting.removeValue(forKey: ticket) else { break }
+            details.writes = .held(pending)
+        case .unknown, .known: details.writes = .held(PendingWrites(channel, ticket: 0))
+        }
+    }
+
+    private func askWriteRights(_ channel: Channel, _ details: ConversationDetails) -> PendingWrites {
+        lastTicket += 1
+        details.writes = .asked(ticket: lastTicket)
+        let pending = PendingWrites(channel, ticket: lastTicket)
+        rightsWaiting[lastTicket] = .write(pending)
+        ask(channel, channel.claims, .write, lastTicket)
+        return pending
+    }
+
+    /// The token is another one: what it may write is found out anew, and what waits goes on waiting, in its order.
+    private func askWriteRightsAgain(_ channel: Channel, _ details: ConversationDetails) {
+        guard case .held(let waiting) = details.writes, !waiting.frames.isEmpty else {
+            return details.writes = .unknown
+        }
+        let pending = askWriteRights(channel, details)
+        for frame in waiting.frames { _ = pending.add(frame) }
+    }
+
+    private func wait(_ pending: PendingWrites, _ whole: RawSpan, _ isBinary: Bool, _ channel: Channel) {
+        guard pending.add(WaitingFrame(bytes: whole.copied(), isBinary: isBinary)) else {
+            Metrics.shared.drops[.rateLimit].add()
+            return tellOfLimit(channel, "A message was dropped: too many wait for your rights to be known")
+        }
+    }
+
+    private func mayWrite(_ pending: PendingWrites, _ answer: ChannelAnswer) {
+        var rights = (broadcast: false, presence: false)
+        switch answer {
+        case .rights(let broadcast, let presence): rights = (broadcast, presence ?? false)
+        case .failed(let error):
+            Log.shared.debug("what a channel may write could not be found out", [.reason(error.code)])
+        }
+        let channel = pending.channel
+        guard channels[channel.place] === channel else {
+            return rights.broadcast ? deliverLast(pending) : ()
+        }
+        if case .failed = answer {
+            channel.conversation.detailed().writes = .known(broadcast: false, presence: false)
+            handleAgain(pending)
+            // A failure is not remembered.
+            if channels[channel.place] === channel { channel.conversation.detailed().writes = .unknown }
+            return
+        }
+        channel.conversation.detailed().writes = .known(broadcast: rights.broadcast, presence: rights.presence)
+        handleAgain(pending)
+    }
+
+    private func handleAgain(_ pending: PendingWrites) {
+        let session = pending.channel.session
+        for frame in pending.frames {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            clients.handle(unsafe frame.bytes.span.bytes, isBinary: frame.isBinary, session)
+        }
+    }
+
+    /// The channel was left in the meantime: what it had said before is said all the same.
+    private func deliverLast(_ pending: PendingWrites) {
+        let name = pending.topic
+        for frame in pending.frames {
+            clients.read(frame, pending.channel.session) { message in
+                guard message.event == .broadcast, message.payload.byteCount <= limits.maximumPayloadBytes,
+                    project.rates.events.take(at: loop.now), let broadcast = try? Broadcast.said(by: message)
+                else { return }
+                say(broadcast, name.subTopic, isPrivate: true, except: nil)
+            }
+        }
+    }
+}
+
+/// What a channel said before it was known whether it may.
+final class PendingWrites {
+    let channel: Channel
+    let ticket: UInt64
+    let topic: TopicName
+    private(set) var frames: [WaitingFrame] = []
+    private var bytes = 0
+
+    init(_ channel: Channel, ticket: UInt64) {
+        self.channel = channel
+        self.ticket = ticket
+        topic = TopicName(String(decoding: channel.subTopic, as: UTF8.self), isPrivate: true)
+    }
+
+    /// False when there is no more room.
+    func add(_ frame: WaitingFrame) -> Bool {
+        guard frames.count < Limits.maximumPendingWrites, bytes + frame.bytes.count <= Limits.maximumPendingWriteBytes
+        else { return false }
+        bytes += frame.bytes.count
+        frames.append(frame)
+        return true
+    }
+}

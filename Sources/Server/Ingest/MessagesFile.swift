@@ -1,0 +1,44 @@
+import Bytes
+import Change
+import Replication
+import System
+
+/// Since when the log has every database message, in a small file beside its segments: four numbers in text.
+///
+/// The file is replaced as a whole. Without it nothing is known, and the next stream begins anew: older messages are then
+/// asked for in their table.
+struct MessagesFile {
+    static let name = "messages"
+    private static let unfinished = "messages.new"
+
+    let directory: any StorageDirectory
+
+    func read() -> FollowedPublication? {
+        guard let file = try? directory.open(Self.name, for: .reading) else { return nil }
+        var bytes = ByteWriter(capacity: 128)
+        // SAFETY: `read` initialises as many bytes of the room as it says.
+        let count = unsafe try? bytes.append(upTo: 128) { room throws(SystemError) in
+            unsafe try file.read(into: room, at: 0)
+        }
+        guard count != nil else { return nil }
+        let words = bytes.bytes.text.split(whereSeparator: \.isWhitespace)
+        guard words.count == 4, let number = UInt32(words[0]), number != 0, let since = UInt64(words[1]),
+            let offset = UInt64(words[2]), let time = Int64(words[3])
+        else { return nil }
+        return FollowedPublication(number: number, since: LSN(since), offset: offset, time: time)
+    }
+
+    /// Nil: it has them no more.
+    func write(_ publication: FollowedPublication?) throws(SystemError) {
+        var text = ByteWriter(capacity: 128)
+        if let publication {
+            text.append(
+                "\(publication.number) \(publication.since.rawValue) \(publication.offset) \(publication.time)\n")
+        }
+        let file = try directory.open(Self.unfinished, for: .creating)
+        try file.write(text.bytes, at: 0)
+        try file.sync()
+        try directory.rename(Self.unfinished, to: Self.name)
+        try directory.sync()
+    }
+}

@@ -1,0 +1,194 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import Replication
+import System
+
+/// The archive's thread: reads the log, answers.
+final class ArchiveWorker {
+    private let exchange: ArchiveExchange
+    private let logEnd: @Sendable () -> EventLogEnd?
+    private let followed: @Sendable () -> FollowedPublication?
+    private let table: MessageTableReader
+    private var log: MessageLog
+    private var lastTrouble: String?
+
+    init(
+        _ settings: MessageArchive.Settings, _ exchange: ArchiveExchange,
+        logEnd: @escaping @Sendable () -> EventLogEnd?, followed: @escaping @Sendable () -> FollowedPublication?
+    ) {
+        self.exchange = exchange
+        self.logEnd = logEnd
+        self.followed = followed
+        table = MessageTableReader(settings.target, exchange.interrupt)
+        log = MessageLog(settings.logDirectory, maximumPlaces: settings.maximumPlaces)
+    }
+
+    func run() {
+        var seen: UInt64 = 0
+        var isAwake = false
+        while true {
+            let deadline = isAwake ? nextWake : .max
+            let jobs = exchange.take(seen: &seen, until: deadline)
+            for job in jobs { answer(job) }
+            if exchange.isClosed { return }
+            isAwake = isAwake || !jobs.isEmpty
+            // Between questions, so that the next one finds more.
+            if jobs.isEmpty { prepare() }
+        }
+    }
+
+    private var nextWake: UInt64 {
+        log.canReachBack ? 0 : Clock.monotonicNanoseconds() + Limits.archiveInterval.wholeNanoseconds
+    }
+
+    private func prepare() {
+        guard let end = logEnd() else { return }
+        do {
+            try log.follow(end)
+            try log.reachBack()
+        } catch {
+            complain(error)
+        }
+    }
+
+    private func answer(_ job: ArchiveExchange.Job) {
+        defer { Metrics.shared.replaySeconds.record(Clock.monotonicNanoseconds() - job.askedAt) }
+        guard !exchange.isClosed else { return job.then(.failed) }
+        let answer: ReplayAnswer
+        do {
+            answer = try self.answer(job.query, until: job.askedAt + Limits.replayPatience.wholeNanoseconds)
+        } catch {
+            complain(error)
+            Metrics.shared.replays[.failed].add()
+            answer = .failed
+        }
+        job.then(answer)
+    }
+
+    /// The same trouble again is said once.
+    private func complain(_ error: any Error) {
+        let text = "\(error)"
+        guard text != lastTrouble else { return }
+        lastTrouble = text
+        Log.shared.warning("UnableToReplayMessages: messages sent before cannot be read", [.reason(text)])
+    }
+
+    // MARK: - Answers
+
+    private func answer(_ query: ReplayQuery, until deadline: UInt64) throws -> ReplayAnswer {
+        guard let end = logEnd() else { throw ArchiveTrouble.notBegun }
+        // Before the log is read: what is followed since then is in it.
+        let followed = followed()
+        try log.follow(end)
+        switch query.start {
+        case .position(let position): return try resume(query, position, followed, deadline)
+        case .since(let milliseconds):
+            let (since, overflow) = milliseconds.multipliedReportingOverflow(by: 1000)
+            return try replay(query, overflow ? (milliseconds < 0 ? .min : .max) : since, followed, deadline)
+        }
+    }
+
+    private func resume(
+        _ query: ReplayQuery, _ position: EventLogPosition, _ followed: FollowedPublication?, _ deadline: UInt64
+    ) throws -> ReplayAnswer {
+        let found = try resumed(query, position, followed, deadline)
+        Metrics.shared.replays[found == nil ? .mustRefetch : .log].add()
+        return found.map { .messages($0, upTo: log.end, isWhole: true) } ?? .mustRefetch
+    }
+
+    /// Every message from the position on; nil where one may be missing.
+    private func resumed(
+        _ query: ReplayQuery, _ position: EventLogPosition, _ followed: FollowedPublication?, _ deadline: UInt64
+    ) throws -> [ArchivedMessage]? {
+        guard let followed, position.epoch == log.end.epoch, position.offset >= followed.offset,
+            position.offset <= log.end.offset
+        else { return nil }
+        while log.beginOffset > position.offset {
+            guard log.canReachBack, Clock.monotonicNanoseconds() < deadline else { return nil }
+            try log.reachBack()
+        }
+        let places = log.places(query, from: position.offset, atMost: query.limit + 1)
+        guard places.count <= query.limit else { return nil }
+        let found = try log.read(places, query)
+        return found.isWhole ? found.messages : nil
+    }
+
+    private func replay(
+        _ query: ReplayQuery, _ since: Int64, _ followed: FollowedPublication?, _ deadline: UInt64
+    ) throws -> ReplayAnswer {
+        var found = try search(query, since, followed, deadline)
+        if !found.isWhole {
+            // Retention was faster, or there was too much: what is left is looked for once more.
+            found = try search(query, since, followed, deadline)
+        }
+        guard found.reach > since else {
+            Metrics.shared.replays[.log].add()
+            return .messages(found.messages, upTo: log.end, isWhole: true)
+        }
+        let older = try table.messages(query, from: since, before: found.reach)
+        Metrics.shared.replays[.table].add()
+        let messages = Self.joined(older ?? [], found.messages, followed, query.limit)
+        return .messages(messages, upTo: log.end, isWhole: older != nil)
+    }
+
+    private struct Found {
+        var messages: [ArchivedMessage]
+        var isWhole: Bool
+        /// Every message inserted since this moment was found.
+        var reach: Int64
+    }
+
+    private func search(
+        _ query: ReplayQuery, _ since: Int64, _ followed: FollowedPublication?, _ deadline: UInt64
+    ) throws -> Found {
+        var places = log.newest(query, since: since)
+        // What was written before it was followed is in the table for certain, in the log by chance.
+        let needed = max(since, followed?.time ?? .max)
+        while !isEnough(places, query, needed), log.canReachBack, Clock.monotonicNanoseconds() < deadline {
+            try log.reachBack()
+            places = log.newest(query, since: since)
+        }
+        let read = try log.read(places, query)
+        var reach = max(followed?.time ?? .max, log.beginTime)
+        // The newest are asked for: those before the oldest of them are not missed.
+        if places.count == query.limit, let oldest = places.map(\.place.insertedAt).min(), oldest >= reach {
+            reach = .min
+        }
+        return Found(messages: read.messages, isWhole: read.isWhole, reach: reach)
+    }
+
+    private func isEnough(_ places: [MessageLog.Found], _ query: ReplayQuery, _ since: Int64) -> Bool {
+        if log.beginTime <= since { return true }
+        guard places.count == query.limit, let oldest = places.map(\.place.insertedAt).min() else { return false }
+        return oldest >= log.beginTime
+    }
+
+    /// Those of the table were committed before those of the log since it follows them. What the log has from before that
+    /// stands among them by its time.
+    private static func joined(
+        _ older: [ArchivedMessage], _ found: [ArchivedMessage], _ followed: FollowedPublication?, _ limit: Int
+    ) -> [ArchivedMessage] {
+        let ids = Set(found.map(\.id))
+        let first = followed?.offset ?? .max
+        let mixed = older.filter { !ids.contains($0.id) } + found.filter { $0.offset ?? 0 < first }
+        let all = mixed.sorted { $0.insertedAt < $1.insertedAt } + found.filter { $0.offset ?? 0 >= first }
+        guard all.count > limit else { return all }
+        let oldest = all.map(\.insertedAt).sorted(by: >)[limit - 1]
+        // Several may have been inserted at the same moment.
+        return Array(all.filter { $0.insertedAt >= oldest }.suffix(limit))
+    }
+}
+
+enum ArchiveTrouble: Error, CustomStringConvertible {
+    case notBegun
+    case table(String)
+
+    var description: String {
+        switch self {
+        case .notBegun: "the event log has not begun"
+        case .table(let reason): "realtime.messages cannot be read: \(reason)"
+        }
+    }
+}

@@ -1,0 +1,265 @@
+import Bytes
+import Change
+import Diagnostics
+import System
+
+/// A message that somebody wrote into the database, read in place from the row that holds it.
+public struct DatabaseMessage: ~Escapable {
+    private let row: RawSpan
+    private let places: MessagePlaces
+    /// Which of the two namespaces it is for.
+    public let isPrivate: Bool
+    /// Microseconds since 1970; the column has no zone and is taken to be UTC.
+    public let insertedAt: Int64
+
+    @_lifetime(copy row)
+    init(_ row: RawSpan, _ places: MessagePlaces, isPrivate: Bool, insertedAt: Int64) {
+        self.row = row
+        self.places = places
+        self.isPrivate = isPrivate
+        self.insertedAt = insertedAt
+    }
+
+    /// The row's uuid, as text.
+    public var id: RawSpan {
+        @_lifetime(copy self)
+        get { row.extracting(places.id) }
+    }
+
+    /// Without the prefix that clients put before it.
+    public var topic: RawSpan {
+        @_lifetime(copy self)
+        get { row.extracting(places.topic) }
+    }
+
+    public var event: RawSpan {
+        @_lifetime(copy self)
+        get { row.extracting(places.event) }
+    }
+
+    /// It carries bytes, not JSON.
+    public var isBinary: Bool { !places.has(.payload) }
+
+    /// What it carries, where that is JSON: as PostgreSQL writes it.
+    public var json: RawSpan {
+        @_lifetime(copy self)
+        get { row.extracting(places.payload) }
+    }
+
+    /// How many bytes it carries.
+    public var payloadByteCount: Int { isBinary ? (places.binaryPayload.count - 2) / 2 : places.payload.count }
+
+    /// The bytes that it carries, where it is no JSON.
+    public func appendBinary(to writer: inout ByteWriter) {
+        let text = row.extracting(places.binaryPayload)
+        let isRead = BinaryText.append(text, to: &writer)
+        precondition(isRead, "a message's bytes were looked at when it was read")
+    }
+
+    /// Only such rows are replayed.
+    public var isBroadcast: Bool {
+        let kind = row.extracting(places.extension)
+        return kind.equals("broadcast")
+    }
+}
+
+extension DatabaseMessage {
+    /// Why a row is no message.
+    public enum Flaw: String, Sendable, Hashable {
+        case noID = "it has no id"
+        case noTopic = "it has no topic"
+        case noEvent = "it has no event"
+        case noPayload = "it has no payload"
+        case noNamespace = "it does not say whether it is private"
+        case noTime = "its inserted_at is no time"
+        case notBytes = "its binary_payload is not in hexadecimal form"
+    }
+
+    /// What a change of the table of messages is.
+    public enum Reading: ~Escapable {
+        case message(DatabaseMessage)
+        case flawed(Flaw)
+        /// Messages are made by inserting rows; whatever else is done to these is nobody's business.
+        case noInsert
+    }
+
+    /// Reads a change whose row has the layout. It throws where the row cannot be read at all.
+    @_lifetime(copy change)
+    public static func read(_ change: borrowing Change, _ layout: MessageLayout) throws(ByteError) -> Reading {
+        guard change.operation == .insert, let row = change.new else { return .noInsert }
+        return try read(row.bytes, layout)
+    }
+
+    @_lifetime(copy row)
+    static func read(_ row: RawSpan, _ layout: MessageLayout) throws(ByteError) -> Reading {
+        let places = try MessagePlaces(row, layout)
+        guard places.has(.id) else { return .flawed(.noID) }
+        guard places.has(.topic) else { return .flawed(.noTopic) }
+        guard places.has(.event) else { return .flawed(.noEvent) }
+        guard places.has(.payload) || places.has(.binaryPayload) else { return .flawed(.noPayload) }
+        guard places.has(.isPrivate) else { return .flawed(.noNamespace) }
+        guard let time = MessageTime.parse(row.extracting(places.insertedAt)) else { return .flawed(.noTime) }
+        let isJSON = places.has(.payload)
+        guard isJSON || BinaryText.isReadable(row.extracting(places.binaryPayload)) else { return .flawed(.notBytes) }
+        let isPrivate = row.extracting(places.isPrivate)
+        return .message(DatabaseMessage(row, places, isPrivate: isPrivate.equals("t"), insertedAt: time))
+    }
+
+    /// Counts a row that cannot be broadcast, and says so now and then. For one of those who read the log, not for each.
+    public static func note(_ flaw: Flaw, _ log: inout FlawLog) {
+        Metrics.shared.messagesSkipped.add()
+        guard log.isNews(flaw) else { return }
+        Log.shared.warning(
+            "UnableToBroadcastChanges: a row of realtime.messages is not broadcast", [.reason(flaw.rawValue)])
+    }
+}
+
+/// Which flaws have been said lately.
+public struct FlawLog: Sendable {
+    private var saidAt: [DatabaseMessage.Flaw: UInt64] = [:]
+
+    public init() {}
+
+    mutating func isNews(_ flaw: DatabaseMessage.Flaw) -> Bool {
+        let now = Clock.monotonicNanoseconds()
+        if let before = saidAt[flaw], now - before < Limits.troubleReminderInterval.wholeNanoseconds { return false }
+        saidAt[flaw] = now
+        return true
+    }
+}
+
+/// Where the parts of a message begin and end in its row.
+struct MessagePlaces: Sendable {
+    var id = 0..<0
+    var topic = 0..<0
+    var event = 0..<0
+    var payload = 0..<0
+    var binaryPayload = 0..<0
+    var isPrivate = 0..<0
+    var insertedAt = 0..<0
+    var `extension` = 0..<0
+    /// The parts that are there: a text may be empty.
+    var known: UInt8 = 0
+
+    func has(_ part: MessageLayout.Part) -> Bool { known & 1 << part.rawValue != 0 }
+
+    subscript(part: MessageLayout.Part) -> Range<Int> {
+        get {
+            switch part {
+            case .id: id
+            case .topic: topic
+            case .event: event
+            case .payload: payload
+            case .binaryPayload: binaryPayload
+            case .isPrivate: isPrivate
+            case .insertedAt: insertedAt
+            case .extension: `extension`
+            }
+        }
+        set {
+            known |= 1 << part.rawValue
+            switch part {
+            case .id: id = newValue
+            case .topic: topic = newValue
+            case .event: event = newValue
+            case .payload: payload = newValue
+            case .binaryPayload: binaryPayload = newValue
+            case .isPrivate: isPrivate = newValue
+            case .insertedAt: insertedAt = newValue
+            case .extension: `extension` = newValue
+            }
+        }
+    }
+}
+
+extension MessagePlaces {
+    init(_ row: RawSpan, _ layout: MessageLayout) throws(ByteError) {
+        var columns = TupleColumns(row)
+        guard columns.remaining == layout.parts.count else {
+            throw ByteError(expected: "a message as wide as its table", offset: 0)
+        }
+        for part in layout.parts {
+            guard let value = try columns.next() else { return }
+            guard let part, case .text(let text) = value else { continue }
+            self[part] = columns.offset - text.byteCount..<columns.offset
+        }
+    }
+}
+
+/// PostgreSQL's text of bytes: `\x` and hexadecimal digits, which is how the hub's connections ask for them.
+enum BinaryText {
+    static func isReadable(_ text: RawSpan) -> Bool {
+        guard text.byteCount >= 2, text.byteCount % 2 == 0, text.byte(0) == UInt8(ascii: "\\"),
+            text.byte(1) == UInt8(ascii: "x")
+        else { return false }
+        for place in 2..<text.byteCount where Hex.value(text.byte(place)) == nil { return false }
+        return true
+    }
+
+    /// False, with nothing appended, where the text is another.
+    static func append(_ text: RawSpan, to writer: inout ByteWriter) -> Bool {
+        guard isReadable(text) else { return false }
+        writer.reserve((text.byteCount - 2) / 2)
+        var place = 2
+        while place < text.byteCount {
+            guard let high = Hex.value(text.byte(place)), let low = Hex.value(text.byte(place + 1)) else {
+                return false
+            }
+            writer.append(high << 4 | low)
+            place += 2
+        }
+        return true
+    }
+}
+
+/// A moment as PostgreSQL writes it in ISO form, `2026-03-01 10:00:00.123456`, also with a zone in hours.
+enum MessageTime {
+    /// Microseconds since 1970; nil for what is no such moment, and for what no clock shows (years of five digits, before
+    /// Christ, infinity).
+    static func parse(_ text: RawSpan) -> Int64? {
+        guard text.byteCount >= 19, text.byte(4) == UInt8(ascii: "-"), text.byte(7) == UInt8(ascii: "-"),
+            text.byte(10) == UInt8(ascii: " "), text.byte(13) == UInt8(ascii: ":"), text.byte(16) == UInt8(ascii: ":"),
+            let year = number(text, 0..<4), let month = number(text, 5..<7), let day = number(text, 8..<10),
+            let hour = number(text, 11..<13), let minute = number(text, 14..<16), let second = number(text, 17..<19),
+            hour <= 24, minute < 60, second <= 60, let days = CivilDate.days(year, month, day)
+        else { return nil }
+        var place = 19
+        let fraction = fraction(text, &place)
+        guard let zone = zone(text, place) else { return nil }
+        return ((days * 24 + hour - zone) * 60 + minute) * 60_000_000 + second * 1_000_000 + fraction
+    }
+
+    private static func number(_ text: RawSpan, _ range: Range<Int>) -> Int64? {
+        var value: Int64 = 0
+        for place in range {
+            let digit = text.byte(place)
+            guard (48...57).contains(digit) else { return nil }
+            value = value * 10 + Int64(digit - 48)
+        }
+        return value
+    }
+
+    /// `.5` as microseconds.
+    private static func fraction(_ text: RawSpan, _ place: inout Int) -> Int64 {
+        guard place < text.byteCount, text.byte(place) == UInt8(ascii: ".") else { return 0 }
+        place += 1
+        var (value, unit): (Int64, Int64) = (0, 100_000)
+        while place < text.byteCount, (48...57).contains(text.byte(place)) {
+            value += Int64(text.byte(place) - 48) * unit
+            unit /= 10
+            place += 1
+        }
+        return value
+    }
+
+    /// Hours east of Greenwich; none is zero.
+    private static func zone(_ text: RawSpan, _ place: Int) -> Int64? {
+        if place == text.byteCount { return 0 }
+        guard place + 3 == text.byteCount, let hours = number(text, place + 1..<place + 3) else { return nil }
+        switch text.byte(place) {
+        case UInt8(ascii: "+"): return hours
+        case UInt8(ascii: "-"): return -hours
+        default: return nil
+        }
+    }
+}

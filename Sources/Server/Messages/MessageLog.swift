@@ -1,0 +1,264 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import System
+
+/// The messages in the log: their places, kept up with its end and reaching back as far as somebody asks, and themselves.
+struct MessageLog {
+    /// A message that was found.
+    struct Found {
+        let segment: UInt64
+        let place: MessageIndex.Place
+    }
+
+    private let directory: String
+    private var opened: DiskDirectory?
+    private var index: MessageIndex
+    /// Nothing older is there, or nothing older can be remembered.
+    private var isAtBeginning = true
+    /// How far it was read.
+    private(set) var end = EventLogPosition(epoch: 0, offset: 0)
+
+    init(_ directory: String, maximumPlaces: Int) {
+        self.directory = directory
+        index = MessageIndex(maximum: maximumPlaces)
+    }
+
+    /// Opened where its descriptor is used.
+    private mutating func files() throws(SystemError) -> DiskDirectory {
+        if let opened { return opened }
+        let made = try DiskDirectory(directory)
+        opened = made
+        return made
+    }
+
+    // MARK: - Keeping up
+
+    /// Reads what is new.
+    mutating func follow(_ logEnd: EventLogEnd) throws {
+        let state = logEnd.state
+        if index.segments.isEmpty { try begin(state) }
+        while let (sequence, place) = index.newest {
+            let isLast = sequence >= state.segment
+            if !isLast || place.map({ $0 < state.segmentBytes }) ?? false {
+                try readNewest(upTo: isLast ? state.segmentBytes : nil)
+            }
+            if isLast { break }
+            guard let next = try open(sequence + 1, state) else {
+                // Retention was faster than we: everything that is remembered is gone.
+                index.removeAll()
+                try begin(state)
+                continue
+            }
+            index.append(next)
+        }
+        end = state.position
+    }
+
+    private mutating func begin(_ state: EventLogEnd.State) throws {
+        guard let newest = try open(state.segment, state) else { throw EventLogError.missing(path: directory) }
+        index.append(newest)
+        isAtBeginning = false
+    }
+
+    /// A segment of which nothing was read yet.
+    private mutating func open(_ sequence: UInt64, _ state: EventLogEnd.State) throws -> MessageIndex.Segment? {
+        let limit = sequence == state.segment ? state.segmentBytes : nil
+        guard let reader = try SegmentReader(directory: files(), segment: sequence, limit: limit) else { return nil }
+        var segment = MessageIndex.Segment(reader.header)
+        // Of what was written before there was a log nothing is missing.
+        if sequence == 1 { segment.beginTime = .min }
+        segment.next = reader.place
+        return segment
+    }
+
+    private mutating func readNewest(upTo limit: UInt64?) throws {
+        let files = try files()
+        try index.withNewest { try Self.read(&$0, files, upTo: limit) }
+    }
+
+    /// Reads a segment on from where it was left. Nothing is lost where it fails: it is read again from there.
+    private static func read(_ segment: inout MessageIndex.Segment, _ files: DiskDirectory, upTo limit: UInt64?) throws
+    {
+        guard let next = segment.next,
+            var reader = try SegmentReader(directory: files, segment: segment.sequence, limit: limit)
+        else { return }
+        if limit == nil, !reader.mayContain(MessageTable.key) {
+            segment.next = nil
+            return
+        }
+        reader.move(to: next.position, offset: next.offset)
+        while try reader.next() {
+            switch reader.entry.kind {
+            case .relation:
+                segment.layouts.learn(
+                    RelationCodec.fingerprint(of: reader.payload), try RelationCodec.decode(reader.payload))
+            case .transaction where !segment.layouts.isEmpty:
+                try note(reader.payload, reader.entry, at: start(reader), &segment)
+            default: break
+            }
+            segment.next = reader.place
+        }
+        if limit == nil { segment.next = nil }
+    }
+
+    /// Where the entry at hand begins.
+    private static func start(_ reader: borrowing SegmentReader) -> UInt64 {
+        reader.place.position - UInt64(reader.entry.byteCount)
+    }
+
+    private static func note(
+        _ payload: RawSpan, _ entry: EntryHeader, at position: UInt64, _ segment: inout MessageIndex.Segment
+    ) throws(ByteError) {
+        var part = try TransactionPart(payload)
+        var index: UInt32 = 0
+        while let change = try part.next() {
+            defer { index += 1 }
+            guard let layout = segment.layouts.layout(of: change.relation),
+                case .message(let message) = try DatabaseMessage.read(change, layout)
+            else { continue }
+            segment.add(
+                MessageIndex.topic(message.topic, isPrivate: message.isPrivate), position: position,
+                offset: entry.offset + UInt64(index), index: index, insertedAt: message.insertedAt,
+                isBroadcast: message.isBroadcast)
+        }
+    }
+
+    // MARK: - Reaching back
+
+    /// There are older segments to be read, and there is room for what they have.
+    var canReachBack: Bool { !isAtBeginning && !index.isFull }
+
+    /// The offset from which on every message is known.
+    var beginOffset: UInt64 { index.segments.first?.firstOffset ?? .max }
+
+    /// What was inserted since this moment is known, as far as the log has it.
+    var beginTime: Int64 {
+        guard let oldest = index.segments.first else { return .max }
+        if oldest.beginTime == .min { return .min }
+        return oldest.beginTime + Limits.clockTolerance.components.seconds * 1_000_000
+    }
+
+    /// Reads one older segment.
+    mutating func reachBack() throws {
+        guard canReachBack, let oldest = index.segments.first else { return }
+        let files = try files()
+        guard oldest.sequence > 1,
+            let reader = try SegmentReader(directory: files, segment: oldest.sequence - 1, limit: nil)
+        else {
+            isAtBeginning = true
+            return
+        }
+        var segment = MessageIndex.Segment(reader.header)
+        if segment.sequence == 1 { segment.beginTime = .min }
+        segment.next = reader.place
+        try Self.read(&segment, files, upTo: nil)
+        index.prepend(segment)
+    }
+
+    // MARK: - Finding
+
+    /// The newest places of a topic's broadcasts since a moment, in the order of the log.
+    func newest(_ query: ReplayQuery, since: Int64) -> [Found] {
+        let topic = Self.topic(query)
+        let before = Clock.unixMicroseconds() + Limits.replayHorizon.components.seconds * 1_000_000
+        var found: [Found] = []
+        for segment in index.segments.reversed() where segment.latest >= since {
+            segment.visit(topic) { place in
+                if place.isBroadcast, place.insertedAt >= since, place.insertedAt < before {
+                    found.append(Found(segment: segment.sequence, place: place))
+                }
+                // Twice as many are kept at most, so that each is sorted once on average.
+                if found.count >= 2 * query.limit + 1024 { found = Self.newest(found, query.limit) }
+                return true
+            }
+        }
+        return Self.newest(found, query.limit).sorted { $0.place.offset < $1.place.offset }
+    }
+
+    private static func newest(_ found: [Found], _ limit: Int) -> [Found] {
+        guard found.count > limit else { return found }
+        let sorted = found.sorted {
+            ($0.place.insertedAt, $0.place.offset) > ($1.place.insertedAt, $1.place.offset)
+        }
+        return Array(sorted.prefix(limit))
+    }
+
+    /// All places of a topic from an offset on, in the order of the log; of more than `maximum` some are left out.
+    func places(_ query: ReplayQuery, from offset: UInt64, atMost maximum: Int) -> [Found] {
+        let topic = Self.topic(query)
+        var found: [Found] = []
+        for segment in index.segments.reversed() {
+            segment.visit(topic) { place in
+                guard place.offset >= offset, found.count < maximum else { return false }
+                found.append(Found(segment: segment.sequence, place: place))
+                return true
+            }
+            if segment.firstOffset <= offset || found.count == maximum { break }
+        }
+        return found.reversed()
+    }
+
+    private static func topic(_ query: ReplayQuery) -> UInt64 {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        MessageIndex.topic(unsafe query.topic.span.bytes, isPrivate: query.isPrivate)
+    }
+
+    // MARK: - Reading
+
+    /// The messages at the places, which come in the order of the log. `isWhole` is false where retention took some, or
+    /// where together they are too large: then the newest are given.
+    mutating func read(_ places: [Found], _ query: ReplayQuery) throws -> (messages: [ArchivedMessage], isWhole: Bool) {
+        var messages: [ArchivedMessage] = []
+        var bytes = 0
+        var left = places[...]
+        while let last = left.last {
+            let files = try files()
+            guard var reader = try SegmentReader(directory: files, segment: last.segment, limit: nil) else {
+                index.forget(upTo: last.segment)
+                return (messages.reversed(), false)
+            }
+            let layouts = index.segments.first { $0.sequence == last.segment }?.layouts ?? MessageLayouts()
+            while let found = left.last, found.segment == last.segment {
+                left.removeLast()
+                guard let message = try Self.message(&reader, found.place, layouts, query) else { continue }
+                bytes += message.byteCount
+                guard bytes <= Limits.maximumReplayedBytes else { return (messages.reversed(), false) }
+                messages.append(message)
+            }
+        }
+        return (messages.reversed(), true)
+    }
+
+    /// Nil where it is another topic's, whose hash is the same.
+    private static func message(
+        _ reader: inout SegmentReader, _ place: MessageIndex.Place, _ layouts: MessageLayouts, _ query: ReplayQuery
+    ) throws -> ArchivedMessage? {
+        reader.move(to: place.position, offset: place.offset - UInt64(place.index))
+        guard try reader.next() else { return nil }
+        var part = try TransactionPart(reader.payload)
+        for _ in 0..<place.index { _ = try part.next() }
+        guard let change = try part.next(), let layout = layouts.layout(of: change.relation),
+            case .message(let message) = try DatabaseMessage.read(change, layout), message.isPrivate == query.isPrivate,
+            message.topic.copied() == query.topic
+        else { return nil }
+        return ArchivedMessage(message, offset: place.offset)
+    }
+}
+
+extension ArchivedMessage {
+    public init(_ message: borrowing DatabaseMessage, offset: UInt64?) {
+        let payload: Payload
+        if message.isBinary {
+            var bytes = ByteWriter(capacity: message.payloadByteCount)
+            message.appendBinary(to: &bytes)
+            payload = .binary(bytes.copied())
+        } else {
+            payload = .json(message.json.copied())
+        }
+        self.init(
+            id: message.id.copied(), event: message.event.copied(), payload: payload, insertedAt: message.insertedAt,
+            offset: offset)
+    }
+}

@@ -1,0 +1,148 @@
+import Bytes
+import Diagnostics
+
+/// A JSON value as a tree, for what is small, rare, and partly not understood but kept.
+indirect enum JSONValue: Sendable, Equatable {
+    case null
+    case bool(Bool)
+    /// As it was written, so that no digit is lost.
+    case number(String)
+    case string(String)
+    case array([JSONValue])
+    case object(JSONObject)
+
+    static func number(_ number: Int) -> JSONValue { .number(String(number)) }
+
+    var string: String? { if case .string(let text) = self { text } else { nil } }
+    var object: JSONObject? { if case .object(let object) = self { object } else { nil } }
+    var array: [JSONValue]? { if case .array(let elements) = self { elements } else { nil } }
+    var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
+
+    /// A whole number that fits.
+    var integer: Int? { if case .number(let digits) = self { Int(digits) } else { nil } }
+}
+
+/// The members of a JSON object in their order; of a name that comes twice the last value counts.
+struct JSONObject: Sendable, Equatable {
+    private(set) var members: [(name: String, value: JSONValue)] = []
+
+    init(_ members: [(String, JSONValue)] = []) {
+        for (name, value) in members { self[name] = value }
+    }
+
+    /// Nil takes the member out.
+    subscript(name: String) -> JSONValue? {
+        get { index(of: name).map { members[$0].value } }
+        set {
+            switch (index(of: name), newValue) {
+            case (let index?, let value?): members[index].value = value
+            case (let index?, nil): members.remove(at: index)
+            case (nil, let value?): members.append((name, value))
+            case (nil, nil): break
+            }
+        }
+    }
+
+    /// By bytes: text that only looks equal is another name.
+    private func index(of name: String) -> Int? {
+        members.firstIndex { $0.name.utf8.elementsEqual(name.utf8) }
+    }
+
+    var isEmpty: Bool { members.isEmpty }
+
+    static func == (left: JSONObject, right: JSONObject) -> Bool {
+        left.members.count == right.members.count
+            && left.members.allSatisfy { name, value in right[name] == value }
+    }
+}
+
+// MARK: Reading
+
+extension JSONValue {
+    /// The one value that the bytes are.
+    static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+        var scanner = unsafe JSONScanner(bytes.span.bytes, maximumDepth: maximumDepth)
+        let value = try JSONValue(try scanner.next(), of: &scanner)
+        _ = try scanner.next()
+        return value
+    }
+
+    private init(_ token: JSONToken, of scanner: inout JSONScanner) throws(ByteError) {
+        switch token {
+        case .null: self = .null
+        case .bool(let flag): self = .bool(flag)
+        case .number: self = .number(scanner.tokenBytes.text)
+        case .string: self = .string(scanner.text)
+        case .beginArray: self = .array(try Self.elements(of: &scanner))
+        case .beginObject: self = .object(try Self.members(of: &scanner))
+        case .endArray, .endObject, .name, .end: throw ByteError(expected: "a value", offset: scanner.offset)
+        }
+    }
+
+    private static func elements(of scanner: inout JSONScanner) throws(ByteError) -> [JSONValue] {
+        var elements: [JSONValue] = []
+        while true {
+            let token = try scanner.next()
+            if token == .endArray { return elements }
+            elements.append(try JSONValue(token, of: &scanner))
+        }
+    }
+
+    private static func members(of scanner: inout JSONScanner) throws(ByteError) -> JSONObject {
+        var members: [(String, JSONValue)] = []
+        while try scanner.next() == .name {
+            guard members.count < Limits.maximumProjectMembers else {
+                throw ByteError(expected: "fewer members", offset: scanner.offset)
+            }
+            let name = scanner.text
+            members.append((name, try JSONValue(try scanner.next(), of: &scanner)))
+        }
+        return JSONObject(members)
+    }
+}
+
+// MARK: Writing
+
+extension JSONValue {
+    func append(to writer: inout ByteWriter) {
+        switch self {
+        case .null: writer.append("null")
+        case .bool(let flag): writer.append(flag ? "true" : "false")
+        case .number(let digits): writer.append(digits)
+        case .string(let text): JSONText.appendString(text, to: &writer)
+        case .array(let elements): Self.append(elements, to: &writer)
+        case .object(let object): object.append(to: &writer)
+        }
+    }
+
+    private static func append(_ elements: [JSONValue], to writer: inout ByteWriter) {
+        writer.append("[")
+        for (index, element) in elements.enumerated() {
+            if index > 0 { writer.append(",") }
+            element.append(to: &writer)
+        }
+        writer.append("]")
+    }
+
+    var bytes: [UInt8] {
+        var writer = ByteWriter()
+        append(to: &writer)
+        return writer.copied()
+    }
+
+    var text: String { String(decoding: bytes, as: UTF8.self) }
+}
+
+extension JSONObject {
+    func append(to writer: inout ByteWriter) {
+        writer.append("{")
+        for (index, member) in members.enumerated() {
+            if index > 0 { writer.append(",") }
+            JSONText.appendString(member.name, to: &writer)
+            writer.append(":")
+            member.value.append(to: &writer)
+        }
+        writer.append("}")
+    }
+}

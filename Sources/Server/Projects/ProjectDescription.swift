@@ -1,0 +1,117 @@
+import Bytes
+import Diagnostics
+
+/// What somebody says a project shall be: the members of `tenant` in a request. It makes a new record, or changes what it
+/// names of one that is there.
+public struct ProjectDescription: Sendable, Equatable {
+    private let members: JSONObject
+    /// Nil when it names none.
+    public let externalID: String?
+
+    /// - Parameter pathName: the project that the request's path names, which counts more than the body.
+    init(_ members: JSONObject, named pathName: String? = nil) {
+        self.members = members
+        externalID = pathName ?? members["external_id"].flatMap(Self.name)
+    }
+
+    /// The members of `tenant` in a body.
+    static func read(_ body: [UInt8], named pathName: String? = nil) throws(ProjectBodyError) -> ProjectDescription {
+        let value: JSONValue
+        do throws(ByteError) {
+            value = try JSONValue.parse(body, maximumDepth: Limits.maximumProjectDepth)
+        } catch {
+            throw .notJSON
+        }
+        guard let members = value.object?["tenant"]?.object else { throw .noTenant }
+        return ProjectDescription(members, named: pathName)
+    }
+
+    private static func name(_ value: JSONValue) -> String? {
+        guard let text = value.string, !text.isEmpty else { return nil }
+        return text
+    }
+
+    /// The record that comes of it, in the place of `old` if there was one.
+    func record(
+        replacing old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64
+    ) throws(ProjectMistakes) -> ProjectRecord {
+        var mistakes = ProjectMistakes()
+        let externalID = checkedName(&mistakes)
+        var fields = changedFields(of: old, defaults, &mistakes)
+        if old == nil { fields["name"] = .string(externalID) }
+        let extensions = changedExtensions(of: old, defaults, at: now, &mistakes)
+        if mistakes.isEmpty, fields["jwt_secret"] == nil, fields["jwt_jwks"] == nil {
+            mistakes.add("jwt_secret", "either jwt_secret or jwt_jwks must be provided")
+        }
+        guard mistakes.isEmpty else { throw mistakes }
+        return ProjectRecord(
+            id: old?.id ?? UUIDText.random(), externalID: externalID, insertedAt: old?.insertedAt ?? now,
+            updatedAt: now, fields: fields, extensions: extensions, unknown: old?.unknown ?? JSONObject())
+    }
+
+    private func checkedName(_ mistakes: inout ProjectMistakes) -> String {
+        guard let externalID else {
+            let isBlank = [nil, .null, .string("")].contains(members["external_id"])
+            mistakes.add("external_id", isBlank ? "can't be blank" : "is invalid")
+            return ""
+        }
+        let isGood = externalID.utf8.count <= Limits.maximumProjectNameBytes && !externalID.utf8.contains { $0 < 32 }
+        if !isGood { mistakes.add("external_id", "is invalid") }
+        return externalID
+    }
+
+    /// What is not given stays; null and an empty text take a value away, so that its default counts again.
+    private func changedFields(
+        of old: ProjectRecord?, _ defaults: ProjectDefaults, _ mistakes: inout ProjectMistakes
+    ) -> JSONObject {
+        var fields = JSONObject()
+        for field in ProjectField.all {
+            switch members[field.name] {
+            case nil: fields[field.name] = old?.fields[field.name] ?? field.initial(defaults)
+            case .null, .string(""): fields[field.name] = field.initial(defaults)
+            case let given?:
+                fields[field.name] = field.cast(given)
+                if fields[field.name] == nil { mistakes.add(field.name, "is invalid") }
+            }
+        }
+        return fields
+    }
+
+    /// Extensions that are given take the place of those that were there.
+    private func changedExtensions(
+        of old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64, _ mistakes: inout ProjectMistakes
+    ) -> [ProjectExtension] {
+        guard let given = members["extensions"] else {
+            if old == nil { mistakes.add("extensions", "can't be blank") }
+            return old?.extensions ?? []
+        }
+        guard let elements = given.array else {
+            mistakes.add("extensions", "is invalid")
+            return []
+        }
+        guard elements.count == 1 else {
+            mistakes.add("extensions", elements.isEmpty ? "can't be blank" : "is invalid")
+            return []
+        }
+        do throws(ProjectMistakes) {
+            return [try ProjectExtension(described: elements[0], defaults, at: now)]
+        } catch {
+            mistakes.add("extensions", each: [error])
+            return []
+        }
+    }
+}
+
+extension ProjectDescription: CustomStringConvertible, CustomReflectable {
+    public var description: String { "what project \(externalID ?? "without a name") shall be" }
+
+    /// It holds secrets, so nothing of it is shown.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// Why a body describes nothing.
+enum ProjectBodyError: Error {
+    case mistakes(ProjectMistakes)
+    case notJSON
+    case noTenant
+}

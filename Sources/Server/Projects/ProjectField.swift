@@ -1,0 +1,150 @@
+import Auth
+import Bytes
+import Diagnostics
+
+/// One field of a project, or one setting of its extension, as the API names and checks it.
+struct ProjectField {
+    enum Kind {
+        case text
+        case flag
+        case number
+        case object
+        /// A JSON Web Key Set.
+        case keySet
+        case word([String])
+        /// A text that PostgreSQL takes for what it names.
+        case checked(@Sendable (String) -> Bool)
+    }
+
+    let name: String
+    let kind: Kind
+    /// Encrypted in the file and in answers.
+    let isSecret: Bool
+    /// What stands there when nothing was given; nil for what may be missing.
+    let initial: @Sendable (ProjectDefaults) -> JSONValue?
+
+    init(
+        _ name: String, _ kind: Kind, isSecret: Bool = false,
+        initial: @escaping @Sendable (ProjectDefaults) -> JSONValue? = { _ in nil }
+    ) {
+        self.name = name
+        self.kind = kind
+        self.isSecret = isSecret
+        self.initial = initial
+    }
+
+    /// The value as it is kept, or nil for one that is no value of this field. Numbers and flags may come as texts, as the
+    /// reference's forms have them.
+    func cast(_ value: JSONValue) -> JSONValue? {
+        switch kind {
+        case .text: isText(value) ? value : nil
+        case .flag: Self.flag(value).map { .bool($0) }
+        case .number: Self.number(value).map { .number($0) }
+        case .object: value.object.map { .object($0) }
+        case .keySet: Self.isKeySet(value) ? value : nil
+        case .word(let words): value.string.flatMap { words.contains($0) ? value : nil }
+        case .checked(let isGood): value.string.flatMap { isGood($0) ? value : nil }
+        }
+    }
+
+    private static func isKeySet(_ value: JSONValue) -> Bool {
+        (try? JWKSet.parse(limited: value.bytes)) != nil
+    }
+
+    /// C would end a text at its first zero.
+    private func isText(_ value: JSONValue) -> Bool {
+        value.string.map { !$0.utf8.contains(0) } ?? false
+    }
+
+    private static func flag(_ value: JSONValue) -> Bool? {
+        switch value {
+        case .bool(let flag): flag
+        case .string("true"), .string("1"): true
+        case .string("false"), .string("0"): false
+        default: nil
+        }
+    }
+
+    /// The reference's columns have 32 bits, and no limit is negative.
+    private static func number(_ value: JSONValue) -> Int? {
+        let number = value.integer ?? value.string.flatMap { Int($0) }
+        return number.flatMap { (0...Int(Int32.max)).contains($0) ? $0 : nil }
+    }
+}
+
+extension JWKSet {
+    /// Within the hub's limits.
+    static func parse(limited bytes: [UInt8]) throws(JWKSetError) -> JWKSet {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        unsafe try parse(
+            bytes.span.bytes, maximumBytes: Limits.maximumKeySetBytes, maximumKeys: Limits.maximumKeysInSet)
+    }
+}
+
+// MARK: The fields of a project
+
+extension ProjectField {
+    /// In the order in which they are stored.
+    static let all: [ProjectField] = [
+        ProjectField("name", .text),
+        ProjectField("jwt_secret", .text, isSecret: true),
+        ProjectField("jwt_jwks", .keySet, isSecret: true),
+        ProjectField("postgres_cdc_default", .text) { _ in .string(ProjectExtension.rowLevelSecurity) },
+        ProjectField("max_concurrent_users", .number) { .number($0.limits.maximumConcurrentUsers ?? 0) },
+        ProjectField("max_events_per_second", .number) { .number($0.limits.maximumEventsPerSecond ?? 0) },
+        ProjectField("max_presence_events_per_second", .number) {
+            .number($0.limits.maximumPresenceEventsPerSecond ?? 0)
+        },
+        ProjectField("max_payload_size_in_kb", .number) { .number($0.payloadKilobytes) },
+        ProjectField("max_bytes_per_second", .number) { .number($0.maximumBytesPerSecond) },
+        ProjectField("max_channels_per_client", .number) { .number($0.limits.maximumChannelsPerClient) },
+        ProjectField("max_joins_per_second", .number) { .number($0.limits.maximumJoinsPerSecond ?? 0) },
+        ProjectField("suspend", .flag) { .bool($0.limits.isSuspended) },
+        ProjectField("private_only", .flag) { .bool($0.limits.isPrivateOnly) },
+        ProjectField("presence_enabled", .flag) { .bool($0.limits.presenceEnabled) },
+        ProjectField("max_client_presence_events_per_window", .number),
+        ProjectField("client_presence_window_ms", .number),
+        ProjectField("migrations_ran", .number) { _ in .number(0) },
+        ProjectField("broadcast_adapter", .word(["phoenix", "gen_rpc"])) { _ in .string("gen_rpc") },
+        ProjectField("feature_flags", .object) { _ in .object(JSONObject()) },
+    ]
+
+    /// Settings without which a database cannot be reached, in the order in which the reference complains.
+    static let requiredSettings: [ProjectField] = [
+        ProjectField("db_password", .text, isSecret: true),
+        ProjectField("db_port", .checked(isPort), isSecret: true),
+        ProjectField("db_user", .checked(isName), isSecret: true),
+        ProjectField("db_name", .checked(isName), isSecret: true),
+        ProjectField("db_host", .checked(isName), isSecret: true),
+        ProjectField("region", .text),
+    ]
+
+    /// Says all of the above at once, as libpq takes it; the reference has nothing like it.
+    static let databaseURL = ProjectField("database_url", .checked { ConnectionString($0) != nil }, isSecret: true)
+
+    static let optionalSettings: [ProjectField] = [
+        ProjectField("poll_interval_ms", .number) { _ in .number(100) },
+        ProjectField("poll_max_changes", .number) { _ in .number(100) },
+        ProjectField("poll_max_record_bytes", .number) { _ in .number(1_048_576) },
+        ProjectField("publication", .checked(IdentifierText.isIdentifier)) { _ in .string("supabase_realtime") },
+        ProjectField("slot_name", .checked(IdentifierText.isSlotName)) { _ in
+            .string(ProjectExtension.referenceSlot)
+        },
+        ProjectField("ssl_enforced", .flag) { _ in .bool(true) },
+        ProjectField("db_pool", .number),
+        ProjectField("subcriber_pool_size", .number),
+        ProjectField("postgres_changes_pool", .number),
+        ProjectField("subs_pool_size", .number),
+        ProjectField("db_queue_target", .number),
+    ]
+
+    @Sendable
+    private static func isName(_ text: String) -> Bool {
+        !text.isEmpty && !text.utf8.contains(0)
+    }
+
+    @Sendable
+    private static func isPort(_ text: String) -> Bool {
+        ListenAddress.port(Substring(text)).map { $0 > 0 } ?? false
+    }
+}

@@ -1,0 +1,86 @@
+import Bytes
+import Diagnostics
+import Synchronization
+
+/// What one project's clients do, under the names that dashboards of the reference know, each with the label `tenant`.
+final class ProjectMetrics: Sendable {
+    let joins = Counter()
+    let events = Counter()
+    let presenceEvents = Counter()
+    let databaseEvents = Counter()
+    let inputBytes = Counter()
+    /// Refused joins and closed channels by the code that their clients were told.
+    private let errors = Mutex<[String: UInt64]>([:])
+
+    /// `reason` begins with its code and a colon, or is one.
+    func addError(_ reason: String) {
+        let code = String(reason.prefix { $0 != ":" })
+        errors.withLock { errors in
+            guard errors[code] != nil || errors.count < Limits.maximumErrorCodes else { return }
+            errors[code, default: 0] += 1
+        }
+    }
+
+    fileprivate var errorCounts: [(code: String, count: UInt64)] {
+        errors.withLock { $0.map { (code: $0.key, count: $0.value) } }.sorted { $0.code < $1.code }
+    }
+}
+
+extension ProjectMetrics {
+    /// Prometheus' text for all projects: each name once, with a line for each project.
+    static func render(_ projects: [Project]) -> [UInt8] {
+        var writer = ByteWriter(capacity: 4096)
+        append(
+            "realtime_tenants_connected", "gauge", "Projects that are served.", to: &writer,
+            [("", UInt64(projects.count))])
+        let named = projects.map { (label(tenant: $0.name), $0) }
+        func each(_ name: StaticString, _ type: StaticString, _ help: StaticString, _ value: (Project) -> UInt64) {
+            append(name, type, help, to: &writer, named.map { ($0.0, value($0.1)) })
+        }
+        each("realtime_connections_connected", "gauge", "Sockets that have joined a channel.") { UInt64($0.userCount) }
+        each("realtime_connections_connected_cluster", "gauge", "The same, of all hubs.") { UInt64($0.userCount) }
+        each("realtime_channel_joins", "counter", "Joins that were accepted.") { $0.metrics.joins.value }
+        each("realtime_channel_events", "counter", "Broadcasts, and their deliveries.") { $0.metrics.events.value }
+        each("realtime_channel_presence_events", "counter", "Presence messages, and deliveries of differences.") {
+            $0.metrics.presenceEvents.value
+        }
+        each("realtime_channel_db_events", "counter", "Changes handed to a socket.") { $0.metrics.databaseEvents.value }
+        each("realtime_channel_input_bytes", "counter", "Bytes of clients' messages.") { $0.metrics.inputBytes.value }
+        let errors = projects.flatMap { project in
+            project.metrics.errorCounts.map { (label(tenant: project.name, code: $0.code), $0.count) }
+        }
+        append("realtime_channel_error", "counter", "Errors that clients were told, by code.", to: &writer, errors)
+        return writer.copied()
+    }
+
+    private static func append(
+        _ name: StaticString, _ type: StaticString, _ help: StaticString, to writer: inout ByteWriter,
+        _ values: [(labels: String, value: UInt64)]
+    ) {
+        writer.append("# HELP ")
+        writer.append(name)
+        writer.append(" ")
+        writer.append(help)
+        writer.append("\n# TYPE ")
+        writer.append(name)
+        writer.append(" ")
+        writer.append(type)
+        writer.append("\n")
+        for (labels, value) in values {
+            writer.append(name)
+            for byte in labels.utf8 { writer.append(byte) }
+            writer.append(" ")
+            writer.append(decimal: value)
+            writer.append("\n")
+        }
+    }
+
+    private static func label(tenant: String, code: String? = nil) -> String {
+        let tenant = "tenant=\"\(escaped(tenant))\""
+        return code.map { "{code=\"\(escaped($0))\",\(tenant)}" } ?? "{\(tenant)}"
+    }
+
+    private static func escaped(_ value: String) -> String {
+        value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
+    }
+}

@@ -1,0 +1,25 @@
+/// What is wrong with a described project, by field, in the words and the form of the reference: `{"errors":{…}}`.
+public struct ProjectMistakes: Error, Equatable {
+    private(set) var errors = JSONObject()
+
+    init(_ mistakes: [(String, String)] = []) {
+        for (field, message) in mistakes { add(field, message) }
+    }
+
+    var isEmpty: Bool { errors.isEmpty }
+
+    mutating func add(_ field: String, _ message: String) {
+        errors[field] = .array((errors[field]?.array ?? []) + [.string(message)])
+    }
+
+    /// One object for each element of a list, empty where nothing is wrong.
+    mutating func add(_ field: String, each elements: [ProjectMistakes]) {
+        guard elements.contains(where: { !$0.isEmpty }) else { return }
+        errors[field] = .array(elements.map { .object($0.errors) })
+    }
+
+    /// The body of the answer.
+    public var json: [UInt8] {
+        JSONValue.object(JSONObject([("errors", .object(errors))])).bytes
+    }
+}

@@ -1,0 +1,39 @@
+import Postgres
+import Replication
+import System
+
+/// What a project has PostgreSQL and the log asked by: each with threads and connections of its own.
+struct ProjectServices: Sendable {
+    let catalog: CatalogService
+    let judge: Judge
+    let policyJudge: PolicyJudge
+    let recall: RecallService
+    let authorizer: ChannelAuthorizer
+    let archive: MessageArchive
+
+    /// `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
+    init(
+        database: ConnectionTarget, policies: ConnectionTarget?, publication: String, coverage: StreamCoverage,
+        logDirectory: String, ingest: IngestService
+    ) throws {
+        var catalogSettings = CatalogService.Settings(target: database, publication: publication)
+        catalogSettings.coverage = coverage
+        catalog = try CatalogService(catalogSettings)
+        judge = try Judge(database)
+        policyJudge = try PolicyJudge(PolicyJudge.Settings(database: database, policies: policies))
+        recall = try RecallService(logDirectory: logDirectory)
+        archive = try MessageArchive(
+            MessageArchive.Settings(logDirectory: logDirectory, target: database), following: ingest)
+        authorizer = try ChannelAuthorizer(ChannelAuthorizer.Settings(database: database, policies: policies))
+    }
+
+    /// On the thread that started them.
+    func stop() {
+        catalog.stop()
+        judge.stop()
+        policyJudge.stop()
+        recall.stop()
+        authorizer.stop()
+        archive.stop()
+    }
+}

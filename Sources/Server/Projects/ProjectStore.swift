@@ -1,0 +1,269 @@
+import Bytes
+import Crypto
+import Diagnostics
+import Glibc
+import Synchronization
+import System
+
+/// Why stored projects cannot be read or written, in words for the operator.
+public struct ProjectStoreError: Error, Sendable, Equatable, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) { self.description = description }
+}
+
+/// Why a description changed nothing.
+public enum ProjectRefusal: Error {
+    case mistakes(ProjectMistakes)
+    case store(ProjectStoreError)
+}
+
+/// The projects that were described over the API, in one file beside the event log: read once, written as a whole.
+///
+/// The file is replaced, so a crash leaves the old one or the new one; what cannot be read is never written over. Secrets in it
+/// are sealed, by the configured key or by one that is made beside it. Members of the file that are not known are kept.
+public final class ProjectStore: Sendable {
+    public static let fileName = "projects.json"
+    private static let unfinished = "projects.json.new"
+
+    private struct State {
+        var records: [ProjectRecord]
+        /// What the file had beside.
+        var unknown: JSONObject
+    }
+
+    private let directory: any StorageDirectory
+    let seal: ProjectSeal
+    private let key: ProjectKey
+    private let state: Mutex<State>
+    /// Held from reading what is to be changed until it is on disk; readers do not wait for that.
+    private let writing = Mutex(())
+
+    /// - Parameter secret: the setting project_key.
+    public init(in directory: any StorageDirectory, key secret: Secret?) throws(ProjectStoreError) {
+        let file = try Self.read(Self.fileName, in: directory)
+        key = try ProjectKey(secret, in: directory, isNeeded: file != nil)
+        seal = ProjectSeal(key.secret)
+        self.directory = directory
+        guard let file else {
+            state = Mutex(State(records: [], unknown: JSONObject()))
+            return
+        }
+        state = Mutex(try Self.state(of: file, seal, key, directory.path + "/" + Self.fileName))
+    }
+
+    // MARK: Reading
+
+    public var all: [ProjectRecord] { state.withLock { $0.records } }
+
+    public func record(named externalID: String) -> ProjectRecord? {
+        state.withLock { state in
+            state.records.first { $0.externalID.utf8.elementsEqual(externalID.utf8) }
+        }
+    }
+
+    // MARK: Changing
+
+    /// Stores what comes of the description, durably before this returns.
+    ///
+    /// - Parameter configured: the project of the settings, which is changed if it is meant and not stored.
+    public func apply(
+        _ description: ProjectDescription, configured: ProjectRecord? = nil, _ defaults: ProjectDefaults, at now: Int64
+    ) throws(ProjectRefusal) -> (record: ProjectRecord, old: ProjectRecord?) {
+        try writing.withLock { _ throws(ProjectRefusal) in
+            var new = state.withLock { $0 }
+            let index = new.records.firstIndex { $0.externalID == description.externalID }
+            let old = index.map { new.records[$0] } ?? configured.flatMap { $0.isMeant(by: description) ? $0 : nil }
+            let record: ProjectRecord
+            do throws(ProjectMistakes) {
+                record = try description.record(replacing: old, defaults, at: now)
+            } catch {
+                throw .mistakes(error)
+            }
+            if let index {
+                new.records[index] = record
+            } else {
+                guard new.records.count < Limits.maximumProjects else {
+                    throw .store(ProjectStoreError("there are \(Limits.maximumProjects) projects already"))
+                }
+                new.records.append(record)
+            }
+            do throws(ProjectStoreError) {
+                try replace(new)
+            } catch {
+                throw .store(error)
+            }
+            return (record, old)
+        }
+    }
+
+    /// Durable before this returns; false when there was none of that name.
+    public func remove(_ externalID: String) throws(ProjectStoreError) -> Bool {
+        try writing.withLock { _ throws(ProjectStoreError) in
+            var new = state.withLock { $0 }
+            let before = new.records.count
+            new.records.removeAll { $0.externalID == externalID }
+            guard new.records.count < before else { return false }
+            try replace(new)
+            return true
+        }
+    }
+
+    private func replace(_ new: State) throws(ProjectStoreError) {
+        let bytes = Self.file(of: new, seal)
+        guard bytes.count <= Limits.maximumProjectFileBytes else {
+            throw ProjectStoreError("the projects would take more than \(Limits.maximumProjectFileBytes) bytes")
+        }
+        do throws(SystemError) {
+            try key.keep(in: directory)
+            try directory.replace(Self.fileName, with: bytes, through: Self.unfinished)
+        } catch {
+            throw ProjectStoreError("projects cannot be stored: \(error)")
+        }
+        state.withLock { $0 = new }
+    }
+}
+
+// MARK: The file
+
+extension ProjectStore {
+    private static let version = 1
+    /// Sealed in the file, so that a wrong key is told from a damaged file.
+    private static let proof = "these projects can be read"
+
+    private static func file(of state: State, _ seal: ProjectSeal) -> [UInt8] {
+        var members = JSONObject([
+            ("version", .number(version)), ("proof", .string(seal.seal(proof, of: "", "proof"))),
+            ("projects", .array(state.records.map { $0.stored(seal) })),
+        ])
+        for (name, value) in state.unknown.members { members[name] = value }
+        return JSONValue.object(members).bytes + [UInt8(ascii: "\n")]
+    }
+
+    private static func state(
+        of bytes: [UInt8], _ seal: ProjectSeal, _ key: ProjectKey, _ path: String
+    ) throws(ProjectStoreError) -> State {
+        let value: JSONValue
+        do throws(ByteError) {
+            value = try JSONValue.parse(bytes, maximumDepth: Limits.maximumProjectDepth + 6)
+        } catch {
+            throw ProjectStoreError("\(path) is damaged, and left as it is: \(error)")
+        }
+        guard var unknown = value.object, unknown["version"]?.integer == version else {
+            throw ProjectStoreError("\(path) is of a version that this program does not know, and left as it is")
+        }
+        guard let sealed = unknown["proof"]?.string, let projects = unknown["projects"]?.array else {
+            throw ProjectStoreError("\(path) is damaged, and left as it is: it has no proof or no projects")
+        }
+        guard seal.open(sealed, of: "", "proof") == proof else {
+            throw ProjectStoreError("\(path) was encrypted with another key than \(key.origin); \(key.hint)")
+        }
+        for name in ["version", "proof", "projects"] { unknown[name] = nil }
+        do throws(StoredProjectMistake) {
+            var records: [ProjectRecord] = []
+            for value in projects { records.append(try ProjectRecord(stored: value, seal)) }
+            return State(records: records, unknown: unknown)
+        } catch {
+            throw ProjectStoreError("\(path) is damaged, and left as it is: \(error.message)")
+        }
+    }
+
+    /// Nil when there is no such file.
+    fileprivate static func read(
+        _ name: String, in directory: any StorageDirectory
+    ) throws(ProjectStoreError) -> [UInt8]? {
+        do throws(SystemError) {
+            return try directory.contents(of: name, maximumBytes: Limits.maximumProjectFileBytes)
+        } catch {
+            throw ProjectStoreError("stored projects cannot be read: \(error)")
+        }
+    }
+}
+
+// MARK: The key
+
+/// What the secrets of projects are sealed with: the configured text, or random bytes in a file of their own.
+struct ProjectKey: Sendable {
+    static let fileName = "projects.key"
+    private static let unfinished = "projects.key.new"
+    private static let randomBytes = 32
+
+    let secret: [UInt8]
+    private let isConfigured: Bool
+    /// A key that is new is written before anything that it sealed.
+    private let isKept: Bool
+
+    init(_ configured: Secret?, in directory: any StorageDirectory, isNeeded: Bool) throws(ProjectStoreError) {
+        isConfigured = configured != nil
+        if let configured {
+            (secret, isKept) = (Array(configured.revealed.utf8), true)
+            return
+        }
+        if let bytes = try ProjectStore.read(Self.fileName, in: directory) {
+            let text = String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
+            guard let key = Base64URL.decode(text.utf8), key.count == Self.randomBytes else {
+                throw ProjectStoreError(
+                    "\(directory.path)/\(Self.fileName) is damaged; restore it, or set project_key "
+                        + "(\(Setting.projectKey.environmentName)) to the key that the projects were stored with")
+            }
+            (secret, isKept) = (key, true)
+            return
+        }
+        guard !isNeeded else {
+            throw ProjectStoreError(
+                "\(directory.path)/\(ProjectStore.fileName) cannot be decrypted: there is no "
+                    + "\(directory.path)/\(Self.fileName), and project_key (\(Setting.projectKey.environmentName)) "
+                    + "is not set")
+        }
+        (secret, isKept) = (Secrets.randomBytes(Self.randomBytes), false)
+    }
+
+    /// Files are made for their owner alone.
+    func keep(in directory: any StorageDirectory) throws(SystemError) {
+        guard !isKept, try directory.contents(of: Self.fileName, maximumBytes: 1 << 10) == nil else { return }
+        let text = Base64URL.encode(secret.span) + "\n"
+        try directory.replace(Self.fileName, with: Array(text.utf8), through: Self.unfinished)
+    }
+
+    var origin: String {
+        isConfigured ? "project_key (\(Setting.projectKey.environmentName)) says" : "the one in \(Self.fileName)"
+    }
+
+    var hint: String {
+        isConfigured
+            ? "set it to the key that the projects were stored with, or unset it if that is in \(Self.fileName)"
+            : "set project_key (\(Setting.projectKey.environmentName)) to the key that the projects were stored with"
+    }
+}
+
+extension ProjectRecord {
+    fileprivate func isMeant(by description: ProjectDescription) -> Bool { externalID == description.externalID }
+}
+
+extension StorageDirectory {
+    /// Replaces the file as a whole; what a crash leaves is the old one or the new one.
+    fileprivate func replace(_ name: String, with bytes: [UInt8], through unfinished: String) throws(SystemError) {
+        let file = try open(unfinished, for: .creating)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        try file.write(unsafe bytes.span.bytes, at: 0)
+        try file.sync()
+        try rename(unfinished, to: name)
+        try sync()
+    }
+
+    /// Nil when there is no such file.
+    fileprivate func contents(of name: String, maximumBytes: Int) throws(SystemError) -> [UInt8]? {
+        guard try names().contains(name) else { return nil }
+        let file = try open(name, for: .reading)
+        let size = try file.size()
+        guard size <= UInt64(maximumBytes) else {
+            throw SystemError(operation: "read", subject: file.path, code: EFBIG)
+        }
+        var writer = ByteWriter(capacity: Int(size) + 1)
+        // SAFETY: `read` initialises as many bytes of the room as it says.
+        _ = unsafe try writer.append(upTo: Int(size)) { room throws(SystemError) in
+            unsafe try file.read(into: room, at: 0)
+        }
+        return writer.copied()
+    }
+}

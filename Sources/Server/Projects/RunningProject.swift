@@ -1,0 +1,84 @@
+import Auth
+import Change
+import Diagnostics
+import Policy
+import Postgres
+import Replication
+import Synchronization
+import System
+
+/// A project that runs: its database is followed into its log, and clients are served from there.
+final class RunningProject: Sendable {
+    let ingest: IngestService
+    let project: Project
+    private let janitor: MessagesJanitor
+    private let gateway: Gateway
+
+    init(_ plan: ProjectPlan, number: UInt32, on gateway: Gateway) throws {
+        let replication = plan.ingest.replication
+        let ingest = try IngestService(plan.ingest)
+        do {
+            janitor = try MessagesJanitor(replication.target, hours: plan.messagesHours)
+        } catch {
+            ingest.stop()
+            throw error
+        }
+        do {
+            let services = try ProjectServices(
+                database: replication.target, policies: plan.policies, publication: replication.publication,
+                coverage: replication.coverage, logDirectory: plan.settings.logDirectory,
+                ingest: ingest)
+            let timeline: (@Sendable ([PresenceMark]) -> Void)? =
+                plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
+            project = Project(
+                plan.name, number: number, plan.settings, loops: gateway.loopCount, services, plan.verifier,
+                logEnd: { ingest.end },
+                hearsDatabase: { ingest.isFollowingMessages },
+                presenceTimeline: timeline,
+                condition: { Self.condition(ingest.status, isCatalogKnown: $0) })
+        } catch {
+            janitor.stop()
+            ingest.stop()
+            throw error
+        }
+        self.ingest = ingest
+        self.gateway = gateway
+        gateway.add(project)
+    }
+
+    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> Condition {
+        let trouble = status.trouble
+        return Condition(
+            isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
+            isCatalogKnown: isCatalogKnown, clients: Int(Metrics.shared.sessions.value),
+            trouble: trouble.map { $0.reason.rawValue })
+    }
+
+    /// Other keys for tokens that come from now on.
+    func replace(_ verifier: TokenVerifier) {
+        project.verifier.withLock { $0 = verifier }
+        project.post(.keys)
+    }
+
+    /// Sends its clients away and ends.
+    func stop() {
+        gateway.remove(project)
+        end()
+    }
+
+    /// When its clients and their loops are gone already.
+    func end() {
+        project.services.stop()
+        janitor.stop()
+        ingest.stop()
+    }
+
+    var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }
+
+    func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
+        guard let snapshot = project.catalog.snapshot else { return [:] }
+        let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
+        return Dictionary(
+            tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
+    }
+}

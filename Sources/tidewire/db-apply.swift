@@ -1,0 +1,139 @@
+import Embedded
+import Postgres
+import Server
+
+/// `tidewire db apply`
+struct DatabaseApplyCommand: Command {
+    let name = "apply"
+    let summary = "Make what the hub needs in the database, where it is missing."
+    let discussion = """
+        Shows first what each file of sql/ would make or change, which is found out by doing it in a transaction that is \
+        rolled back, and asks. Then each file is applied in a transaction of its own. What exists keeps its definition, its \
+        owner and its rights; a second time nothing changes.
+
+        A schema realtime that Supabase's Realtime made is left alone as a whole. Only the hub's own functions in schema \
+        tidewire, its two roles, and the publication for messages are added beside it.
+
+        Log in as a superuser, or as a role that may create roles, owns the database and is a member of the owner of \
+        realtime.messages. What a role may not do becomes a warning with the statement to ask a superuser for. The hub's own \
+        login is not enough.
+
+        Without --yes it asks, on a terminal; elsewhere it shows the plan and ends with status 2.
+
+        JSON. One object a file with kind ("plan", then "applied"), file, made, changed, warnings (each with message and \
+        hint) and error.
+        """
+    let options: [Option] = [.yes, .definitions, .json]
+    let optionGroups: [OptionGroup] = [.configuration(of: [.databaseURL])]
+    let examples = [
+        Example("tidewire db apply --database-url postgresql://postgres@db/app", "What would be made? Asks."),
+        Example("tidewire db apply --yes --json | jq 'select(.kind == \"applied\").made[]'", "In a script:"),
+    ]
+    let exitCodes: [ExitCode] = [.notFound, .unreachable]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let connection = try DatabaseAccess.connect(arguments.configuration(terminal), "db apply")
+        let installation = Installation(connection)
+        let files = SQLFile.foundation + (arguments.has(.definitions) ? SQLFile.extras : [])
+        let report = InstallationReport(terminal, asJSON: arguments.has(.json))
+        let plan = try DatabaseAccess.asking { try installation.plan(files) }
+        try report.show(plan, of: connection.place)
+        if let broken = plan.first(where: { $0.failure != nil }) {
+            throw CommandFailure(
+                .notFound, "\(broken.file) cannot be applied: \(broken.failure?.message ?? "")",
+                hint: broken.failure?.hint ?? "Nothing was done.")
+        }
+        if plan.allSatisfy(\.doesNothing) {
+            terminal.complain("nothing is missing; nothing was done")
+            return .ok
+        }
+        guard try arguments.has(.yes) || agrees(terminal) else {
+            terminal.complain("nothing was done; add --yes to do it")
+            return .usage
+        }
+        for file in files {
+            let step = try DatabaseAccess.asking { try installation.apply(file) }
+            try report.show(applied: step)
+            if let failure = step.failure {
+                throw CommandFailure(.notFound, "\(file.name): \(failure.message)", hint: failure.hint)
+            }
+        }
+        tellNextSteps(plan, terminal)
+        return .ok
+    }
+
+    private func agrees(_ terminal: Terminal) throws -> Bool {
+        try terminal.flush()
+        return ["y", "yes"].contains(terminal.ask("Apply this? [y/N] ")?.lowercased())
+    }
+
+    private func tellNextSteps(_ plan: [InstallationStep], _ terminal: Terminal) {
+        let roles = plan.flatMap(\.made).filter { $0.kind == "role" }.map(\.name)
+        for role in ["tidewire", "tidewire_policies"] where roles.contains(role) {
+            terminal.complain("role \(role) has no password yet: ALTER ROLE \(role) PASSWORD '…';")
+        }
+    }
+}
+
+extension Option {
+    fileprivate static let yes = Option.flag("yes", "Do it without asking.")
+    fileprivate static let definitions = Option.flag(
+        "ddl-messages", "Also make the event triggers of 050_ddl_messages.sql, which takes a superuser.")
+}
+
+/// What was planned and done, for people or programs.
+private struct InstallationReport {
+    private let terminal: Terminal
+    private let isJSON: Bool
+
+    init(_ terminal: Terminal, asJSON: Bool) {
+        self.terminal = terminal
+        isJSON = asJSON
+    }
+
+    func show(_ plan: [InstallationStep], of place: String) throws {
+        if isJSON { return try plan.forEach { try terminal.print(json($0, "plan")) } }
+        try terminal.print("Plan for \(place)")
+        for step in plan { try lines(step, making: "would make", changing: "would change") }
+    }
+
+    func show(applied step: InstallationStep) throws {
+        if isJSON { return try terminal.print(json(step, "applied")) }
+        try lines(step, making: "made", changing: "changed")
+    }
+
+    private func lines(_ step: InstallationStep, making: String, changing: String) throws {
+        try terminal.print("\(step.file)\(step.doesNothing && step.failure == nil ? ": nothing to make" : "")")
+        for object in step.made { try terminal.print("  \(making) \(ScreenText.escaped(object.description))") }
+        for object in step.changed { try terminal.print("  \(changing) \(ScreenText.escaped(object.description))") }
+        for warning in step.warnings {
+            try terminal.print("  warning: \(ScreenText.escaped(warning.message))")
+            if let hint = warning.hint { try terminal.print("    \(ScreenText.escaped(hint))") }
+        }
+        if let failure = step.failure {
+            try terminal.print("  cannot be applied: \(ScreenText.escaped(failure.message))")
+        }
+    }
+
+    private func json(_ step: InstallationStep, _ kind: String) -> String {
+        let list = { (objects: [DatabaseObject]) in
+            "[" + objects.map { JSONLine.quoted($0.description) }.joined(separator: ",") + "]"
+        }
+        var line = JSONLine()
+        line.add("kind", kind)
+        line.add("file", step.file)
+        line.add("made", json: list(step.made))
+        line.add("changed", json: list(step.changed))
+        line.add(
+            "warnings",
+            json: "["
+                + step.warnings.map { warning in
+                    var line = JSONLine()
+                    line.add("message", warning.message)
+                    line.add("hint", warning.hint)
+                    return line.text
+                }.joined(separator: ",") + "]")
+        line.add("error", step.failure?.message)
+        return line.text
+    }
+}

@@ -1,0 +1,38 @@
+import Postgres
+import Server
+
+/// `tidewire db`
+struct DatabaseCommand: Command {
+    let name = "db"
+    let summary = "Prepare a database for the hub, and check that it is."
+    let discussion = """
+        The hub needs a few things in the database: roles, a publication, schema realtime with its functions, and two \
+        functions of its own. They are the files of sql/, which this program carries. On a database that Supabase prepared \
+        most of it is there, and is left as it is.
+        """
+    let subcommands: [any Command] = [DatabaseApplyCommand(), DatabaseCheckCommand()]
+}
+
+/// A connection for a command that looks after the database.
+enum DatabaseAccess {
+    static func connect(_ configuration: Configuration, _ name: String) throws -> Connection {
+        guard let database = configuration.databaseURL else {
+            throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
+        }
+        do throws(PostgresError) {
+            return try Connection(ConnectionTarget(database.revealed), applicationName: "tidewire \(name)")
+        } catch {
+            throw CommandFailure(
+                .unreachable, "cannot reach the database: \(error.message)",
+                hint: error.hint ?? "Is it running, and is the address right? (\(database))")
+        }
+    }
+
+    static func asking<T>(_ body: () throws -> T) throws -> T {
+        do {
+            return try body()
+        } catch let error as PostgresError {
+            throw CommandFailure(error.isConnectionLost ? .unreachable : .notFound, "\(error)", hint: error.hint)
+        }
+    }
+}

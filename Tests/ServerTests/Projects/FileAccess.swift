@@ -1,0 +1,10 @@
+import Glibc
+
+struct NoSuchFile: Error {}
+
+/// Who may read and write a file, as `chmod` counts it.
+func accessMode(_ path: String) throws -> UInt32 {
+    var status = stat()
+    guard stat(path, &status) == 0 else { throw NoSuchFile() }
+    return status.st_mode & 0o777
+}

@@ -1,0 +1,102 @@
+import Embedded
+import Postgres
+import TestSupport
+import Testing
+
+@testable import tidewire
+
+@Suite(.serialized) struct DatabaseCommandTests {
+    private func runCommand(_ words: String..., answers: (() -> String?)? = nil) async -> Run {
+        await run(words, commands: [DatabaseCommand()], answers: answers)
+    }
+
+    @Test func `apply without yes shows a plan and does nothing`() async throws {
+        let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
+        let result = await runCommand("db", "apply", "--database-url", database.url)
+        #expect(result.exitCode == .usage)
+        #expect(result.output.contains("\nrealtime/030_messages.sql\n  would make"))
+        #expect(result.output.contains("  would make table realtime.messages\n"))
+        #expect(result.errors == "nothing was done; add --yes to do it\n")
+        #expect(try database.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'realtime'") == "0")
+        #expect(try database.value("SELECT count(*) FROM pg_roles WHERE rolname = 'anon'") == "0")
+        database.cluster.stop()
+    }
+
+    @Test func `apply asks a person`() async throws {
+        let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
+        let no = await runCommand("db", "apply", "--database-url", database.url, answers: { "n" })
+        #expect(no.exitCode == .usage && no.errors.hasPrefix("Apply this? [y/N] "))
+        #expect(try database.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'realtime'") == "0")
+        let yes = await runCommand("db", "apply", "--database-url", database.url, answers: { "y" })
+        #expect(yes.exitCode == .ok)
+        #expect(yes.output.contains("  made table realtime.messages\n"))
+        #expect(yes.errors.contains("role tidewire has no password yet"))
+        database.cluster.stop()
+    }
+
+    @Test func `apply then check, and a second time nothing`() async throws {
+        let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
+        let before = await runCommand("db", "check", "--database-url", database.url)
+        #expect(before.exitCode == .notFound)
+        #expect(before.output.contains("stand in the way."))
+        let applied = await runCommand(
+            "db", "apply", "--yes", "--ddl-messages", "--json", "--database-url", database.url)
+        #expect(applied.exitCode == .ok, "\(applied.errors)")
+        let lines = applied.output.split(separator: "\n")
+        #expect(lines.count == 2 * (SQLFile.foundation + SQLFile.extras).count)
+        #expect(lines.contains { $0.hasPrefix(#"{"kind":"applied","file":"realtime/090_upkeep.sql","made":["#) })
+        let after = await runCommand("db", "check", "--database-url", database.url)
+        #expect(after.exitCode == .ok, "\(after.output)")
+        #expect(after.output.hasSuffix("The database is ready.\n"))
+        let json = await runCommand("db", "check", "--json", "--database-url", database.url)
+        #expect(
+            json.output.contains(
+                #"{"area":"server","name":"wal_level","state":"ok","required":true,"detail":"logical","hint":null}"#))
+        let again = await runCommand("db", "apply", "--database-url", database.url)
+        #expect(again.exitCode == .ok)
+        #expect(again.errors == "nothing is missing; nothing was done\n")
+        database.cluster.stop()
+    }
+
+    @Test func `the hub's own logins are enough, and no more`() async throws {
+        let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
+        for file in SQLFile.foundation { try file.apply(database.connection) }
+        try database.run("ALTER ROLE tidewire PASSWORD 'h'; ALTER ROLE tidewire_policies PASSWORD 'p'")
+        let url = { (role: String, password: String) in
+            database.cluster.url(user: role, password: password, database: database.name)
+        }
+        let result = await runCommand(
+            "db", "check", "--database-url", url("tidewire", "h"), "--policy-database-url",
+            url("tidewire_policies", "p"))
+        #expect(result.exitCode == .ok, "\(result.output)")
+        #expect(!result.output.contains("  wrong"), "\(result.output)")
+        #expect(
+            result.output.contains("  ok       tidewire_policies: can become anon and authenticated, and nothing else"))
+        let swapped = await runCommand(
+            "db", "check", "--database-url", url("tidewire_policies", "p"), "--policy-database-url",
+            url("tidewire", "h"))
+        #expect(swapped.exitCode == .notFound)
+        #expect(swapped.output.contains("  wrong    replication: tidewire_policies may not read the change stream"))
+        #expect(swapped.output.contains("  wrong    tidewire: may make replication slots"))
+        database.cluster.stop()
+    }
+
+    @Test func `a login that may not is told what to do`() async throws {
+        let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
+        try database.run("CREATE ROLE weak LOGIN PASSWORD 'w'")
+        let url = database.cluster.url(user: "weak", password: "w", database: database.name)
+        let result = await runCommand("db", "apply", "--yes", "--database-url", url)
+        #expect(result.exitCode == .notFound)
+        #expect(result.errors.contains("010_roles.sql cannot be applied: permission denied to create role"))
+        #expect(try database.value("SELECT count(*) FROM pg_roles WHERE rolname = 'anon'") == "0")
+        database.cluster.stop()
+    }
+
+    @Test func `a database that is not there is said`() async {
+        for command in ["apply", "check"] {
+            let result = await runCommand("db", command, "--database-url", "postgresql://x@127.0.0.1:1/none")
+            #expect(result.exitCode == .unreachable)
+            #expect(await runCommand("db", command).exitCode == .usage)
+        }
+    }
+}
