@@ -12,7 +12,7 @@ public protocol Scenario: Sendable {
 public enum Scenarios {
     public static let all: [any Scenario] = [
         IngestScenario(), DecodeScenario(), LogScenario(), MatchScenario(), FanoutScenario(), IdleScenario(),
-        LatencyScenario(), RlsScenario(),
+        LatencyScenario(), RlsScenario(), BroadcastScenario(), PresenceScenario(), JoinsScenario(),
     ]
 }
 

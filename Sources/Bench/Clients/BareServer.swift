@@ -13,7 +13,8 @@ import WebSocket
 ///     send COUNT TOGETHER FIRST TEMPLATE     sends COUNT messages, TOGETHER in one call per socket → what it cost
 ///     quit
 ///
-/// In the template, `{seq}` is the message's number and `{at}` the moment in Unix microseconds.
+/// In the template, `{seq}` is the message's number and `{at}` the moment in Unix microseconds. If its first byte is below
+/// a space, its messages are binary ones.
 public struct BareServer: ~Copyable {
     private static let inputKey = UInt64.max
     private static let listenerKey = UInt64.max - 1
@@ -151,7 +152,7 @@ public struct BareServer: ~Copyable {
                 message.removeAll()
                 template.append(
                     sequence: first + Int64(turn * together + index), at: Clock.unixMicroseconds(), to: &message)
-                FrameEncoder.append(.text, message.bytes, to: &frames)
+                FrameEncoder.append(template.isBinary ? .binary : .text, message.bytes, to: &frames)
             }
             blocked += sendToAll(frames)
         }
@@ -194,8 +195,10 @@ public struct ChangeTemplate: Sendable {
     }
 
     private let pieces: [Piece]
+    let isBinary: Bool
 
     public init(_ text: String) {
+        isBinary = text.utf8.first.map { $0 < UInt8(ascii: " ") } ?? false
         var pieces: [Piece] = []
         var rest = text[...]
         while let start = rest.firstIndex(of: "{") {
@@ -213,6 +216,17 @@ public struct ChangeTemplate: Sendable {
         }
         pieces.append(.literal(Array(rest.utf8)))
         self.pieces = pieces
+    }
+
+    /// The hub's own message, with places for the number and the moment: clients have as much to do with it.
+    static func text(of message: String) -> String {
+        var text = message
+        for (name, place) in [("seq", "{seq}"), ("at", "{at}")] {
+            guard let found = text.firstRange(of: "\"\(name)\":") else { continue }
+            let digits = text[found.upperBound...].prefix { $0.isNumber }
+            text.replaceSubrange(digits.startIndex..<digits.endIndex, with: place)
+        }
+        return text
     }
 
     public func append(sequence: Int64, at microseconds: Int64, to writer: inout ByteWriter) {

@@ -2,13 +2,14 @@ import Bytes
 import Crypto
 
 /// A text that is a little different for each client: `{n}` is its number, `{n:12}` the same in twelve digits, `{n%10}` the
-/// rest of it by ten, and `{token}` a token of its own, where it has one.
+/// rest of it by ten, `{n/6}` how many times six is in it, and `{token}` a token of its own, where it has one.
 public struct ClientText: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
         case number(digits: Int)
         case token
         case rest(by: Int)
+        case quotient(by: Int)
     }
 
     private let pieces: [Piece]
@@ -41,6 +42,7 @@ public struct ClientText: Sendable {
         guard let number = Int(rest.dropFirst()), (1...1_000_000).contains(number) else { return nil }
         switch rest.first {
         case "%": return .rest(by: number)
+        case "/": return .quotient(by: number)
         case ":" where number < 20: return .number(digits: number)
         default: return nil
         }
@@ -55,6 +57,7 @@ public struct ClientText: Sendable {
                 writer.append(String(repeating: "0", count: max(0, digits - text.utf8.count)) + text)
             case .token: if let signature { writer.append(signature.token(client: number)) }
             case .rest(let modulus): writer.append(decimal: Int64(number % modulus))
+            case .quotient(let divisor): writer.append(decimal: Int64(number / divisor))
             }
         }
     }

@@ -19,6 +19,17 @@ enum LoadCommand {
     case sample
     /// Between two heartbeats of a client; 0 is never.
     case heartbeat(seconds: Int)
+    /// So many handshakes and joins may be under way at the same time.
+    case window(Int)
+    /// Clients talk in the channels they have joined.
+    case talk(Talk.Order)
+    /// What the presence keys of clients are: from here on their views are looked at.
+    case watch(ClientText)
+    /// The first so many track a presence in the channel joined last, one by one or all together; done when all views are
+    /// equal and right.
+    case track(Int, isTogether: Bool, payload: ClientText)
+    /// The last so many leave that channel; done when the others' views are.
+    case depart(Int)
     case quit
 
     init?(_ line: String) {
@@ -28,7 +39,7 @@ enum LoadCommand {
         case "join" where words.count == 3:
             self = .join(
                 topic: ClientText(words[1]), payload: ClientText(words[2]),
-                bindsChanges: words[2].contains("postgres_changes"))
+                bindsChanges: words[2].contains(#""postgres_changes":[{"#))
         case "expect": self.init(expect: line.split(separator: " ").dropFirst().map(String.init))
         case "await": self.init(await: words.dropFirst().compactMap { Int($0) }, of: words.count - 1)
         case "sign" where words.count == 3:
@@ -38,6 +49,19 @@ enum LoadCommand {
         case "heartbeat":
             guard words.count == 2, let seconds = Int(words[1]), seconds >= 0 else { return nil }
             self = .heartbeat(seconds: seconds)
+        case "window":
+            guard words.count == 2, let count = Int(words[1]), count > 0 else { return nil }
+            self = .window(count)
+        case "talk":
+            guard let order = Talk.Order(words: line.split(separator: " ").dropFirst().map(String.init)) else {
+                return nil
+            }
+            self = .talk(order)
+        case "watch" where words.count == 2: self = .watch(ClientText(words[1]))
+        case "track": self.init(track: line.split(separator: " ", maxSplits: 3).dropFirst().map(String.init))
+        case "depart":
+            guard words.count == 2, let count = Int(words[1]), count > 0 else { return nil }
+            self = .depart(count)
         case "quit": self = .quit
         default: return nil
         }
@@ -49,6 +73,14 @@ enum LoadCommand {
             first >= 0, (0...LoadGenerator.maximumClients).contains(count), first < 1 << 32
         else { return nil }
         self = .connect(.loopback(port: port), path: ClientText(words[1]), first: first, count: count)
+    }
+
+    /// COUNT one|all PAYLOAD
+    private init?(track words: [String]) {
+        guard words.count == 3, let count = Int(words[0]), count >= 0, ["one", "all"].contains(words[1]) else {
+            return nil
+        }
+        self = .track(count, isTogether: words[1] == "all", payload: ClientText(words[2]))
     }
 
     private init?(await numbers: [Int], of count: Int) {

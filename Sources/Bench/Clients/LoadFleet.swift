@@ -13,8 +13,9 @@ public final class LoadFleet {
     public let count: Int
 
     /// Starts the processes; nobody is connected yet. What they complain of goes to the file `errors`.
-    public convenience init(clients count: Int, errors: String? = nil) throws {
-        let processes = max(1, (count + Self.clientsPerProcess - 1) / Self.clientsPerProcess)
+    /// Clients that look at each other are all in one.
+    public convenience init(clients count: Int, inOneProcess: Bool = false, errors: String? = nil) throws {
+        let processes = inOneProcess ? 1 : max(1, (count + Self.clientsPerProcess - 1) / Self.clientsPerProcess)
         self.init(
             workers: try (0..<processes).map { _ in try Dialogue(starting: Self.clientWords, errors: errors) },
             clients: count)
@@ -48,9 +49,50 @@ public final class LoadFleet {
         workers.indices.map { count * $0 / workers.count..<count * ($0 + 1) / workers.count }
     }
 
-    /// All join, and are subscribed when this returns. In both, `{n}` is a client's number and `{n%K}` its rest by K.
-    public func join(topic: String, payload: String) throws {
-        for worker in workers { try worker.ask("join \(topic) \(payload)") }
+    /// All join, and are subscribed when this returns. In both, `{n}` is a client's number, `{n%K}` its rest by K and
+    /// `{n/K}` how often K is in it. Nanoseconds from the first one's asking to the last one's answer.
+    @discardableResult
+    public func join(topic: String, payload: String) throws -> Int64 {
+        var longest: Int64 = 0
+        for worker in workers {
+            longest = max(longest, try worker.ask("join \(topic) \(payload)").numbers["ns"] ?? 0)
+        }
+        return longest
+    }
+
+    /// So many handshakes and joins may be under way at the same time.
+    public func window(_ count: Int) throws {
+        for worker in workers { try worker.ask("window \(count)") }
+    }
+
+    /// They talk in the channels that they have joined; what they heard when all was said and the last of it has come, or
+    /// when it should have.
+    func talk(_ order: Talk.Order) throws -> LoadReport {
+        precondition(workers.count == 1, "clients that hear each other are in one process")
+        return try reports(order.line, milliseconds: order.milliseconds + Talk.patienceMilliseconds + 30_000)
+    }
+
+    // MARK: Presence
+
+    /// What their presence keys are: from here on their views are looked at.
+    func watch(keys: String) throws { for worker in workers { try worker.ask("watch \(keys)") } }
+
+    /// The first so many track a presence, all together or each when everybody has seen the one before.
+    func track(_ count: Int, together: Bool, payload: String) throws -> PresenceOutcome {
+        try presence("track \(count) \(together ? "all" : "one") \(payload)")
+    }
+
+    /// The last so many leave.
+    func depart(_ count: Int) throws -> PresenceOutcome { try presence("depart \(count)") }
+
+    private func presence(_ line: String) throws -> PresenceOutcome {
+        guard workers.count == 1, let worker = workers.first else {
+            preconditionFailure("clients that see each other are in one process")
+        }
+        guard let outcome = PresenceOutcome(try worker.ask(line)) else {
+            throw BenchFailure("the clients' report is not one")
+        }
+        return outcome
     }
 
     /// What every client is to receive from now on: so many changes, numbered from `first`; with an owner, those that

@@ -7,6 +7,7 @@ extension LoadGenerator {
     private static let keyAnswer = WebSocketHandshake.answer(toKey: key)
     /// It hides nothing, so any will do.
     private static let mask: UInt32 = 0x5a3c_96f1
+    private static let patience: Int32 = 5000
 
     mutating func beginConnecting(_ server: SocketAddress, _ path: ClientText, _ first: Int, _ count: Int) {
         guard clients.isEmpty else { return answer(WorkerAnswer(failure: "there are clients already")) }
@@ -18,7 +19,7 @@ extension LoadGenerator {
     /// As many as may be under way at once.
     mutating func connectMore(_ server: SocketAddress, _ path: ClientText, _ next: Int, _ end: Int) {
         var next = next
-        while next < end, inFlight < Self.window {
+        while next < end, inFlight < window {
             do throws(SystemError) {
                 try connect(server, path, next)
             } catch {
@@ -96,18 +97,42 @@ extension LoadGenerator {
         transmit(index)
     }
 
+    /// What was written to `message`.
+    mutating func sendMessage(_ index: Int, _ kind: MessageKind) {
+        Self.write(kind, message, to: &outgoing)
+        transmit(index)
+    }
+
+    private static func write(_ kind: MessageKind, _ payload: borrowing ByteWriter, to frame: inout ByteWriter) {
+        frame.removeAll()
+        ClientFrameEncoder.append(kind, payload.bytes, mask: mask, to: &frame)
+    }
+
     mutating func sendPong(_ index: Int, _ payload: RawSpan) {
         outgoing.removeAll()
         ClientFrameEncoder.appendPong(payload, mask: Self.mask, to: &outgoing)
         transmit(index)
     }
 
-    /// Clients say little, so there is always room for it unless the server has stopped reading.
+    /// There is nearly always room for it; if not, the server gets a moment to read.
     private mutating func transmit(_ index: Int) {
         let descriptor = clients[index].descriptor
-        // SAFETY: the kernel reads the writer's bytes inside the closure.
-        let outcome = unsafe outgoing.bytes.withUnsafeBytes { unsafe StreamSocket.send(descriptor, $0) }
-        if outcome != .moved(outgoing.count) { lose(index, "the server does not read: \(outcome)") }
+        let count = outgoing.count
+        var sent = 0
+        while sent < count {
+            // SAFETY: the kernel reads the writer's bytes inside the closure.
+            let outcome = unsafe outgoing.bytes.withUnsafeBytes {
+                unsafe StreamSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: $0[sent...]))
+            }
+            switch outcome {
+            case .moved(let count): sent += count
+            case .wouldBlock:
+                let ready = Poll.wait(
+                    socket: descriptor, forWriting: true, interrupt: nil, timeoutMilliseconds: Self.patience)
+                if !ready.socket { return lose(index, "the server does not read") }
+            case .finished, .failed: return lose(index, "the server does not read: \(outcome)")
+            }
+        }
     }
 
     /// This client is gone; while something is asked of all, that is a failure.
@@ -119,7 +144,7 @@ extension LoadGenerator {
         tally.closed += 1
         switch task {
         case .connecting, .joining: fail("client \(firstNumber + index): \(reason)")
-        case .idle, .awaiting: break
+        case .idle, .awaiting, .talking, .tracking: break
         }
     }
 }

@@ -63,7 +63,12 @@ extension LoadGenerator {
 
     private mutating func take(_ index: Int, _ frame: ServerFrame, _ payload: RawSpan, _ now: Int64) {
         switch frame.kind {
-        case .message: take(index, ServerMessage(payload, hint: &tally.hint), payload, now)
+        case .message:
+            if talk == nil || payload.byteCount == 0 || payload.byte(0) != Talk.heardKind {
+                take(index, ServerMessage(payload, hint: &tally.hint), payload, now)
+            } else {
+                hear(index, payload, now)
+            }
         case .ping: sendPong(index, payload)
         case .pong: break
         case .close: lose(index, "the server closed the connection: " + payload.text.dropFirst(2).prefix(100))
@@ -78,6 +83,13 @@ extension LoadGenerator {
             tally.count(&clients[index], sequence, sent, owner, now)
         case .joined: joined(index)
         case .subscribed: subscribed(index)
+        case .presenceDiff where presence == nil:
+            // A bare server's: of interest only by its number.
+            take(index, ServerMessage.numbered(text, &tally.hint), text, now)
+        case .presenceState(let range): see(index, .state, text.extracting(range), now)
+        case .presenceDiff(let range):
+            if tally.sample.isEmpty { tally.sample = text.copied() }
+            see(index, .difference, text.extracting(range), now)
         case .refused: refused(index, text)
         case .other: break
         case .malformed: tally.malformed += 1

@@ -12,8 +12,8 @@ public struct LoadGenerator: ~Copyable {
     public static let maximumClients = 19_000
     /// Clients that share a source address, from which a port is left for each.
     static let clientsPerAddress = 10_000
-    /// Handshakes and joins that are under way at the same time.
-    static let window = 256
+    /// Handshakes and joins that are under way at the same time, if nothing else is said.
+    static let usualWindow = 256
     /// What one read takes; a longer message is refused.
     static let readBytes = 256 << 10
     private static let inputKey = UInt64.max
@@ -23,6 +23,9 @@ public struct LoadGenerator: ~Copyable {
         case connecting(SocketAddress, path: ClientText, next: Int, end: Int)
         case joining(topic: ClientText, payload: ClientText, bindsChanges: Bool, next: Int)
         case awaiting(deadline: UInt64)
+        /// Until all is said; then it is awaited.
+        case talking
+        case tracking(PresenceTask)
     }
 
     private var lines: LineReader
@@ -33,13 +36,20 @@ public struct LoadGenerator: ~Copyable {
     var firstNumber = 0
     var task = Task.idle
     var inFlight = 0
+    var window = LoadGenerator.usualWindow
+    /// What was joined, in order: the first one by the ref 1.
+    var topics: [ClientText] = []
+    var talk: Talk?
+    var presence: PresenceWatch?
     var tally = LoadTally()
     var heartbeats = Heartbeats()
     var signature: ClientSignature?
-    private var begun: UInt64 = 0
+    private(set) var begun: UInt64 = 0
     private var isOver = false
     /// What is sent, one frame or request at a time.
     var outgoing = ByteWriter()
+    /// What the next frame carries.
+    var message = ByteWriter()
 
     /// Does what the lines say until they end.
     public static func run(input: Int32 = 0, output: Int32 = 1) throws {
@@ -70,7 +80,12 @@ public struct LoadGenerator: ~Copyable {
 
     private var timeout: Int32? {
         var next = heartbeats.next(clients: clients.count)
-        if case .awaiting(let deadline) = task { next = min(next ?? .max, deadline) }
+        switch task {
+        case .awaiting(let deadline): next = min(next ?? .max, deadline)
+        case .talking: next = min(next ?? .max, talk?.nextDue ?? .max)
+        case .tracking(let task): next = min(next ?? .max, task.mayGoOn(presence) ? 0 : task.deadline)
+        case .idle, .connecting, .joining: break
+        }
         guard let next else { return nil }
         let now = Clock.monotonicNanoseconds()
         return next <= now ? 0 : Int32(clamping: (next - now) / 1_000_000 + 1)
@@ -89,7 +104,17 @@ public struct LoadGenerator: ~Copyable {
         switch command {
         case .connect(let server, let path, let first, let count): beginConnecting(server, path, first, count)
         case .join(let topic, let payload, let bindsChanges):
+            topics.append(topic)
             task = .joining(topic: topic, payload: payload, bindsChanges: bindsChanges, next: 0)
+        case .window(let count):
+            window = count
+            answer(WorkerAnswer())
+        case .talk(let order): begin(order)
+        case .watch(let keys):
+            presence = PresenceWatch(keys, clients: firstNumber..<firstNumber + clients.count)
+            answer(WorkerAnswer())
+        case .track(let count, let together, let payload): beginTracking(count, together, payload)
+        case .depart(let count): beginDeparting(count)
         case .expect(let first, let count, let owner, let stride): expect(first, count, owner, stride)
         case .sign(let signature):
             self.signature = signature
@@ -139,6 +164,8 @@ public struct LoadGenerator: ~Copyable {
                 task = .idle
                 answer(report.answer)
             }
+        case .talking: talkOn()
+        case .tracking(let task): goOn(task)
         }
         beat()
     }

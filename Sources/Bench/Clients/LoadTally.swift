@@ -26,7 +26,14 @@ struct LoadTally {
         figures.expected = clients.reduce(0) { $0 + $1.expected }
     }
 
-    var isSatisfied: Bool { unsatisfied == 0 }
+    /// Of messages that are looked at elsewhere.
+    init(expecting count: Int) {
+        isExpecting = true
+        unsatisfied = count
+        figures.expected = Int64(count)
+    }
+
+    var isSatisfied: Bool { unsatisfied <= 0 }
 
     /// The first so many changes of each, or all that are expected.
     mutating func await(_ count: Int64?, of clients: [LoadClient]) {
@@ -53,6 +60,19 @@ struct LoadTally {
         figures.received += 1
         if client.received == goal ?? client.expected { unsatisfied -= 1 }
     }
+
+    /// One that came in its place.
+    mutating func heard(_ now: Int64, sent: Int64? = nil) {
+        if let sent { figures.latency.add(now - sent) }
+        if figures.firstMicroseconds == 0 { figures.firstMicroseconds = now }
+        figures.lastMicroseconds = now
+        figures.received += 1
+        unsatisfied -= 1
+    }
+
+    mutating func heardAgain() { figures.doubled += 1 }
+    mutating func heardForeign() { figures.foreign += 1 }
+    mutating func passedOver(_ count: Int64) { figures.skipped += count }
 
     var report: LoadReport {
         var report = figures

@@ -6,6 +6,9 @@ enum ServerMessage: Equatable {
     case change(sequence: Int64, sentMicroseconds: Int64?, owner: Int64?)
     case joined
     case subscribed
+    /// Who is present, and who came and went: the object that says so lies here.
+    case presenceState(Range<Int>)
+    case presenceDiff(Range<Int>)
     /// A refusal, in the server's words.
     case refused
     /// A reply to a heartbeat, or another message that means nothing here.
@@ -13,8 +16,12 @@ enum ServerMessage: Equatable {
     case malformed
 
     /// `[join_ref, ref, topic, event, payload]` (version 2.0.0). `hint` remembers where the numbers stood in the last
-    /// change: in the next one they are near.
+    /// change: in the next one they are near. A broadcast in binary form (its first byte is 4) is a change, too.
     init(_ text: RawSpan, hint: inout Int) {
+        if text.byteCount > 0, text.byte(0) == 4 {
+            self = Self.numbered(text, &hint)
+            return
+        }
         guard let event = Self.eventOffset(text) else {
             self = .malformed
             return
@@ -26,6 +33,10 @@ enum ServerMessage: Equatable {
             self = Self.reply(text, rest)
         } else if rest.starts(with: "\"system\"") {
             self = Self.system(rest)
+        } else if rest.starts(with: "\"presence_diff\",") {
+            self = .presenceDiff(event + 16..<text.byteCount - 1)
+        } else if rest.starts(with: "\"presence_state\",") {
+            self = .presenceState(event + 17..<text.byteCount - 1)
         } else if rest.starts(with: "\"phx_close\"") || rest.starts(with: "\"phx_error\"") {
             self = .refused
         } else {
@@ -61,6 +72,14 @@ enum ServerMessage: Equatable {
         return .change(sequence: sequence, sentMicroseconds: sent, owner: number("\"owner\":", text, &near))
     }
 
+    /// Whatever carries a number and a moment.
+    static func numbered(_ text: RawSpan, _ hint: inout Int) -> ServerMessage {
+        guard let sequence = number("\"seq\":", text, &hint) else { return .malformed }
+        var near = hint
+        guard let sent = moment(text, &near) else { return .malformed }
+        return .change(sequence: sequence, sentMicroseconds: sent, owner: nil)
+    }
+
     /// Nil where there is none; the inner nil where it is a text.
     private static func moment(_ text: RawSpan, _ hint: inout Int) -> Int64?? {
         if let number = number("\"at\":", text, &hint) { return number }
@@ -79,8 +98,10 @@ enum ServerMessage: Equatable {
     }
 
     private static func reply(_ text: RawSpan, _ rest: RawSpan) -> ServerMessage {
-        // Ours are the only refs: "1" joins, a heartbeat's is "h".
-        guard text.starts(with: "[\"1\",\"1\",") else { return .other }
+        // Ours are the only refs: a digit, twice, joins; a heartbeat's is "h".
+        guard text.byteCount > 9, text.byte(2) == text.byte(6), text.byte(2) &- 48 < 10, text.byte(1) == text.byte(5),
+            text.byte(1) == UInt8(ascii: "\"")
+        else { return .other }
         return rest.firstOffset(of: "\"status\":\"ok\"", from: 0) != nil ? .joined : .refused
     }
 

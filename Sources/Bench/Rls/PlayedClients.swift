@@ -210,7 +210,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         switch ServerMessage(payload, hint: &counts.value.hint) {
         case .subscribed: subscribed.wrappingAdd(1, ordering: .releasing)
         case .refused, .malformed: refuse(String(payload.text.prefix(300)))
-        case .joined, .other: break
+        case .joined, .other, .presenceState, .presenceDiff: break
         case .change(let id, _, _): change(id, slot)
         }
     }

@@ -145,23 +145,12 @@ private final class FanoutRace {
         try ProcessorPin.put(bare.clientProcessIDs, on: ProcessorPin.clients)
         // Warms up, and tells what a message is.
         for lane in lanes { _ = try lane.send(transactions: 3, rows: 1) }
-        template = Self.template(try lanes[0].sample())
+        template = ChangeTemplate.text(of: try lanes[0].sample())
     }
 
     func close() {
         bare.close()
         for lane in lanes { lane.close() }
-    }
-
-    /// The hub's own message, with places for the number and the moment: clients have as much to do with it.
-    private static func template(_ message: String) -> String {
-        var text = message
-        for (name, place) in [("seq", "{seq}"), ("at", "{at}")] {
-            guard let found = text.firstRange(of: "\"\(name)\":") else { continue }
-            let digits = text[found.upperBound...].prefix { $0.isNumber }
-            text.replaceSubrange(digits.startIndex..<digits.endIndex, with: place)
-        }
-        return text
     }
 
     func run(_ settings: BenchSettings) throws -> [BenchResult] {

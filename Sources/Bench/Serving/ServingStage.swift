@@ -47,7 +47,9 @@ final class ServingStage {
     }
 
     /// A hub that serves one table, following it by a slot of its own.
-    func startHub(_ table: String, loops: Int, backend: String = "auto") throws -> HubProcess {
+    func startHub(
+        _ table: String, loops: Int, backend: String = "auto", _ more: [String] = []
+    ) throws -> HubProcess {
         hubs += 1
         let data = place.path + "/hub\(hubs)"
         try Directories.make(data)
@@ -55,7 +57,7 @@ final class ServingStage {
             [
                 "--publication", table, "--slot", "bench_\(hubs)", "--data-dir", data, "--listen", "127.0.0.1:0",
                 "--loops", String(loops), "--io", backend, "--idle-timeout", "0", "--log-format", "text",
-            ], environment: ["TIDEWIRE_DATABASE_URL": cluster.url(), "TIDEWIRE_JWT_SECRET": secret],
+            ] + more, environment: ["TIDEWIRE_DATABASE_URL": cluster.url(), "TIDEWIRE_JWT_SECRET": secret],
             log: data + ".log")
     }
 
@@ -86,7 +88,7 @@ final class ServingStage {
         )
     }
 
-    private var path: String {
+    var path: String {
         let claims = Array(#"{"role":"\#(Self.role)","exp":\#(Clock.unixMicroseconds() / 1_000_000 + 86_400)}"#.utf8)
         let token = JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
         return "/socket/websocket?vsn=2.0.0&apikey=" + token

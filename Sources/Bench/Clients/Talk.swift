@@ -1,0 +1,238 @@
+import Bytes
+
+/// What clients say to each other by broadcasts, in the binary form in which JS and Swift push them, and what each is to
+/// hear of it.
+///
+/// Clients in a row share a channel. Every message carries who said it and in which channel, the how manieth it was and
+/// when it was due: so each client knows whether it is the next one of that speaker.
+struct Talk {
+    struct Order: Sendable, Equatable {
+        /// Of a message's payload.
+        var bytes: Int
+        /// From a client's message in a channel to its next one there; 0: as soon as the last one has come back to it.
+        var intervalMicroseconds: Int
+        /// Of each client, in each channel.
+        var count: Int
+        /// The first so many clients talk.
+        var speakers: Int
+        /// How many clients share each of the channels, in the order in which they were joined.
+        var groups: [Int]
+    }
+
+    static let saidKind: UInt8 = 3
+    static let heardKind: UInt8 = 4
+    private static let event: StaticString = "message"
+    /// How long is waited for what was said last.
+    static let patienceMilliseconds = 30_000
+
+    let order: Order
+    /// Messages have numbers of their own in each talk, so that what comes too late is noticed.
+    let first: Int
+    /// Where each channel's speakers begin among those that a client hears.
+    private let offsets: [Int]
+    private let width: Int
+    /// The number of the next message of each speaker that a client hears.
+    private var next: [UInt32]
+    private let filler: [UInt8]
+    private let begin: UInt64
+    /// What the wall clock is ahead of the monotonic one.
+    private let epochMicroseconds: Int64
+    private(set) var said = 0
+
+    init(_ order: Order, clients: Int, first: Int, monotonic: UInt64, unixMicroseconds: Int64) {
+        self.order = order
+        self.first = first
+        var offsets: [Int] = []
+        var width = 0
+        for group in order.groups {
+            offsets.append(width)
+            width += group
+        }
+        (self.offsets, self.width) = (offsets, width)
+        next = Array(repeating: UInt32(first), count: clients * width)
+        let text = Array("Expense of a shared trip, split evenly between four of us. ".utf8)
+        filler = (0..<order.bytes).map { text[$0 % text.count] }
+        begin = monotonic
+        epochMicroseconds = unixMicroseconds - Int64(monotonic / 1000)
+    }
+
+    /// What all clients together are to hear.
+    var expected: Int { order.speakers * order.count * order.groups.reduce(0, +) }
+    /// What all clients together say.
+    var total: Int { order.speakers * order.count * order.groups.count }
+    var isAnswering: Bool { order.intervalMicroseconds == 0 }
+
+    // MARK: Saying
+
+    struct Turn {
+        var speaker: Int
+        var channel: Int
+        var number: Int
+        var dueMicroseconds: Int64
+    }
+
+    /// When something is to be said next; nil when all has been, or is said when something is heard.
+    var nextDue: UInt64? {
+        guard said < (isAnswering ? order.speakers * order.groups.count : total) else { return nil }
+        return due(said)
+    }
+
+    /// Spread evenly over the interval. Those who share a channel do not speak one behind the other: nobody would.
+    private func due(_ place: Int) -> UInt64 {
+        let each = order.speakers * order.groups.count
+        return begin + UInt64(order.intervalMicroseconds) * 1000 * UInt64(place) / UInt64(each)
+    }
+
+    mutating func nextTurn(at now: UInt64) -> Turn? {
+        guard let due = nextDue, due <= now else { return nil }
+        let each = order.speakers * order.groups.count
+        let (round, place) = said.quotientAndRemainder(dividingBy: each)
+        let (channel, position) = place.quotientAndRemainder(dividingBy: order.speakers)
+        let row = order.groups.max() ?? 1
+        let rows = order.speakers / row
+        said += 1
+        return Turn(
+            speaker: position % rows * row + position / rows, channel: channel, number: first + round,
+            dueMicroseconds: isAnswering ? moment(now) : moment(due))
+    }
+
+    /// What a speaker says when its own message has come back to it.
+    mutating func answer(to message: Message, at microseconds: Int64) -> Turn? {
+        guard isAnswering, message.number + 1 < first + order.count else { return nil }
+        said += 1
+        return Turn(
+            speaker: message.speaker, channel: message.channel, number: message.number + 1,
+            dueMicroseconds: microseconds)
+    }
+
+    private func moment(_ nanoseconds: UInt64) -> Int64 { epochMicroseconds + Int64(nanoseconds / 1000) }
+
+    /// `3 · joinRefLen · refLen · topicLen · eventLen · metadataLen · encoding`, then all that.
+    func append(_ turn: Turn, _ topic: ClientText, number: Int, to writer: inout ByteWriter) {
+        writer.append(Self.saidKind)
+        writer.append(UInt8(1))
+        writer.append(UInt8(1))
+        writer.append(little: UInt32(0))
+        writer.append(decimal: Int64(turn.channel + 1))
+        writer.append("7")
+        let start = writer.count
+        topic.append(client: number, to: &writer)
+        let topicBytes = UInt32(writer.count - start)
+        precondition(topicBytes < 256, "a topic's length is one byte")
+        writer.set(little: topicBytes | UInt32(Self.event.utf8CodeUnitCount) << 8 | 1 << 24, at: 3)
+        writer.append(Self.event)
+        let payload = writer.count
+        writer.append("{\"from\":")
+        writer.append(decimal: Int64(turn.speaker))
+        writer.append(",\"to\":")
+        writer.append(decimal: Int64(turn.channel))
+        writer.append(",\"seq\":")
+        writer.append(decimal: Int64(turn.number))
+        writer.append(",\"at\":")
+        writer.append(decimal: turn.dueMicroseconds)
+        writer.append(",\"text\":\"")
+        let room = order.bytes - (writer.count - payload) - 2
+        if room > 0 {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            writer.append(unsafe filler.span.bytes.extracting(0..<room))
+        }
+        writer.append("\"}")
+    }
+
+    // MARK: Hearing
+
+    enum Verdict: Equatable {
+        case inPlace(Message)
+        case again
+        /// So many before it did not come.
+        case passedOver(Int, Message)
+        case foreign
+        case malformed
+    }
+
+    struct Message: Equatable {
+        var speaker: Int
+        var channel: Int
+        var number: Int
+        var dueMicroseconds: Int64
+    }
+
+    /// What a client hears. `topic` is written anew for each: the message must be for that, too.
+    mutating func hear(
+        _ client: Int, _ bytes: RawSpan, topics: [ClientText], firstNumber: Int, scratch: inout ByteWriter
+    ) -> Verdict {
+        guard let (message, topic, rest) = Self.read(bytes), message.channel < order.groups.count,
+            message.channel < topics.count
+        else { return .malformed }
+        guard isFiller(bytes.extracting(rest)) else { return .malformed }
+        scratch.removeAll()
+        topics[message.channel].append(client: firstNumber + client, to: &scratch)
+        let group = order.groups[message.channel]
+        guard scratch.bytes.equals(bytes.extracting(topic)), message.speaker / group == client / group,
+            message.speaker < order.speakers
+        else { return .foreign }
+        let place = client * width + offsets[message.channel] + message.speaker % group
+        let wanted = Int(next[place])
+        guard message.number >= wanted else { return .again }
+        next[place] = UInt32(message.number + 1)
+        return message.number == wanted ? .inPlace(message) : .passedOver(message.number - wanted, message)
+    }
+
+    private func isFiller(_ bytes: RawSpan) -> Bool {
+        guard bytes.byteCount <= filler.count else { return false }
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        return unsafe filler.span.bytes.extracting(0..<bytes.byteCount).equals(bytes)
+    }
+
+    /// The message, and where its topic and its text lie.
+    private static func read(_ bytes: RawSpan) -> (Message, topic: Range<Int>, text: Range<Int>)? {
+        guard bytes.byteCount > 5, bytes.byte(0) == heardKind else { return nil }
+        let topic = 5..<5 + Int(bytes.byte(1))
+        var at = topic.upperBound + Int(bytes.byte(2)) + Int(bytes.byte(3))
+        guard let speaker = number(after: "{\"from\":", bytes, &at),
+            let channel = number(after: ",\"to\":", bytes, &at),
+            let number = number(after: ",\"seq\":", bytes, &at), let due = Self.number(after: ",\"at\":", bytes, &at),
+            skip(",\"text\":\"", bytes, &at), bytes.byteCount >= at + 2,
+            bytes.extracting(bytes.byteCount - 2..<bytes.byteCount).equals("\"}")
+        else { return nil }
+        let message = Message(
+            speaker: Int(speaker), channel: Int(channel), number: Int(number), dueMicroseconds: due)
+        return (message, topic, at..<bytes.byteCount - 2)
+    }
+
+    private static func skip(_ text: StaticString, _ bytes: RawSpan, _ at: inout Int) -> Bool {
+        let end = at + text.utf8CodeUnitCount
+        guard end <= bytes.byteCount, bytes.extracting(at..<end).equals(text) else { return false }
+        at = end
+        return true
+    }
+
+    private static func number(after text: StaticString, _ bytes: RawSpan, _ at: inout Int) -> Int64? {
+        guard skip(text, bytes, &at), let value = bytes.wholeNumber(at: at), value >= 0 else { return nil }
+        while at < bytes.byteCount, bytes.byte(at) &- 48 < 10 { at += 1 }
+        return value
+    }
+}
+
+extension Talk.Order {
+    /// BYTES INTERVAL COUNT SPEAKERS GROUP,GROUP…
+    init?(words: [String]) {
+        guard words.count == 5 else { return nil }
+        let numbers = words.prefix(4).compactMap { Int($0) }
+        let groups = words[4].split(separator: ",").compactMap { Int($0) }
+        guard numbers.count == 4, numbers.allSatisfy({ $0 >= 0 }), numbers[0] <= 1 << 20, numbers[2] > 0,
+            numbers[3] > 0, !groups.isEmpty, groups.count < 10,
+            groups.allSatisfy({ $0 > 0 && numbers[3].isMultiple(of: $0) })
+        else { return nil }
+        self.init(
+            bytes: numbers[0], intervalMicroseconds: numbers[1], count: numbers[2], speakers: numbers[3],
+            groups: groups)
+    }
+
+    var line: String {
+        "talk \(bytes) \(intervalMicroseconds) \(count) \(speakers) "
+            + groups.map { String($0) }.joined(separator: ",")
+    }
+
+    var milliseconds: Int { intervalMicroseconds * count / 1000 }
+}

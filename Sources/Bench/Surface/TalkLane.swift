@@ -1,0 +1,119 @@
+import System
+
+/// A hub with one loop on a processor of its own, and clients that talk in its channels from another.
+final class TalkLane {
+    /// Nothing may be held back: what a project is allowed is the operator's to say, and not what is measured.
+    static let unlimited = [
+        "--max-events-per-second", "0", "--max-joins-per-second", "0", "--max-presence-events-per-second", "0",
+        "--max-client-presence-events-per-window", "0", "--max-connections", "19500", "--max-concurrent-users", "19500",
+    ]
+
+    let hub: HubProcess
+    let groups: [Int]
+    private let fleet: LoadFleet
+    private let stage: ServingStage
+    private let name: String
+
+    /// Of each group's size so many clients in a row share a channel.
+    init(_ name: String, _ stage: ServingStage, _ place: Workplace, clients: Int, groups: [Int]) throws {
+        self.stage = stage
+        self.name = name
+        self.groups = groups
+        let table = "talk_" + name
+        try stage.makeTable(table)
+        hub = try stage.startHub(table, loops: 1, Self.unlimited)
+        fleet = try LoadFleet(clients: clients, inOneProcess: true, errors: place.path + "/clients.log")
+        try ProcessorPin.put([hub.processID], on: ProcessorPin.servers)
+        try ProcessorPin.put(fleet.processIDs, on: ProcessorPin.clients)
+        try fleet.heartbeat(seconds: 0)
+        try fleet.connect(port: hub.port, path: stage.path)
+        for group in groups {
+            try fleet.join(
+                topic: "realtime:\(group == 1 ? "echo" : "room"):{n/\(group)}",
+                payload:
+                    #"{"config":{"broadcast":{"ack":false,"self":true},"presence":{"enabled":false},"private":false}}"#
+            )
+        }
+    }
+
+    func close() {
+        fleet.close()
+        stage.end(hub)
+    }
+
+    /// A message of the hub's own.
+    func sample() throws -> String { try fleet.sample() }
+
+    func talk(bytes: Int, intervalMicroseconds: Int, count: Int, speakers: Int) throws -> TalkCost {
+        let order = Talk.Order(
+            bytes: bytes, intervalMicroseconds: intervalMicroseconds, count: count, speakers: speakers, groups: groups)
+        let before = try hub.use()
+        let began = Clock.unixMicroseconds()
+        let awaited = try fleet.talk(order)
+        // What comes twice comes now, and the kernel's figures are those of threads at rest.
+        Pause.milliseconds(50)
+        let report = try fleet.report()
+        guard report.isFaultless else { throw void(report) }
+        let after = try hub.use()
+        return TalkCost(
+            report, loopNanoseconds: after.nanoseconds(since: before, threads: "loop-"),
+            clientNanoseconds: Double(awaited.processorNanoseconds),
+            microseconds: Double(max(1, report.lastMicroseconds - began)))
+    }
+
+    private func void(_ report: LoadReport) -> BenchFailure {
+        BenchFailure(
+            "void (broadcast, \(name)): of \(report.expected) messages \(report.missing) are missing, \(report.doubled) came "
+                + "twice or late, \(report.skipped) were passed over, \(report.foreign) were for others, "
+                + "\(report.malformed) mean nothing, \(report.closed) clients lost their connection")
+    }
+}
+
+/// What some talking cost.
+struct TalkCost {
+    var p50: Double
+    var p99: Double
+    /// Of the hub's loop.
+    var deliveriesPerProcessorSecond: Double
+    var bytesPerProcessorSecond: Double
+    var bytesPerSecond: Double
+    var bytesPerDelivery: Double
+    /// Of one processor each, in hundredths.
+    var loopShare: Double
+    var clientShare: Double
+
+    init(_ report: LoadReport, loopNanoseconds: Double, clientNanoseconds: Double, microseconds: Double) {
+        p50 = (report.latency.percentile(0.5) ?? .nan) / 1000
+        p99 = (report.latency.percentile(0.99) ?? .nan) / 1000
+        let deliveries = Double(report.received)
+        let bytes = Double(report.bytes)
+        deliveriesPerProcessorSecond = deliveries * 1e9 / loopNanoseconds
+        bytesPerProcessorSecond = bytes * 1e9 / loopNanoseconds
+        bytesPerSecond = bytes * 1e6 / microseconds
+        bytesPerDelivery = bytes / deliveries
+        loopShare = loopNanoseconds / microseconds / 10
+        clientShare = clientNanoseconds / microseconds / 10
+    }
+
+    /// Of the bare server, which does nothing but send.
+    init(_ cost: BareFanout.Cost, _ report: LoadReport, microseconds: Double) {
+        self.init(
+            report, loopNanoseconds: Double(cost.processorNanoseconds),
+            clientNanoseconds: Double(report.processorNanoseconds), microseconds: microseconds)
+    }
+}
+
+extension BareFanout {
+    /// The same numbers of the bare server.
+    func talk(messages: Int, _ template: String) throws -> TalkCost {
+        let began = Clock.unixMicroseconds()
+        let (cost, report) = try send(messages, template: template)
+        return TalkCost(cost, report, microseconds: Double(max(1, report.lastMicroseconds - began)))
+    }
+
+    /// On the hub's processor, with its clients on theirs.
+    func pin() throws {
+        try ProcessorPin.put(serverProcessID.map { [$0] } ?? [], on: ProcessorPin.servers)
+        try ProcessorPin.put(clientProcessIDs, on: ProcessorPin.clients)
+    }
+}
