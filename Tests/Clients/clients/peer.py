@@ -11,6 +11,7 @@ from .expect import Failure, equal, fail, keys, shown, true
 from .wire import BINARY, Closed, Connection
 
 SUBSCRIBED = "Subscribed to PostgreSQL"
+UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
 REPLICA_KEYS = {"INSERT": "record", "UPDATE": "record old_record", "DELETE": "old_record"}
 
@@ -22,10 +23,12 @@ class Message:
     topic: str
     event: str
     payload: dict
-    raw: str
+    raw: str | bytes
+    #: What it came as: text, or kind 4 with its payload as JSON or as bytes.
+    form: str = "text"
 
     def __str__(self):
-        return shown(self.raw)
+        return shown(self.raw if self.form == "text" else repr(self.raw))
 
     @property
     def status(self):
@@ -80,6 +83,52 @@ def message_of(text: str, vsn: str) -> Message:
     return message
 
 
+def message_of_binary(data: bytes) -> Message:
+    """Kind 4, which is all that clients read."""
+    true(len(data) >= 5 and data[0] == 4, "a binary frame of kind 4", repr(data[:80]))
+    lengths, encoding, at, parts = data[1:4], data[4], 5, []
+    true(encoding in (0, 1), "a payload that is bytes or JSON", encoding)
+    true(len(data) >= 5 + sum(lengths), "a frame as long as its lengths say", repr(data[:80]))
+    for length in lengths:
+        parts.append(data[at : at + length])
+        at += length
+    topic, event, metadata = parts[0].decode(), parts[1].decode(), parts[2].decode()
+    payload = parsed(data[at:].decode()) if encoding else data[at:]
+    content = {"type": "broadcast", "event": event, "payload": payload}
+    if metadata:
+        content["meta"] = parsed(metadata)
+        check_meta(content["meta"])
+    return Message(None, None, topic, "broadcast", content, data, "json" if encoding else "bytes")
+
+
+def user_broadcast(
+    topic: str, event: str, payload, ref: str | None = None, join_ref: str | None = None, metadata: bytes = b"",
+    encoding: int | None = None,
+) -> bytes:  # fmt: skip
+    """Kind 3, as JavaScript and Swift send it; bytes are bytes, and all else becomes JSON."""
+    if encoding is None:
+        encoding = 0 if isinstance(payload, bytes) else 1
+    body = payload if isinstance(payload, bytes) else json.dumps(payload, ensure_ascii=False).encode()
+    parts = [(join_ref or "").encode(), (ref or "").encode(), topic.encode(), event.encode(), metadata]
+    return bytes([3, *map(len, parts), encoding]) + b"".join(parts) + body
+
+
+def check_meta(meta: dict):
+    true(isinstance(meta, dict) and set(meta) <= {"id", "replayed"} and meta, "meta of id, replayed or both", meta)
+    true("id" not in meta or UUID.match(meta["id"]), "an id that is a UUID", meta)
+    true(meta.get("replayed", True) is True, "replayed to be true where it is there", meta)
+
+
+def check_presences(presences: dict, what: str):
+    """Swift drops everything when one entry has no phx_ref."""
+    true(isinstance(presences, dict), f"{what} to be an object", presences)
+    for entry in presences.values():
+        keys(entry, "metas", f"an entry of {what}")
+        true(isinstance(entry["metas"], list) and entry["metas"], f"metas in an entry of {what}", entry)
+        for meta in entry["metas"]:
+            true(isinstance(meta, dict) and isinstance(meta.get("phx_ref"), str) and meta["phx_ref"], "a phx_ref in each", meta)
+
+
 def check_event(message: Message):
     """The exact key sets of every event."""
     payload, event = message.payload, message.event
@@ -87,7 +136,8 @@ def check_event(message: Message):
         keys(payload, "status response", "a reply")
         true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
         true(isinstance(payload["response"], dict), "the response to be an object", message)
-        if payload["status"] == "error":
+        # Errors of presence give no reason.
+        if payload["status"] == "error" and payload["response"]:
             keys(payload["response"], "reason", "the response of an error")
         return
     if event in ("phx_close", "phx_error"):
@@ -110,7 +160,17 @@ def check_event(message: Message):
     elif event in ("INSERT", "UPDATE", "DELETE"):
         equal(payload.get("type"), event, "the type of a legacy change")
         check_data(payload)
-    elif event not in ("presence_state", "presence_diff", "broadcast"):
+    elif event == "presence_state":
+        check_presences(payload, "a presence_state")
+    elif event == "presence_diff":
+        keys(payload, "joins leaves", "a presence_diff")
+        true(message.join_ref is None, "no join_ref on a presence_diff", message)
+        check_presences(payload["joins"], "joins")
+        check_presences(payload["leaves"], "leaves")
+    elif event == "broadcast":
+        # What clients send is theirs; only what comes from the database or by a replay has meta of ours.
+        true("ids" not in payload or "event" in payload, "no key ids of our own", message)
+    else:
         fail("an event of the protocol", message)
 
 
@@ -147,10 +207,10 @@ class Peer:
         self.join_refs: dict[str, str] = {}
 
     @classmethod
-    async def open(cls, hub, apikey: str, vsn: str = "2.0.0", path: str | None = None, buffer=None) -> "Peer":
+    async def open(cls, hub, apikey: str, vsn: str = "2.0.0", path: str | None = None, buffer=None, headers=None) -> "Peer":
         connection = await Connection.open(hub, buffer)
         query = urllib.parse.urlencode({"apikey": apikey, "vsn": vsn})
-        response = await connection.upgrade(hub, f"{path or hub.path}?{query}")
+        response = await connection.upgrade(hub, f"{path or hub.path}?{query}", headers)
         true(response.status == 101, "101 Switching Protocols", response)
         return cls(connection, vsn)
 
@@ -168,6 +228,22 @@ class Peer:
         await self.connection.text(self.encoded(topic, event, payload, ref, join_ref))
         return ref
 
+    async def say(self, topic: str, event: str, payload, **more) -> str | None:
+        """A broadcast as text. `more` are keys beside the usual ones."""
+        return await self.push(topic, "broadcast", {"type": "broadcast", "event": event, "payload": payload} | more)
+
+    async def say_binary(self, topic: str, event: str, payload, metadata: bytes = b"", *, ref="next") -> str | None:
+        """A broadcast of kind 3."""
+        ref = str(next(self.refs)) if ref == "next" else ref
+        await self.connection.frame(
+            BINARY, user_broadcast(topic, event, payload, ref, self.join_refs.get(topic), metadata))
+        return ref
+
+    async def present(self, topic: str, event: str, *payload, **more) -> str | None:
+        """A push of presence; without a payload it has none."""
+        content = {"type": "presence", "event": event} | ({"payload": payload[0]} if payload else {})
+        return await self.push(topic, "presence", content | more)
+
     async def send_join(self, topic: str, payload: dict) -> str:
         ref = str(next(self.refs))
         self.join_refs[topic] = ref
@@ -183,14 +259,16 @@ class Peer:
 
     async def _read(self, what: str, limit=None) -> Message:
         frame = await self.connection.receive(what, limit)
-        true(frame.opcode != BINARY, "text frames here", frame)
+        if frame.opcode == BINARY:
+            true(self.vsn.startswith("2."), "no binary frames in V1", frame)
+            return message_of_binary(frame.payload)
         return message_of(frame.payload.decode(), self.vsn)
 
-    async def expect(self, what: str, condition, limit=None) -> Message:
-        """The first message that it holds for; the others stay waiting."""
-        for index, message in enumerate(self.waiting):
+    async def _find(self, what: str, condition, limit=None, start: int = 0) -> int:
+        """Where the first that it holds for stands among those that wait, which grow until there is one."""
+        for index, message in enumerate(self.waiting[start:], start):
             if condition(message):
-                return self.waiting.pop(index)
+                return index
         while True:
             try:
                 message = await self._read(what, limit)
@@ -200,9 +278,13 @@ class Peer:
             except Closed as end:
                 others = "".join(f"\n   before {message}" for message in self.waiting[-8:])
                 raise Failure(f"expected {what}\n     came {end}{others}") from None
-            if condition(message):
-                return message
             self.waiting.append(message)
+            if condition(message):
+                return len(self.waiting) - 1
+
+    async def expect(self, what: str, condition, limit=None) -> Message:
+        """The first message that it holds for; the others stay waiting."""
+        return self.waiting.pop(await self._find(what, condition, limit))
 
     async def reply(self, ref: str | None, what: str = "a reply") -> Message:
         return await self.expect(f"{what} (ref {ref})", lambda m: m.event == "phx_reply" and m.ref == ref)
@@ -269,6 +351,41 @@ class Peer:
             if last(message.data):
                 return found
             found.append(message)
+
+    async def broadcast(self, topic: str, what: str = "a broadcast") -> Message:
+        return await self.expect(what, lambda m: m.topic == topic and m.event == "broadcast")
+
+    async def hears(self, topic: str, event: str, payload, what: str = "a broadcast") -> Message:
+        """The next broadcast, which is this one."""
+        message = await self.broadcast(topic, what)
+        equal((message.payload.get("event"), message.payload.get("payload")), (event, payload), what)
+        return message
+
+    async def state(self, topic: str, what: str = "presence_state") -> Message:
+        return await self.expect(what, lambda m: m.topic == topic and m.event == "presence_state")
+
+    async def diff(self, topic: str, what: str = "presence_diff") -> Message:
+        return await self.expect(what, lambda m: m.topic == topic and m.event == "presence_diff")
+
+    async def ended(self, topic: str) -> str:
+        """A system error, then phx_close and nothing between; the text of the first."""
+        at = await self._find(
+            "a system error", lambda m: m.topic == topic and m.event == "system" and m.status == "error")
+        message = self.waiting.pop(at)
+        equal(message.payload["extension"], "system", "the extension")
+        close = self.waiting.pop(await self._find("phx_close after it", lambda m: m.topic == topic, start=at))
+        join_ref = self.join_refs[topic]
+        equal((close.event, close.ref, close.payload), ("phx_close", join_ref, {}), "what follows a system error")
+        if self.vsn.startswith("2."):
+            equal((message.join_ref in (join_ref, None), close.join_ref), (True, join_ref), "the join_refs")
+        return message.payload["message"]
+
+    async def refused(self, topic: str, config: dict | None = None, **payload) -> str:
+        """A join that must be refused; why."""
+        ref = await self.send_join(topic, {"config": config or {}} | payload)
+        reply = await self.reply(ref, "a refusal")
+        equal(reply.status, "error", "the status")
+        return reply.reason
 
     async def close(self):
         await self.connection.close()

@@ -99,7 +99,8 @@ class Connection:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
         status = int(first.split()[1])
-        return Response(status, headers, b"" if head_only or status == 101 else await self._body(headers))
+        has_no_body = head_only or status in (101, 204)
+        return Response(status, headers, b"" if has_no_body else await self._body(headers))
 
     async def _head(self) -> bytes:
         try:

@@ -10,6 +10,7 @@ from clients import tokens
 from clients.expect import equal, true
 from clients.peer import binding
 from clients.scenario import BOTH, published, scenario
+from clients.stage import ANA, BEN
 
 EXPIRED = re.compile(r"^Token has expired \d+ seconds ago$")
 TOKEN_TABLE = published("c_token", "id int PRIMARY KEY, open text, secret text",
@@ -209,3 +210,29 @@ async def key_set(stage):
               "JwtSignatureError: Failed to validate JWT signature", "the reason for HS256 by the kid of an RSA key")  # fmt: skip
     finally:
         os.unlink(settings["jwks"])
+
+
+def members(name: str) -> list:
+    """A table whose rows are seen by the members of a table of its own, which is followed."""
+    return [
+        *published(name, "id int PRIMARY KEY", f"ALTER TABLE {name} REPLICA IDENTITY FULL", f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"),
+        *published(f"{name}_members", "who uuid PRIMARY KEY", f"ALTER TABLE {name}_members REPLICA IDENTITY FULL"),
+        f"CREATE POLICY members ON {name} FOR SELECT USING (auth.uid() IN (SELECT who FROM {name}_members))",
+    ]
+
+
+@scenario("a join that waits for its memberships goes on waiting while another channel's token changes", settings={"loops": "1"}, tables=[*members("c_quick"), *members("c_slow")])
+async def waits_for_memberships(stage):
+    await stage.database.run(*(f"INSERT INTO c_{table}_members VALUES ('{ANA}'), ('{BEN}')" for table in ("quick", "slow")))
+    first, second = await stage.peer(), await stage.peer()
+    await first.subscribe("realtime:quick", binding("c_quick"), access_token=stage.ana)
+    # By then both policies are known, and what is left to ask is who is a member.
+    await second.subscribe("realtime:slow-too", binding("c_slow"), access_token=stage.ben)
+    await stage.database.run("BEGIN", "LOCK TABLE c_slow_members IN ACCESS EXCLUSIVE MODE")
+    await second.send_join("realtime:slow", {"config": {"postgres_changes": [binding("c_slow")]}, "access_token": stage.ana})
+    await first.push("realtime:quick", "access_token", {"access_token": stage.ben})
+    await first.subscribed("realtime:quick")
+    await stage.database.run("COMMIT")
+    await second.subscribed("realtime:slow")
+    await stage.database.run("INSERT INTO c_slow VALUES (1)")
+    equal((await second.change("realtime:slow")).data["record"], {"id": 1}, "what is heard then")

@@ -1,7 +1,6 @@
 """Traps of §11 that no other file has: what every message must be, and the order of the first ones.
 
-The others stand where they belong; `run.py --list trap` finds them all. Traps 5, 16 and 18 are about broadcasts, and come
-with those.
+The others stand where they belong; `run.py --list trap` finds them all.
 """
 
 import asyncio
@@ -51,14 +50,17 @@ async def v2_elements(stage):
         equal([type(one) for one in value[2:]], [str, str, dict], f"topic, event and payload of {message.event}")
 
 
-@scenario("trap 8: pushes of presence and broadcasts that ask for an answer get one, even where there is neither", vsn=BOTH)
+@scenario("trap 8: pushes of presence are answered always, broadcasts where an ack was asked for, tokens never", vsn=BOTH)
 async def pushes_are_answered(stage, vsn):
     peer = await stage.peer(vsn)
-    await peer.join("realtime:pushes", {})
-    for event in ("presence", "broadcast"):
-        reference = await peer.push("realtime:pushes", event, {"type": event, "event": "track", "payload": {}})
-        await peer.reply(reference, f"the answer to a push of {event}")
-    equal(await peer.fence(), [], "what else came")
+    for ack in (True, False):
+        topic = f"realtime:pushes-{ack}"
+        await peer.join(topic, {"broadcast": {"ack": ack}})
+        said = await peer.say(topic, "m", {})
+        tracked = await peer.present(topic, "track", {})
+        await peer.push(topic, "access_token", {"access_token": stage.ana})
+        answers = [m.ref for m in await peer.fence() if m.event == "phx_reply"]
+        equal(answers, [said, tracked] if ack else [tracked], f"what is answered with ack {ack}")
 
 
 @scenario("trap 14: system messages are four strings, and nothing harmless is an error", tables=TABLE)
