@@ -65,6 +65,12 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Frames
 
+    /// The channel that a push to this topic goes to. Nil where that is for `handle` to say: the topic is not joined, or not yet.
+    public func joined(_ topic: RawSpan) -> ChannelID? {
+        guard let slot = slot(topic: topic), slots[slot].state == .joined else { return nil }
+        return id(of: slot)
+    }
+
     public mutating func handle(_ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         guard let slot = slot(topic: frame.topic) else { return handleUnjoined(frame, into: &actions) }
         if slots[slot].state == .joining { return wait(frame, for: slot, into: &actions) }
@@ -264,6 +270,11 @@ public struct ChannelMachine: ~Copyable, Sendable {
     private func slot(topic: RawSpan) -> Int? {
         if slots.isEmpty { return nil }
         let hash = ChannelSlot.hash(topic)
-        return slots.firstIndex { $0.state != .free && $0.topicHash == hash && $0.hasTopic(topic) }
+        // By index: a slot that is handed to a closure is copied, with everything it refers to.
+        for slot in slots.indices
+        where slots[slot].topicHash == hash && slots[slot].state != .free && slots[slot].hasTopic(topic) {
+            return slot
+        }
+        return nil
     }
 }

@@ -61,6 +61,19 @@ final class PieceArena {
         return piece
     }
 
+    /// Three parts one behind the other, so that what lies elsewhere is copied once.
+    func add(_ head: RawSpan, _ body: RawSpan, _ tail: RawSpan) -> Piece {
+        let length = head.byteCount + body.byteCount + tail.byteCount
+        precondition(length <= Limits.maximumPieceBytes, "a piece is at most as large as its limit")
+        let piece = Piece(index: UInt32(pieces.count))
+        var extent = room(for: length)
+        pieces.append(extent)
+        put(head, &extent)
+        put(body, &extent)
+        put(tail, &extent)
+        return piece
+    }
+
     /// Where a piece lies.
     @inline(__always)
     func extent(of piece: UInt32) -> Extent { pieces[Int(piece)] }
@@ -75,18 +88,30 @@ final class PieceArena {
     }
 
     private func copy(_ bytes: RawSpan) -> Extent {
-        let length = bytes.byteCount
+        let extent = room(for: bytes.byteCount)
+        var rest = extent
+        put(bytes, &rest)
+        return extent
+    }
+
+    private func room(for length: Int) -> Extent {
         turnBytes += length
         let chunk = chunkWithRoom(for: length)
-        let extent = Extent(chunk: chunk, offset: UInt32(used), length: UInt32(length))
-        // SAFETY: the chunk has room for `length` bytes at `used`.
+        defer { used += length }
+        return Extent(chunk: chunk, offset: UInt32(used), length: UInt32(length))
+    }
+
+    /// At the beginning of the room, which is the rest of it then.
+    private func put(_ bytes: RawSpan, _ rest: inout Extent) {
+        precondition(bytes.byteCount <= Int(rest.length), "room was made for all of it")
+        // SAFETY: the chunk has room for the extent, which is at least as long as the bytes.
         unsafe bytes.withUnsafeBytes { source in
             if let start = source.baseAddress {
-                unsafe address(of: extent).copyMemory(from: start, byteCount: length)
+                unsafe address(of: rest).copyMemory(from: start, byteCount: source.count)
             }
         }
-        used += length
-        return extent
+        rest.offset += UInt32(bytes.byteCount)
+        rest.length -= UInt32(bytes.byteCount)
     }
 
     private func chunkWithRoom(for length: Int) -> UInt32 {

@@ -11,6 +11,9 @@ extension SocketLoop {
     /// Bytes that many connections are to get: one copy, valid until the end of this turn.
     public func share(_ bytes: RawSpan) -> Piece { arena.add(bytes) }
 
+    /// The same of three parts that lie in different places and follow each other.
+    public func share(_ head: RawSpan, _ body: RawSpan, _ tail: RawSpan) -> Piece { arena.add(head, body, tail) }
+
     /// Queues a piece. `continues`: it belongs to the same frame as the piece queued before it, in the same turn, so that
     /// a queue is only ever cut between frames.
     public func send(_ piece: Piece, to connection: ConnectionID, continues: Bool = false) {

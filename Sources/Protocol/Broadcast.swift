@@ -89,35 +89,57 @@ extension MessageEncoder {
     public func appendBroadcast(
         _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan = RawSpan(), to writer: inout ByteWriter
     ) -> BroadcastFrame {
+        let frame = appendHead(of: broadcast, topic: topic, joinRef: joinRef, to: &writer)
+        guard frame != .none else { return frame }
+        writer.append(broadcast.payload)
+        appendTail(of: broadcast, frame, to: &writer)
+        return frame
+    }
+
+    /// What stands before the payload, for whoever has the payload somewhere else; nothing where there is no message.
+    public func appendHead(
+        of broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan = RawSpan(), to writer: inout ByteWriter
+    ) -> BroadcastFrame {
         switch broadcast.form {
         case .text:
-            appendPush("broadcast", payload: broadcast.payload, topic: topic, joinRef: joinRef, to: &writer)
+            beginBroadcast(topic: topic, joinRef: joinRef, to: &writer)
             return .text
         case .batch:
-            appendBatched(broadcast, topic: topic, joinRef: joinRef, to: &writer)
+            beginBroadcast(topic: topic, joinRef: joinRef, to: &writer)
+            writer.append("{\"payload\":")
             return .text
         case .json:
-            if version == .v2, !broadcast.isReplayed, appendUserBroadcast(broadcast, topic: topic, to: &writer) {
+            if version == .v2, !broadcast.isReplayed, appendUserHead(of: broadcast, topic: topic, to: &writer) {
                 return .binary
             }
-            appendNamed(broadcast, topic: topic, joinRef: joinRef, to: &writer)
+            beginNamed(broadcast, topic: topic, joinRef: joinRef, to: &writer)
             return .text
         case .binary:
-            return version == .v2 && appendUserBroadcast(broadcast, topic: topic, to: &writer) ? .binary : .none
+            return version == .v2 && appendUserHead(of: broadcast, topic: topic, to: &writer) ? .binary : .none
         }
+    }
+
+    /// What stands behind the payload in a frame of the kind that the head is of.
+    public func appendTail(of broadcast: borrowing Broadcast, _ frame: BroadcastFrame, to writer: inout ByteWriter) {
+        guard frame == .text else { return }
+        if broadcast.form == .text { return end(ref: RawSpan(), to: &writer) }
+        if broadcast.form == .batch {
+            // In the order of the reference's batches.
+            writer.append(",\"event\":")
+            JSONText.appendString(broadcast.event, to: &writer)
+        }
+        endBroadcast(broadcast, to: &writer)
     }
 
     /// Kind 4: `4 · topicLen · userEventLen · metadataLen · encoding · topic · userEvent · metadata · payload`. Whether
     /// everything fits the single bytes of its lengths; else nothing is written.
-    private func appendUserBroadcast(
-        _ broadcast: borrowing Broadcast, topic: RawSpan, to writer: inout ByteWriter
+    private func appendUserHead(
+        of broadcast: borrowing Broadcast, topic: RawSpan, to writer: inout ByteWriter
     ) -> Bool {
         guard let topicLength = UInt8(exactly: topic.byteCount),
             let eventLength = UInt8(exactly: broadcast.event.byteCount),
             let metadataLength = UInt8(exactly: Self.metadataBytes(broadcast))
         else { return false }
-        writer.reserve(
-            5 + topic.byteCount + broadcast.event.byteCount + Int(metadataLength) + broadcast.payload.byteCount)
         writer.append(UInt8(4))
         writer.append(topicLength)
         writer.append(eventLength)
@@ -126,32 +148,17 @@ extension MessageEncoder {
         writer.append(topic)
         writer.append(broadcast.event)
         if metadataLength > 0 { Self.appendMetadata(broadcast, to: &writer) }
-        writer.append(broadcast.payload)
         return true
     }
 
     /// The object that stands for kind 4 where text is spoken.
-    private func appendNamed(
+    private func beginNamed(
         _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
         beginBroadcast(topic: topic, joinRef: joinRef, to: &writer)
         writer.append("{\"event\":")
         JSONText.appendString(broadcast.event, to: &writer)
         writer.append(",\"payload\":")
-        writer.append(broadcast.payload)
-        endBroadcast(broadcast, to: &writer)
-    }
-
-    /// The same in the order of the reference's batches.
-    private func appendBatched(
-        _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
-    ) {
-        beginBroadcast(topic: topic, joinRef: joinRef, to: &writer)
-        writer.append("{\"payload\":")
-        writer.append(broadcast.payload)
-        writer.append(",\"event\":")
-        JSONText.appendString(broadcast.event, to: &writer)
-        endBroadcast(broadcast, to: &writer)
     }
 
     private func beginBroadcast(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {

@@ -205,13 +205,19 @@ private struct ClientsCommand: Command {
     let summary = "Used by scenarios with clients: many clients of a server here, told by lines what to do."
     let discussion = """
         Reads commands from standard input, one a line, and answers each with a JSON object when it is done. {n} stands \
-        for a client's number, {n:D} for that in D digits, {n%K} for its rest by K, {token} for a token of its own:
+        for a client's number, {n:D} for that in D digits, {n%K} for its rest by K, {n/K} for how often K is in it, {token} for a \
+        token of its own:
 
           sign SECRET CLAIMS
           connect PORT PATH FIRST COUNT
           join TOPIC PAYLOAD
           expect FIRST COUNT [OWNER|- [STRIDE]]
           await MILLISECONDS [COUNT]
+          window COUNT
+          talk BYTES MICROSECONDS COUNT SPEAKERS GROUP[,GROUP...]
+          watch KEY
+          track COUNT one|all PAYLOAD
+          depart COUNT
           report
           sample
           heartbeat SECONDS
@@ -219,6 +225,10 @@ private struct ClientsCommand: Command {
 
         A change carries "seq", "at" (Unix microseconds) and "owner"; a report says what came in its place, what is \
         missing, doubled, skipped or another's, and how long it took in microseconds.
+
+        Clients that talk have joined a channel for each group; so many in a row share it. Each says COUNT messages in \
+        each, one in so many MICROSECONDS, or with 0 as soon as its last one has come back. Clients that track have joined with \
+        the presence key that is watched.
         """
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
@@ -229,7 +239,7 @@ private struct ClientsCommand: Command {
 
 private struct BareServerCommand: Command {
     let name = "bare-server"
-    let summary = "Used by fanout: a bare loop of send() to compare with, told by lines what to do."
+    let summary = "Used by scenarios with clients: a bare loop of send() to compare with, told by lines what to do."
     let discussion = """
         Reads commands from standard input, one a line, and answers each with a JSON object when it is done:
 
@@ -238,7 +248,8 @@ private struct BareServerCommand: Command {
           send COUNT TOGETHER FIRST TEMPLATE
           quit
 
-        In the template, {seq} is a message's number, from FIRST on, and {at} the moment in Unix microseconds.
+        In the template, {seq} is a message's number, from FIRST on, and {at} the moment in Unix microseconds. One that \
+        begins with a control character is sent as binary.
         """
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {

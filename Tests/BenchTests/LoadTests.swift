@@ -172,7 +172,9 @@ extension String {
 
     @Test(arguments: [
         "", "connect", "connect 1 / 0", "connect 99999 / 0 1", "connect 1 / -1 1", "connect 1 / 0 99999999", "join a",
-        "expect 1", "expect 1 -1", "await", "await -1", "await 1 x", "await 1 1 1", "heartbeat x", "fly",
+        "expect 1", "expect 1 -1", "await", "await -1", "await 1 x", "await 1 1 1", "heartbeat x", "fly", "window 0",
+        "talk", "talk 100 1 1 6", "talk 100 1 1 6 4", "talk 100 1 0 6 6", "talk 100 1 1 6 1", "track 1 both {}",
+        "track 1 all", "track 1 all {}", "watch", "depart 0", "depart 1",
     ])
     func `refuses what it is not made for`(line: String) throws {
         let clients = try Stage.worker("clients") { try? LoadGenerator.run(input: $0, output: $1) }
@@ -215,6 +217,7 @@ extension String {
         let text = ClientText("{\"a\":{\"n\":{n}},\"b\":\"{n%10}\",{n%0},{nx}{n")
         #expect(text.text(client: 123) == "{\"a\":{\"n\":123},\"b\":\"3\",{n%0},{nx}{n")
         #expect(ClientText("").text(client: 1) == "")
+        #expect(ClientText("{n/6}:{n/1}:{n/0}").text(client: 13) == "2:13:{n/0}")
     }
 
     @Test func `a template is filled in and else left as it is`() {

@@ -18,12 +18,15 @@ final class Conversation {
         whole: String = ""
     ) -> [ChannelAction] {
         var actions: [ChannelAction] = []
+        let joined = machine.joined(Array(topic.utf8).span.bytes)
         machine.handle(
             ChannelFrame(
                 request, topic: Array(topic.utf8).span.bytes, joinRef: Array(joinRef.utf8).span.bytes,
                 ref: Array(ref.utf8).span.bytes, token: Array(token.utf8).span.bytes,
                 whole: Array(whole.utf8).span.bytes),
             into: &actions)
+        // The short way says the same.
+        if request == .push { #expect((actions == joined.map { [.push($0)] }) == (joined != nil)) }
         return actions
     }
 
@@ -62,6 +65,8 @@ final class Conversation {
         machine.socketGone(into: &actions)
         return actions
     }
+
+    func shortWay(_ topic: String) -> ChannelID? { machine.joined(Array(topic.utf8).span.bytes) }
 
     var channelCount: Int { machine.channelCount }
     var capacity: Int { machine.capacity }
@@ -109,6 +114,21 @@ func waiting(_ text: String) -> ChannelAction {
                 talk.say(request, room, joinRef: "1", ref: "2") == [.replyUnmatched(address(room, "", "2"))])
         }
         #expect(talk.say(.push, "phoenix", ref: "2") == [.replyUnmatched(address("phoenix", "", "2"))])
+    }
+
+    @Test func `a push goes the short way only to what is joined`() {
+        let socket = Conversation()
+        _ = socket.say(.join, "realtime:a", joinRef: "1", ref: "1")
+        let joining = socket.shortWay("realtime:a")
+        #expect(joining == nil)
+        let unknown = socket.shortWay("realtime:b")
+        #expect(unknown == nil)
+        let other = socket.joined("realtime:c", joinRef: "2")
+        let found = socket.shortWay("realtime:c")
+        #expect(found == other)
+        _ = socket.say(.leave, "realtime:c", joinRef: "2", ref: "3")
+        let left = socket.shortWay("realtime:c")
+        #expect(left == nil)
     }
 
     @Test func `leaving what is not joined is fine`() {

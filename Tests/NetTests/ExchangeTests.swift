@@ -1,4 +1,5 @@
 import Bytes
+import Diagnostics
 import Glibc
 import Net
 import Synchronization
@@ -95,6 +96,49 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
             #expect(try client.receiveText(7) == "<first>")
         }
         #expect(own.count == 50)
+    }
+
+    @Test func `a piece may be made of parts, any of them empty`() throws {
+        let stage = try Stage()
+        let client = try stage.connect()
+        let id = try #require(stage.diary.waitForOpened(1))[0]
+        stage.act { loop in
+            let (head, body, tail) = (Array("head".utf8), pattern(100_000), Array("tail".utf8))
+            loop.send(loop.share(head.span.bytes, body.span.bytes, tail.span.bytes), to: id)
+            loop.send(loop.share(RawSpan(), tail.span.bytes, RawSpan()), to: id)
+            loop.send(loop.share(head.span.bytes, RawSpan(), tail.span.bytes), to: id)
+        }
+        #expect(try client.receiveText(4) == "head")
+        #expect(try client.receive(100_000) == pattern(100_000))
+        #expect(try client.receiveText(16) == "tailtailheadtail")
+    }
+
+    @Test(arguments: backends)
+    func `what comes while many are sent to has a turn of its own`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage(
+            { $0.backend = backend },
+            script: { scripted in
+                scripted.onReceived = { [unowned scripted] _, id, bytes in
+                    // As who is present is told: at the end of a turn.
+                    scripted.acts.withLock { acts in
+                        acts.append { loop in
+                            let answer = Array("!".utf8)
+                            loop.send(answer.span.bytes, to: id)
+                        }
+                    }
+                    return bytes.byteCount
+                }
+            })
+        let clients = try (0..<Limits.sendsBetweenReads).map { _ in try stage.connect() }
+        let ids = try #require(stage.diary.waitForOpened(clients.count))
+        stage.act { loop in
+            let all = Array("all".utf8)
+            let shared = loop.share(all.span.bytes)
+            for id in ids { loop.send(shared, to: id) }
+            // It is there before the last of them is sent to, and nothing else happens afterwards.
+            try? clients[0].send("x")
+        }
+        #expect(try clients[0].receiveText(4) == "all!")
     }
 
     @Test(arguments: backends)

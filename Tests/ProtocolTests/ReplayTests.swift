@@ -64,7 +64,8 @@ import Testing
 
     @Test(arguments: [
         "1", "[]", "{}", #"{"offset":-1}"#, #"{"offset":"1"}"#, #"{"offset":1,"epoch":-1}"#,
-        #"{"offset":1,"epoch":null}"#, #"{"offset":1,"epoch":"x"}"#, #"{"offset":1,"epoch":"-1"}"#, #"{"offset":1,"limit":"x"}"#, #"{"offset":1.0}"#,
+        #"{"offset":1,"epoch":null}"#, #"{"offset":1,"epoch":"x"}"#, #"{"offset":1,"epoch":"-1"}"#,
+        #"{"offset":1,"limit":"x"}"#, #"{"offset":1.0}"#,
     ])
     func `an offset that cannot be meant is refused`(json: String) { #expect(resumption(json) == .invalid) }
 

@@ -89,8 +89,8 @@ private final class UserRace {
             progress("\(users) users: round \(round + 1) of \(rounds)")
             let hubIsFirst = round % 2 == 1
             if !hubIsFirst { try measure(bare, users, template, &full, &half) }
-            full.hub.append(try talk(users, messages: isQuick ? 2 : 6))
-            half.hub.append(try talk(rounded(users / 2), messages: isQuick ? 2 : 6))
+            full.hub.append(try talk(users, messages: isQuick ? 2 : 5))
+            half.hub.append(try talk(rounded(users / 2), messages: isQuick ? 2 : 4))
             if hubIsFirst { try measure(bare, users, template, &full, &half) }
         }
         try full.checkSizes()
@@ -231,7 +231,7 @@ private final class PayloadRace {
         _ = try lane.talk(bytes: bytes, intervalMicroseconds: 0, count: 4, speakers: users)
         let template = ChangeTemplate.text(of: try lane.sample())
         var series = TalkSeries()
-        let rounds = settings.rounds(usually: 7)
+        let rounds = settings.rounds(usually: 5)
         for round in 0..<rounds {
             settings.progress("\(Self.caseName(kilobytes)): round \(round + 1) of \(rounds)")
             let hubIsFirst = round % 2 == 1

@@ -104,10 +104,33 @@ struct BroadcastDesk: ~Copyable {
     ) -> Piece? {
         message.removeAll()
         let encoder = MessageEncoder(Hearer.version(of: form))
-        switch encoder.appendBroadcast(broadcast, topic: topic, joinRef: joinRef, to: &message) {
-        case .text: return Self.share(.text, message, form, deflater, &frame, on: loop)
-        case .binary: return Self.share(.binary, message, form, deflater, &frame, on: loop)
-        case .none: return nil
+        guard deflater == nil || !Hearer.isCompressed(form) else {
+            let kind = encoder.appendBroadcast(broadcast, topic: topic, joinRef: joinRef, to: &message)
+            return Self.kind(kind).map { Self.share($0, message, form, deflater, &frame, on: loop) }
+        }
+        let shape = encoder.appendHead(of: broadcast, topic: topic, joinRef: joinRef, to: &message)
+        guard let kind = Self.kind(shape) else { return nil }
+        let headBytes = message.count
+        encoder.appendTail(of: broadcast, shape, to: &message)
+        return Self.share(kind, message, around: broadcast.payload, at: headBytes, &frame, on: loop)
+    }
+
+    /// A payload may be large, and is copied from where it was received to where it is sent from.
+    private static func share(
+        _ kind: MessageKind, _ message: borrowing ByteWriter, around payload: RawSpan, at offset: Int,
+        _ frame: inout ByteWriter, on loop: SocketLoop
+    ) -> Piece {
+        frame.removeAll()
+        FrameEncoder.appendHeader(kind, payloadBytes: message.count + payload.byteCount, to: &frame)
+        frame.append(message.bytes.extracting(0..<offset))
+        return loop.share(frame.bytes, payload, message.bytes.extracting(offset..<message.count))
+    }
+
+    private static func kind(_ frame: BroadcastFrame) -> MessageKind? {
+        switch frame {
+        case .text: .text
+        case .binary: .binary
+        case .none: nil
         }
     }
 

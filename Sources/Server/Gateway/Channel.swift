@@ -118,6 +118,9 @@ final class Channel {
 
     var wantsReplay: Bool { replay != .none || resumption != .none }
 
+    /// For the answer to a message.
+    func address(ref: RawSpan) -> ChannelAddress { ChannelAddress(topic: topic, joinRef: joinRef, ref: ref.copied()) }
+
     /// The topic without `realtime:`.
     var subTopic: ArraySlice<UInt8> { topic.dropFirst(9) }
 

@@ -118,6 +118,11 @@ extension ClientLoop {
                 }
             case .broadcast, .presence, .other: .push
             }
+        // The usual case, and the machine has nothing else to say to it.
+        if request == .push, let id = session.machine?.joined(message.topic) {
+            session.project?.push(id, message, whole, isBinary: isBinary, session)
+            return
+        }
         let text: [UInt8] = if case .text(let text)? = token { text } else { [] }
         var actions: [ChannelAction] = []
         session.machine?.handle(

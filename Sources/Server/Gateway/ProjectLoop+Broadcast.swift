@@ -10,17 +10,16 @@ import WebSocket
 extension ProjectLoop {
     // MARK: From a client
 
-    func broadcast(
-        _ channel: Channel, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool,
-        _ reply: ChannelAddress
-    ) {
+    func broadcast(_ channel: Channel, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool) {
         switch mayWrite(channel, whole, isBinary: isBinary) {
         case .unknown: return
         case .known(let broadcast, _):
             guard project.rates.events.take(at: loop.now) else { return expelForRate(channel) }
             guard broadcast else { return deny(channel, "broadcast") }
         }
-        guard message.payload.byteCount <= limits.maximumPayloadBytes else { return refuseSize(channel, reply) }
+        guard message.payload.byteCount <= limits.maximumPayloadBytes else {
+            return refuseSize(channel, message.ref)
+        }
         do throws(BroadcastError) {
             say(try Broadcast.said(by: message), on: channel)
         } catch {
@@ -28,22 +27,25 @@ extension ProjectLoop {
             Log.shared.debug("UnableToHandleBroadcast: a broadcast could not be read and was dropped")
             return
         }
-        guard channel.conversation.options.contains(.acknowledges), !reply.ref.isEmpty else { return }
+        guard channel.conversation.options.contains(.acknowledges), !message.ref.isEmpty else { return }
+        let reply = channel.address(ref: message.ref)
         clients.send(channel.session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
     }
 
     private func say(_ broadcast: borrowing Broadcast, on channel: Channel) {
         guard let topic = channel.conversation.topic else { return }
+        countSaying()
+        let speaker = channel.conversation.options.contains(.hearsItself) ? nil : channel.place
         let name = topics.name(of: topic)
-        say(
-            broadcast, name.subTopic, isPrivate: name.isPrivate,
-            except: channel.conversation.options.contains(.hearsItself) ? nil : channel.place)
+        deliver(broadcast, topic, name, except: speaker)
+        passOnLater(broadcast, name.subTopic, isPrivate: name.isPrivate)
     }
 
-    private func refuseSize(_ channel: Channel, _ reply: ChannelAddress) {
+    private func refuseSize(_ channel: Channel, _ ref: RawSpan) {
         Metrics.shared.drops[.tooLarge].add()
         let options = channel.conversation.options
-        if options.contains(.acknowledges), !reply.ref.isEmpty {
+        if options.contains(.acknowledges), !ref.isEmpty {
+            let reply = channel.address(ref: ref)
             return clients.send(channel.session) { encoder, writer in
                 encoder.appendErrorReply("payload_size_exceeded", reply, to: &writer)
             }
@@ -89,9 +91,18 @@ extension ProjectLoop {
     /// To all who hear the topic, on this loop at once and on the others soon. `speaker` is the channel that does not hear
     /// itself.
     func say(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool, except speaker: UInt32?) {
+        countSaying()
+        deliver(broadcast, topic, isPrivate: isPrivate, except: speaker)
+        passOnLater(broadcast, topic, isPrivate: isPrivate)
+    }
+
+    private func countSaying() {
         Metrics.shared.broadcasts.add()
         project.metrics.events.add()
-        deliver(broadcast, topic, isPrivate: isPrivate, except: speaker)
+    }
+
+    /// To the other loops, at the end of the turn.
+    private func passOnLater(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool) {
         if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
@@ -101,8 +112,14 @@ extension ProjectLoop {
         offset: UInt64? = nil
     ) {
         guard let topic = topics.find(subTopic, isPrivate: isPrivate) else { return }
+        deliver(broadcast, topic, topics.name(of: topic), except: speaker, offset: offset)
+    }
+
+    private func deliver(
+        _ broadcast: borrowing Broadcast, _ topic: TopicID, _ name: TopicName, except speaker: UInt32?,
+        offset: UInt64? = nil
+    ) {
         guard !project.rates.events.isExhausted(at: loop.now) else { return expelHearers(of: topic) }
-        let name = topics.name(of: topic)
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
         var count = desk.deliver(

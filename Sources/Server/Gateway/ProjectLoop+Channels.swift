@@ -246,14 +246,13 @@ extension ProjectLoop {
     func push(
         _ id: ChannelID, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool, _ session: Session
     ) {
-        guard let address = session.machine?.address(of: id),
-            let channel = session.channel(id).flatMap({ channels[$0] })
-        else { return }
-        let reply = ChannelAddress(topic: address.topic, joinRef: address.joinRef, ref: message.ref.copied())
+        guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         switch message.event {
-        case .heartbeat: clients.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
-        case .broadcast: broadcast(channel, message, whole, isBinary: isBinary, reply)
-        case .presence: presence(channel, message, whole, isBinary: isBinary, reply)
+        case .heartbeat:
+            let reply = channel.address(ref: message.ref)
+            clients.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+        case .broadcast: broadcast(channel, message, whole, isBinary: isBinary)
+        case .presence: presence(channel, message, whole, isBinary: isBinary, channel.address(ref: message.ref))
         case .join, .leave, .accessToken, .other:
             guard project.rates.events.take(at: loop.now) else { return expelForRate(channel) }
         }

@@ -1,6 +1,7 @@
 """Who is there: states, differences, keys, limits, and what a view adds up to. Protocol §5; checklist 9 and 21, traps 6, 8 and 15."""
 
 import asyncio
+import itertools
 import random
 import re
 
@@ -9,7 +10,13 @@ from clients.hub import LIMIT
 from clients.scenario import BOTH, scenario
 
 LOOPS = {"loops": "3", "max_client_presence_events_per_window": "0"}
+#: So that nobody hears of those of the scenario before, who are just going.
+TURNS = itertools.count()
 GENERATED = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def fresh(name: str) -> str:
+    return f"realtime:{name}-{next(TURNS)}"
 
 
 def enabled(key=None, **config) -> dict:
@@ -50,7 +57,7 @@ async def quiet(peers, what: str):
 
 @scenario("checklist 9, trap 15: the state follows each join that asks for it, empty or not, with the join's ref", vsn=BOTH)
 async def state_after_join(stage, vsn):
-    topic = "realtime:state"
+    topic = fresh("state")
     peer = await stage.peer(vsn)
     for number in range(3):
         await peer.join(topic, enabled("me"))
@@ -73,7 +80,7 @@ async def state_after_join(stage, vsn):
 
 @scenario("checklist 9: track, track again, untrack: each is answered and comes as one difference", vsn=BOTH)
 async def track_update_untrack(stage, vsn):
-    topic = "realtime:update"
+    topic = fresh("update")
     watcher = await member(stage, vsn, topic, "watcher")
     peer = await member(stage, vsn, topic, "me")
     first = await tracked(peer, topic, {"name": "C", "n": [1, {"a": None}]})
@@ -100,7 +107,7 @@ async def track_update_untrack(stage, vsn):
 
 @scenario("the same payload again is no news, in whatever order its members stand; another value is", vsn=BOTH)
 async def same_payload(stage, vsn):
-    topic = "realtime:same"
+    topic = fresh("same")
     peer = await member(stage, vsn, topic, "me")
     await tracked(peer, topic, {"a": 1, "b": {"c": [True]}})
     ref = await peer.present(topic, "track", {"a": 1, "b": {"c": [True]}})
@@ -113,7 +120,7 @@ async def same_payload(stage, vsn):
 @scenario("events of presence in any case; type is not needed, payload neither, which is then empty", vsn=BOTH)
 async def spellings(stage, vsn):
     for number, (track, untrack) in enumerate((("track", "untrack"), ("TRACK", "UnTrack"), ("Track", "UNTRACK"))):
-        topic = f"realtime:spelling-{number}"
+        topic = fresh(f"spelling-{number}")
         peer = await member(stage, vsn, topic, "me")
         ref = await peer.push(topic, "presence", {"event": track})
         equal((await peer.reply(ref)).payload, {"status": "ok", "response": {}}, "the answer to track without a payload")
@@ -125,7 +132,7 @@ async def spellings(stage, vsn):
 
 @scenario("what is wrong with a push of presence is said, and it is answered whatever it is", vsn=BOTH)
 async def wrong_pushes(stage, vsn):
-    topic = "realtime:wrong-presence"
+    topic = fresh("wrong-presence")
     cases = [
         ({"event": "track", "payload": [1]}, {"status": "error", "response": {"reason": "Presence track payload must be a map"}}),
         ({"event": "track", "payload": "x"}, {"status": "error", "response": {"reason": "Presence track payload must be a map"}}),
@@ -152,7 +159,7 @@ async def wrong_pushes(stage, vsn):
 
 @scenario("checklist 21: the sixth push of presence in 30 s ends the channel, and only that", vsn=BOTH)
 async def sixth(stage, vsn):
-    topic = "realtime:sixth"
+    topic = fresh("sixth")
     watcher = await member(stage, vsn, topic, "watcher")
     peer = await member(stage, vsn, topic, "me")
     await peer.join("realtime:another", {})
@@ -173,7 +180,7 @@ async def sixth(stage, vsn):
 
 @scenario("the window of presence may be another, and begins again", vsn=BOTH, settings={"max_client_presence_events_per_window": "2", "client_presence_window": "300ms"})
 async def window(stage, vsn):
-    topic = "realtime:window"
+    topic = fresh("window")
     peer = await member(stage, vsn, topic, "me")
     for n in range(3):
         await tracked(peer, topic, {"n": n, "half": 1})
@@ -186,7 +193,7 @@ async def window(stage, vsn):
 
 @scenario("a presence that is too large ends the channel", vsn=BOTH, settings={"max_payload_size": "10"})
 async def too_large(stage, vsn):
-    topic = "realtime:too-large"
+    topic = fresh("too-large")
     peer = await member(stage, vsn, topic, "me")
     await tracked(peer, topic, {"t": "x" * 9_000})
     await peer.present(topic, "track", {"t": "x" * 20_000})
@@ -197,7 +204,7 @@ async def too_large(stage, vsn):
 
 @scenario("leaving, a dead socket and one that is closed are told to the others, with the last meta", vsn=BOTH, settings=LOOPS)
 async def departures(stage, vsn):
-    topic = "realtime:departures"
+    topic = fresh("departures")
     watchers = [await member(stage, one, topic, f"watcher-{n}") for n in range(3) for one in BOTH]
     for how in ("leave", "close", "reset"):
         peer = await member(stage, vsn, topic, how)
@@ -218,7 +225,7 @@ async def departures(stage, vsn):
 
 @scenario("a socket that falls silent is let go of, and its presence with it, within the idle limit", settings={"idle_timeout": "2s"})
 async def silent_socket(stage):
-    topic = "realtime:silence"
+    topic = fresh("silence")
     watcher = await member(stage, "2.0.0", topic, "watcher")
     peer = await member(stage, "2.0.0", topic, "me")
     await tracked(peer, topic, {})
@@ -237,7 +244,7 @@ async def silent_socket(stage):
 
 @scenario("several channels of one key are several metas, and go one by one", vsn=BOTH, settings=LOOPS)
 async def several_metas(stage, vsn):
-    topic = "realtime:metas"
+    topic = fresh("metas")
     peers = [await member(stage, vsn, topic, "shared") for _ in range(4)]
     for n, peer in enumerate(peers):
         await tracked(peer, topic, {"n": n})
@@ -259,7 +266,7 @@ async def several_metas(stage, vsn):
 async def key_kinds(stage, vsn):
     cases = ((17, "17"), ("17", "17"), ("grüße \" \\ 🙂", "grüße \" \\ 🙂"), ("", None), (None, None))
     for number, (given, wanted) in enumerate(cases):
-        topic = f"realtime:key-{number}"
+        topic = fresh(f"key-{number}")
         seen = set()
         peer = await stage.peer(vsn)
         for turn in range(2):
@@ -278,7 +285,7 @@ async def key_kinds(stage, vsn):
 
 @scenario("whoever did not ask for presence may track, and public members hear differences all the same", vsn=BOTH)
 async def without_asking(stage, vsn):
-    topic = "realtime:unasked"
+    topic = fresh("unasked")
     plain = await stage.peer(vsn)
     await plain.join(topic, {})
     watcher = await member(stage, vsn, topic, "watcher")
@@ -292,7 +299,7 @@ async def without_asking(stage, vsn):
 
 @scenario("a topic joined again by its own socket: the old presence leaves, the new one is there", vsn=BOTH)
 async def replaced(stage, vsn):
-    topic = "realtime:replaced"
+    topic = fresh("replaced")
     watcher = await member(stage, vsn, topic, "watcher")
     peer = await member(stage, vsn, topic, "me")
     old = refs((await tracked(peer, topic, {"n": 1}))["joins"])
@@ -310,7 +317,7 @@ async def replaced(stage, vsn):
 
 @scenario("members that are called like ours are replaced by ours; all others are kept as they were written", vsn=BOTH)
 async def our_members(stage, vsn):
-    topic = "realtime:our-members"
+    topic = fresh("our-members")
     peer = await member(stage, vsn, topic, "me")
     watcher = await member(stage, "1.0.0", topic, "watcher")
     diff = await tracked(peer, topic, {"phx_ref": "mine", "a": {"phx_ref": "inner"}, "metas": [1], "joins": {}})
@@ -328,7 +335,7 @@ async def our_members(stage, vsn):
 
 @scenario("a channel that is ended by its token leaves", vsn=BOTH)
 async def ended_by_token(stage, vsn):
-    topic = "realtime:token-ends"
+    topic = fresh("token-ends")
     watcher = await member(stage, vsn, topic, "watcher")
     peer = await member(stage, vsn, topic, "me")
     await tracked(peer, topic, {})
@@ -381,7 +388,7 @@ class View:
 
 @scenario("over several loops everybody's view becomes the same, and that of a simple model, whoever comes, changes and goes", settings=LOOPS)
 async def model(stage):
-    topic = "realtime:model"
+    topic = fresh("model")
     choice = random.Random(7)
     members: list = []
     model: dict = {}
@@ -449,7 +456,7 @@ async def model(stage):
 
 @scenario("many who come at once come as few differences, and all are in somebody's view", settings=LOOPS)
 async def crowd(stage):
-    topic = "realtime:crowd"
+    topic = fresh("crowd")
     view = View(await member(stage, "2.0.0", topic, "watcher"), topic, was_told=True)
     peers = [await stage.peer(BOTH[n % 2]) for n in range(60)]
     await asyncio.gather(*(peer.join(topic, enabled(f"k{n}")) for n, peer in enumerate(peers)))
