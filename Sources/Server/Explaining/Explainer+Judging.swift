@@ -151,7 +151,7 @@ extension Explainer {
             policies: [], combined: nil, memberships: [], isVisible: true)
         var read = Set(judged.filters.flatMap { $0.predicate.slots })
         if let held = judged.held {
-            read.formUnion(held.policy.columns.map(\.slot))
+            read.formUnion(held.policy.row.columns.filter(\.isNeeded).map(\.slot))
             judge(held, row, judged.binding.table, &image, &withoutPostgres)
         }
         image.missing = read.sorted().filter(row.isAbsent).map { judged.binding.table.columns[$0].name }
@@ -224,8 +224,8 @@ extension Explainer {
     private func asked(
         _ expressions: [String], _ held: Held, _ row: ExplainedRow, _ withoutPostgres: inout String?
     ) -> [ExplainedValue]? {
-        let columns = held.policy.judged.columns
-        if let absent = columns.first(where: { row.isAbsent($0.slot) }) {
+        let columns = held.policy.row.columns
+        if let absent = columns.first(where: { $0.isNeeded && row.isAbsent($0.slot) }) {
             withoutPostgres = "the row's image does not hold \(absent.name), which the policies read"
             return nil
         }
@@ -234,7 +234,7 @@ extension Explainer {
             return nil
         }
         let explanation = PolicyExplanation(
-            relation: held.policy.alias, columns: columns, row: columns.map { row.text($0.slot) },
+            row: held.policy.row, texts: columns.map { row.text($0.slot) },
             claimant: held.claimant, expressions: expressions)
         let answer = Awaiting.answer(within: Self.patience) { judge.explain(explanation, then: $0) } ?? nil
         if answer == nil { withoutPostgres = nobodyToAsk }

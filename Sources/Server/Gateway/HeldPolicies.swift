@@ -9,7 +9,7 @@ struct PolicyEntry {
     /// What of the policy is left for this holder.
     var predicate: Predicate
     let policy: PolicyBinding
-    /// What PostgreSQL is told of a row: the columns the policy reads, as the table has them.
+    /// What PostgreSQL is told of a row: all its columns, as the table has them.
     let columns: [RowTexts.Wanted]
     let claimant: Claimant
     /// The change for which `past` holds.
@@ -28,8 +28,9 @@ struct PolicyEntry {
     init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
         self.predicate = predicate
         self.policy = policy
-        columns = policy.judged.columns.map { column in
-            RowTexts.Wanted(name: column.name, typeName: table.columns[column.slot].typeName)
+        columns = policy.row.columns.map { column in
+            RowTexts.Wanted(
+                name: column.name, typeName: table.columns[column.slot].typeName, isNeeded: column.isNeeded)
         }
         self.claimant = claimant
     }

@@ -153,7 +153,7 @@ extension ProjectLoop {
             }
             // Who sees nothing anyway has been told.
             guard policy.rowPolicy.term != .never else { continue }
-            let judged = Set(policy.columns.map(\.slot))
+            let judged = Set(policy.row.columns.filter(\.isNeeded).map(\.slot))
             if table.operations.contains(.delete), !table.table.identifies(judged), project.settings.deletesAreStrict {
                 warnings.append(
                     table.table.isRecallable

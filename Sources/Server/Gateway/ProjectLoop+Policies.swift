@@ -76,7 +76,7 @@ extension ProjectLoop {
         // What a policy says of columns it says by their places: those of its own catalog.
         guard let snapshot = project.catalog.snapshot, snapshot.policies.version == policy.version,
             let table = snapshot.table(policy.table),
-            policy.columns.allSatisfy({ table.slot(named: $0.name) == $0.slot })
+            policy.row.columns.map(\.name) == table.columns.map(\.name)
         else { return nil }
         let tables = residual.memberships.map { snapshot.followed($0.membership.table) }
         guard tables.allSatisfy({ $0 != nil }) else { return nil }
@@ -248,7 +248,7 @@ extension ProjectLoop {
             Metrics.shared.shadowContradictions.add()
             Log.shared.error(
                 "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",
-                [.relation(policy.alias), .policy(policy.parts.map(\.name).joined(separator: ", "))])
+                [.relation(policy.row.relation), .policy(policy.parts.map(\.name).joined(separator: ", "))])
             project.demote(policy)
         }
     }

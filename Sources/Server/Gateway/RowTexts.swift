@@ -12,6 +12,8 @@ enum RowTexts {
     struct Wanted {
         let name: String
         let typeName: String
+        /// Nobody looks at the others: where they are not in the image, any value will do.
+        var isNeeded = true
     }
 
     enum Value {
@@ -21,7 +23,7 @@ enum RowTexts {
         case absent
     }
 
-    /// In the order of the columns, nil for NULL; nothing at all where one of them is not in the image.
+    /// In the order of the columns, nil for NULL; nothing at all where a needed one is not in the image.
     static func texts(
         of columns: [Wanted], in change: borrowing Change, _ relation: Relation, _ image: Image
     ) throws(ByteError) -> [String?]? {
@@ -30,7 +32,8 @@ enum RowTexts {
             switch try value(of: column, in: change, relation, image) {
             case .text(let text): texts.append(String(decoding: text, as: UTF8.self))
             case .null: texts.append(nil)
-            case .absent: return nil
+            case .absent where column.isNeeded: return nil
+            case .absent: texts.append(nil)
             }
         }
         return texts

@@ -21,6 +21,8 @@ struct ClaimsLoop: Sendable, Hashable {
     let inputCount: Int
     /// Texts.
     let outputCount: Int
+    /// What is made of the inputs once and is the same under all claims, as an expression.
+    private let held: String?
     /// With the inputs as the function's variables …
     private let inFunction: String
     /// … restricted to one element …
@@ -29,13 +31,15 @@ struct ClaimsLoop: Sendable, Hashable {
     let asStatement: String
 
     private init(
-        as role: String?, _ shape: Shape, inputs: Int, outputs: Int, _ sql: (_ input: (Int) -> String) -> String
+        as role: String?, _ shape: Shape, inputs: Int, outputs: Int, held: String? = nil, inFunction: String? = nil,
+        _ sql: (_ input: (Int) -> String) -> String
     ) {
         self.role = role
         self.shape = shape
         inputCount = inputs
         outputCount = outputs
-        inFunction = sql(ClaimsLoop.variable)
+        self.held = held
+        self.inFunction = inFunction ?? sql(ClaimsLoop.variable)
         inFunctionByElement = sql { "\(ClaimsLoop.variable($0))[\"tw$element\":\"tw$element\"]" }
         asStatement = sql { "CAST($\($0 + 1) AS pg_catalog.text[])" }
     }
@@ -55,31 +59,23 @@ struct ClaimsLoop: Sendable, Hashable {
 // MARK: What is asked
 
 extension ClaimsLoop {
-    /// The numbers of the rows that may be read, from 1, with blanks between them; NULL when there is none.
-    init(judging sql: String, _ relation: String, _ columns: [JudgedPolicy.Column], as role: String) {
-        self.init(as: role, .whole, inputs: columns.count, outputs: 1) { input in
+    /// For each row, in order, whether it may be read: `1` or `0`, without the noughts at the end; NULL when none may.
+    ///
+    /// The rows are made of their texts once for all claims.
+    init(judging sql: String, _ row: JudgedRow, as role: String) {
+        func answer(_ rows: String) -> String {
             """
-            SELECT pg_catalog.string_agg(CAST("tw$number" AS pg_catalog.text), ' ')
-            FROM \(ClaimsLoop.rows(columns, input)) AS \(Quoted.identifier(relation))
-            WHERE (\(sql)
-            )
+            SELECT NULLIF(pg_catalog.rtrim(pg_catalog.string_agg("tw$may", ''), '0'), '')
+            FROM (SELECT CASE WHEN (\(sql)
+            ) THEN '1' ELSE '0' END FROM \(row.source(rows))) AS "tw$rows" ("tw$may")
             """
         }
-    }
-
-    /// Rows given by their texts, as if they were the table's.
-    static func rows(_ columns: [JudgedPolicy.Column], _ input: (Int) -> String) -> String {
-        if columns.isEmpty { return "(SELECT 1 AS \"tw$number\")" }
-        let values = columns.enumerated().map { index, column in
-            let collation = column.collation.map { " COLLATE \($0)" } ?? ""
-            return "CAST(\"tw$row\".\"c\(index)\" AS \(column.type))\(collation) AS \(Quoted.identifier(column.name))"
+        self.init(
+            as: role, .whole, inputs: row.columns.count, outputs: 1, held: row.array(ClaimsLoop.variable),
+            inFunction: answer("\"tw$held\".\"tw$made\"")
+        ) { input in
+            answer(row.array(input))
         }
-        let arrays = columns.indices.map { "pg_catalog.unnest(\(input($0)))" }.joined(separator: ", ")
-        let names = columns.indices.map { "\"c\($0)\", " }.joined()
-        return """
-            (SELECT \(values.joined(separator: ", ")), "tw$row"."number" AS "tw$number"
-            FROM ROWS FROM (\(arrays)) WITH ORDINALITY AS "tw$row" (\(names)"number"))
-            """
     }
 
     /// Each term's text.
@@ -131,12 +127,14 @@ extension ClaimsLoop {
                 "tw$one" pg_catalog.text;
                 "tw$done" pg_catalog.bool;
                 "tw$any" pg_catalog.bool;
+                "tw$held" record;
+                "tw$isHeld" pg_catalog.bool := false;
             BEGIN
                 "tw$who" := 0;
                 FOREACH "tw$one" IN ARRAY "tw$claims" LOOP
                     "tw$who" := "tw$who" + 1;
                     "tw$element" := NULL;
-            \(step(inFunction))
+            \(step(inFunction, after: hold))
             \(stepsByElement)
                 END LOOP;
             END
@@ -171,8 +169,19 @@ extension ClaimsLoop {
 
     private static let elementsTried = 8
 
+    /// In the first step that can: made under a client's role, and kept where no rollback reaches.
+    private var hold: String {
+        guard let held else { return "" }
+        return """
+            IF NOT "tw$isHeld" THEN
+                SELECT \(held) AS "tw$made" INTO "tw$held";
+                "tw$isHeld" := true;
+            END IF;
+            """
+    }
+
     /// One subtransaction, rolled back in any case. Its last word is an exception, which also ends it when all is well.
-    private func step(_ sql: String) -> String {
+    private func step(_ sql: String, after first: String = "") -> String {
         let outputs = (0..<outputCount).map { "\"tw$output\($0)\"" }.joined(separator: ", ")
         let none = (0..<outputCount).map { "\"tw$output\($0)\" := NULL; " }.joined()
         let ask =
@@ -186,6 +195,7 @@ extension ClaimsLoop {
             \(none)
             BEGIN
                 \(claimsAndRole)
+                \(first)
                 \(ask)
                 "tw$done" := true;
                 RAISE EXCEPTION USING ERRCODE = '\(ClaimsLoop.undo)';

@@ -2,22 +2,11 @@ import Synchronization
 
 /// A table's policies, combined, as PostgreSQL is asked about rows under them: the same for all holders of a role.
 final class JudgedPolicy: Sendable {
-    struct Column: Sendable, Hashable {
-        var slot: Int
-        var name: String
-        /// As SQL, to cast the row's text to, every name in full.
-        var type: String
-        /// As SQL, where it is not the type's own.
-        var collation: String?
-    }
-
     let role: String
-    /// The name by which the policies' text knows the table.
-    let relation: String
+    /// As what a row is asked about: by its columns' texts, in their order.
+    let row: JudgedRow
     /// The table, for log lines.
     let table: UInt32
-    /// Those the policies read; a row is asked about by their texts, in this order.
-    let columns: [Column]
     let version: UInt64
     let identity: UInt64
     let loop: ClaimsLoop
@@ -25,14 +14,13 @@ final class JudgedPolicy: Sendable {
     private static let identities = Atomic<UInt64>(0)
 
     /// `sql` is one boolean expression.
-    init(role: String, relation: String, table: UInt32, columns: [Column], sql: String, version: UInt64) {
+    init(role: String, row: JudgedRow, table: UInt32, sql: String, version: UInt64) {
         self.role = role
-        self.relation = relation
+        self.row = row
         self.table = table
-        self.columns = columns
         self.version = version
         identity = JudgedPolicy.identities.add(1, ordering: .relaxed).newValue
-        loop = ClaimsLoop(judging: sql, relation, columns, as: role)
+        loop = ClaimsLoop(judging: sql, row, as: role)
     }
 }
 
@@ -54,13 +42,13 @@ final class Claimant: Sendable {
 /// Which of these may read which of those rows?
 struct PolicyQuestion: Sendable {
     var policy: JudgedPolicy
-    /// The texts of the policy's columns, nil is NULL.
+    /// The texts of the row's columns, nil is NULL.
     var rows: [[String?]]
     /// They have the policy's role.
     var claimants: [Claimant]
 
     init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [Claimant]) {
-        precondition(rows.allSatisfy { $0.count == policy.columns.count }, "a row has a text for each column")
+        precondition(rows.allSatisfy { $0.count == policy.row.columns.count }, "a row has a text for each column")
         precondition(claimants.allSatisfy { $0.role == policy.role }, "a policy is asked for holders of its role")
         self.policy = policy
         self.rows = rows

@@ -246,16 +246,16 @@ extension JudgingConnection {
                 sqlState: PolicySession.noSuchRole, message: "there is no such role")
             return explanation.expressions.map { _ in refused }
         }
-        let rows = ClaimsLoop.rows(explanation.columns) { "CAST($\($0 + 1) AS pg_catalog.text[])" }
-        let inputs = explanation.row.map { Optional(TextArray.literal([$0])) }
+        let rows = explanation.row.source(explanation.row.array { "CAST($\($0 + 1) AS pg_catalog.text[])" })
+        let inputs = explanation.texts.map { Optional(TextArray.literal([$0])) }
         let statements = explanation.expressions.flatMap { expression in
             [
                 JudgingConnection.save, claimsStatement(explanation.claimant.claims, explanation.claimant.role),
                 PipelinedStatement(
                     """
                     SELECT CAST((\(expression)
-                    ) AS pg_catalog.text) FROM \(rows) AS \(Quoted.identifier(explanation.relation))
-                    """, explanation.columns.isEmpty ? [] : inputs),
+                    ) AS pg_catalog.text) FROM \(rows)
+                    """, inputs),
                 JudgingConnection.undo,
             ]
         }

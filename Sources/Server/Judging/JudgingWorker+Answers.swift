@@ -21,7 +21,7 @@ extension JudgingWorker {
         var first = 0
         while first < table.rows.count {
             let rows = JudgingWorker.part(of: table.rows[first...])
-            let inputs = policy.columns.indices.map { column in rows.map { $0[column] } }
+            let inputs = policy.row.columns.indices.map { column in rows.map { $0[column] } }
             var answers = table
             let isDone = try ask(key, policy.loop, table.claims, inputs, table.xids, connection) { from, count, found in
                 answers.take(found.rows, rows: rows.indices, claims: from..<from + count)
@@ -214,8 +214,8 @@ extension PolicyTable {
                 // By itself it is the only row, and NULL says that it is none of those that may be read.
                 if rows.contains(element) { self[element, place] = answer[3] != nil }
             } else {
-                for number in PolicyTable.numbers(answer[3]) where number >= 1 && number <= rows.count {
-                    self[rows.lowerBound + number - 1, place] = true
+                for (row, letter) in zip(rows, (answer[3] ?? "").utf8) where letter == UInt8(ascii: "1") {
+                    self[row, place] = true
                 }
             }
         }
@@ -228,21 +228,5 @@ extension PolicyTable {
         } else if rows.count == 1 {
             self[rows.lowerBound, place] = nil
         }
-    }
-
-    /// Decimal numbers between blanks.
-    private static func numbers(_ text: String?) -> [Int] {
-        var numbers: [Int] = []
-        var number = 0
-        for byte in (text ?? "").utf8 {
-            guard byte != UInt8(ascii: " ") else {
-                numbers.append(number)
-                number = 0
-                continue
-            }
-            number = number &* 10 &+ Int(byte &- UInt8(ascii: "0"))
-        }
-        if text != nil { numbers.append(number) }
-        return numbers
     }
 }

@@ -28,14 +28,14 @@ struct FilledMembership: Sendable {
 
 /// One row, one claimant, and expressions over the row: for an operator who asks why.
 struct PolicyExplanation: Sendable {
-    var relation: String
-    var columns: [JudgedPolicy.Column]
-    var row: [String?]
+    var row: JudgedRow
+    /// Its columns' texts.
+    var texts: [String?]
     var claimant: Claimant
     var expressions: [String]
 
     var byteCount: Int {
-        PolicyQuestion.bytes(row) + expressions.reduce(0) { $0 + $1.utf8.count } + claimant.claims.utf8.count
+        PolicyQuestion.bytes(texts) + expressions.reduce(0) { $0 + $1.utf8.count } + claimant.claims.utf8.count
     }
 }
 

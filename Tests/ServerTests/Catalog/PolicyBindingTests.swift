@@ -135,11 +135,10 @@ import Testing
             GRANT SELECT ON "Odd t" TO READER;
             """, publication: #"FOR TABLE "Odd t""#)
         let policy = try #require(try stage.binding(stage.request("Odd t")).policy)
-        #expect(policy.alias == "Odd t")
-        #expect(
-            policy.columns == [
-                .init(slot: 1, name: "A b", type: "public.tag"), .init(slot: 3, name: "g", type: "integer"),
-            ])
+        #expect(policy.row.relation == "Odd t" && policy.row.type == #""public"."Odd t""#)
+        #expect(policy.row.columns.map(\.name) == ["id", "A b", "v", "g"])
+        #expect(policy.row.columns.map(\.type) == ["integer", "public.tag", "character varying(5)", "integer"])
+        #expect(policy.row.columns.filter(\.isNeeded).map(\.name) == ["A b", "g"])
         #expect(policy.combinedSQL == #"((((("A b")::text = 'x'::text) AND (g > 1))))"#)
         #expect(policy.warning?.contains("column g") == true)
         #expect(policy.parts.map(\.name) == ["p"] && policy.parts[0].isPermissive)
@@ -159,17 +158,24 @@ import Testing
         #expect(try stage.binding(stage.request("root")).policy?.parts.map(\.name) == ["p"])
     }
 
-    /// Where PostgreSQL decides, it has to decide by the column's own collation.
-    @Test func `PostgreSQL is told the collation of the columns that policies read`() throws {
+    @Test func `who looks at the row as a whole needs all of it`() throws {
         let stage = try CatalogStage(
             """
-            CREATE COLLATION nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-            CREATE TABLE t (id int PRIMARY KEY, name text COLLATE nd, plain text);
-            ALTER TABLE t ENABLE ROW LEVEL SECURITY;
-            GRANT SELECT ON t TO READER;
-            CREATE POLICY p ON t USING (name <> 'abc' AND plain <> 'x');
+            CREATE TABLE t (id int PRIMARY KEY, a int, b text);
+            CREATE FUNCTION f(t) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN $1.a > 1; END';
+            ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT SELECT ON t TO READER;
             """, publication: "FOR TABLE t")
-        let judged = try #require(try stage.binding(stage.request("t")).policy?.judged)
-        #expect(judged.columns.map(\.collation) == ["public.nd", nil])
+        let conditions = [
+            ("to_jsonb(t) ->> 'b' = 'x'", 3), ("t IS NOT NULL", 3), ("f(t)", 3), ("t.f", 3), ("t::text <> '.*'", 3),
+            ("EXISTS (SELECT FROM (SELECT t AS p) s WHERE (s.p).a = 1)", 3), ("(t).a = 1 AND b ~ 'x'", 2),
+            ("b ~ '.*'", 1), ("a * 2 = 4 AND b ~ 'x'", 2),
+            ("EXISTS (SELECT FROM (SELECT t.*) s WHERE s.a > 1 AND b ~ 'x')", 3),
+        ]
+        for (condition, needed) in conditions {
+            try stage.run("DROP POLICY IF EXISTS p ON t; CREATE POLICY p ON t USING (\(condition))")
+            _ = stage.fresh()
+            let row = try #require(try stage.binding(stage.request("t")).policy).row
+            #expect(row.columns.count { $0.isNeeded } == needed, "\(condition)")
+        }
     }
 }

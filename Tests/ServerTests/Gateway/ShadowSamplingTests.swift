@@ -11,7 +11,8 @@ import Testing
         forcesRowSecurity: false, hasPolicies: true, operations: .all)
     private let binding = PolicyBinding(
         role: "reader", table: 7, rowPolicy: RowPolicy(.constant(Array("t".utf8), TypeFacts(oid: 16, name: "boolean"))),
-        parts: [], combinedSQL: "true", alias: "notes", columns: [], version: 1, warning: nil)
+        parts: [], combinedSQL: "true", row: JudgedRow(relation: "notes", schema: "public", columns: []), version: 1,
+        warning: nil)
     private let claimant = Claimant(role: "reader", claims: "{}", identity: 0)
     private let settings = FilterCheck.Settings(maximumListElements: 10, maximumKeys: 10, maximumWork: 1000)
 

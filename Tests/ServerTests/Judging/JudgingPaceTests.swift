@@ -24,7 +24,7 @@ import Testing
             kind == "jwt"
             ? "owner = (SELECT auth.uid())"
             : "room IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())"
-        let policy = stage.judged(sql, [("owner", "uuid"), ("room", "integer")])
+        let policy = try stage.judged(sql, [("owner", "uuid"), ("room", "integer")])
         let claimants = (0..<1000).map { stage.claimant(sub: $0) }
         for count in [1, 10, 100, 1000] {
             let rounds = max(3, 30 / count)

@@ -57,11 +57,19 @@ final class JudgingStage {
         return judge
     }
 
-    func judged(_ sql: String, _ columns: [(String, String)] = [("id", "bigint")]) -> JudgedPolicy {
-        JudgedPolicy(
-            role: role, relation: "notes", table: 1,
-            columns: columns.enumerated().map { JudgedPolicy.Column(slot: $0, name: $1.0, type: $1.1) }, sql: sql,
-            version: 1)
+    /// Of a policy that nobody made, over rows of a table `notes` with as many columns, which is made if there is none.
+    func judged(_ sql: String, _ columns: [(String, String)] = [("id", "bigint")]) throws -> JudgedPolicy {
+        JudgedPolicy(role: role, row: try row(columns), table: 1, sql: sql, version: 1)
+    }
+
+    func row(_ columns: [(String, String)]) throws -> JudgedRow {
+        let definitions = columns.map { "\($0.0) \($0.1)" }.joined(separator: ", ")
+        let schema = "judged\(columns.count)"
+        try database.run("CREATE SCHEMA IF NOT EXISTS \(schema); GRANT USAGE ON SCHEMA \(schema) TO PUBLIC")
+        try database.run("CREATE TABLE IF NOT EXISTS \(schema).notes (\(definitions))")
+        return JudgedRow(
+            relation: "notes", schema: schema,
+            columns: columns.enumerated().map { JudgedRow.Column(slot: $0, name: $1.0, type: $1.1) })
     }
 
     /// The table's only policy, over all its columns.
@@ -78,11 +86,12 @@ final class JudgingStage {
             SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
             WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY attnum
             """, ["public." + table])
-        return JudgedPolicy(
-            role: role, relation: table, table: 1,
+        let row = JudgedRow(
+            relation: table, schema: "public",
             columns: columns.values.enumerated().map { index, row in
-                JudgedPolicy.Column(slot: index, name: row[0] ?? "", type: row[1] ?? "")
-            }, sql: sql, version: 1)
+                JudgedRow.Column(slot: index, name: row[0] ?? "", type: row[1] ?? "")
+            })
+        return JudgedPolicy(role: role, row: row, table: 1, sql: sql, version: 1)
     }
 
     func claimant(_ claims: String, role: String? = nil) -> Claimant {

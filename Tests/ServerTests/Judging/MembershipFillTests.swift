@@ -146,7 +146,7 @@ import Testing
         try writer.execute("INSERT INTO members VALUES (77, '\(JudgingStage.uuid(42))')")
         let xid = try #require(
             UInt32(try writer.execute("SELECT pg_current_xact_id()::xid").first?.first.flatMap { $0 } ?? ""))
-        let policy = stage.judged(
+        let policy = try stage.judged(
             "id IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())", [("id", "integer")])
         let claimants = [stage.claimant(sub: 42)]
         #expect(judge.answers(policy, [["77"]], claimants) == [[false]])
@@ -172,11 +172,8 @@ import Testing
     @Test func `an operator is told what each expression is`() throws {
         let stage = try JudgingStage()
         let explanation = PolicyExplanation(
-            relation: "notes",
-            columns: [
-                JudgedPolicy.Column(slot: 0, name: "id", type: "bigint"),
-                JudgedPolicy.Column(slot: 1, name: "owner", type: "uuid"),
-            ], row: ["7", JudgingStage.uuid(3)], claimant: stage.claimant(sub: 3),
+            row: try stage.row([("id", "bigint"), ("owner", "uuid")]), texts: ["7", JudgingStage.uuid(3)],
+            claimant: stage.claimant(sub: 3),
             expressions: [
                 "owner = auth.uid()", "id + 1", "1 / (id - 7)", "nothing", "NULL", "notes.id", "pg_sleep(60)",
             ])

@@ -39,6 +39,19 @@ import Testing
         try compare(stage, (0..<25).map { stage.claimant(sub: $0) })
     }
 
+    @Test func `columns are compared as the table compares them`() throws {
+        let stage = try JudgingStage(
+            """
+            CREATE COLLATION nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+            CREATE TABLE notes (id bigint PRIMARY KEY, name text COLLATE nd, plain text);
+            INSERT INTO notes VALUES (1, 'ABC', 'x'), (2, 'abc', 'X'), (3, 'b', 'b');
+            GRANT SELECT ON notes TO READER;
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY p ON notes FOR SELECT USING (name = 'abc' AND plain <> 'x');
+            """)
+        try compare(stage, [stage.claimant("{}")])
+    }
+
     @Test func `claims that are none deny their holder alone`() throws {
         let stage = try JudgingStage(
             Self.members + "CREATE POLICY p ON notes FOR SELECT USING (owner = (SELECT auth.uid()))")
@@ -71,13 +84,13 @@ import Testing
     @Test func `many rows do not make claims that fail any better`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
-        let policy = stage.judged("id > 20 OR 1 / (20 - id) > 0 OR auth.uid() IS NULL")
+        let policy = try stage.judged("id > 20 OR 1 / (20 - id) > 0 OR auth.uid() IS NULL")
         let rows = (1...40).map { ["\($0)"] as [String?] }
         let answers = judge.answers(policy, rows, [stage.claimant(sub: 1), stage.claimant("broken")])
         #expect(answers.map { $0[0] } == (1...40).map { $0 == 20 ? nil : $0 == 19 || $0 > 20 })
         // Whichever arm PostgreSQL looks at first.
         #expect(answers.allSatisfy { $0[1] != false })
-        let always = stage.judged("auth.uid() IS NOT NULL AND id > 0")
+        let always = try stage.judged("auth.uid() IS NOT NULL AND id > 0")
         #expect(judge.answers(always, rows, [stage.claimant("broken")]) == rows.map { _ in [nil] })
     }
 
@@ -127,10 +140,10 @@ import Testing
             "no_such_column = 1", "1", "true); DROP TABLE public.hidden; --", "NULL", "false",
         ]
         for policy in policies {
-            #expect(judge.answers(stage.judged(policy), [["1"]], [stage.claimant("{}")]) != [[true]], "\(policy)")
+            #expect(judge.answers(try stage.judged(policy), [["1"]], [stage.claimant("{}")]) != [[true]], "\(policy)")
         }
-        #expect(judge.answers(stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[true]])
-        #expect(judge.answers(stage.judged("true", []), [[], []], [stage.claimant("{}")]) == [[true], [true]])
+        #expect(judge.answers(try stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[true]])
+        #expect(judge.answers(try stage.judged("true", []), [[], []], [stage.claimant("{}")]) == [[true], [true]])
     }
 
     @Test func `what a policy's function sets for one claimant is gone for the next`() throws {
@@ -148,7 +161,7 @@ import Testing
                 END $$;
             """)
         let judge = try stage.judge()
-        let policy = stage.judged(
+        let policy = try stage.judged(
             "public.remember() = label AND current_setting('request.jwt.claims') = label", [("label", "text")])
         let claimants = ["a", "b", "c"].map { stage.claimant($0) }
         for _ in 0..<2 {
@@ -157,20 +170,20 @@ import Testing
                     [true, false, false], [false, true, false], [false, false, true],
                 ])
         }
-        let left = stage.judged("coalesce(current_setting('app.lasting', true), '') <> ''")
+        let left = try stage.judged("coalesce(current_setting('app.lasting', true), '') <> ''")
         #expect(judge.answers(left, [["1"]], claimants) == [[false, false, false]])
     }
 
     @Test func `a policy that hangs holds up no other, and is left alone for a while`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
-        let hanging = stage.judged("pg_sleep(60) IS NOT NULL")
+        let hanging = try stage.judged("pg_sleep(60) IS NOT NULL")
         let found = Awaited<[PolicyAnswers]>()
         judge.ask([PolicyQuestion(hanging, rows: [["1"]], claimants: [stage.claimant("{}")])], seeing: nil) {
             found.set($0)
         }
         for number in 0..<20 {
-            let policy = stage.judged("id > \(number)")
+            let policy = try stage.judged("id > \(number)")
             #expect(judge.answers(policy, [["10"]], [stage.claimant("{}")]) == [[number < 10]])
         }
         #expect(found.wait()?.first?[0, 0] == .some(nil))
@@ -180,7 +193,7 @@ import Testing
     @Test func `a slow policy is asked in smaller parts`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
-        let slow = stage.judged("pg_sleep(0.01) IS NOT NULL")
+        let slow = try stage.judged("pg_sleep(0.01) IS NOT NULL")
         let claimants = (0..<200).map { stage.claimant(sub: $0) }
         #expect(judge.answers(slow, [["1"]], claimants) == [Array(repeating: true, count: 200)])
     }
@@ -188,7 +201,7 @@ import Testing
     @Test func `a lost connection is made again`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
-        let policy = stage.judged("id = 1")
+        let policy = try stage.judged("id = 1")
         let claimants = [stage.claimant("{}")]
         #expect(judge.answers(policy, [["1"], ["2"]], claimants) == [[true], [false]])
         for _ in 0..<3 {
@@ -199,7 +212,7 @@ import Testing
                 """)
             #expect(judge.answers(policy, [["1"], ["2"]], claimants) == [[true], [false]])
         }
-        let suicidal = stage.judged("pg_terminate_backend(pg_backend_pid())")
+        let suicidal = try stage.judged("pg_terminate_backend(pg_backend_pid())")
         #expect(judge.answers(suicidal, [["1"]], claimants) == [[nil]])
         #expect(eventually { judge.answers(policy, [["1"]], claimants) == [[true]] })
     }
@@ -209,7 +222,7 @@ import Testing
         defer { cluster.stop() }
         let stage = try JudgingStage(on: cluster)
         let judge = try stage.judge()
-        let policy = stage.judged("id = 1")
+        let policy = try stage.judged("id = 1")
         let claimants = [stage.claimant("{}")]
         #expect(judge.answers(policy, [["1"]], claimants) == [[true]])
         cluster.stop()
@@ -227,20 +240,20 @@ import Testing
                 database: stage.database.target, policies: stage.loginTarget, clientRoles: [stage.role]))
         let found = (0..<10).map { _ in Awaited<[PolicyAnswers]>() }
         for result in found {
-            let hanging = stage.judged("pg_sleep(60) IS NULL")
+            let hanging = try stage.judged("pg_sleep(60) IS NULL")
             judge.ask([PolicyQuestion(hanging, rows: [["1"]], claimants: [stage.claimant("{}")])], seeing: nil) {
                 result.set($0)
             }
         }
         judge.stop()
         for result in found { #expect(result.wait()?.first?[0, 0] == .some(nil)) }
-        #expect(judge.answers(stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[nil]])
+        #expect(judge.answers(try stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[nil]])
     }
 
     @Test func `questions of many at once all get their own answers`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
-        let policy = stage.judged("id % 7 = length(current_setting('request.jwt.claims'))")
+        let policy = try stage.judged("id % 7 = length(current_setting('request.jwt.claims'))")
         let claimants = (0..<7).map { stage.claimant(String(repeating: "x", count: $0)) }
         let results = (0..<500).map { _ in Awaited<[PolicyAnswers]>() }
         for number in 0..<500 {
@@ -266,7 +279,7 @@ import Testing
     @Test func `texts that end early are no answers`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
-        let policy = stage.judged("true", [("body", "text")])
+        let policy = try stage.judged("true", [("body", "text")])
         let claimants = [stage.claimant("{}\0"), stage.claimant("{}")]
         #expect(judge.answers(policy, [["a\0b"], ["ab"]], claimants) == [[nil, nil], [nil, true]])
     }

@@ -22,7 +22,7 @@ import Testing
     @Test func `a login that is more than the client roles runs no policy`() throws {
         let stage = try JudgingStage()
         let claimants = [stage.claimant("{}")]
-        let yes = stage.judged("true")
+        let yes = try stage.judged("true")
         let alone = try stage.judgeAlone(stage.database.target)
         #expect(reason(alone)?.contains("superuser") == true)
         #expect(alone.answers(yes, [["1"]], claimants) == [[nil]])
@@ -55,6 +55,7 @@ import Testing
         let cluster = try TestCluster.fresh()
         defer { cluster.stop() }
         let demo = try DemoDatabase(in: cluster)
+        try cluster.connect().execute("CREATE TABLE public.bare ()")
         let hub = try PolicyJudge(PolicyJudge.Settings(database: ConnectionTarget(demo.hubURL)))
         defer { hub.stop() }
         #expect(reason(hub)?.contains("replication slots") == true)
@@ -64,7 +65,8 @@ import Testing
         defer { judge.stop() }
         #expect(availability(judge) == .available)
         let policy = JudgedPolicy(
-            role: "authenticated", relation: "notes", table: 1, columns: [], sql: "auth.uid() IS NOT NULL", version: 1)
+            role: "authenticated", row: JudgedRow(relation: "bare", schema: "public", columns: []), table: 1,
+            sql: "auth.uid() IS NOT NULL", version: 1)
         let claims = ["{}", #"{"sub": "\#(JudgingStage.uuid(1))"}"#]
         let claimants = claims.map { Claimant(role: "authenticated", claims: $0, identity: 0) }
         #expect(judge.answers(policy, [[]], claimants) == [[false, true]])
@@ -87,7 +89,7 @@ import Testing
             """)
         let judge = try stage.judge()
         let claimants = [stage.claimant("{}")]
-        let policy = stage.judged("public.attempt(what)", [("what", "text")])
+        let policy = try stage.judged("public.attempt(what)", [("what", "text")])
         let refused = [
             "SELECT set_config('role', 'postgres', true)", "SET ROLE postgres", "SET SESSION AUTHORIZATION postgres",
             "SET SESSION AUTHORIZATION DEFAULT; SET ROLE postgres", "RESET ROLE; SET ROLE postgres",
@@ -111,12 +113,12 @@ import Testing
         ] {
             #expect(judge.answers(policy, [[attempt]], claimants) == [[true]], "\(attempt)")
         }
-        let after = stage.judged(
+        let after = try stage.judged(
             "NOT public.is_more() AND current_user = '\(stage.role)' AND current_setting('row_security') = 'on' AND "
                 + "current_setting('statement_timeout') <> '0' AND current_setting('transaction_read_only') = 'on'")
         #expect(judge.answers(after, [["1"]], claimants) == [[true]])
         #expect(try stage.database.value("SELECT count(*) FROM trail") == "0")
-        let lock = stage.judged("pg_advisory_lock(4711) IS NOT NULL")
+        let lock = try stage.judged("pg_advisory_lock(4711) IS NOT NULL")
         #expect(judge.answers(lock, [["1"]], claimants) == [[true]])
         #expect(try stage.database.value("SELECT pg_try_advisory_lock(4711)") == "t")
     }
@@ -127,7 +129,8 @@ import Testing
         for role in [
             stage.login, "postgres", "service_role", "no such role", "none", "x'; --", "\"'\u{301}; SELECT 1; --", "",
         ] {
-            let policy = JudgedPolicy(role: role, relation: "notes", table: 1, columns: [], sql: "true", version: 1)
+            let policy = JudgedPolicy(
+                role: role, row: try stage.row([]), table: 1, sql: "true", version: 1)
             let answers = judge.answers(policy, [[]], [stage.claimant("{}", role: role)])
             #expect(answers == [[nil]], "\(role)")
         }
@@ -143,7 +146,7 @@ import Testing
             """)
         try stage.run("REVOKE TEMP ON DATABASE \(stage.database.name) FROM PUBLIC")
         let judge = try stage.judge()
-        let policy = stage.judged(
+        let policy = try stage.judged(
             "100 / (room - 3) > -1000 AND room IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())",
             [("room", "integer")])
         let claimants = (0..<25).map { $0 == 13 ? stage.claimant("broken") : stage.claimant(sub: $0) }
@@ -156,7 +159,7 @@ import Testing
             #expect(answers[room][13] != true)
         }
         #expect(answers[3].allSatisfy { $0 != true })
-        let hanging = stage.judged("pg_sleep(60) IS NULL")
+        let hanging = try stage.judged("pg_sleep(60) IS NULL")
         #expect(judge.answers(hanging, [["1"]], [stage.claimant("{}")]) == [[nil]])
         let term = AskedTerm(sql: "auth.uid()", type: TypeFacts(oid: 2950, name: "uuid"), isBuiltIn: false)
         #expect(judge.value([term], stage.claimant(sub: 3)) == [term: .value(Array(JudgingStage.uuid(3).utf8))])
@@ -179,7 +182,7 @@ import Testing
             CREATE FUNCTION public.ask() RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN which(); END';
             """)
         let claimants = [stage.claimant("{}")]
-        let policy = stage.judged(
+        let policy = try stage.judged(
             "public.ask() = label AND lower('A') = 'a'"
                 + " AND '2024-07-01 00:00:00+00'::timestamp with time zone::text = '2024-07-01 02:00:00+02'",
             [("label", "text")])

@@ -33,11 +33,11 @@ import Testing
     func `a policy's function answers for no other policy`(function: String) throws {
         let stage = try JudgingStage(Self.thief)
         let judge = try stage.judge()
-        let closed = stage.judged("id < 0")
-        let open = stage.judged("id > 0")
+        let closed = try stage.judged("id < 0")
+        let open = try stage.judged("id > 0")
         let claimant = stage.claimant(sub: 1)
         #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
-        let spoiling = ask(judge, stage.judged("id > 0 AND \(function)"), claimant)
+        let spoiling = ask(judge, try stage.judged("id > 0 AND \(function)"), claimant)
         #expect(spoiling.allSatisfy { $0 == nil }, "what it says of its own rows does not count either")
         #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
         #expect(ask(judge, open, claimant).allSatisfy { $0 == true })
@@ -47,10 +47,10 @@ import Testing
         let stage = try JudgingStage(Self.thief)
         try stage.run("REVOKE TEMPORARY ON DATABASE \(stage.database.name) FROM PUBLIC")
         let judge = try stage.judge()
-        let closed = stage.judged("id < 0")
+        let closed = try stage.judged("id < 0")
         let claimant = stage.claimant(sub: 1)
         #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
-        _ = ask(judge, stage.judged("id > 0 AND thief()"), claimant)
+        _ = ask(judge, try stage.judged("id > 0 AND thief()"), claimant)
         #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
     }
 }

@@ -94,7 +94,7 @@ extension CatalogReader {
             SELECT q.oid, q.polrelid, q.polname, q.polpermissive, pg_get_expr(q.polqual, q.polrelid),
                 ARRAY(SELECT d.refobjsubid FROM pg_depend d
                       WHERE d.classid = 'pg_policy'::regclass AND d.objid = q.oid
-                        AND d.refclassid = 'pg_class'::regclass AND d.refobjid = q.polrelid AND d.refobjsubid > 0)::text
+                        AND d.refclassid = 'pg_class'::regclass AND d.refobjid = q.polrelid AND d.refobjsubid <> 0)::text
             FROM pg_policy q
             WHERE q.polrelid = ANY ($1::oid[]) AND q.polcmd IN ('r', '*') AND q.polqual IS NOT NULL
             ORDER BY q.polrelid, q.polname COLLATE "C"
@@ -105,7 +105,7 @@ extension CatalogReader {
             }
             return CatalogPolicy(
                 oid: oid, table: table, name: name, isPermissive: row.flag(3), text: text,
-                columns: Set(row.numbers(5) ?? []), compiled: PolicyCompiling.undecided)
+                columns: Set(row.numbers(5) ?? []), use: RowUse(of: text), compiled: PolicyCompiling.undecided)
         }
     }
 }

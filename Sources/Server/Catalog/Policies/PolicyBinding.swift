@@ -16,16 +16,6 @@ public final class PolicyBinding: Sendable {
         public var term: Term
     }
 
-    /// A column that the policies read, for whoever has PostgreSQL decide.
-    public struct Column: Sendable, Hashable {
-        public var slot: Int
-        public var name: String
-        /// As declared, fit for a cast: domains and lengths count.
-        public var type: String
-        /// Where it is not the type's own, fit for COLLATE.
-        public var collation: String?
-    }
-
     public let role: String
     public let table: UInt32
     public let rowPolicy: RowPolicy
@@ -33,9 +23,6 @@ public final class PolicyBinding: Sendable {
     public let parts: [Part]
     /// All of them as one boolean expression over a row of the table, which goes by its own name: original texts, combined.
     public let combinedSQL: String
-    /// What the row is called in `combinedSQL`.
-    public let alias: String
-    public let columns: [Column]
     /// Another number whenever policies, or what they may mean, are others.
     public let version: UInt64
     /// What is to be said to whoever joins: nothing will be delivered, or not what he expects.
@@ -44,24 +31,21 @@ public final class PolicyBinding: Sendable {
     let judged: JudgedPolicy
 
     init(
-        role: String, table: UInt32, rowPolicy: RowPolicy, parts: [Part], combinedSQL: String, alias: String,
-        columns: [Column], version: UInt64, warning: String?
+        role: String, table: UInt32, rowPolicy: RowPolicy, parts: [Part], combinedSQL: String, row: JudgedRow,
+        version: UInt64, warning: String?
     ) {
         self.role = role
         self.table = table
         self.rowPolicy = rowPolicy
         self.parts = parts
         self.combinedSQL = combinedSQL
-        self.alias = alias
-        self.columns = columns
         self.version = version
         self.warning = warning
-        judged = JudgedPolicy(
-            role: role, relation: alias, table: table,
-            columns: columns.map {
-                JudgedPolicy.Column(slot: $0.slot, name: $0.name, type: $0.type, collation: $0.collation)
-            }, sql: combinedSQL, version: version)
+        judged = JudgedPolicy(role: role, row: row, table: table, sql: combinedSQL, version: version)
     }
+
+    /// What a row is asked about as.
+    var row: JudgedRow { judged.row }
 
     /// How the worst of it is decided; compiled where no row is ever visible.
     public var classification: CompiledPolicy.Classification {
@@ -83,7 +67,6 @@ extension PolicyBinding: Equatable {
         one === other
             || one.role == other.role && one.table == other.table && one.version == other.version
                 && one.rowPolicy == other.rowPolicy && one.parts == other.parts
-                && one.combinedSQL == other.combinedSQL && one.alias == other.alias
-                && one.columns == other.columns && one.warning == other.warning
+                && one.combinedSQL == other.combinedSQL && one.row == other.row && one.warning == other.warning
     }
 }

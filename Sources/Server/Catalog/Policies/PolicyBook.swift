@@ -8,11 +8,19 @@ public struct CatalogPolicy: Sendable, Hashable {
     public var isPermissive: Bool
     /// USING, as PostgreSQL writes it with nothing but `pg_catalog` in the search path.
     public var text: String
-    /// Numbers of the table's columns that it reads.
+    /// Numbers of the table's columns that it names; system columns have numbers below zero.
     public var columns: Set<Int>
+    /// What else of the row it looks at.
+    public var use: RowUse
     public var compiled: CompiledPolicy
     /// All functions that its text and the bodies below it may call, by oid.
     var functions: Set<UInt32> = []
+
+    /// What it looks at that a row has only where it lies: nobody can be asked about a row that was told of then.
+    var looksBeyondRows: String? {
+        if columns.contains(where: { $0 < 0 }) { return "system columns" }
+        return use.readsStorage ? "how values are stored" : nil
+    }
 }
 
 /// The policies of published tables, and of all tables that these read.

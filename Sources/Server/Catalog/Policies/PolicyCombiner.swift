@@ -41,8 +41,8 @@ struct PolicyCombiner {
         let isDenied = combination.refusal != nil
         return PolicyBinding(
             role: role, table: table.oid, rowPolicy: RowPolicy(isDenied ? .never : combination.term),
-            parts: combination.parts, combinedSQL: PolicyCombiner.sql(policies), alias: table.name,
-            columns: PolicyCombiner.columns(policies, table), version: snapshot.policies.version,
+            parts: combination.parts, combinedSQL: PolicyCombiner.sql(policies),
+            row: PolicyCombiner.row(policies, table), version: snapshot.policies.version,
             warning: combination.refusal ?? PolicyCombiner.warning(role, table, policies))
     }
 
@@ -161,20 +161,27 @@ struct PolicyCombiner {
 
     // MARK: Texts
 
+    /// What cannot be asked about a row that was told of lets nobody see anything.
     static func sql(_ policies: [CatalogPolicy]) -> String {
-        let permissive = policies.filter(\.isPermissive).map { "(\($0.text))" }
+        let text = { (policy: CatalogPolicy) in policy.looksBeyondRows == nil ? "(\(policy.text))" : "false" }
+        let permissive = policies.filter(\.isPermissive).map(text)
         guard !permissive.isEmpty else { return "false" }
         let either = "(" + permissive.joined(separator: " OR ") + ")"
-        let restrictive = policies.filter { !$0.isPermissive }.map { "(\($0.text))" }
+        let restrictive = policies.filter { !$0.isPermissive }.map(text)
         return ([either] + restrictive).joined(separator: " AND ")
     }
 
-    private static func columns(_ policies: [CatalogPolicy], _ table: CatalogTable) -> [PolicyBinding.Column] {
-        let numbers = policies.reduce(into: Set<Int>()) { $0.formUnion($1.columns) }
-        return table.columns.enumerated().filter { numbers.contains($1.number) }.map { slot, column in
-            PolicyBinding.Column(
-                slot: slot, name: column.name, type: column.declaredType, collation: column.declaredCollation)
-        }
+    private static func row(_ policies: [CatalogPolicy], _ table: CatalogTable) -> JudgedRow {
+        let asked = policies.filter { $0.looksBeyondRows == nil }
+        let isWhole = asked.contains(where: \.use.isWhole)
+        let named = asked.reduce(into: Set<Int>()) { $0.formUnion($1.columns) }
+        return JudgedRow(
+            relation: table.name, schema: table.schema,
+            columns: table.columns.enumerated().map { slot, column in
+                JudgedRow.Column(
+                    slot: slot, name: column.name, type: column.declaredType,
+                    isNeeded: isWhole || named.contains(column.number))
+            })
     }
 
     private static func warning(_ role: String, _ table: CatalogTable, _ policies: [CatalogPolicy]) -> String? {
@@ -183,10 +190,22 @@ struct PolicyCombiner {
             return "Row level security is active on \(name) and no policy lets role \(role) SELECT: "
                 + "no changes will be delivered"
         }
-        let missing = columns(policies, table).filter { !table.columns[$0.slot].isPublished }
-        guard let first = missing.first else { return nil }
-        return "A policy of \(name) reads column \(first.name), which changes do not carry: "
-            + "changes that depend on it will not be delivered"
+        for policy in policies {
+            guard let beyond = policy.looksBeyondRows else { continue }
+            return "Policy \"\(policy.name)\" of \(name) reads \(beyond), which changes do not carry: "
+                + "changes that depend on it will not be delivered"
+        }
+        guard let missing = table.columns.first(where: { !$0.isPublished }) else { return nil }
+        for policy in policies where policy.use.isWhole {
+            return "Policy \"\(policy.name)\" of \(name) reads whole rows, and changes do not carry column "
+                + "\(missing.name): changes that depend on it will not be delivered"
+        }
+        let named = policies.reduce(into: Set<Int>()) { $0.formUnion($1.columns) }
+        let read = table.columns.first { named.contains($0.number) && !$0.isPublished }
+        return read.map {
+            "A policy of \(name) reads column \($0.name), which changes do not carry: "
+                + "changes that depend on it will not be delivered"
+        }
     }
 }
 

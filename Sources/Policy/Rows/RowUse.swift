@@ -1,0 +1,33 @@
+/// What a policy's text looks at of its row, other than columns by their names: for whoever has to show it the row.
+///
+/// By the text as PostgreSQL writes it. In doubt it looks at everything.
+public struct RowUse: Sendable, Hashable {
+    /// The row as a whole, or something that may be it: `to_jsonb(posts.*)`.
+    public var isWhole: Bool
+    /// How values lie on disk, which a row that was told of does not say.
+    public var readsStorage: Bool
+
+    public init(isWhole: Bool = false, readsStorage: Bool = false) {
+        self.isWhole = isWhole
+        self.readsStorage = readsStorage
+    }
+
+    public init(of text: String) {
+        guard let pieces = PolicyLexer.pieces(text, maximum: .max) else {
+            self.init(isWhole: true)
+            return
+        }
+        self.init()
+        for (piece, next) in zip(pieces, pieces.dropFirst()) {
+            // PostgreSQL writes a row as a whole as its name, a dot and an asterisk, wherever it stands.
+            if piece.token == .mark("."), case .symbol(let symbol) = next.token, symbol.hasPrefix("*") {
+                isWhole = true
+            }
+            if case .word(let name) = piece.token, Self.ofStorage.contains(name) { readsStorage = true }
+        }
+    }
+
+    private static let ofStorage: Set<String> = [
+        "pg_column_size", "pg_column_compression", "pg_column_toast_chunk_id",
+    ]
+}
