@@ -458,6 +458,11 @@ public enum Limits {
     public static let maximumCatalogAbsence = Duration.seconds(60)
     /// Changes of a membership that wait until PostgreSQL has filled it; with more it is filled anew.
     public static let maximumMembershipDeltas = 4096
+    /// So much of the log is looked through at the most for what memberships were at the transaction at hand, after
+    /// PostgreSQL has said what they are now; and so long that is waited for.
+    public static let membershipUnwindBytes = 64 << 20
+    public static let membershipUnwindPatience = Duration.seconds(5)
+    public static let membershipUnwindInterval = Duration.milliseconds(5)
     /// Warnings about one binding of many tables.
     public static let maximumBindingWarnings = 4
     /// Pairs of a role and a table whose rights are remembered.

@@ -15,6 +15,8 @@ struct ReplicationSession<Sink: TransactionSink> {
     let interrupt: Wake
     /// Called when the stream runs.
     let streaming: () -> Void
+    /// Called with the position up to which readers of the log have everything.
+    let covered: (LSN) -> Void
 
     struct Interrupted: Error {}
 
@@ -191,6 +193,7 @@ struct ReplicationSession<Sink: TransactionSink> {
             // nobody to please, so more is awaited first.
             if pace.hasWhole, !assembler.isInTransaction { try flush(&pace, status) }
             try keepInTouch(&pace, status, assembler.isInTransaction)
+            covered(coveredPosition(pace, assembler.isInTransaction))
             // The next stream has more in it; nothing is lost in between.
             let position = max(sink.position, pace.idlePosition)
             if !assembler.isInTransaction, settings.ownPublications.contains(where: { $0.isWaiting(at: position) }) {
@@ -200,6 +203,13 @@ struct ReplicationSession<Sink: TransactionSink> {
             if ready.interrupt { return try leave(&pace, status, assembler.isInTransaction) }
             if ready.socket { try stream.receive() }
         }
+    }
+
+    /// Up to where readers of the log have seen everything: when the server says that its WAL ends somewhere, all that was
+    /// committed before has come.
+    private func coveredPosition(_ pace: StreamPace, _ isInTransaction: Bool) -> LSN {
+        isInTransaction || pace.hasWhole
+            ? sink.durablePosition : max(sink.durablePosition, pace.idlePosition)
     }
 
     /// Takes everything that has arrived, flushing on the way when a batch is large or old enough.

@@ -43,7 +43,7 @@ public final class Replicator<Sink: TransactionSink> {
                         status.streamingBegan()
                         // Whatever ends this stream is news, also if it is what ended the one before.
                         lastTrouble = ""
-                    })
+                    }, covered: { [status] in status.covers($0) })
                 try session.run()
             } catch {
                 ended(error, after: Clock.monotonicNanoseconds() - began)
@@ -142,8 +142,14 @@ public final class ReplicationStatus: Sendable {
     }
 
     private let state = Mutex(State())
+    private let position = Atomic<UInt64>(0)
 
     public init() {}
+
+    /// Whatever was committed before this position, and concerns the stream, is in the log, where readers find it.
+    public var covered: LSN { LSN(position.load(ordering: .acquiring)) }
+
+    func covers(_ end: LSN) { position.store(end.rawValue, ordering: .releasing) }
 
     public var isStreaming: Bool { state.withLock { $0.isStreaming } }
     public var trouble: Trouble? { state.withLock { $0.trouble } }

@@ -103,6 +103,9 @@ public final class Hub: Sendable {
         director.main?.policyClasses(of: table) ?? [:]
     }
 
+    /// Whether memberships may live on the table: for tests.
+    func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
+
     /// Where clients connect.
     public var port: UInt16 { gateway.port }
 

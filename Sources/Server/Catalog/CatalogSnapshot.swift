@@ -1,3 +1,4 @@
+import Change
 import Policy
 
 /// What the catalog says of the published tables at one moment. Nothing in it ever changes: who holds one can ask it on
@@ -11,14 +12,14 @@ public final class CatalogSnapshot: Sendable {
     /// Under the database's own locale `lower` and `upper` map the 26 letters to each other, and no other letter to them.
     public let foldsASCIIPlainly: Bool
     let policies: PolicyBook
-    /// Tables whose every change is in the log, so that memberships can live on them.
-    let followable: Set<UInt32>
+    /// Tables whose every change is in the log, from some position on, so that memberships can live on them.
+    let followable: [UInt32: LSN]
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
 
     init(
         version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
-        policies: PolicyBook = PolicyBook(), followable: Set<UInt32> = []
+        policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:]
     ) {
         self.version = version
         self.publication = publication
@@ -45,7 +46,7 @@ public final class CatalogSnapshot: Sendable {
     func followed(_ oid: UInt32) -> CatalogTable? { isFollowed(oid) ? related(oid) : nil }
 
     /// Whether memberships may live on the table: all of its changes come down the stream.
-    public func isFollowed(_ table: UInt32) -> Bool { followable.contains(table) }
+    public func isFollowed(_ table: UInt32) -> Bool { followable[table] != nil }
 
     /// The tables that a binding means. `*` stands for any text; `%` and `_` are characters as any other.
     public func tables(schema: String, table: String) -> [CatalogTable] {

@@ -217,6 +217,7 @@ final class ClientLoop: SocketApplication {
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
         case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
         case .space(let place): project(place)?.thereMayBeSpace()
+        case .unwind(let place): project(place)?.unwindingIsDue()
         case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
         case nil: break
@@ -258,6 +259,8 @@ enum TimerToken {
     case loss(channel: ChannelPlace, generation: UInt32)
     /// There may be space again in what is queued for clients.
     case space(ChannelPlace)
+    /// The log may have all by now that memberships were filled with.
+    case unwind(ChannelPlace)
     /// It is to be looked again whether the database's messages arrive.
     case ready(channel: ChannelPlace, generation: UInt32)
 
@@ -277,6 +280,7 @@ enum TimerToken {
         case .loss(let place, let generation): Self.pack(6, place.number, generation)
         case .space(let place): Self.pack(7, place.number, 0)
         case .ready(let place, let generation): Self.pack(8, place.number, generation)
+        case .unwind(let place): Self.pack(9, place.number, 0)
         }
     }
 
@@ -298,6 +302,7 @@ enum TimerToken {
         case 6: self = .loss(channel: place, generation: generation)
         case 7: self = .space(place)
         case 8: self = .ready(channel: place, generation: generation)
+        case 9: self = .unwind(place)
         default: return nil
         }
     }

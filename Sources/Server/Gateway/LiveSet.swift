@@ -1,6 +1,7 @@
 import Change
 import Diagnostics
 import Policy
+import System
 
 /// The keys one holder has by a membership: filled by PostgreSQL, then kept from the log, transaction by transaction.
 ///
@@ -34,8 +35,25 @@ final class LiveSet {
     private var rowCount = 0
     /// What transactions did while PostgreSQL was asked.
     private var deltas: [Delta] = []
+    /// PostgreSQL's answer, until the log has all that is in it.
+    private var answer: Answer?
+    /// The log has every change of the table from here on.
+    let followedSince: UInt64
     /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
     private var seen: SeenTransactions?
+    private(set) var measure = Measure.exact
+
+    /// What the set is for the transaction at hand.
+    enum Measure {
+        case exact
+        /// That one was committed before the log had all of the membership's table: PostgreSQL decides, as it does where
+        /// tables are not followed.
+        case notYetFollowed
+        /// That one is older than what the set was filled with, and who was a member then is not known any more.
+        case tooNew
+    }
+    /// Channels that were served before the set was filled, and so are to be told of what it cannot say.
+    var owed: Set<UInt32> = []
     /// Who judges by it.
     var users: [ObjectIdentifier: HeldPolicy] = [:]
     /// Channels that wait for it, by place.
@@ -47,7 +65,20 @@ final class LiveSet {
         var change: Int
     }
 
-    init(_ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, number: UInt32, passed: Int) {
+    /// What PostgreSQL said, and what of it the log has still to come to.
+    private struct Answer {
+        let rows: FilledMembership
+        var ahead: [(key: [UInt8]?, change: Int)] = []
+        /// What the log has ahead does not say what was before.
+        var isBlurred = false
+        let since = Clock.monotonicNanoseconds()
+    }
+
+    init(
+        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, number: UInt32, passed: Int,
+        followedSince: UInt64 = 0
+    ) {
+        self.followedSince = followedSince
         self.held = held
         self.claimant = claimant
         self.table = table
@@ -59,7 +90,22 @@ final class LiveSet {
         MembershipKeys(
             keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nullCount > 0,
             hasRows: rowCount > 0,
-            hasFailed: state == .failed, isUnknown: state == .left || state == .filling)
+            // Where it is too new asking would not help: PostgreSQL knows who is a member now.
+            hasFailed: state == .failed || measure == .tooNew,
+            isUnknown: state == .left || state == .filling || measure == .notYetFollowed)
+    }
+
+    /// What it reads of its table, as the catalog had that.
+    var columns: [CatalogColumn] { LiveSet.columns(held, of: table) }
+
+    /// Whether the table, as the catalog has it now, gives the same keys.
+    func stands(on other: CatalogTable) -> Bool {
+        table === other || table.oid == other.oid && columns == LiveSet.columns(held, of: other)
+    }
+
+    static func columns(_ held: HeldMembership, of table: CatalogTable) -> [CatalogColumn] {
+        let slots = Set(held.rows.slots + (held.membership.keySlot.map { [$0] } ?? []))
+        return slots.sorted().compactMap { table.columns.indices.contains($0) ? table.columns[$0] : nil }
     }
 
     /// Whether a judgement can be made with it.
@@ -81,7 +127,10 @@ final class LiveSet {
         nullCount = 0
         rowCount = 0
         deltas = []
+        answer = nil
         seen = nil
+        measure = .exact
+        owed = []
     }
 
     /// False when PostgreSQL is to be asked again: it did not see what the log had already shown. `firstUnseen` is the
@@ -92,12 +141,22 @@ final class LiveSet {
             giveUp(.left)
             return true
         }
+        // Who is served already is to be judged on as before, and not by what comes only later.
+        if !owed.isEmpty {
+            answer = Answer(rows: rows)
+            return true
+        }
+        take(rows, seenUpTo: rows.position.rawValue)
+        return state == .live
+    }
+
+    private func take(_ rows: FilledMembership, seenUpTo end: UInt64) {
         for key in rows.keys { add(key.text, key.count) }
         for delta in deltas where !rows.snapshot.contains(delta.xid) { add(delta.key, delta.change) }
         deltas = []
-        seen = SeenTransactions(visible: rows.snapshot, end: rows.position.rawValue)
+        answer = nil
+        seen = SeenTransactions(visible: rows.snapshot, end: end)
         state = isSound ? .live : .filling
-        return state == .live
     }
 
     func giveUp(_ end: State) {
@@ -105,7 +164,64 @@ final class LiveSet {
         state = end
     }
 
+    // MARK: Unwinding
+
+    /// Whether an answer waits until the log has all that is in it.
+    var isUnwound: Bool { answer != nil }
+
+    func mayUnwind(coveredUpTo covered: UInt64) -> Bool { answer.map { $0.rows.position.rawValue <= covered } ?? false }
+
+    func isTiredOfUnwinding(_ now: UInt64) -> Bool {
+        answer.map { now > $0.since + Limits.membershipUnwindPatience.wholeNanoseconds } ?? false
+    }
+
+    /// The log is looked through from the transaction at hand on.
+    func beginUnwinding() {
+        answer?.ahead = []
+        answer?.isBlurred = false
+    }
+
+    /// A transaction that the log has yet to come to is in the answer: what it did is taken out again. Nil: it did something
+    /// that does not say what was before.
+    func unwind(_ change: (key: [UInt8]?, change: Int)?, xid: UInt32, at lsn: UInt64) {
+        guard let answer, lsn >= followedSince, answer.rows.snapshot.contains(xid) else { return }
+        guard let change else {
+            self.answer?.isBlurred = true
+            return
+        }
+        self.answer?.ahead.append((change.key, -change.change))
+    }
+
+    /// The log has been looked through: the set is as it was at the transaction at hand, or, where that cannot be known
+    /// (`isLost`), it is a measure only for what comes when the log has come as far as the answer.
+    func unwound(isLost: Bool) {
+        guard let answer else { return }
+        guard !isLost, !answer.isBlurred else { return take(answer.rows, seenUpTo: answer.rows.position.rawValue) }
+        take(answer.rows, seenUpTo: min(followedSince, answer.rows.position.rawValue))
+        for (key, change) in answer.ahead { add(key, change) }
+        if !isSound { state = .filling }
+    }
+
     // MARK: Following
+
+    /// A transaction begins. True where rows have to be judged otherwise from here on: what PostgreSQL had seen when it
+    /// filled the set may hold more than this transaction, and says nothing of who was a member at it.
+    func begin(xid: UInt32, at lsn: UInt64) -> Bool {
+        guard let seen else { return false }
+        let before = measure
+        measure = .exact
+        if !seen.isBehind(lsn), seen.contains(xid) {
+            measure = lsn < followedSince && !owed.isEmpty ? .notYetFollowed : .tooNew
+        }
+        if seen.isBehind(lsn) {
+            self.seen = nil
+            owed = []
+        }
+        return measure != before
+    }
+
+    /// Whether the log may still come to transactions that the set was filled with.
+    var mayBeAhead: Bool { seen != nil }
 
     /// Takes what one row of a transaction adds or takes away; true when the set is another now.
     func apply(_ key: [UInt8]?, _ change: Int, xid: UInt32, at lsn: UInt64) -> Bool {

@@ -41,6 +41,9 @@ struct LogFeed: ~Copyable {
 
     mutating func finish() { isOnEntry = false }
 
+    /// The entry that is being dealt with.
+    var atHand: EventLogEntry? { isOnEntry ? reader.entry : nil }
+
     var payload: RawSpan {
         @_lifetime(borrow self)
         get { reader.payload }

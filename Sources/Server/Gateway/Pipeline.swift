@@ -227,6 +227,7 @@ struct Pipeline: ~Copyable {
         var part = try TransactionPart(feed.payload)
         memberships.pass(part.info.xid)
         guard !memberships.isEmpty else { return }
+        memberships.begin(part.info)
         try apply(&part)
         guard entry.isContinued else { return }
         isAheadOfParts = true
@@ -252,6 +253,54 @@ struct Pipeline: ~Copyable {
             var part = try TransactionPart(reader.payload)
             try apply(&part)
             if !entry.isContinued { return }
+        }
+    }
+
+    /// Sets that PostgreSQL filled with more than the log has come to are made what they were at the transaction at hand,
+    /// once the log has all of it. Those that have settled.
+    mutating func settleFills(_ now: UInt64) -> [LiveSet] {
+        guard memberships.isUnwinding else { return [] }
+        let covered = project.covered()
+        var isWhole = false
+        if memberships.mayUnwind(coveredUpTo: covered), let feed = feed.take() {
+            isWhole = (try? unwind(feed)) ?? false
+            self.feed = consume feed
+        }
+        return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
+    }
+
+    /// False where the log ahead is too long, or has a hole.
+    private mutating func unwind(_ feed: borrowing LogFeed) throws -> Bool {
+        memberships.beginUnwinding()
+        var left = Limits.membershipUnwindBytes
+        var isOfAppliedTransaction = isAheadOfParts
+        if let entry = feed.atHand {
+            if entry.kind == .transaction, !isApplied, !isAheadOfParts {
+                var part = try TransactionPart(feed.payload)
+                try unwind(&part)
+            }
+            if entry.kind == .transaction, !entry.isContinued { isOfAppliedTransaction = false }
+        }
+        var reader = feed.ahead()
+        while try reader.next() {
+            left -= reader.entry.header.byteCount
+            guard left > 0, reader.entry.kind != .gap else { return false }
+            if reader.entry.kind == .relation { try schemas.learn(reader.payload) }
+            guard reader.entry.kind == .transaction else { continue }
+            if !isOfAppliedTransaction {
+                var part = try TransactionPart(reader.payload)
+                try unwind(&part)
+            } else if !reader.entry.isContinued {
+                isOfAppliedTransaction = false
+            }
+        }
+        return true
+    }
+
+    @_lifetime(part: copy part)
+    private mutating func unwind(_ part: inout TransactionPart) throws {
+        while let unknown = try memberships.unwind(&part, schemas) {
+            memberships.noteRelation(unknown, try relation(unknown))
         }
     }
 

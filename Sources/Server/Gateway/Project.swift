@@ -40,6 +40,8 @@ final class Project: Sendable {
     /// Sockets that have joined a channel, until they end.
     private let users = Atomic<Int>(0)
     let logEnd: @Sendable () -> EventLogEnd?
+    /// Whatever was committed before this position is in the log.
+    let covered: @Sendable () -> LSN
     /// Whether messages of the database arrive.
     let hearsDatabase: @Sendable () -> Bool
     /// Writes down who came and went; nil when nobody wants to know.
@@ -59,7 +61,8 @@ final class Project: Sendable {
     init(
         _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
         _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
-        hearsDatabase: @escaping @Sendable () -> Bool, presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
+        covered: @escaping @Sendable () -> LSN, hearsDatabase: @escaping @Sendable () -> Bool,
+        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
     ) {
         self.name = name
@@ -71,6 +74,7 @@ final class Project: Sendable {
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         self.logEnd = logEnd
+        self.covered = covered
         self.hearsDatabase = hearsDatabase
         self.presenceTimeline = presenceTimeline
         self.condition = { condition(catalog.isCurrent) }

@@ -366,20 +366,20 @@ extension ProjectLoop {
                 .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
                 to: channel.session)
         }
-        for listener in unanswered {
-            guard let channel = channel(ofListener: listener) else { continue }
-            Metrics.shared.drops[.unanswered].add()
-            channel.hasUntoldLoss = true
-            if channel.lossTimer == nil { tellOfLoss(channel) }
-        }
+        for listener in unanswered { if let channel = channel(ofListener: listener) { missed(channel) } }
+    }
+
+    /// Something was not delivered to the channel, or may not have been: it is told.
+    func missed(_ channel: Channel) {
+        Metrics.shared.drops[.unanswered].add()
+        channel.hasUntoldLoss = true
+        if channel.lossTimer == nil { tellOfLoss(channel) }
     }
 
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.listener, pipeline.courier.dropWaiting(listener) else { return }
-        Metrics.shared.drops[.unanswered].add()
-        channel.hasUntoldLoss = true
-        if channel.lossTimer == nil { tellOfLoss(channel) }
+        missed(channel)
     }
 
     /// At once, and after that not more often than clients can sensibly fetch.

@@ -1,5 +1,6 @@
 import Auth
 import Bytes
+import Change
 import Diagnostics
 import Matching
 import Net
@@ -81,7 +82,10 @@ extension ProjectLoop {
         let tables = residual.memberships.map { snapshot.followed($0.membership.table) }
         guard tables.allSatisfy({ $0 != nil }) else { return nil }
         let sets = zip(residual.memberships, tables).compactMap { membership, table in
-            table.map { pipeline.memberships.take(membership, holder.claimant, $0) }
+            table.map {
+                pipeline.memberships.take(
+                    membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero)
+            }
         }
         let number = pipeline.courier.policies.add(
             PolicyEntry(.never, policy, of: table, holder.claimant))
@@ -92,9 +96,9 @@ extension ProjectLoop {
         return held
     }
 
-    /// Whether a set is of the table as the catalog has it now.
+    /// Whether a set says what it said, by the table as the catalog has it now.
     private func stands(_ set: LiveSet) -> Bool {
-        project.catalog.snapshot?.followed(set.table.oid) === set.table
+        project.catalog.snapshot?.followed(set.table.oid).map { set.stands(on: $0) } ?? false
     }
 
     /// True when the channel has to wait for a membership.
@@ -193,13 +197,33 @@ extension ProjectLoop {
     }
 
     func filled(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) {
+        for (number, _, _) in answers {
+            // Who comes new is promised nothing of what was committed before.
+            guard let set = pipeline.memberships.sets[number] else { continue }
+            set.owed = set.waiters.filter { channels[$0]?.listener != nil }
+        }
         for set in pipeline.memberships.fill(answers) { settled(set) }
+        settleFills()
         for (number, filling, answer) in answers {
             guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {
                 continue
             }
             for place in set.waiters { if let channel = channels[place] { bindLater(channel) } }
         }
+    }
+
+    func unwindingIsDue() {
+        isUnwindTimed = false
+        settleFills()
+    }
+
+    /// Of answers that hold more than the log has come to.
+    func settleFills() {
+        for set in pipeline.settleFills(loop.now) { settled(set) }
+        guard pipeline.memberships.isUnwinding, !isUnwindTimed else { return }
+        isUnwindTimed = true
+        loop.after(
+            nanoseconds: Limits.membershipUnwindInterval.wholeNanoseconds, token: TimerToken.unwind(place).rawValue)
     }
 
     private func settled(_ set: LiveSet) {
@@ -213,10 +237,17 @@ extension ProjectLoop {
     /// row on.
     func followMemberships() {
         for set in pipeline.memberships.takeChanged() {
+            if set.measure == .tooNew { tellOfUnknownMembers(set) }
             for held in set.users.values {
                 if held.isSettled { refresh(held) } else { hold(back: held, set) }
             }
         }
+    }
+
+    /// Who was a member when what comes now was committed is not known any more.
+    private func tellOfUnknownMembers(_ set: LiveSet) {
+        for place in set.owed { if let channel = channels[place] { missed(channel) } }
+        set.owed = []
     }
 
     /// The log waits until the membership is known again.

@@ -19,6 +19,7 @@ final class ProjectLoop {
     var tokens: TokenCache
     var pipeline: Pipeline
     private var isLookingAgain = false
+    var isUnwindTimed = false
     private var crowdedSince: UInt64?
     private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
@@ -152,7 +153,7 @@ final class ProjectLoop {
     }
 
     /// For timers that are the project's own.
-    private var place: ChannelPlace { ChannelPlace(project: project.number) }
+    var place: ChannelPlace { ChannelPlace(project: project.number) }
 
     // MARK: Ends
 

@@ -32,7 +32,7 @@ final class RunningProject: Sendable {
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             project = Project(
                 plan.name, number: number, plan.settings, loops: gateway.loopCount, services, plan.verifier,
-                logEnd: { ingest.end },
+                logEnd: { ingest.end }, covered: { ingest.status.covered },
                 hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,
                 condition: { Self.condition(ingest.status, isCatalogKnown: $0) })
@@ -80,5 +80,10 @@ final class RunningProject: Sendable {
         let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
         return Dictionary(
             tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
+    }
+
+    func follows(_ name: String) -> Bool {
+        guard let snapshot = project.catalog.snapshot else { return false }
+        return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }
     }
 }

@@ -11,7 +11,7 @@ extension CatalogReader {
     func policyBook(
         version: UInt64, of tables: [CatalogTable], _ foldsASCIIPlainly: Bool, after before: PolicyBook?
     ) throws(PostgresError) -> PolicyBook {
-        var survey = PolicySurvey(tables, foldsASCIIPlainly, compiling)
+        var survey = PolicySurvey(tables, foldsASCIIPlainly, compiling, after: before)
         survey.book.surroundings = try surroundings()
         try survey.readSettings(self)
         try survey.readPolicies(of: Set(tables.filter(\.hasPolicies).map(\.oid)), self)

@@ -11,6 +11,8 @@ import Replication
 final class CoverageWatch {
     /// Tables that are published whole, and the transaction number from which on this has been so.
     private var horizons: [UInt32: UInt64] = [:]
+    /// From which position on the log has every change of a table.
+    private var followed: [UInt32: LSN] = [:]
     private(set) var isWaiting = false
     let stream: StreamCoverage
     private var since: LSN?
@@ -24,24 +26,30 @@ final class CoverageWatch {
     /// What the stream carries: after a break everything begins anew.
     fileprivate func publications(_ clients: String) -> [String] {
         let now = stream.followedSince
-        if now != since { horizons = [:] }
+        if now != since { (horizons, followed) = ([:], [:]) }
         since = now
         return now == nil ? [clients] : [clients, stream.publication]
     }
 
-    /// `published` are the tables at the moment of the snapshot that ends below.
-    func take(_ published: Set<UInt32>, firstRunning: UInt64, firstUnassigned: UInt64) -> Set<UInt32> {
+    /// `published` are the tables at the moment of the snapshot that ends below; `position` is where the server's log stood
+    /// after it. Answers from which position on the log has every change of a table.
+    func take(
+        _ published: Set<UInt32>, firstRunning: UInt64, firstUnassigned: UInt64, at position: LSN
+    ) -> [UInt32: LSN] {
         horizons = horizons.filter { published.contains($0.key) }
+        followed = followed.filter { published.contains($0.key) }
         for table in published where horizons[table] == nil { horizons[table] = firstUnassigned }
-        let covered = Set(horizons.filter { firstRunning >= $0.value }.keys)
-        isWaiting = covered.count < horizons.count
-        return covered
+        for (table, horizon) in horizons where followed[table] == nil && firstRunning >= horizon {
+            followed[table] = position
+        }
+        isWaiting = followed.count < horizons.count
+        return followed
     }
 }
 
 extension CatalogReader {
     /// Tables that memberships may live on.
-    func followed() throws(PostgresError) -> Set<UInt32> {
+    func followed() throws(PostgresError) -> [UInt32: LSN] {
         let published = try query(
             """
             SELECT DISTINCT g.relid
@@ -53,7 +61,16 @@ extension CatalogReader {
         let transactions = try visibleTransactions()
         return coverage.take(
             Set(published.values.compactMap { $0.number(0) }), firstRunning: transactions.firstRunning,
-            firstUnassigned: transactions.firstUnassigned)
+            firstUnassigned: transactions.firstUnassigned, at: try position())
+    }
+
+    private func position() throws(PostgresError) -> LSN {
+        let rows = try query(
+            """
+            SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END
+            """)
+        guard let position = rows.first?.first?.flatMap({ LSN($0) }) else { throw CatalogReader.unreadable }
+        return position
     }
 
     /// A publication's table of which not everything is sent: a column list or a row filter.

@@ -9,6 +9,8 @@ struct PolicySurvey {
     var book = PolicyBook()
     private let published: [UInt32: CatalogTable]
     private let compiling: PolicyCompiling
+    /// Tables that are as they were stay the objects they were.
+    private let before: PolicyBook?
     /// Texts whose names have yet to be looked up.
     private var unread: [String] = []
     private var known = PolicyNames()
@@ -17,7 +19,10 @@ struct PolicySurvey {
     /// PostgreSQL was not to be asked what texts mean.
     private(set) var isForbidden = false
 
-    init(_ tables: [CatalogTable], _ foldsASCIIPlainly: Bool, _ compiling: PolicyCompiling) {
+    init(
+        _ tables: [CatalogTable], _ foldsASCIIPlainly: Bool, _ compiling: PolicyCompiling, after before: PolicyBook?
+    ) {
+        self.before = before
         published = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         self.compiling = compiling
         catalog.foldsASCIIPlainly = foldsASCIIPlainly
@@ -101,7 +106,7 @@ struct PolicySurvey {
     ) throws(PostgresError) {
         let oids = try reader.relations(named: new)
         let unpublished = oids.subtracting(published.keys)
-        for table in try reader.tables(reader.heads(unpublished), reusing: { _ in nil }) {
+        for table in try reader.tables(reader.heads(unpublished), reusing: { before?.tables[$0] }) {
             book.tables[table.oid] = table
         }
         for oid in oids {

@@ -1,0 +1,147 @@
+import Embedded
+import Postgres
+import TestSupport
+import Testing
+
+@testable import Server
+
+extension Gateways {
+    /// Memberships are as of the row's own transaction, however far behind the hub is, and whatever else of the catalog
+    /// changed meanwhile.
+    @Suite(.serialized) struct MembershipLagTests {
+        private static let tables = """
+            CREATE TABLE notes (id int PRIMARY KEY, team int, body text);
+            CREATE TABLE members (team int, person uuid, PRIMARY KEY (team, person));
+            CREATE TABLE others (id int PRIMARY KEY, body text);
+            CREATE TABLE fences (id int PRIMARY KEY);
+            ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY; ALTER TABLE others ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY team ON notes FOR SELECT USING (
+                team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()));
+            CREATE POLICY all_of_it ON others FOR SELECT USING (id > 0);
+            CREATE FUNCTION unrelated() RETURNS int LANGUAGE sql AS 'SELECT 1';
+            GRANT SELECT ON notes, members, others, fences TO READER;
+            """
+
+        private func stage() throws -> GatewayStage {
+            let stage = try GatewayStage(
+                Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
+                publication: "FOR TABLE notes, others, fences")
+            // Until its table is followed, PostgreSQL is asked, and says who is a member now.
+            let someone = try user(9, stage)
+            #expect(eventually { stage.hub.follows("members") })
+            var round = 0
+            let isJudgedByMemberships = try eventually {
+                round -= 1
+                try stage.run(make(9) + "INSERT INTO notes VALUES (\(round), 1); INSERT INTO fences VALUES (\(round))")
+                return try heard(someone, round) == [round]
+            }
+            #expect(isJudgedByMemberships)
+            someone.hangUp()
+            return stage
+        }
+
+        private func user(_ number: Int, _ stage: GatewayStage) throws -> Caller {
+            let caller = try stage.caller()
+            try caller.subscribe("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: number))
+            return caller
+        }
+
+        /// The notes that were heard of up to now.
+        private func heard(_ caller: Caller, _ fence: Int) throws -> [Int] {
+            var heard: [Int] = []
+            while true {
+                let change = try caller.change()
+                guard change.data["table"] as? String == "fences" else {
+                    heard.append(change.id ?? 0)
+                    continue
+                }
+                if change.id == fence { return heard }
+            }
+        }
+
+        private func make(_ user: Int, memberOf team: Int = 1) -> String {
+            "DELETE FROM members; INSERT INTO members VALUES (\(team), '\(GatewayStage.user(user))');"
+        }
+
+        /// The hub meets something in the log that it has to read the catalog for, and cannot; so it stands still while the
+        /// body writes.
+        private func whileBehind(_ stage: GatewayStage, _ round: Int, _ body: () throws -> Void) throws {
+            let holding = try stage.database.cluster.connect(database: stage.database.name)
+            try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
+            try stage.run("CREATE FUNCTION behind_\(round)() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+            try body()
+            try holding.execute("COMMIT")
+        }
+
+        private static let changes = [
+            "SELECT 1", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            "CREATE OR REPLACE FUNCTION unrelated() RETURNS int LANGUAGE sql AS 'SELECT 2'",
+            "REVOKE EXECUTE ON FUNCTION unrelated() FROM PUBLIC", "ALTER POLICY all_of_it ON others USING (id > 1)",
+            "CREATE POLICY more ON others USING (id = 7)", "ALTER TABLE others ADD COLUMN extra int",
+            "ALTER TABLE others DROP COLUMN body", "ALTER TABLE others REPLICA IDENTITY FULL",
+            "CREATE TABLE another (id int)", "GRANT SELECT ON others TO OUTSIDER", "CREATE SCHEMA elsewhere",
+            "CREATE TYPE mood AS ENUM ('a')", "ALTER TABLE notes ADD COLUMN extra int",
+            "ALTER TABLE members ADD COLUMN extra text", "ALTER TABLE members DROP COLUMN extra",
+            "CREATE INDEX ON members (person)", "VACUUM FULL members", "ALTER TABLE members ALTER team SET NOT NULL",
+            "ALTER POLICY team ON notes USING (team > 0 AND team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()))",
+            "GRANT SELECT ON members TO OUTSIDER", "ALTER TABLE members RENAME CONSTRAINT members_pkey TO other",
+        ]
+
+        @Test func `who was a member then hears of the row, and who became one later does not`() throws {
+            let stage = try stage()
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            for (round, change) in Self.changes.enumerated() {
+                try stage.run(make(1))
+                try whileBehind(stage, round) {
+                    try stage.run("INSERT INTO notes VALUES (\(3 * round + 1), 1)")
+                    try stage.run(make(2))
+                    try stage.run("INSERT INTO notes VALUES (\(3 * round + 2), 1)")
+                    try stage.run(change)
+                    try stage.run("INSERT INTO notes VALUES (\(3 * round + 3), 1)")
+                }
+                try stage.run("INSERT INTO fences VALUES (\(round))")
+                #expect(try heard(one, round) == [3 * round + 1], "\(change)")
+                #expect(try heard(two, round) == [3 * round + 2, 3 * round + 3], "\(change)")
+            }
+            #expect((one.takeUnheard() + two.takeUnheard()).allSatisfy { !$0.isTrouble })
+        }
+
+        /// What it missed was not for it: it was no member when it was written, or it was not there.
+        @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
+            let stage = try stage()
+            try stage.run(make(1))
+            let one = try user(1, stage)
+            let late = try stage.caller()
+            try whileBehind(stage, 0) {
+                try stage.run("INSERT INTO notes VALUES (1, 1)")
+                try stage.run(make(2))
+                try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: 2))
+            }
+            _ = try late.first { $0.isSubscription }
+            try stage.run("INSERT INTO notes VALUES (2, 1); INSERT INTO fences VALUES (1)")
+            #expect(try heard(one, 1) == [1])
+            #expect(try heard(late, 1) == [2])
+        }
+
+        /// Who was a member when a row was written cannot be found out any more: it is told, and nobody hears too much.
+        @Test func `where memberships mean something else now, rows from before are told to be missing`() throws {
+            let stage = try stage()
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            try stage.run(make(1, memberOf: 1))
+            try stage.run("INSERT INTO fences VALUES (0)")
+            _ = (try heard(one, 0), try heard(two, 0))
+            try whileBehind(stage, 0) {
+                try stage.run(
+                    "ALTER POLICY team ON notes USING (team IN (SELECT m.team FROM members m WHERE m.person = auth.uid() AND m.team <> 5))"
+                )
+                try stage.run("INSERT INTO notes VALUES (1, 1)")
+                try stage.run(make(2))
+            }
+            try stage.run("INSERT INTO notes VALUES (2, 1); INSERT INTO fences VALUES (1)")
+            let (ofOne, ofTwo) = (try heard(one, 1), try heard(two, 1))
+            #expect(ofTwo == [2])
+            #expect(ofOne == [1] || ofOne.isEmpty && one.takeUnheard().contains { $0.isTrouble })
+        }
+    }
+}
