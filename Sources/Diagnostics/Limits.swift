@@ -452,6 +452,8 @@ public enum Limits {
     public static let maximumCachedBindings = 16_384
     /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.
     public static let shadowInterval: UInt64 = 1000
+    /// Decisions about which the tables have been asked, on one loop.
+    public static let maximumSecondOpinions = 64
     public static let maximumDemotedPolicies = 4096
     /// For so long nothing is read while the database cannot say what may be seen; then clients are sent away, to fetch what
     /// they missed when it is back.

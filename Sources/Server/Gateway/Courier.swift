@@ -49,8 +49,10 @@ struct Courier: ~Copyable {
     /// Channels that miss something because a question was not answered: to be told.
     private(set) var unanswered: [UInt32] = []
 
+    /// What tables were asked about decisions.
+    var opinions = SecondOpinions()
     /// Policies of which PostgreSQL said something else than was decided without it.
-    private(set) var contradicted: [UInt32] = []
+    var contradicted: [UInt32] = []
 
     mutating func takeContradicted() -> [UInt32] {
         defer { contradicted = [] }
@@ -421,7 +423,6 @@ struct Courier: ~Copyable {
     /// PostgreSQL has answered a part of a question: everything that waited for it goes on.
     mutating func settle(_ pending: PendingQuestion, _ answer: Bool?, on loop: SocketLoop) -> Int {
         pending.take(answer)
-        if let shadow = pending.shadow { compare(shadow, answer) }
         if case .none = pending.answer { return 0 }
         var delivered = 0
         for listener in pending.listeners { delivered += release(listener, on: loop) }
@@ -429,20 +430,8 @@ struct Courier: ~Copyable {
         return delivered
     }
 
-    mutating func compare(_ shadow: PendingQuestion.Shadow, _ answer: Bool?) {
-        guard let answer, policies.entries[shadow.policy]?.judged.identity == shadow.judged else { return }
-        Metrics.shared.shadowSamples.add()
-        if answer != shadow.expected { contradicted.append(shadow.policy) }
-    }
-
-    /// Asks, of nobody's delivery.
-    mutating func checkShadow(
-        _ pending: PendingQuestion, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation
-    ) throws(ByteError) {
-        changeNumber += 1
-        _ = try policies.ask(
-            policy, pending, change, relation, change.operation == .delete ? .old : .new, changeNumber, &asked)
-    }
+    /// Asks a table, of nobody's delivery.
+    mutating func ask(_ sight: TableSight, _ ticket: UInt64) { asked.add(sight, ticket) }
 
     private mutating func release(_ index: UInt32, on loop: SocketLoop) -> Int {
         guard var queue = waiting.removeValue(forKey: index) else { return 0 }

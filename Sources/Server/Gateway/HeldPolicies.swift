@@ -9,6 +9,7 @@ struct PolicyEntry {
     /// What of the policy is left for this holder.
     var predicate: Predicate
     let policy: PolicyBinding
+    let table: CatalogTable
     /// What PostgreSQL is told of a row: all its columns, as the table has them.
     let columns: [RowTexts.Wanted]
     let claimant: Claimant
@@ -28,6 +29,7 @@ struct PolicyEntry {
     init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
         self.predicate = predicate
         self.policy = policy
+        self.table = table
         columns = policy.row.columns.map { column in
             RowTexts.Wanted(
                 name: column.name, typeName: table.columns[column.slot].typeName, isNeeded: column.isNeeded)
@@ -145,9 +147,12 @@ struct AskedQuestions {
 
     private(set) var ofFilters: [(pending: PendingQuestion, question: JudgedQuestion)] = []
     private(set) var ofPolicies: [OfRow] = []
+    private(set) var ofTables: [(ticket: UInt64, sight: TableSight)] = []
     private var places: [RowKey: Int] = [:]
 
-    var isEmpty: Bool { ofFilters.isEmpty && ofPolicies.isEmpty }
+    var isEmpty: Bool { ofFilters.isEmpty && ofPolicies.isEmpty && ofTables.isEmpty }
+
+    mutating func add(_ sight: TableSight, _ ticket: UInt64) { ofTables.append((ticket, sight)) }
 
     mutating func add(_ pending: PendingQuestion, _ question: JudgedQuestion) { ofFilters.append((pending, question)) }
 

@@ -17,6 +17,8 @@ enum Mail: Sendable {
     case judged(ticket: UInt64, [Bool?])
     /// The same of questions whether holders may see rows.
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
+    /// What a table itself shows of a row that was decided on; nil where it could not be asked.
+    case looked(ticket: UInt64, SeenInTable?)
     /// What the log says of deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.

@@ -118,6 +118,7 @@ struct Pipeline: ~Copyable {
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 memberships.discardAll()
                 courier.recall.forgetAll()
+                courier.opinions.forgetAll()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
                 guard try deliver(feed, entry, on: loop, mailbox, &budget) else { return !isWaiting }
@@ -179,6 +180,7 @@ struct Pipeline: ~Copyable {
         courier.recall.settle()
         if courier.index.count == 0, memberships.isEmpty {
             memberships.pass(try TransactionPart(feed.payload).info.xid)
+            courier.opinions.forgetAll()
             return true
         }
         guard project.catalog.isCurrent else { return pause(nil, mailbox) }
@@ -196,6 +198,7 @@ struct Pipeline: ~Copyable {
         var part = try TransactionPart(feed.payload)
         for _ in 0..<done { _ = try part.next() }
         let info = part.info
+        if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
         var delivered = 0
         defer {
             account(delivered, info.commitTime)
@@ -314,6 +317,9 @@ struct Pipeline: ~Copyable {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
+            if !courier.opinions.isEmpty, change.relation != 0 {
+                try courier.opinions.pass(change, try relation(change.relation))
+            }
             if courier.policies.sampling.isDue(), change.relation != 0 {
                 try courier.sample(change, try relation(change.relation))
             }
@@ -413,6 +419,7 @@ struct Pipeline: ~Copyable {
             gaps.append("the hub was too slow")
             memberships.discardAll()
             courier.recall.forgetAll()
+            courier.opinions.forgetAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             hasFailed = true
@@ -506,6 +513,9 @@ struct Pipeline: ~Copyable {
             project.judge.ask(asked.ofFilters.map(\.question)) { answers in
                 mailbox.post(.judged(ticket: ticket, answers))
             }
+        }
+        for (ticket, sight) in asked.ofTables {
+            project.policyJudge.look(sight, seeing: xid) { seen in mailbox.post(.looked(ticket: ticket, seen)) }
         }
         if !asked.ofPolicies.isEmpty {
             let ticket = nextTicket()

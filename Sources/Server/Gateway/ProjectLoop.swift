@@ -73,6 +73,7 @@ final class ProjectLoop {
                 if !isKnown { lookAgainLater() }
             case .judged(let ticket, let answers): judged(ticket, answers)
             case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
+            case .looked(let ticket, let seen): pipeline.courier.opinions.take(ticket, seen)
             case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers)
             case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
             case .filled(let answers): filled(answers)

@@ -1,10 +1,6 @@
-import Bytes
-import Change
 import Diagnostics
-import Matching
-import Policy
 
-/// Now and then PostgreSQL is asked what was decided without it: a safety net under everything that reads policies.
+/// Which decisions the tables themselves are asked about: a safety net under everything that reads policies.
 ///
 /// Pairs of a row and a holder are chosen whether the holder got the row or not, so that what is wrongly kept from somebody
 /// is found as well. The first changes are looked at more closely than later ones.
@@ -35,26 +31,4 @@ struct ShadowSampling {
     }
 
     mutating func choose(_ table: UInt32) -> UInt32? { candidates[table]?.randomElement(using: &random) }
-}
-
-extension Courier {
-    /// Asks PostgreSQL about one holder and the change's row, and notes where it says something else.
-    mutating func sample(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
-        guard let number = policies.sampling.choose(relation.oid), let entry = policies.entries[number] else { return }
-        switch change.operation {
-        case .insert, .update: break
-        case .delete: if change.oldImage != .full { return }
-        case .truncate, .message: return
-        }
-        let expected: Bool
-        switch try index.verdict(of: entry.predicate, on: change) {
-        case .yes: expected = true
-        case .no, .unknown: expected = false
-        // PostgreSQL may find another order of evaluation, in which nothing fails.
-        case .failed, .ask: return
-        }
-        let pending = PendingQuestion()
-        pending.shadow = PendingQuestion.Shadow(policy: number, judged: entry.judged.identity, expected: expected)
-        try checkShadow(pending, number, change, relation)
-    }
 }

@@ -10,19 +10,10 @@ final class PendingQuestion {
         case failed
     }
 
-    struct Shadow {
-        let policy: UInt32
-        /// Which one that number was.
-        let judged: UInt64
-        let expected: Bool
-    }
-
     private(set) var answer = Answer.none
     /// A filter's part and a policy's: what one of them denies need not wait for the other.
     private var missing: Int
     private var hasFailedPart = false
-    /// What was decided without PostgreSQL, where it is only asked to see whether it agrees.
-    var shadow: Shadow?
     /// Those whose first waiting delivery may go on when it is answered.
     var listeners: [UInt32] = []
 

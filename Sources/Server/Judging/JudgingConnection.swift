@@ -77,11 +77,11 @@ final class JudgingConnection {
         return rows.first?.first == "t"
     }
 
-    private static let begin = PipelinedStatement(
+    static let begin = PipelinedStatement(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
-    private static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
+    static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
 
-    private static let position = PipelinedStatement(
+    static let position = PipelinedStatement(
         """
         SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
             ELSE pg_catalog.pg_current_wal_insert_lsn() END
@@ -169,7 +169,7 @@ extension JudgingConnection {
         ]
     }
 
-    private func claimsStatement(_ claims: String, _ role: String?) -> PipelinedStatement {
+    func claimsStatement(_ claims: String, _ role: String?) -> PipelinedStatement {
         guard let role else {
             return PipelinedStatement(
                 "SELECT pg_catalog.set_config('request.jwt.claims', $1, true)", [claims], preparedAs: "claims")

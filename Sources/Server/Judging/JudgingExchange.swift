@@ -10,6 +10,7 @@ enum JudgingKey: Sendable, Hashable {
     case fill(FillKey)
     /// By itself.
     case explanation(UInt64)
+    case sight(UInt64)
 }
 
 struct FillKey: Sendable, Hashable {
@@ -26,6 +27,7 @@ struct JudgingJob: Sendable {
         case terms(Claimant, then: @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
         case fill(Claimant, then: @Sendable (MembershipFill) -> Void)
         case explanation(PolicyExplanation, then: @Sendable ([ExplainedValue]?) -> Void)
+        case sight(TableSight, then: @Sendable (SeenInTable?) -> Void)
     }
 
     var key: JudgingKey
@@ -43,6 +45,7 @@ struct JudgingJob: Sendable {
         case .rows(let question, _): question.byteCount
         case .terms(let claimant, _), .fill(let claimant, _): claimant.claims.utf8.count
         case .explanation(let explanation, _): explanation.byteCount
+        case .sight(let sight, _): sight.byteCount
         }
     }
 
@@ -53,6 +56,7 @@ struct JudgingJob: Sendable {
         case .terms(_, let then): then(nil)
         case .fill(_, let then): then(.unavailable)
         case .explanation(_, let then): then(nil)
+        case .sight(_, let then): then(nil)
         }
     }
 }

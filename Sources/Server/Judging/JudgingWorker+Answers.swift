@@ -185,7 +185,7 @@ extension JudgingJob {
     fileprivate var claims: String? {
         switch work {
         case .terms(let claimant, _), .fill(let claimant, _): claimant.claims
-        case .rows, .explanation: nil
+        case .rows, .explanation, .sight: nil
         }
     }
 }

@@ -168,6 +168,7 @@ final class JudgingWorker {
         case .terms(let terms, let role): return try evaluated(terms, role, batch, connection)
         case .fill(let key): return try filled(key, batch, connection, isOwn: isOwn)
         case .explanation: return try explained(batch, connection)
+        case .sight: return try looked(batch, connection)
         }
     }
 
@@ -223,7 +224,7 @@ final class JudgingWorker {
         pace.penalise(key, Clock.monotonicNanoseconds())
     }
 
-    private func waitUntilVisible(
+    func waitUntilVisible(
         _ xids: Set<UInt32>, _ connection: JudgingConnection
     ) throws(PostgresError) -> Bool {
         Metrics.shared.policyWaits.add(1)
@@ -241,7 +242,7 @@ extension JudgingKey {
     /// It calls nothing that did not come with PostgreSQL.
     fileprivate var mayRunAsOwn: Bool {
         switch self {
-        case .policy, .explanation: false
+        case .policy, .explanation, .sight: false
         case .terms(let terms, _): terms.allSatisfy(\.isBuiltIn)
         case .fill: true
         }

@@ -26,7 +26,8 @@ final class PolicyJudge: Sendable {
     private let own: JudgingExchange
     private let fitness = PolicyFitness()
     private let threads: [BackgroundThread]
-    private let explanations = Atomic<UInt64>(0)
+    /// Of questions that are asked by themselves.
+    private let single = Atomic<UInt64>(0)
 
     init(_ settings: Settings) throws(SystemError) {
         let (policies, own, fitness) = (try JudgingExchange(), try JudgingExchange(), fitness)
@@ -104,12 +105,18 @@ final class PolicyJudge: Sendable {
         if !asDefiner.isEmpty { own.ask(asDefiner) }
     }
 
+    /// What the table itself shows of a row; nil where it could not be asked.
+    func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
+        let number = single.add(1, ordering: .relaxed).newValue
+        policies.ask([JudgingJob(key: .sight(number), work: .sight(sight, then: then), seeing: xid)])
+    }
+
     /// For an operator: what expressions are for one row and one claimant; nil where nobody could be asked.
     func explain(
         _ explanation: PolicyExplanation, then: @escaping @Sendable ([ExplainedValue]?) -> Void
     ) {
         guard explanation.expressions.count <= Limits.maximumExplainedExpressions else { return then(nil) }
-        let number = explanations.add(1, ordering: .relaxed).newValue
+        let number = single.add(1, ordering: .relaxed).newValue
         policies.ask([JudgingJob(key: .explanation(number), work: .explanation(explanation, then: then))])
     }
 

@@ -66,6 +66,8 @@ struct PolicyHistory {
             END LOOP;
             RETURN verdicts;
         END $$;
+        CREATE FUNCTION told(notes) RETURNS text LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN $1::text; END $$;
+        CREATE FUNCTION any_told(r anyelement) RETURNS text LANGUAGE sql STABLE AS $$ SELECT r::text $$;
         """ + functions.map { $0.joined(separator: "\n") }.joined(separator: "\n")
 
     /// Functions that policies call, each as it may be at one time or another.
@@ -115,6 +117,15 @@ struct PolicyHistory {
         "rank >= 'high'", "body LIKE 'a%'", "current_user = 'READER'", "1 / (id - 3) >= 0", "now() > '2020-01-01'",
         "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
         "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "owner::text = auth.jwt() ->> 'sub'",
+    ]
+    /// The row as a whole, and what functions make of it.
+    private static let wholeRows = [
+        "to_jsonb(notes) ->> 'kind' = 'a'", "notes IS NOT NULL", "notes::text LIKE '%,a,%'", "(notes).team > 1",
+        "NOT coalesce(row_to_json(notes) ->> 'body' = 'abc', false)", "told(notes) LIKE '%moved%'",
+        "notes.told ~ 'low'",
+        "any_told(notes.*) NOT LIKE '%high%'", "(SELECT (s.p).kind FROM (SELECT notes AS p) s) = 'b'",
+        "EXISTS (SELECT FROM (SELECT notes.*) s WHERE s.score > 1)", "hashtext(concat(notes, auth.uid())) % 2 = 0",
+        "EXISTS (SELECT FROM members m WHERE m.person = auth.uid() AND to_jsonb(notes) ->> 'team' = m.team::text)",
     ]
     private static let memberships = [
         "team IN (SELECT m.team FROM members m WHERE m.person = auth.uid())",
@@ -200,7 +211,8 @@ struct PolicyHistory {
     private mutating func expression(_ depth: Int) -> String {
         if depth == 0 || Int.random(in: 0..<10, using: &random) < 6 {
             switch Int.random(in: 0..<10, using: &random) {
-            case 0..<5: return random.pick(Self.simple)
+            case 0..<4: return random.pick(Self.simple)
+            case 4: return random.pick(Self.wholeRows)
             case 5..<8: return random.pick(Self.memberships)
             default: return random.pick(Self.misses)
             }

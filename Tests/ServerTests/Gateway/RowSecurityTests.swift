@@ -224,6 +224,25 @@ extension Gateways {
             #expect(try heard(one, stage).isEmpty)
         }
 
+        /// Nobody announces that a role is above row security now; it takes a moment until the hub asks.
+        @Test func `a table that shows something else than was decided is noticed`() throws {
+            let stage = try stage(Self.owners)
+            let one = try user(1, stage)
+            let before = (Metrics.shared.shadowSamples.value, Metrics.shared.shadowContradictions.value)
+            var id = 0
+            let isNoticed = try eventually {
+                try stage.run("ALTER ROLE READER BYPASSRLS")
+                for _ in 0..<20 {
+                    id += 1
+                    try stage.run(Self.insert(id, 2))
+                }
+                try stage.run("ALTER ROLE READER NOBYPASSRLS")
+                _ = try heard(one, stage)
+                return Metrics.shared.shadowContradictions.value > before.1
+            }
+            #expect(isNoticed && Metrics.shared.shadowSamples.value > before.0)
+        }
+
         private static let membership = """
             ALTER TABLE notes ADD COLUMN team int;
             CREATE POLICY mates ON notes FOR SELECT USING (team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()));
