@@ -95,8 +95,9 @@ public final class Hub: Sendable {
     /// Whether changes arrive right now, and if not, why.
     public var status: ReplicationStatus { director.main?.ingest.status ?? ReplicationStatus() }
 
-    /// Whether a table comes down the stream for the sake of memberships.
     var followsMemberships: Bool { director.main?.followsMemberships ?? false }
+    /// Whether a table comes down the stream for the sake of memberships.
+    func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
 
     /// How many of a table's policies are decided in which way.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {

@@ -234,7 +234,8 @@ struct CatalogReader {
                 format_type(a.atttypid, a.atttypmod),
                 (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
                  FROM pg_type t, pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
-                 WHERE t.oid = a.atttypid AND l.oid = a.attcollation AND t.typcollation <> a.attcollation)
+                 WHERE t.oid = a.atttypid AND l.oid = a.attcollation AND t.typcollation <> a.attcollation),
+                a.xmin
             FROM pg_attribute a
             WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
             ORDER BY a.attrelid, a.attnum

@@ -58,7 +58,8 @@ struct TableHead {
             number: attribute.number, typeName: types.name(attribute.type), declaredType: attribute.declaredType,
             declaredCollation: attribute.declaredCollation,
             rendering: types.rendering(attribute.type),
-            isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated)
+            isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated,
+            definedBy: attribute.definedBy)
     }
 
     private func replicaIdentity(_ index: [Int]) -> ReplicaIdentity {
@@ -81,6 +82,7 @@ struct TableAttribute {
     var isGenerated: Bool
     var declaredType: String
     var declaredCollation: String?
+    var definedBy: UInt32
 
     init?(_ row: [String?]) {
         guard let table = row.number(0), let number = row[1].flatMap({ Int($0) }), let name = row[2],
@@ -94,6 +96,7 @@ struct TableAttribute {
         isGenerated = row.flag(5)
         self.declaredType = declaredType
         declaredCollation = row[7]
+        definedBy = row.number(8) ?? 0
     }
 }
 

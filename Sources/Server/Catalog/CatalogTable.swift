@@ -56,6 +56,9 @@ public struct CatalogColumn: Sendable, Hashable {
     public var rendering: ColumnRendering
     /// False where a column list leaves it out, or where it is generated: changes do not carry it then.
     public var isPublished: Bool
+    /// The transaction that last defined it. One that writes the column anew in all rows (`ALTER … TYPE … USING`) may leave
+    /// everything else as it was, and no change of a row tells of it.
+    var definedBy: UInt32 = 0
 
     public var name: String { facts.name }
 }

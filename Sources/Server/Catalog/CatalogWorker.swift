@@ -158,6 +158,7 @@ final class CatalogWorker {
         self.fingerprint = fingerprint.text
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
+        sayWhatIsUnreadable(reader)
         if settings.tendsPublication { try reader.tendInternalPublication(new.snapshot) }
         let now = Clock.monotonicNanoseconds()
         let isSettled =
@@ -292,6 +293,17 @@ final class CatalogWorker {
         view.combinePolicies(after: view)
         self.view = view
         exchange.learn(view)
+        sayWhatIsUnreadable(reader)
+    }
+
+    /// Whoever runs the hub is to know what keeps memberships from being followed, and what to do about it.
+    private func sayWhatIsUnreadable(_ reader: CatalogReader) {
+        for reading in view?.ownReadings() ?? [] {
+            guard let hint = reading.hint, reader.bench.isNews(hint) else { continue }
+            Log.shared.warning(
+                "what a function reads for policies the hub may not read: PostgreSQL decides on every row, which is slower",
+                [.relation(reading.name), .user(reading.login), .hint("as the table's owner: \(hint)")])
+        }
     }
 
     private func neededAccess(_ requests: [BindingRequest], _ view: CatalogView) -> [String: Set<UInt32>] {

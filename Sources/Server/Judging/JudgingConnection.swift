@@ -21,6 +21,12 @@ enum LoopOutcome {
     case failed(sqlState: String)
 }
 
+/// How the hub's own login reads a table whole.
+struct TableReading {
+    /// What comes before it in the same transaction; it fails where the table is not to be read like that any more.
+    fileprivate var guards: [PipelinedStatement]
+}
+
 /// A session in which loops over claims run, each in one transaction that only reads and is rolled back.
 ///
 /// It belongs to one thread. Functions for the loops are made in `pg_temp`, or not at all where that is not allowed.
@@ -56,26 +62,71 @@ final class JudgingConnection {
         return visible
     }
 
-    /// Whether no policy decides what somebody may read of a table, neither for this connection in the role (nil: as who
-    /// it is) nor, where a function's owner reads, for the owner.
-    func readsAll(_ table: UInt32, as role: String?, owner: UInt32?) throws(PostgresError) -> Bool {
+    /// Whether the connection can act as the role.
+    func mayBecome(_ role: String) throws(PostgresError) -> Bool {
+        let becoming = JudgingLogin.becoming(serverVersion: session.serverVersion)
+        let rows = try session.query(
+            """
+            SELECT 1 FROM pg_catalog.pg_roles r
+            WHERE r.rolname = $1 AND pg_catalog.pg_has_role(session_user, r.oid, '\(becoming)')
+            """, [role])
+        return !rows.isEmpty
+    }
+
+    /// How the hub's own login can read all that somebody reads of a table, itself in the role (nil: as who it is) and,
+    /// where a function's owner reads, as the owner does; nil where it cannot.
+    func reading(
+        _ table: UInt32, as role: String?, owner: UInt32?
+    ) throws(PostgresError) -> TableReading? {
         let becomes = role.map { [PipelinedStatement("SELECT pg_catalog.set_config('role', $1, true)", [$0])] } ?? []
+        let parameters = [String(table), owner.map { String($0) }]
         let answers = try session.pipeline(
             [JudgingConnection.begin] + becomes + [
-                PipelinedStatement(
-                    """
-                    SELECT NOT pg_catalog.row_security_active(c.oid) AND COALESCE(($2::pg_catalog.oid IS NULL
-                        OR (SELECT pg_catalog.has_table_privilege(o.oid, c.oid, 'SELECT') AND (
-                                NOT c.relrowsecurity OR o.rolsuper OR o.rolbypassrls
-                                OR NOT c.relforcerowsecurity AND pg_catalog.pg_has_role(o.oid, c.relowner, 'USAGE'))
-                            FROM pg_catalog.pg_roles o WHERE o.oid = $2::pg_catalog.oid)), false)
-                    FROM pg_catalog.pg_class c WHERE c.oid = $1::pg_catalog.oid
-                    """, [String(table), owner.map { String($0) }]),
-                JudgingConnection.end,
+                PipelinedStatement(JudgingConnection.readingText, parameters), JudgingConnection.end,
             ])
-        guard case .success(let rows) = answers[answers.count - 2] else { return false }
-        return rows.first?.first == "t"
+        guard case .success(let rows) = answers[answers.count - 2], let row = rows.first, row.count == 3,
+            row[0] == "t", let name = row[1]
+        else { return nil }
+        guard row[2] == "t" else { return TableReading(guards: []) }
+        return TableReading(guards: [
+            // Nobody changes a policy between the look at them and the reading.
+            PipelinedStatement("LOCK TABLE \(name) IN ACCESS SHARE MODE"),
+            PipelinedStatement(JudgingConnection.checkText, parameters),
+            PipelinedStatement("SELECT pg_catalog.set_config('row_security', 'on', true)"),
+        ])
     }
+
+    /// Whether the current role may read of table `$1`, all columns or some, without that anything but a plain yes decides
+    /// on its rows, and whether no policy decides what owner `$2` reads of it; the table's name; whether it has policies
+    /// that say yes.
+    ///
+    /// A policy that says more than yes would run as who the connection is, so there must be none.
+    private static let readingText = """
+        SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
+            AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+            AND (NOT pg_catalog.row_security_active(c.oid) OR pg_catalog.has_table_privilege(c.oid, 'SELECT') AND (
+                SELECT COALESCE(pg_catalog.bool_and(
+                    q.polpermissive AND pg_catalog.pg_get_expr(q.polqual, q.polrelid) = 'true'), false)
+                FROM pg_catalog.pg_policy q
+                WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*') AND (0::pg_catalog.oid = ANY (q.polroles)
+                    OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles g
+                        WHERE g.oid = ANY (q.polroles) AND pg_catalog.pg_has_role(g.oid, 'USAGE')))))
+            AND COALESCE(($2::pg_catalog.oid IS NULL
+                OR (SELECT pg_catalog.has_any_column_privilege(o.oid, c.oid, 'SELECT') AND (
+                        NOT c.relrowsecurity OR o.rolsuper OR o.rolbypassrls
+                        OR NOT c.relforcerowsecurity AND pg_catalog.pg_has_role(o.oid, c.relowner, 'USAGE'))
+                    FROM pg_catalog.pg_roles o WHERE o.oid = $2::pg_catalog.oid)), false),
+            pg_catalog.quote_ident(n.nspname) OPERATOR(pg_catalog.||) '.'
+                OPERATOR(pg_catalog.||) pg_catalog.quote_ident(c.relname),
+            pg_catalog.row_security_active(c.oid)
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = $1::pg_catalog.oid
+        """
+
+    /// Fails where it is not so any more.
+    private static let checkText = """
+        SELECT 1 / CASE WHEN r.holds THEN 1 ELSE 0 END FROM (\(readingText)) AS r (holds, name, has_policies)
+        """
 
     static let begin = PipelinedStatement(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
@@ -91,25 +142,34 @@ final class JudgingConnection {
 
     /// Asks the loop's question for each of the claims. `inputs` holds the elements of each input.
     func run(
-        _ loop: ClaimsLoop, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>
+        _ loop: ClaimsLoop, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
+        reading: TableReading? = nil
     ) throws(PostgresError) -> LoopOutcome {
         let known = names[loop]
         if known == nil, let refusal = try make(loop) { return .failed(sqlState: refusal) }
         guard let name = names[loop] else { return .failed(sqlState: "XX000") }
-        let head = [
-            JudgingConnection.begin,
-            PipelinedStatement(VisibleTransactions.question, preparedAs: "snapshot"),
-            JudgingConnection.position,
-            session.surroundingsStatement(loop.role),
-        ]
+        let guards = reading?.guards ?? []
+        let head =
+            [JudgingConnection.begin] + guards + [
+                PipelinedStatement(VisibleTransactions.question, preparedAs: "snapshot"),
+                JudgingConnection.position,
+                session.surroundingsStatement(loop.role),
+            ]
         let body =
             session.mayMakeFunctions
             ? [callStatement(loop, name, claims, inputs)] : singleStatements(loop, name, claims, inputs)
         let answers = try session.pipeline(head + body + [JudgingConnection.end, PolicySession.clean])
         guard session.isClean(answers.last) else { return .failed(sqlState: PolicySession.spoiled) }
-        guard let snapshot = VisibleTransactions(try answers[1].get()) else { throw PolicySession.unreadable }
+        for case .failure(let error) in answers[1..<1 + guards.count] {
+            return .failed(sqlState: error.sqlState ?? "XX000")
+        }
+        let answered = answers[(1 + guards.count)...]
+        guard let snapshot = VisibleTransactions(try answered[answered.startIndex].get()) else {
+            throw PolicySession.unreadable
+        }
         guard xids.allSatisfy(snapshot.contains) else { return .invisible }
-        let position = try answers[2].get().first?.first.flatMap { $0.flatMap { LSN($0) } } ?? .zero
+        let position =
+            try answered[answered.startIndex + 1].get().first?.first.flatMap { $0.flatMap { LSN($0) } } ?? .zero
         let bodyAnswers = answers[head.count..<head.count + body.count]
         guard session.mayMakeFunctions else {
             let rows = try singleAnswers(loop, name, claims, inputs, Array(bodyAnswers))

@@ -38,11 +38,13 @@ struct JudgingLogin {
         .refused(reason: reason, hint: hint)
     }
 
+    /// The privilege by which a member can become a role: since 16 a grant may leave it out.
+    static func becoming(serverVersion: Int) -> String { serverVersion >= 160_000 ? "SET" : "MEMBER" }
+
     /// Name; superuser; bypasses; a role it can become that no policy binds; owner of tables; may create roles; can become
     /// a client role; may replicate.
     private static func question(serverVersion: Int) -> String {
-        // Since 16 a grant may leave out that the member can become the role.
-        let becoming = serverVersion >= 160_000 ? "SET" : "MEMBER"
+        let becoming = becoming(serverVersion: serverVersion)
         return """
             SELECT me.rolname, me.rolsuper, me.rolbypassrls,
                 (SELECT r.rolname FROM pg_catalog.pg_roles r

@@ -124,7 +124,8 @@ extension JudgingWorker {
         let role = key.reader == .caller ? key.role : nil
         // The hub's own login runs no policy, so it reads what none decides on.
         let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
-        if isOwn, try !connection.readsAll(key.table, as: role, owner: owner) {
+        let reading = isOwn ? try connection.reading(key.table, as: role, owner: owner) : nil
+        if try isOwn ? reading == nil : !mayBecome(role, connection) {
             return {
                 for job in batch.jobs { if case .fill(_, let then) = job.work { then(.unreadable) } }
             }
@@ -134,8 +135,8 @@ extension JudgingWorker {
         let limit = Limits.maximumMembershipKeys
         let loop = ClaimsLoop(filling: key.sql, as: role, limit: limit + 1)
         let xids = Set(batch.jobs.compactMap(\.seeing))
-        _ = try ask(batch.key, loop, claims, [], xids, connection) { from, count, found in
-            let read = JudgingWorker.fills(found, count)
+        _ = try ask(batch.key, loop, claims, [], xids, connection, reading: reading) { from, count, found in
+            let read = JudgingWorker.fills(found, count, isOwn: isOwn)
             for (index, fill) in read.enumerated() { fills[from + index] = fill }
         }
         Metrics.shared.membershipFills.add(claims.count)
@@ -147,7 +148,7 @@ extension JudgingWorker {
         }
     }
 
-    private static func fills(_ found: LoopOutcome.Answers, _ count: Int) -> [MembershipFill] {
+    private static func fills(_ found: LoopOutcome.Answers, _ count: Int, isOwn: Bool) -> [MembershipFill] {
         var keys = [[FilledMembership.Key]](repeating: [], count: count)
         var errors: [Int: String] = [:]
         for row in found.rows {
@@ -160,11 +161,26 @@ extension JudgingWorker {
             }
         }
         return (0..<count).map { place in
-            if let state = errors[place] { return isPassing(state) ? .unavailable : .failed(sqlState: state) }
+            if let state = errors[place] { return refusal(state, isOwn: isOwn) }
             guard keys[place].count <= Limits.maximumMembershipKeys else { return .unreadable }
             return .filled(
                 FilledMembership(keys: keys[place], snapshot: found.snapshot, position: found.position))
         }
+    }
+
+    /// A login that cannot become the claimant's role says nothing of the claimant.
+    private func mayBecome(_ role: String?, _ connection: JudgingConnection) throws(PostgresError) -> Bool {
+        guard let role, try !connection.mayBecome(role) else { return true }
+        sayCannotBecome(role)
+        return false
+    }
+
+    /// Only what would refuse the claimant's own query, too, is an answer about the claimant. What names mean, and what
+    /// the hub's login may read, is none: then PostgreSQL is to decide on each row.
+    private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
+        if isPassing(state) { return .unavailable }
+        let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
+        return isOfTheClaimant ? .failed(sqlState: state) : .unreadable
     }
 
     /// Errors that say nothing of the question: resources, locks, an operator's intervention, the system.

@@ -23,6 +23,8 @@ final class JudgingWorker {
     private var connection: JudgingConnection?
     private var backoff = Backoff()
     private var lastTrouble = LastTrouble()
+    /// Roles that the login cannot become, which was said.
+    private var refusedRoles: Set<String> = []
     private var seen: UInt64 = 0
     private var retryAt: UInt64 = 0
     private var examineAt: UInt64 = 0
@@ -127,6 +129,14 @@ final class JudgingWorker {
         }
     }
 
+    /// Once for each role.
+    func sayCannotBecome(_ role: String) {
+        guard refusedRoles.count < Limits.maximumPolicyReports, refusedRoles.insert(role).inserted else { return }
+        Log.shared.warning(
+            "the login for policies cannot become a role that tokens name: what only PostgreSQL can decide shows it nothing",
+            [.user(role), .hint("GRANT \(Quoted.identifier(role)) TO the login of policy_database_url")])
+    }
+
     // MARK: Answering
 
     /// A connection that is lost is made again once, and what was asked then is asked again.
@@ -182,7 +192,8 @@ final class JudgingWorker {
     /// False: nobody can say.
     func ask(
         _ key: JudgingKey, _ loop: ClaimsLoop, _ claims: [String], _ inputs: [[String?]], _ xids: Set<UInt32>,
-        _ connection: JudgingConnection, _ take: (_ first: Int, _ count: Int, LoopOutcome.Answers) -> Void
+        _ connection: JudgingConnection, reading: TableReading? = nil,
+        _ take: (_ first: Int, _ count: Int, LoopOutcome.Answers) -> Void
     ) throws(PostgresError) -> Bool {
         let rows = inputs.first?.count ?? 1
         var next = 0
@@ -194,7 +205,7 @@ final class JudgingWorker {
             }
             let part = claims[next...].prefix(pace.claims(key, rows: rows)).fitting(Limits.policyStatementBytes)
             let began = Clock.monotonicNanoseconds()
-            switch try connection.run(loop, claims: part, inputs: inputs, seeing: xids) {
+            switch try connection.run(loop, claims: part, inputs: inputs, seeing: xids, reading: reading) {
             case .answers(let answers):
                 let took = Clock.monotonicNanoseconds() - began
                 Metrics.shared.policyStatementSeconds.record(.nanoseconds(took))

@@ -5,7 +5,8 @@ enum MembershipFill: Sendable {
     case filled(FilledMembership)
     /// PostgreSQL refuses to read them for this claimant, and would again: a missing privilege, claims that are none.
     case failed(sqlState: String)
-    /// They are too many, or nobody here may read them as they would have to be read: each row is to be asked about.
+    /// They are too many, or nobody here may read them as they would have to be read, which says nothing of the claimant:
+    /// each row is to be asked about.
     case unreadable
     /// They could not be read now.
     case unavailable

@@ -75,6 +75,12 @@ final class RunningProject: Sendable {
 
     var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }
 
+    /// Whether memberships may live on the table of this name.
+    func follows(_ name: String) -> Bool {
+        guard let snapshot = project.catalog.snapshot else { return false }
+        return snapshot.followable.contains { snapshot.related($0)?.name == name }
+    }
+
     func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
         guard let snapshot = project.catalog.snapshot else { return [:] }
         let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Server
 
-/// A database with `realtime.messages`, a client role, a login that may become it and nothing else, and an authorizer.
+/// A database with `realtime.messages`, a client role, the documented logins, and an authorizer.
 final class AuthorizingStage {
     let database: TestDatabase
     /// Roles are the whole cluster's, so each stage has its own.
@@ -15,7 +15,7 @@ final class AuthorizingStage {
     let other: String
     /// One that no policy binds, and that the login may not become.
     let trusted: String
-    let login: String
+    let logins: DocumentedLogins
     private var authorizers: [ChannelAuthorizer] = []
 
     init(on cluster: PrivateCluster? = nil, _ sql: String = "") throws {
@@ -23,18 +23,15 @@ final class AuthorizingStage {
         role = "reader_" + database.name
         other = "other_" + database.name
         trusted = "trusted_" + database.name
-        login = "login_" + database.name
-        try run(Self.roles)
+        try database.run("CREATE ROLE \(role) NOLOGIN NOINHERIT; CREATE ROLE \(other) NOLOGIN NOINHERIT")
+        try database.run("CREATE ROLE \(trusted) NOLOGIN NOINHERIT BYPASSRLS")
+        logins = try database.documentedLogins(becoming: [role, other])
+        try run(Self.surroundings)
         try run(Self.messages)
         if !sql.isEmpty { try run(sql) }
     }
 
-    private static let roles = """
-        CREATE ROLE READER NOLOGIN NOINHERIT;
-        CREATE ROLE OTHER NOLOGIN NOINHERIT;
-        CREATE ROLE TRUSTED NOLOGIN NOINHERIT BYPASSRLS;
-        CREATE ROLE LOGIN_ROLE LOGIN NOINHERIT PASSWORD 'secret';
-        GRANT READER, OTHER TO LOGIN_ROLE;
+    private static let surroundings = """
         CREATE SCHEMA auth;
         GRANT USAGE ON SCHEMA auth, public TO READER, OTHER;
         CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$
@@ -66,8 +63,8 @@ final class AuthorizingStage {
             SELECT p.id, p.topic, p.extension, timezone('utc', now()), timezone('utc', now())
             FROM unnest(ids, topics, extensions) AS p (id, topic, extension) $$;
         REVOKE ALL ON FUNCTION tidewire.add_channel_probes(text[], text[], uuid[]) FROM PUBLIC;
-        GRANT USAGE ON SCHEMA tidewire TO LOGIN_ROLE;
-        GRANT EXECUTE ON FUNCTION tidewire.add_channel_probes(text[], text[], uuid[]) TO LOGIN_ROLE;
+        GRANT USAGE ON SCHEMA tidewire TO HUB_ROLE, LOGIN_ROLE;
+        GRANT EXECUTE ON FUNCTION tidewire.add_channel_probes(text[], text[], uuid[]) TO HUB_ROLE, LOGIN_ROLE;
         """
 
     deinit { for authorizer in authorizers { authorizer.stop() } }
@@ -75,7 +72,7 @@ final class AuthorizingStage {
     func run(_ sql: String) throws {
         try database.run(
             sql.replacing("READER", with: role).replacing("OTHER", with: other).replacing("TRUSTED", with: trusted)
-                .replacing("LOGIN_ROLE", with: login))
+                .replacing("LOGIN_ROLE", with: login).replacing("HUB_ROLE", with: logins.hubName))
     }
 
     /// Everything the room of §6.5's policies needs, and those policies.
@@ -92,13 +89,12 @@ final class AuthorizingStage {
             WITH CHECK (realtime.messages.extension = 'broadcast' AND (SELECT realtime.topic()) LIKE 'room:%');
         """
 
-    var loginTarget: ConnectionTarget {
-        ConnectionTarget(database.cluster.url(user: login, password: "secret", database: database.name))
-    }
+    /// The login that policies run as.
+    var login: String { logins.policyName }
 
     /// As the login for policies, or as who the target says.
     func authorizer(_ target: ConnectionTarget? = nil) throws -> ChannelAuthorizer {
-        var settings = ChannelAuthorizer.Settings(database: database.target, policies: target ?? loginTarget)
+        var settings = ChannelAuthorizer.Settings(database: logins.hub, policies: target ?? logins.policies)
         settings.clientRoles = [role]
         let authorizer = try ChannelAuthorizer(settings)
         authorizers.append(authorizer)

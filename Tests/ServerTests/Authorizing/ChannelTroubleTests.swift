@@ -320,7 +320,7 @@ import Testing
     @Test func `too many questions are refused at once, and stopping answers all`() throws {
         let stage = try stage("slow:", "pg_sleep(600) IS NULL")
         let authorizer = try ChannelAuthorizer(
-            ChannelAuthorizer.Settings(database: stage.database.target, policies: stage.loginTarget))
+            ChannelAuthorizer.Settings(database: stage.logins.hub, policies: stage.logins.policies))
         let results = (0..<40).map { _ in Awaited<ChannelAnswer>() }
         for (number, result) in results.enumerated() {
             let headers = String(repeating: "x", count: number == 20 ? Limits.maximumWaitingChannelBytes : 10)

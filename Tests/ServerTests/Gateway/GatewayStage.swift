@@ -11,35 +11,43 @@ import Testing
 
 @testable import Server
 
-/// A hub in this process, on a database of its own, and those who call it.
+/// A hub in this process with the logins that it is documented to have, on a database of its own, and those who call it.
 final class GatewayStage: @unchecked Sendable {
     // Each is used by one thread, but for `stop`, which is called by one.
     let database: TestDatabase
     let hub: Hub
     /// Roles are the whole cluster's.
-    let reader: String
-    let outsider: String
+    let names: Names
+    var reader: String { names.reader }
+    var outsider: String { names.outsider }
     private var isStopped = false
     private var callers: [Caller] = []
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
-    /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read.
+    /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read; `HUB` is the hub's login.
+    /// `followed` are tables that an operator put into the hub's own publication, which its login may not make.
     init(
-        _ sql: String, publication: String, _ settings: [(Setting, String)] = [], on cluster: PrivateCluster? = nil
+        _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
+        on cluster: PrivateCluster? = nil
     ) throws {
         let database = try TestDatabase(on: cluster)
         let (reader, outsider) = ("reader_" + database.name, "outsider_" + database.name)
         for role in [reader, outsider] {
             try database.run("CREATE ROLE \(role); GRANT USAGE ON SCHEMA public TO \(role)")
         }
-        let login = "login_" + database.name
-        let auth = Self.auth.replacing("JUDGE", with: login).replacing("READER", with: reader)
-        try database.run(auth.replacing("OUTSIDER", with: outsider))
-        try database.run(sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider))
+        let logins = try database.documentedLogins(becoming: [reader, outsider])
+        let names = Names(reader: reader, outsider: outsider, hub: logins.hubName)
+        try database.run(names.filled(Self.auth + sql))
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
+        if let followed {
+            try database.run(
+                """
+                CREATE PUBLICATION tidewire_internal WITH (publish = 'insert, update, delete, truncate');
+                ALTER PUBLICATION tidewire_internal ADD TABLE \(followed)
+                """)
+        }
         let usual: [(Setting, String)] = [
-            (.databaseURL, database.url),
-            (.policyDatabaseURL, database.cluster.url(user: login, password: "secret", database: database.name)),
+            (.databaseURL, logins.hubURL), (.policyDatabaseURL, logins.policyURL),
             (.slot, database.slot), (.dataDirectory, TemporaryDirectory.make("data")),
             (.listen, "127.0.0.1:0"), (.loops, "1"), (.jwtSecret, Self.secret), (.connectErrorBackoff, "10ms"),
             (.channelErrorBackoff, "10ms"), (.segmentSize, "1MB"),
@@ -48,16 +56,23 @@ final class GatewayStage: @unchecked Sendable {
             try Configuration.load(
                 overrides: (usual + settings).map { flag($0.0, $0.1) }, surroundings: surroundings()))
         self.database = database
-        self.reader = reader
-        self.outsider = outsider
+        self.names = names
         let port = hub.port
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// A login that can become the two roles and nothing else, and what policies ask about their holders.
+    struct Names {
+        let reader: String
+        let outsider: String
+        let hub: String
+
+        func filled(_ sql: String) -> String {
+            sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider).replacing("HUB", with: hub)
+        }
+    }
+
+    /// What policies ask about their holders.
     private static let auth = """
-        CREATE ROLE JUDGE LOGIN NOINHERIT PASSWORD 'secret';
-        GRANT READER, OUTSIDER, anon TO JUDGE;
         CREATE SCHEMA auth;
         GRANT USAGE ON SCHEMA auth TO READER, OUTSIDER;
         CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -89,7 +104,7 @@ final class GatewayStage: @unchecked Sendable {
 
     @discardableResult
     func run(_ sql: String) throws -> Rows {
-        try database.run(sql.replacing("READER", with: reader).replacing("OUTSIDER", with: outsider))
+        try database.run(names.filled(sql))
     }
 
     /// A token of the role, for an hour.

@@ -37,7 +37,7 @@ extension Gateways {
             """
 
         private func stage(_ sql: String, publication: String = "FOR TABLE notes, fences") throws -> GatewayStage {
-            try GatewayStage(Self.tables + sql, publication: publication)
+            try GatewayStage(Self.tables + sql, publication: publication, followed: "members")
         }
 
         private func user(_ number: Int, _ stage: GatewayStage, _ table: String = "notes") throws -> Caller {
@@ -154,7 +154,7 @@ extension Gateways {
                 """
                     + "INSERT INTO members VALUES (1, \(Self.person(1))), (2, \(Self.person(2)));")
             let one = try user(1, stage)
-            #expect(eventually { stage.hub.followsMemberships })
+            #expect(eventually { stage.hub.follows("members") })
             func rows(_ start: Int) -> String {
                 "INSERT INTO notes (id, team) SELECT \(start) + t, t FROM generate_series(1, 5) t"
             }

@@ -35,7 +35,8 @@ struct PolicyHistory {
         ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
         GRANT SELECT ON notes, members, fences TO READER, OUTSIDER;
         ALTER ROLE OUTSIDER NOINHERIT; CREATE ROLE group_READER; GRANT group_READER TO READER, OUTSIDER;
-        CREATE POLICY own ON members FOR SELECT USING (person = auth.uid());
+        CREATE POLICY own ON members FOR SELECT TO READER, OUTSIDER USING (person = auth.uid());
+        CREATE POLICY hub ON members FOR SELECT TO HUB USING (true); GRANT SELECT ON members TO HUB;
         CREATE FUNCTION note_trail() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             IF current_setting('oracle.asks', true) = 'yes' THEN RETURN NULL; END IF;
@@ -167,7 +168,8 @@ struct PolicyHistory {
                     + rows())
         case 87..<89: return definition("ALTER TABLE members \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY")
         case 89..<91:
-            return definition(flip() ? "REVOKE SELECT ON members FROM READER" : "GRANT SELECT ON members TO READER")
+            let role = random.pick(["READER", "HUB"])
+            return definition("\(flip() ? "REVOKE SELECT ON members FROM" : "GRANT SELECT ON members TO") \(role)")
         case 91..<95: return definition(random.pick(Self.replacements))
         case 95..<97:
             labels += 1

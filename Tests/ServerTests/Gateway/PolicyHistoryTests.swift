@@ -74,7 +74,9 @@ private final class HistoryRun {
         let extras = isTold ? SQLFile.extras.map(\.text).joined(separator: "\n") : ""
         history = PolicyHistory(seed: seed, isToldOfDefinitions: isTold)
         let first = history.policySet()
-        stage = try GatewayStage(PolicyHistory.tables + first + extras, publication: "FOR TABLE notes, fences")
+        stage = try GatewayStage(
+            PolicyHistory.tables + first + extras, publication: "FOR TABLE notes, fences",
+            followed: "members")
         let (one, two) = (PolicyHistory.user(1), PolicyHistory.user(2))
         let fields = [
             #""sub":"\#(one)""#, #""sub":"\#(two)","sees":"a","level":"2""#,

@@ -34,7 +34,7 @@ extension Gateways {
         ) throws -> GatewayStage {
             try GatewayStage(
                 Self.tables.replacing("REPLICA IDENTITY IDENTITY", with: "REPLICA IDENTITY " + identity) + policies,
-                publication: "FOR TABLE notes, fences", settings)
+                publication: "FOR TABLE notes, fences", followed: "members", settings)
         }
 
         private func user(_ number: Int, _ stage: GatewayStage, _ notes: String = binding("notes")) throws -> Caller {

@@ -20,7 +20,8 @@ extension Gateways {
             """
 
         private func stage(_ policies: String, _ settings: [(Setting, String)] = []) throws -> GatewayStage {
-            try GatewayStage(Self.tables + policies, publication: "FOR TABLE notes, fences", settings)
+            try GatewayStage(
+                Self.tables + policies, publication: "FOR TABLE notes, fences", followed: "members", settings)
         }
 
         /// A client of the user who follows the notes and the fences.
@@ -262,7 +263,7 @@ extension Gateways {
 
         /// Memberships are followed by the stream, and not asked for.
         private func awaitFollowing(_ stage: GatewayStage) throws {
-            #expect(eventually { stage.hub.followsMemberships })
+            #expect(eventually { stage.hub.follows("members") })
             // The loops are told a moment later.
             BackgroundThread.rest(nanoseconds: 500_000_000)
         }

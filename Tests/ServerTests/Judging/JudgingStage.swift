@@ -7,23 +7,21 @@ import Testing
 
 @testable import Server
 
-/// A database with a client role, a login that may become it and nothing else, `auth.uid()`, and a judge.
+/// A database with a client role, the documented logins, `auth.uid()`, and a judge.
 final class JudgingStage {
     let database: TestDatabase
     /// Roles are the whole cluster's, so each stage has its own.
     let role: String
-    let login: String
+    let logins: DocumentedLogins
     private var judges: [PolicyJudge] = []
 
     init(on cluster: PrivateCluster? = nil, _ sql: String = "") throws {
         database = try TestDatabase(on: cluster)
         role = "reader_" + database.name
-        login = "login_" + database.name
+        try database.run("CREATE ROLE \(role) NOLOGIN NOINHERIT")
+        logins = try database.documentedLogins(becoming: [role])
         try database.run(
             """
-            CREATE ROLE \(role) NOLOGIN NOINHERIT;
-            CREATE ROLE \(login) LOGIN NOINHERIT PASSWORD 'secret';
-            GRANT \(role) TO \(login);
             CREATE SCHEMA auth;
             GRANT USAGE ON SCHEMA auth, public TO \(role);
             CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$
@@ -34,14 +32,16 @@ final class JudgingStage {
 
     deinit { for judge in judges { judge.stop() } }
 
-    func run(_ sql: String) throws { try database.run(sql.replacing("READER", with: role)) }
-
-    var loginTarget: ConnectionTarget {
-        ConnectionTarget(database.cluster.url(user: login, password: "secret", database: database.name))
+    /// `HUB` is the hub's own login.
+    func run(_ sql: String) throws {
+        try database.run(sql.replacing("READER", with: role).replacing("HUB", with: logins.hubName))
     }
 
-    func judge(policies: ConnectionTarget? = nil, database own: ConnectionTarget? = nil) throws -> PolicyJudge {
-        var settings = PolicyJudge.Settings(database: own ?? database.target, policies: policies ?? loginTarget)
+    /// The login that policies run as.
+    var login: String { logins.policyName }
+
+    func judge(policies: ConnectionTarget? = nil) throws -> PolicyJudge {
+        var settings = PolicyJudge.Settings(database: logins.hub, policies: policies ?? logins.policies)
         settings.clientRoles = [role]
         let judge = try PolicyJudge(settings)
         judges.append(judge)

@@ -64,16 +64,30 @@ import Testing
         let membership = membership(.definer(10), table: try table(stage))
         let one = stage.claimant(sub: 1)
         let judge = try stage.judge()
-        #expect(keys(judge.fills([(membership, one)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
+        let all: [String?: Int] = ["0": 2, "1": 2, "2": 2, nil: 1]
+        // What the hub's login lacks, one thing after the other, is nothing that the claimant did.
+        let steps = [
+            "SELECT 1", "GRANT SELECT ON members TO HUB", "DROP POLICY p ON members",
+            "CREATE POLICY own ON members USING (member = auth.uid())", "ALTER POLICY own ON members TO READER",
+            "CREATE POLICY hub ON members FOR SELECT TO HUB USING (room > 0)",
+        ]
+        for step in steps {
+            try stage.run(step)
+            guard case .unreadable = judge.fills([(membership, one)]).first else { throw Unexpected() }
+        }
+        try stage.run("ALTER POLICY hub ON members USING (true)")
+        #expect(keys(judge.fills([(membership, one)]).first) == all)
+        try stage.run("REVOKE SELECT ON members FROM HUB")
+        guard case .unreadable = judge.fills([(membership, one)]).first else { throw Unexpected() }
+        try stage.run("GRANT SELECT ON members TO HUB; ALTER ROLE HUB BYPASSRLS; DROP POLICY hub ON members")
+        #expect(keys(judge.fills([(membership, one)]).first) == all)
         // An owner that policies bind as well reads less than that.
         try stage.run("ALTER ROLE READER NOLOGIN; GRANT SELECT ON members TO READER")
         let reader = try #require(UInt32(try stage.database.value("SELECT '\(stage.role)'::regrole::oid") ?? ""))
         let bound = self.membership(.definer(reader), table: try table(stage))
         guard case .unreadable = judge.fills([(bound, one)]).first else { throw Unexpected() }
-        let low = try stage.judge(database: stage.loginTarget)
-        #expect(keys(low.fills([(membership, one)]).first) == nil)
         // Without a login for policies the hub's own reads what no policy decides on.
-        let alone = try stage.judgeAlone(stage.database.target)
+        let alone = try stage.judgeAlone(stage.logins.hub)
         #expect(eventually { alone.availability != .unknown })
         let asCaller = self.membership(.caller, table: try table(stage))
         try stage.run("GRANT SELECT ON members TO READER")
@@ -104,7 +118,7 @@ import Testing
                 terms[0]: .value(nil), terms[1]: .value(Array("{}".utf8)), terms[2]: .value(nil), terms[3]: .failed,
             ])
         // What came with PostgreSQL may run as anybody.
-        let alone = try stage.judgeAlone(stage.database.target)
+        let alone = try stage.judgeAlone(stage.logins.hub)
         #expect(eventually { alone.availability != .unknown })
         #expect(alone.value([terms[1]], stage.claimant("x")) == [terms[1]: .value(Array("x".utf8))])
         #expect(alone.value(terms, stage.claimant("x")) == nil)

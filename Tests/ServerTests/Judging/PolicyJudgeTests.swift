@@ -237,7 +237,7 @@ import Testing
         let stage = try JudgingStage()
         let judge = try PolicyJudge(
             PolicyJudge.Settings(
-                database: stage.database.target, policies: stage.loginTarget, clientRoles: [stage.role]))
+                database: stage.logins.hub, policies: stage.logins.policies, clientRoles: [stage.role]))
         let found = (0..<10).map { _ in Awaited<[PolicyAnswers]>() }
         for result in found {
             let hanging = try stage.judged("pg_sleep(60) IS NULL")

@@ -33,6 +33,8 @@ struct PolicyBook: Sendable, Equatable {
     var owners: [UInt32: String] = [:]
     /// Functions with SECURITY DEFINER, and in whose name they run.
     var definers: [UInt32: String] = [:]
+    /// Who the hub itself is there. What runs in the names of functions' owners it has to read in its own.
+    var login = ""
     /// All functions that policies may call.
     var functions: Set<UInt32> = []
     /// Another text whenever a function, an operator, a type, a schema or a setting is another.
@@ -52,6 +54,6 @@ struct PolicyBook: Sendable, Equatable {
     /// Apart from when it was read.
     func isSame(as other: PolicyBook) -> Bool {
         policies == other.policies && tables == other.tables && owners == other.owners && definers == other.definers
-            && functions == other.functions && surroundings == other.surroundings
+            && login == other.login && functions == other.functions && surroundings == other.surroundings
     }
 }

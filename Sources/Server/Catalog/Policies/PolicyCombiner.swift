@@ -25,6 +25,9 @@ struct PolicyCombiner {
                     else { return }
                     let key = AccessKey(role: reader, table: membership.table)
                     if needs.insert(key).inserted { rest.append(key) }
+                    if membership.reader != .caller {
+                        needs.insert(AccessKey(role: book.login, table: membership.table))
+                    }
                 }
             }
         }
@@ -125,13 +128,14 @@ struct PolicyCombiner {
             let reader = snapshot.policies.reader(membership.reader, caller: role),
             let access = roles.access[AccessKey(role: reader, table: membership.table)]
         else { return .undecided }
-        var used = membership.condition.slots
-        if let key = membership.keySlot { used.insert(key) }
+        let used = membership.usedSlots
         // Without a column any will do.
         let mayRead = used.isEmpty ? !access.readable.isEmpty : used.isSubset(of: access.readable)
         guard access.hasUsage else { return .undecided }
         guard mayRead else { return .failing(membership) }
-        guard snapshot.isFollowed(membership.table), table.identifies(used) else { return .undecided }
+        guard snapshot.isFollowed(membership.table), table.identifies(used),
+            membership.reader == .caller || OwnReading(table, used, snapshot, roles).isPossible
+        else { return .undecided }
         guard access.rowSecurityIsActive else { return .membership(membership) }
         return narrowed(membership, reader, table, path)
     }

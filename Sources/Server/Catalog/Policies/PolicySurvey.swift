@@ -143,6 +143,7 @@ struct PolicySurvey {
         catalog.textTwins = try reader.textTwins()
         catalog.madeCasts = try reader.madeCasts()
         searchPaths = try reader.searchPaths()
+        book.login = try reader.query("SELECT session_user").first?.first.flatMap(\.self) ?? ""
     }
 }
 
