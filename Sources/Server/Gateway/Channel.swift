@@ -31,7 +31,7 @@ final class Channel {
         /// Among those who hear of rows that move out of their view.
         var departure: PredicateIndex.Handle?
         var openDeletes: OpenDeletes?
-        /// Deletes that name the row only are judged on what the row was.
+        /// Changes that name the row that was by its key only are judged on what it was.
         var isRecalled = false
     }
 

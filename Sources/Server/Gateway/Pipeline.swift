@@ -42,7 +42,7 @@ struct Pipeline: ~Copyable {
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
     private var unseen = 0
-    /// It waits for what the log says of deleted rows …
+    /// It waits for what the log says of rows that changes only name …
     private var recalling: (ticket: UInt64, request: RecallRequest)?
     /// … which it was told up to this change of the entry at hand.
     private var recalledAt: UInt32?
@@ -59,7 +59,9 @@ struct Pipeline: ~Copyable {
 
     init(_ project: Project, _ deflater: Deflater?) {
         self.project = project
-        courier = Courier(maximumBodyBytes: project.settings.maximumBodyBytes, deflater: deflater)
+        courier = Courier(
+            maximumBodyBytes: project.settings.maximumBodyBytes, deflater: deflater,
+            tellsFormerKeys: !project.settings.deletesAreStrict)
     }
 
     /// What is committed from now on will be seen.
@@ -255,7 +257,7 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    /// Goes through the changes that were judged, as far as the budget reaches, and up to a deleted row that the log has
+    /// Goes through the changes that were judged, as far as the budget reaches, and up to a row that was, which the log has
     /// to be asked about.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
@@ -276,7 +278,7 @@ struct Pipeline: ~Copyable {
                 case .unknown: return (delivered, true)
                 }
             }
-            if past != nil || courier.hasMatches(at: place) {
+            if past != nil && change.operation == .delete || courier.hasMatches(at: place) {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
@@ -291,9 +293,9 @@ struct Pipeline: ~Copyable {
         return (delivered, false)
     }
 
-    // MARK: Deleted rows
+    // MARK: Rows that were
 
-    /// Asks for the row at hand, and for those that the changes behind it delete.
+    /// Asks for the row at hand, and for those that the changes behind it name by their keys only.
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry, _ mailbox: Mailbox<Mail>) throws {
         var request = RecallRequest(
             segment: entry.segment, position: entry.position,

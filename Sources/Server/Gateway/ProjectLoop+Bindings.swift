@@ -209,7 +209,7 @@ extension ProjectLoop {
         placed.handle = pipeline.courier.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
         if let policy = placed.policy, policy.predicate != .always, project.settings.deletesAreStrict,
-            operations.contains(.delete), binding.access == .readable, binding.table.isRecallable
+            !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
         {
             placed.isRecalled = true
             pipeline.courier.recall.watch(binding.table.oid)

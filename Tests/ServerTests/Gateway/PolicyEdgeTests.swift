@@ -99,8 +99,8 @@ extension Gateways {
             try stage.run("UPDATE notes SET id = 2, owner = \(Self.person(2)), body = 'b'")
             try stage.run("UPDATE notes SET id = 3, owner = \(Self.person(1))")
             let (ofOne, ofTwo) = (try heard(one, stage), try heard(two, stage))
-            #expect(ofOne.map(\.type) == ["INSERT", "UPDATE"] && ofOne[1].old.keys.sorted() == ["id"])
-            #expect(ofTwo.map(\.type) == ["UPDATE"] && ofTwo[0].old.keys.sorted() == ["id"])
+            #expect(ofOne.map(\.type) == ["INSERT", "UPDATE"] && ofOne[1].old.isEmpty)
+            #expect(ofTwo.map(\.type) == ["UPDATE"] && ofTwo[0].old.isEmpty)
         }
 
         @Test func `a partition's rows are judged as those of the table that was asked for`() throws {
