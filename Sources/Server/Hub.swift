@@ -98,6 +98,9 @@ public final class Hub: Sendable {
     /// Whether a table comes down the stream for the sake of memberships.
     var followsMemberships: Bool { director.main?.followsMemberships ?? false }
 
+    /// No login is fit to run what policies and generated columns call.
+    var policyLoginIsRefused: Bool { director.main.map { !$0.project.mayCompute } ?? false }
+
     /// How many of a table's policies are decided in which way.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]

@@ -72,7 +72,8 @@ final class ProjectLoop {
                 if !isKnown { lookAgainLater() }
             case .judged(let ticket, let answers): judged(ticket, answers)
             case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
-            case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers)
+            case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers, mailbox)
+            case .computed(let ticket, let values): pipeline.computed(ticket, values)
             case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
             case .filled(let answers): filled(answers)
             case .demoted: demotePolicies()

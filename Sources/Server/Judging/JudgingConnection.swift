@@ -77,9 +77,9 @@ final class JudgingConnection {
         return rows.first?.first == "t"
     }
 
-    private static let begin = PipelinedStatement(
+    static let begin = PipelinedStatement(
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
-    private static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
+    static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
 
     private static let position = PipelinedStatement(
         """
@@ -149,8 +149,8 @@ final class JudgingConnection {
 // MARK: Where no function can be made
 
 extension JudgingConnection {
-    private static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
-    private static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire", preparedAs: "undo")
+    static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
+    static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire", preparedAs: "undo")
     private static let statementsForEach = 4
 
     private func singleStatements(

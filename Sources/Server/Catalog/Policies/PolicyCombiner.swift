@@ -183,7 +183,7 @@ struct PolicyCombiner {
             return "Row level security is active on \(name) and no policy lets role \(role) SELECT: "
                 + "no changes will be delivered"
         }
-        let missing = columns(policies, table).filter { !table.columns[$0.slot].isPublished }
+        let missing = columns(policies, table).filter { !table.columns[$0.slot].isKnown }
         guard let first = missing.first else { return nil }
         return "A policy of \(name) reads column \(first.name), which changes do not carry: "
             + "changes that depend on it will not be delivered"
