@@ -17,9 +17,12 @@ public struct Column: Sendable, Hashable {
     /// Part of the replica identity; with REPLICA IDENTITY FULL every column is.
     public var isIdentity: Bool
     public var isPrimaryKey: Bool
+    /// It was not sent with its row but computed of other columns. Rows that are stored have none of these.
+    public var isComputed: Bool
 
     public init(
-        name: String, typeOID: UInt32, typeModifier: Int32 = -1, typeName: String, isIdentity: Bool, isPrimaryKey: Bool
+        name: String, typeOID: UInt32, typeModifier: Int32 = -1, typeName: String, isIdentity: Bool, isPrimaryKey: Bool,
+        isComputed: Bool = false
     ) {
         self.name = name
         self.typeOID = typeOID
@@ -27,6 +30,7 @@ public struct Column: Sendable, Hashable {
         self.typeName = typeName
         self.isIdentity = isIdentity
         self.isPrimaryKey = isPrimaryKey
+        self.isComputed = isComputed
     }
 }
 

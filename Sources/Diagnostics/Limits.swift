@@ -551,6 +551,20 @@ public enum Limits {
     /// Plans are made anew after this: they do not notice every change of who may do what.
     public static let channelPlanLife = Duration.milliseconds(250)
 
+    // MARK: Generated columns
+
+    /// What is remembered of them on each loop; what the entry at hand needs comes on top.
+    public static let maximumGeneratedBytes = 8 << 20
+    /// What one value takes that is remembered, beside its texts and those it was made of.
+    public static let generatedValueBytes = 128
+    /// Rows asked for together: those of the entry at hand, which may be more, and of entries up to this far behind it.
+    public static let generationBatchRows = 4096
+    public static let generationAheadBytes = 1 << 20
+    /// Rows tried one by one, where together they failed, before the others are given up with them.
+    public static let generationRowsTried = 8
+    /// Roles of subscribers as which an expression is tried.
+    public static let maximumGenerationRoles = 4
+
     // MARK: Deleted rows
 
     /// Rows as they are, of tables whose deletes do not say what the row was: what each loop remembers …

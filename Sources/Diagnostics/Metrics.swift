@@ -149,6 +149,8 @@ public final class Metrics: Sendable {
     public let heldBytes: Gauge
     public let recalls: CounterFamily<Recall>
     public let recallSeconds: Histogram
+    public let generatedValues: Counter
+    public let generatedFailures: Counter
 
     // MARK: Sockets
     public let connectionsOpen: Gauge
@@ -277,6 +279,10 @@ public final class Metrics: Sendable {
             "Deletes judged by the row's last version in the event log, by where that was found.", by: Recall.self)
         recallSeconds = registry.histogram(
             "tidewire_recall_seconds", "Time one search of the event log for such versions took.", unit: .seconds)
+        generatedValues = registry.counter(
+            "tidewire_generated_values_total", "Values of generated columns that PostgreSQL was asked to compute.")
+        generatedFailures = registry.counter(
+            "tidewire_generated_failures_total", "Such values that it could not compute; they are left out of changes.")
 
         connectionsOpen = registry.gauge("tidewire_connections_open", "Client connections.")
         connectionsAccepted = registry.counter("tidewire_connections_accepted_total", "Client connections accepted.")

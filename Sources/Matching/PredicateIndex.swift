@@ -241,6 +241,13 @@ public struct PredicateIndex: ~Copyable {
         return try verdict(of: predicate, on: change, .old)
     }
 
+    /// The same, by what is known of the row as it was, though it be its key alone: `.ask` where that does not decide.
+    public mutating func verdict(
+        of predicate: Predicate, onKnownOldImageOf change: borrowing Change
+    ) throws(ByteError) -> Verdict {
+        try verdict(of: predicate, on: change, .oldAsKnown)
+    }
+
     /// What a predicate says of the row that is judged: as it is after an insert or update, as it was before a delete.
     public mutating func verdict(of predicate: Predicate, on change: borrowing Change) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .new)

@@ -58,8 +58,10 @@ public struct ChangeView: Sendable {
         case whole
         /// No more than the primary key of a row that is gone.
         case keysOfDeleted
-        /// No more than the primary key: who may see the row now was not allowed to see it before.
+        /// No more than the primary key: who may see the row now was not allowed to see it before …
         case keys
+        /// … and where keys tell something, not even that.
+        case nothing
     }
 
     /// `visible` is in the order of the relation.
@@ -77,7 +79,8 @@ public struct ChangeView: Sendable {
             ViewColumn(
                 isVisible: false, isIdentity: column.isIdentity,
                 isInDeleted: column.isPrimaryKey || past == .whole,
-                isInReplaced: column.isPrimaryKey || past != .keys, rendering: .scalar(.text), structured: -1,
+                isInReplaced: past == .keys ? column.isPrimaryKey : past != .nothing, rendering: .scalar(.text),
+                structured: -1,
                 nameStart: 0, nameEnd: 0)
         }
         for seen in visible {

@@ -99,13 +99,13 @@ public final class Hub: Sendable {
     /// Whether a table comes down the stream for the sake of memberships.
     func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
 
+    /// No login is fit to run what policies and generated columns call.
+    var policyLoginIsRefused: Bool { director.main.map { !$0.project.mayCompute } ?? false }
+
     /// How many of a table's policies are decided in which way.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]
     }
-
-    /// Whether memberships may live on the table: for tests.
-    func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
 
     /// Where clients connect.
     public var port: UInt16 { gateway.port }

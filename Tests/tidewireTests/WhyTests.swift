@@ -89,7 +89,7 @@ private struct WhyStage {
         defer { stage.log.remove() }
         let result = await stage.run("--offset", "13", "--role", "authenticated")
         #expect(result.exitCode == .ok, "\(result.errors)")
-        #expect(result.output.contains("old_record   its key columns only"), "\(result.output)")
+        #expect(result.output.contains("old_record   empty: the row as it was may not be seen"), "\(result.output)")
         #expect(result.output.contains("moved        in"))
         let both = await stage.run("--offset", "14", "--role", "authenticated")
         #expect(both.output.contains("old_record   whole"), "\(both.output)")

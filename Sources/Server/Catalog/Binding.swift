@@ -57,6 +57,8 @@ public struct TableBinding: Sendable {
     public var delivered: [Int]
     /// Asked for and published.
     public var operations: RowOperations
+    /// Asked for and never to come.
+    public var unpublished: RowOperations
     public var access: Access
     /// Which rows the role may read; nil where row level security is not active for it: all of them.
     public var policy: PolicyBinding?

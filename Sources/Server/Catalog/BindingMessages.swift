@@ -1,3 +1,4 @@
+import Change
 import Diagnostics
 import Policy
 import Postgres
@@ -10,6 +11,8 @@ enum BindingMessages {
     static let selectOnPattern =
         "Column selection is not supported for wildcard subscriptions. Provide an explicit schema and table name."
 
+    private static let undefinedColumn = "42703"
+
     static func nothingMatches(_ request: BindingRequest, _ filter: Filter?) -> String {
         cannotSubscribe + "Please check Realtime is enabled for the given connect parameters: \(dump(request, filter))"
     }
@@ -18,6 +21,10 @@ enum BindingMessages {
     static func refusal(_ refusal: FilterRefusal, _ request: BindingRequest, _ filter: Filter?) -> String {
         cannotSubscribe + "An exception happened so please check your connect parameters: \(dump(request, filter)). "
             + "Exception: ERROR \(refusal.sqlState) (\(refusal.condition)) \(refusal.message)"
+    }
+
+    static func refusal(_ refusal: FilterRefusal, _ request: BindingRequest) -> String {
+        self.refusal(refusal, request, request.filter.flatMap { try? Filter.parse($0, within: BindingResolver.bounds) })
     }
 
     static func unknownRole(_ request: BindingRequest, _ filter: Filter?) -> String {
@@ -48,6 +55,63 @@ enum BindingMessages {
         let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
         return "Deletes of \(table.schema).\(table.name) are not delivered: row level security decides by columns that "
             + "changes do not carry of deleted rows (ALTER TABLE \(name) REPLICA IDENTITY FULL)"
+    }
+
+    /// `column`: nil where the role may not read it, and only a policy does.
+    static func couldNotCompute(_ column: String?, of table: CatalogTable) -> String {
+        let name = column.map { "Generated column \(SQLName.quoted($0))" } ?? "A generated column that a policy reads"
+        return "\(name) of \(table.quotedName) could not be computed for some rows: it is missing from them, and "
+            + "filters and policies that read it do not match (may the role call what its expression calls, with search_path "
+            + "pg_catalog?)"
+    }
+
+    /// Of a filter or a selection: rows never have the column.
+    static func isLeftOut(_ column: CatalogColumn, of table: CatalogTable, _ publication: String) -> FilterRefusal {
+        let why =
+            column.isGenerated
+            ? "is generated from columns that publication \(publication) leaves out"
+            : "is left out by the column list of publication \(publication)"
+        let name = SQLName.quoted(publication)
+        return FilterRefusal(
+            sqlState: undefinedColumn, condition: SQLCondition.name(of: undefinedColumn),
+            message: "column \(SQLName.quoted(column.name)) of \(table.quotedName) \(why): changes do not carry it "
+                + "(ALTER PUBLICATION \(name) DROP TABLE \(table.quotedName); "
+                + "ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))")
+    }
+
+    /// Of a filter on a generated column that nobody can compute.
+    static func isNotComputed(_ column: CatalogColumn, of table: CatalogTable) -> FilterRefusal {
+        FilterRefusal(
+            sqlState: undefinedColumn, condition: SQLCondition.name(of: undefinedColumn),
+            message:
+                "column \(SQLName.quoted(column.name)) of \(table.quotedName) is generated: changes do not carry it, "
+                + "and the server has no login to compute it with (policy_database_url)")
+    }
+
+    /// `columns`: those that the role may read.
+    static func areNotComputed(_ columns: [CatalogColumn], of table: CatalogTable) -> String {
+        let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
+        let list = names.isEmpty ? "" : " (\(names))"
+        return "Generated columns of \(table.quotedName) are missing from its rows\(list), and "
+            + "policies that read them show nothing: changes do not carry them, and the server has no login to compute "
+            + "them with (policy_database_url)"
+    }
+
+    static func areNotPublished(
+        _ operations: RowOperations, of table: CatalogTable, _ published: RowOperations, _ publication: String
+    ) -> String {
+        let wanted = published.union(operations).names.joined(separator: ", ").lowercased()
+        let name = SQLName.quoted(publication)
+        return "\(operations.names.joined(separator: " and ")) of \(table.quotedName) will not come: publication "
+            + "\(publication) does not publish them (ALTER PUBLICATION \(name) SET (publish = '\(wanted), truncate'))"
+    }
+
+    static func rowsAreLeftOut(_ table: CatalogTable, _ publication: String) -> String {
+        let name = SQLName.quoted(publication)
+        return
+            "Rows of \(table.quotedName) outside the row filter of publication \(publication) are not delivered, and "
+            + "a row that an update takes across it comes as an INSERT or a DELETE (ALTER PUBLICATION \(name) DROP "
+            + "TABLE \(table.quotedName); ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))"
     }
 
     static func nothingIsReadable(_ table: CatalogTable) -> String {

@@ -63,7 +63,7 @@ struct BindingResolver {
         return step(request, filter)
     }
 
-    private static let bounds = Filter.Bounds(
+    static let bounds = Filter.Bounds(
         bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,
         depth: Limits.maximumFilterDepth)
 
@@ -102,6 +102,9 @@ struct BindingResolver {
                     hiddenSlots: access.hidden,
                     foldsASCIIPlainly: view.snapshot.foldsASCIIPlainly))
         }
+        for name in filter?.conditions.map(\.column) ?? [] {
+            if let slot = table.slot(named: name) { try mustBeKnown(slot, table) }
+        }
         return BindingDraft(
             request: request, filter: filter, table: table, check: check,
             delivered: try delivered(request.select, table, access),
@@ -115,6 +118,12 @@ struct BindingResolver {
         return known
     }
 
+    /// Nobody waits for what no row will ever have.
+    private func mustBeKnown(_ slot: Int, _ table: CatalogTable) throws(FilterRefusal) {
+        let column = table.columns[slot]
+        if !column.isKnown { throw BindingMessages.isLeftOut(column, of: table, view.snapshot.publication) }
+    }
+
     private func delivered(
         _ select: [String]?, _ table: CatalogTable, _ access: TableAccess
     ) throws(FilterRefusal) -> [Int] {
@@ -125,6 +134,7 @@ struct BindingResolver {
                 throw FilterRefusal(
                     sqlState: "P0001", condition: "raise_exception", message: "invalid column for select \(name)")
             }
+            try mustBeKnown(slot, table)
             wanted.insert(slot)
         }
         return access.selectable.filter(wanted.contains)
@@ -157,7 +167,8 @@ struct BindingDraft {
         TableBinding(
             table: table,
             predicate: try check.map { check throws(FilterRefusal) in try Predicate(check, canonical: canonical) },
-            delivered: delivered, operations: request.operations.intersection(table.operations), access: access,
+            delivered: delivered, operations: request.operations.intersection(table.operations),
+            unpublished: request.operations.subtracting(table.operations), access: access,
             policy: policy)
     }
 

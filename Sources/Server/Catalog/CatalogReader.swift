@@ -188,15 +188,17 @@ struct CatalogReader {
     }
 
     private func tableHeads() throws(PostgresError) -> [TableHead] {
-        // Column lists came with PostgreSQL 15.
-        let published = connection.serverVersion >= 150_000 ? "g.attrs::text" : "NULL"
+        // Lists of columns and filters of rows came with PostgreSQL 15.
+        let hasLists = connection.serverVersion >= 150_000
+        let published = hasLists ? "g.attrs::text" : "NULL"
+        let isFiltered = hasLists ? "g.qual IS NOT NULL" : "false"
         let rows = try query(
             """
             SELECT c.oid, n.nspname, c.relname, c.relrowsecurity, c.relforcerowsecurity, c.relreplident,
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                p.pubinsert, p.pubupdate, p.pubdelete, \(published), \(CatalogReader.isOrdinary)
+                p.pubinsert, p.pubupdate, p.pubdelete, \(published), \(CatalogReader.isOrdinary), \(isFiltered)
             FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
                 JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE p.pubname = $1::text
@@ -219,7 +221,7 @@ struct CatalogReader {
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                false, false, false, NULL, \(CatalogReader.isOrdinary)
+                false, false, false, NULL, \(CatalogReader.isOrdinary), false
             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE c.oid = ANY ($1::oid[])
             ORDER BY c.oid
@@ -235,8 +237,14 @@ struct CatalogReader {
                 (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
                  FROM pg_type t, pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
                  WHERE t.oid = a.atttypid AND l.oid = a.attcollation AND t.typcollation <> a.attcollation),
+                CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+                ARRAY(SELECT DISTINCT p.refobjsubid FROM pg_depend p
+                    WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+                        AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid
+                        AND p.refobjsubid <> a.attnum),
                 a.xmin
-            FROM pg_attribute a
+            FROM pg_attribute a LEFT JOIN pg_attrdef d
+                ON a.attgenerated <> '' AND d.adrelid = a.attrelid AND d.adnum = a.attnum
             WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
             ORDER BY a.attrelid, a.attnum
             """, [oids])

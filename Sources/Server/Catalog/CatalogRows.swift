@@ -17,6 +17,7 @@ struct TableHead {
     /// Column numbers; nil is all that are not generated.
     var published: [Int]?
     var isOrdinary: Bool
+    var hasRowFilter: Bool
 
     init?(_ row: [String?]) {
         guard let oid = row.number(0), let schema = row[1], let name = row[2] else { return nil }
@@ -35,6 +36,7 @@ struct TableHead {
         if row.flag(11) { operations.insert(.delete) }
         published = row.numbers(12)
         isOrdinary = row.flag(13)
+        hasRowFilter = row.flag(14)
     }
 
     func table(_ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook) -> CatalogTable {
@@ -42,14 +44,14 @@ struct TableHead {
         func slots(_ wanted: [Int]) -> [Int] { numbers.indices.filter { wanted.contains(numbers[$0]) } }
         return CatalogTable(
             oid: oid, schema: schema, name: name,
-            columns: attributes.map { column($0, types, collations) }, primaryKey: slots(primaryKey),
+            columns: attributes.map { column($0, attributes, types, collations) }, primaryKey: slots(primaryKey),
             identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
             forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations,
-            isOrdinary: isOrdinary)
+            hasRowFilter: hasRowFilter, isOrdinary: isOrdinary)
     }
 
     private func column(
-        _ attribute: TableAttribute, _ types: TypeBook, _ collations: CollationBook
+        _ attribute: TableAttribute, _ all: [TableAttribute], _ types: TypeBook, _ collations: CollationBook
     ) -> CatalogColumn {
         CatalogColumn(
             facts: ColumnFacts(
@@ -57,9 +59,20 @@ struct TableHead {
                 collation: collations.collation(attribute.collation)),
             number: attribute.number, typeName: types.name(attribute.type), declaredType: attribute.declaredType,
             declaredCollation: attribute.declaredCollation,
-            rendering: types.rendering(attribute.type),
-            isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated,
-            definedBy: attribute.definedBy)
+            rendering: types.rendering(attribute.type), declaredTypeOID: attribute.type,
+            isGenerated: attribute.isGenerated, isPublished: isPublished(attribute),
+            generation: generation(of: attribute, all), definedBy: attribute.definedBy)
+    }
+
+    private func isPublished(_ attribute: TableAttribute) -> Bool {
+        published?.contains(attribute.number) ?? !attribute.isGenerated
+    }
+
+    /// Nil where the column comes with changes, or could not be computed of what does.
+    private func generation(of attribute: TableAttribute, _ all: [TableAttribute]) -> ColumnGeneration? {
+        guard let generation = attribute.generation, !isPublished(attribute) else { return nil }
+        let carried = Set(all.filter { !$0.isGenerated && isPublished($0) }.map(\.number))
+        return carried.isSuperset(of: generation.inputs) ? generation : nil
     }
 
     private func replicaIdentity(_ index: [Int]) -> ReplicaIdentity {
@@ -82,6 +95,7 @@ struct TableAttribute {
     var isGenerated: Bool
     var declaredType: String
     var declaredCollation: String?
+    var generation: ColumnGeneration?
     var definedBy: UInt32
 
     init?(_ row: [String?]) {
@@ -96,7 +110,8 @@ struct TableAttribute {
         isGenerated = row.flag(5)
         self.declaredType = declaredType
         declaredCollation = row[7]
-        definedBy = row.number(8) ?? 0
+        generation = row[8].map { ColumnGeneration(expression: $0, inputs: row.numbers(9) ?? []) }
+        definedBy = row.number(10) ?? 0
     }
 }
 

@@ -1,3 +1,4 @@
+import Change
 import Policy
 
 /// Operations on rows: those that a publication publishes, or that a binding asks for.
@@ -19,6 +20,10 @@ public struct RowOperations: OptionSet, Sendable, Hashable {
         case "DELETE": self = .delete
         default: self = .all
         }
+    }
+
+    var names: [String] {
+        [(RowOperations.insert, "INSERT"), (.update, "UPDATE"), (.delete, "DELETE")].filter { contains($0.0) }.map(\.1)
     }
 
     /// As clients write it.
@@ -54,13 +59,29 @@ public struct CatalogColumn: Sendable, Hashable {
     /// Where it is not the type's own: quoted, fit for COLLATE.
     public var declaredCollation: String?
     public var rendering: ColumnRendering
+    /// `pg_attribute.atttypid`: a domain's own.
+    public var declaredTypeOID: UInt32
+    /// PostgreSQL computes it from other columns.
+    public var isGenerated: Bool
     /// False where a column list leaves it out, or where it is generated: changes do not carry it then.
     public var isPublished: Bool
+    /// How to compute it, where changes do not carry it but all that it is made of.
+    public var generation: ColumnGeneration?
     /// The transaction that last defined it. One that writes the column anew in all rows (`ALTER … TYPE … USING`) may leave
     /// everything else as it was, and no change of a row tells of it.
     var definedBy: UInt32 = 0
 
     public var name: String { facts.name }
+    /// Changes carry it, or it can be computed of what they carry.
+    public var isKnown: Bool { isPublished || generation != nil }
+}
+
+/// What makes a generated column's value.
+public struct ColumnGeneration: Sendable, Hashable {
+    /// As `pg_get_expr` writes it for a search path that has nothing but PostgreSQL's own.
+    public var expression: String
+    /// The numbers of the columns that it reads.
+    public var inputs: [Int]
 }
 
 /// A published table. It stays the same object from one snapshot to the next for as long as nothing of it changes.
@@ -79,6 +100,8 @@ public final class CatalogTable: Sendable {
     public let forcesRowSecurity: Bool
     public let hasPolicies: Bool
     public let operations: RowOperations
+    /// The publication leaves out some of the rows.
+    public let hasRowFilter: Bool
     /// It is permanent and all of its rows are its own: no partition, no parent, no view.
     public let isOrdinary: Bool
     private let slots: [String: Int]
@@ -86,7 +109,7 @@ public final class CatalogTable: Sendable {
     init(
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
-        operations: RowOperations, isOrdinary: Bool = true
+        operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true
     ) {
         self.oid = oid
         self.schema = schema
@@ -99,11 +122,18 @@ public final class CatalogTable: Sendable {
         self.forcesRowSecurity = forcesRowSecurity
         self.hasPolicies = hasPolicies
         self.operations = operations
+        self.hasRowFilter = hasRowFilter
         self.isOrdinary = isOrdinary
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
     public func slot(named name: String) -> Int? { slots[name] }
+
+    /// `schema.name`, quoted where it must be: for SQL that is shown to people.
+    var quotedName: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
+
+    /// Slots of columns that have to be computed.
+    var computed: [Int] { columns.indices.filter { columns[$0].generation != nil } }
 
     /// Whether the newest change of a row in the log tells what the row is: all of them are published, and no rows come or
     /// go but by changes.
@@ -128,6 +158,6 @@ extension CatalogTable: Equatable {
                 && one.columns == other.columns && one.primaryKey == other.primaryKey && one.identity == other.identity
                 && one.hasRowSecurity == other.hasRowSecurity && one.forcesRowSecurity == other.forcesRowSecurity
                 && one.hasPolicies == other.hasPolicies && one.operations == other.operations
-                && one.isOrdinary == other.isOrdinary
+                && one.hasRowFilter == other.hasRowFilter && one.isOrdinary == other.isOrdinary
     }
 }

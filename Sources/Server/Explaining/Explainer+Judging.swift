@@ -21,9 +21,13 @@ extension Explainer {
         var judged = JudgedImages(binding: binding, filters: filters, held: held)
         explanation.image = image(&judged, change, isOld: isDelete, &explanation.withoutPostgres)
         if change.operation == .update, change.oldImage != .none {
-            explanation.oldRecord = .keys
-            explanation.oldImage = image(&judged, change, isOld: true, &explanation.withoutPostgres)
-            if change.oldImage == .full, explanation.oldImage?.isVisible == true { explanation.oldRecord = .whole }
+            let image = image(&judged, change, isOld: true, &explanation.withoutPostgres)
+            explanation.oldImage = image
+            explanation.oldRecord = oldRecord(change, isVisible: image.isVisible)
+            if change.oldImage == .key, !image.isVisible, settings.deletesAreStrict {
+                explanation.notes.append(
+                    "the former key is told where the server's event log has the row as it was, and that may be seen")
+            }
         }
         if isDelete {
             explanation.oldRecord = isOpen && binding.policy != nil || change.oldImage != .full ? .keys : .whole
@@ -36,6 +40,12 @@ extension Explainer {
         if held?.memberships.isEmpty == false {
             explanation.notes.append("memberships are as they are now, not as they were when the change was committed")
         }
+    }
+
+    /// What an update tells of the row that was.
+    private func oldRecord(_ change: RecordedChange, isVisible: Bool) -> Explanation.OldRecord {
+        if isVisible { return change.oldImage == .full ? .whole : .keys }
+        return settings.deletesAreStrict ? .none : .keys
     }
 
     // MARK: The holder's part of the policies

@@ -31,8 +31,10 @@ final class Channel {
         /// Among those who hear of rows that move out of their view.
         var departure: PredicateIndex.Handle?
         var openDeletes: OpenDeletes?
-        /// Deletes that name the row only are judged on what the row was.
+        /// Changes that name the row that was by its key only are judged on what it was.
         var isRecalled = false
+        /// The role by which generated columns of the table are computed for it, among others.
+        var computedAs: String?
     }
 
     /// Deletes that are told whoever may have seen the row.
@@ -89,6 +91,8 @@ final class Channel {
     var bindTimer: TimerID?
     /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
     var hasUntoldLoss = false
+    /// What it was told of generated columns that could not be computed: each thing once.
+    var toldOfUncomputed: Set<String> = []
     var lossTimer: TimerID?
     /// When it is looked again whether the database's messages arrive.
     var readyTimer: TimerID?

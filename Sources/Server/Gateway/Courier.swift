@@ -14,7 +14,7 @@ import WebSocket
 /// envelope.
 struct Courier: ~Copyable {
     var audience = Audience()
-    var views = ViewTable()
+    var views: ViewTable
     /// Who wants a row as a change leaves it, or of a row that goes as it was …
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
     /// … and who wants to know of rows that updates take out of their view.
@@ -40,7 +40,8 @@ struct Courier: ~Copyable {
     private var withPast: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
-    init(maximumBodyBytes: Int, deflater: Deflater?) {
+    init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false) {
+        views = ViewTable(tellsFormerKeys: tellsFormerKeys)
         desk = DeliveryDesk(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
     }
 
@@ -144,7 +145,8 @@ struct Courier: ~Copyable {
     }
 
     /// Delivers one of the changes that were judged; says how many channels got it now. With `past`, which is the row that
-    /// a delete only names, those whom policies restrict are judged on that.
+    /// a change only names by its key, those whom policies restrict are judged on that: whether they hear of a delete, and
+    /// of an update whether they hear what the key was.
     mutating func deliver(
         _ place: Int, _ change: borrowing Change, _ relation: Relation, past: [UInt8]? = nil, commitTime: Int64,
         offset: UInt64,
@@ -157,17 +159,46 @@ struct Courier: ~Copyable {
         let moment = Moment(
             fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
-        var delivered = try distribute(
-            place, judging: change, change, relation, moment, past == nil ? .everybody : .unrestricted, on: loop)
-        if let past { delivered += try deliver(change, asItWas: past, relation, moment, on: loop) }
+        let delivered = try distribute(place, change, past, relation, moment, on: loop)
         if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
         return try delivered + deliverTouched(change, relation, moment, on: loop)
     }
 
-    /// To those who matched; `judged` is what they matched, and `change` what they get.
     private mutating func distribute(
-        _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, _ relation: Relation,
-        _ moment: Moment, _ share: Share, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ past: [UInt8]?, _ relation: Relation, _ moment: Moment,
+        on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        guard let past else {
+            return try distribute(
+                place, judging: change, change, former: change, relation, moment, .everybody, on: loop)
+        }
+        let bytes = Self.part(of: change, asItWas: past)
+        var part = try TransactionPart(bytes.asBytes)
+        guard change.operation != .delete else {
+            let delivered = try distribute(
+                place, judging: change, change, former: change, relation, moment, .unrestricted, on: loop)
+            return try delivered + deliver(change, asIn: part, relation, moment, on: loop)
+        }
+        guard let former = try part.next() else { return 0 }
+        return try distribute(place, judging: change, change, former: former, relation, moment, .everybody, on: loop)
+    }
+
+    /// The change with the whole row that it only names.
+    private static func part(of change: borrowing Change, asItWas tuple: [UInt8]) -> [UInt8] {
+        let new = if let new = change.new { new.bytes } else { RawSpan() }
+        var writer = ByteWriter(capacity: tuple.count + new.byteCount + 128)
+        TransactionCodec.begin(
+            TransactionInfo(xid: 0, commitLSN: LSN(0), endLSN: LSN(0), commitTime: 0), firstIndex: 0, to: &writer)
+        TransactionCodec.append(
+            change.operation, relation: change.relation, oldImage: .full, old: tuple.asBytes, new: new, to: &writer)
+        TransactionCodec.finish(endLSN: LSN(0), changeCount: 1, in: &writer)
+        return writer.copied()
+    }
+
+    /// To those who matched; `judged` is what they matched, `change` what they get, and `former` says what the row was.
+    private mutating func distribute(
+        _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, former: borrowing Change,
+        _ relation: Relation, _ moment: Moment, _ share: Share, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         withPast.removeAll(keepingCapacity: true)
@@ -178,32 +209,29 @@ struct Courier: ~Copyable {
         }
         for number in withPast {
             guard let member = audience.members[number] else { continue }
-            let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+            let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
             touches.add(member, seen, &audience.recipients, moment.number)
         }
-        for node in 0..<matches.asking(of: place).count { try ask(node, of: place, judged, relation, moment, share) }
+        for node in 0..<matches.asking(of: place).count {
+            try ask(node, of: place, judged, former: former, relation, moment, share)
+        }
         return delivered
     }
 
     /// A delete to those who could see the row: they get no more of it than the delete has.
     private mutating func deliver(
-        _ change: borrowing Change, asItWas tuple: [UInt8], _ relation: Relation, _ moment: Moment,
+        _ change: borrowing Change, asIn deleted: TransactionPart, _ relation: Relation, _ moment: Moment,
         on loop: SocketLoop
     ) throws(ByteError) -> Int {
-        var writer = ByteWriter(capacity: tuple.count + 128)
-        TransactionCodec.begin(
-            TransactionInfo(xid: 0, commitLSN: LSN(0), endLSN: LSN(0), commitTime: 0), firstIndex: 0, to: &writer)
-        TransactionCodec.append(
-            .delete, relation: moment.fingerprint, oldImage: .full, old: tuple.asBytes, new: RawSpan(), to: &writer)
-        TransactionCodec.finish(endLSN: LSN(0), changeCount: 1, in: &writer)
-        var part = try TransactionPart(writer.bytes)
+        var part = deleted
         var same = part
         guard case .judged = try index.match(&same, into: &recalled), recalled.changeCount == 1,
             let past = try part.next()
         else { return 0 }
         swap(&matches, &recalled)
         defer { swap(&matches, &recalled) }
-        return try distribute(0, judging: past, change, relation, moment, .restricted, on: loop)
+        return try distribute(
+            0, judging: past, change, former: change, relation, moment, .restricted, on: loop)
     }
 
     /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
@@ -253,8 +281,8 @@ struct Courier: ~Copyable {
 
     /// The members of a node whose predicate PostgreSQL has to decide.
     private mutating func ask(
-        _ node: Int, of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment,
-        _ share: Share
+        _ node: Int, of place: Int, _ change: borrowing Change, former: borrowing Change, _ relation: Relation,
+        _ moment: Moment, _ share: Share
     ) throws(ByteError) {
         let image: RowTexts.Image = change.operation == .delete ? .old : .new
         var questions = NodeQuestions(index.question(of: matches.asking(of: place)[node]))
@@ -264,7 +292,7 @@ struct Courier: ~Copyable {
             guard let member = audience.members[number], share.includes(member), audience.wants(moment, member),
                 let pending = try question(&questions, member, change, relation, image)
             else { continue }
-            let seen = try policies.seen(by: member, change, relation, moment, &index, &views, &asked)
+            let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
             touches.ask(member, seen, pending, &audience.recipients, changeNumber)
         }
     }

@@ -50,7 +50,7 @@ struct HeldPolicies {
 
     mutating func replace(_ predicate: Predicate, of number: UInt32) { entries[number]?.predicate = predicate }
 
-    /// In what form a member sees a change whose new row it may see.
+    /// In what form a member sees a change whose new row it may see; the change says of the old row what is known of it.
     mutating func seen(
         by member: Member, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
@@ -73,9 +73,9 @@ struct HeldPolicies {
         _ number: UInt32, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
         _ index: inout PredicateIndex, _ asked: inout AskedQuestions
     ) throws(ByteError) -> PolicyEntry.Past {
-        // Of a row that is known by its keys only, no more than its keys could be told.
-        guard let entry = entries[number], change.oldImage == .full else { return .hidden }
-        switch try index.verdict(of: entry.predicate, onOldImageOf: change) {
+        guard let entry = entries[number] else { return .hidden }
+        // Of a row that is known by its key only, the key may be enough to decide.
+        switch try index.verdict(of: entry.predicate, onKnownOldImageOf: change) {
         case .yes: return .shown
         case .no, .unknown, .failed: return .hidden
         case .ask:

@@ -21,6 +21,8 @@ enum Mail: Sendable {
     case looked(ticket: UInt64, SeenInTable?)
     /// What the log says of deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])
+    /// The values of generated columns.
+    case computed(ticket: UInt64, [[[GeneratedValue]]])
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
     case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.

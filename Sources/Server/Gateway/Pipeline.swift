@@ -42,10 +42,17 @@ struct Pipeline: ~Copyable {
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
     private var unseen = 0
-    /// It waits for what the log says of deleted rows …
+    /// It waits for what the log says of rows that changes only name …
     private var recalling: (ticket: UInt64, request: RecallRequest)?
     /// … which it was told up to this change of the entry at hand.
     private var recalledAt: UInt32?
+    private var generation = GenerationDesk()
+    /// It waits for the values of generated columns, of rows of the entry at hand or of what the log said.
+    private var computing: (ticket: UInt64, batch: GenerationDesk.Batch, recalled: [RecallAnswer]?)?
+    /// The entry at hand has been looked through for them …
+    private var isComposed = false
+    /// … and is this, with them.
+    private var composed: [UInt8]?
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
@@ -59,7 +66,9 @@ struct Pipeline: ~Copyable {
 
     init(_ project: Project, _ deflater: Deflater?) {
         self.project = project
-        courier = Courier(maximumBodyBytes: project.settings.maximumBodyBytes, deflater: deflater)
+        courier = Courier(
+            maximumBodyBytes: project.settings.maximumBodyBytes, deflater: deflater,
+            tellsFormerKeys: !project.settings.deletesAreStrict)
     }
 
     /// What is committed from now on will be seen.
@@ -74,7 +83,7 @@ struct Pipeline: ~Copyable {
 
     // MARK: Reading
 
-    private var isWaiting: Bool { isPaused || recalling != nil }
+    private var isWaiting: Bool { isPaused || recalling != nil || computing != nil }
 
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
     /// gathered.
@@ -133,6 +142,8 @@ struct Pipeline: ~Copyable {
             isApplied = false
             hasGathered = false
             recalledAt = nil
+            forgetComposed()
+            generation.settle()
             // Those who are judged by what just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
         }
@@ -188,14 +199,17 @@ struct Pipeline: ~Copyable {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
         }
-        return try match(feed, entry, on: loop, mailbox, &budget)
+        guard try compose(feed, mailbox) else { return false }
+        let composed = composed
+        guard let composed else { return try match(feed.payload, feed, entry, on: loop, mailbox, &budget) }
+        return try match(composed.asBytes, feed, entry, on: loop, mailbox, &budget)
     }
 
     private mutating func match(
-        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop, _ mailbox: Mailbox<Mail>,
-        _ budget: inout TurnBudget
+        _ payload: RawSpan, _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
+        _ mailbox: Mailbox<Mail>, _ budget: inout TurnBudget
     ) throws -> Bool {
-        var part = try TransactionPart(feed.payload)
+        var part = try TransactionPart(payload)
         for _ in 0..<done { _ = try part.next() }
         let info = part.info
         if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
@@ -307,7 +321,7 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    /// Goes through the changes that were judged, as far as the budget reaches, and up to a deleted row that the log has
+    /// Goes through the changes that were judged, as far as the budget reaches, and up to a row that was, which the log has
     /// to be asked about.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
@@ -331,7 +345,7 @@ struct Pipeline: ~Copyable {
                 case .unknown: return (delivered, true)
                 }
             }
-            if past != nil || courier.hasMatches(at: place) {
+            if past != nil && change.operation == .delete || courier.hasMatches(at: place) {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
@@ -346,9 +360,9 @@ struct Pipeline: ~Copyable {
         return (delivered, false)
     }
 
-    // MARK: Deleted rows
+    // MARK: Rows that were
 
-    /// Asks for the row at hand, and for those that the changes behind it delete.
+    /// Asks for the row at hand, and for those that the changes behind it name by their keys only.
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry, _ mailbox: Mailbox<Mail>) throws {
         var request = RecallRequest(
             segment: entry.segment, position: entry.position,
@@ -385,10 +399,121 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    mutating func recalled(_ ticket: UInt64, _ answers: [RecallAnswer]) {
+    mutating func recalled(_ ticket: UInt64, _ answers: [RecallAnswer], _ mailbox: Mailbox<Mail>) {
         guard let asked = recalling, asked.ticket == ticket else { return }
+        do {
+            guard try isComputed(answers, mailbox) else { return }
+            remember(try composed(answers))
+        } catch {
+            failed(error)
+        }
+    }
+
+    private mutating func remember(_ answers: [RecallAnswer]) {
+        if let asked = recalling { courier.recall.fill(asked.request, answers) }
         recalling = nil
-        courier.recall.fill(asked.request, answers)
+    }
+
+    // MARK: Generated columns
+
+    mutating func watchGenerated(_ table: UInt32, as role: String) {
+        generation.watch(table, as: role)
+        forgetComposed()
+    }
+
+    mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
+
+    mutating func takeUncomputed() -> [UInt32: Set<String>] { generation.takeMissed() }
+
+    /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
+    private mutating func forgetComposed() {
+        isComposed = false
+        composed = nil
+    }
+
+    /// What generated columns are computed by; nil where there is nothing to be computed, or nobody to do it.
+    private var generationSnapshot: CatalogSnapshot? {
+        guard generation.isWatching, project.mayCompute else { return nil }
+        return project.catalog.snapshot
+    }
+
+    /// False when values of generated columns have to be waited for.
+    private mutating func compose(_ feed: borrowing LogFeed, _ mailbox: Mailbox<Mail>) throws -> Bool {
+        guard !isComposed, let snapshot = generationSnapshot else { return true }
+        let schemas = schemas
+        var part = try TransactionPart(feed.payload)
+        let whole = part
+        var batch = GenerationDesk.Batch()
+        if try generation.collect(&part, into: &batch, { schemas.relation($0) }, snapshot) {
+            guard batch.isEmpty else {
+                try collectAhead(feed, snapshot, into: &batch)
+                compute(batch, nil, mailbox)
+                return false
+            }
+            var part = whole
+            composed = try generation.compose(&part, { schemas.relation($0) }, snapshot)
+        }
+        isComposed = true
+        return true
+    }
+
+    /// What the entries behind the one at hand will need, up to where definitions may change.
+    private mutating func collectAhead(
+        _ feed: borrowing LogFeed, _ snapshot: CatalogSnapshot, into batch: inout GenerationDesk.Batch
+    ) throws {
+        let schemas = schemas
+        var left = Limits.generationAheadBytes
+        var newer: [UInt64: Relation] = [:]
+        var reader = feed.ahead()
+        while left > 0, batch.rowCount < Limits.generationBatchRows, try reader.next() {
+            left -= reader.entry.header.byteCount
+            switch reader.entry.kind {
+            case .gap, .catalogMark: return
+            case .relation:
+                newer[RelationCodec.fingerprint(of: reader.payload)] = try RelationCodec.decode(reader.payload)
+            case .transaction:
+                var part = try TransactionPart(reader.payload)
+                let known = newer
+                _ = try generation.collect(&part, into: &batch, { known[$0] ?? schemas.relation($0) }, snapshot)
+            default: break
+            }
+        }
+    }
+
+    private mutating func compute(
+        _ batch: GenerationDesk.Batch, _ recalled: [RecallAnswer]?, _ mailbox: Mailbox<Mail>
+    ) {
+        let ticket = nextTicket()
+        computing = (ticket, batch, recalled)
+        project.policyJudge.compute(generation.requests(batch)) { values in
+            mailbox.post(.computed(ticket: ticket, values))
+        }
+    }
+
+    mutating func computed(_ ticket: UInt64, _ values: [[[GeneratedValue]]]) {
+        guard let asked = computing, asked.ticket == ticket else { return }
+        computing = nil
+        generation.fill(asked.batch, values)
+        do {
+            if let answers = asked.recalled { remember(try composed(answers)) }
+        } catch {
+            failed(error)
+        }
+    }
+
+    /// False when values of rows that the log was searched for have to be waited for.
+    private mutating func isComputed(_ answers: [RecallAnswer], _ mailbox: Mailbox<Mail>) throws(ByteError) -> Bool {
+        guard let snapshot = generationSnapshot else { return true }
+        var batch = GenerationDesk.Batch()
+        try generation.collect(answers, into: &batch, snapshot)
+        if batch.isEmpty { return true }
+        compute(batch, answers, mailbox)
+        return false
+    }
+
+    private mutating func composed(_ answers: [RecallAnswer]) throws(ByteError) -> [RecallAnswer] {
+        guard let snapshot = generationSnapshot else { return answers }
+        return try generation.composed(answers, snapshot)
     }
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
@@ -397,7 +522,7 @@ struct Pipeline: ~Copyable {
     }
 
     private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
-        guard let relation = schemas.relation(fingerprint) else {
+        guard let relation = schemas.relation(fingerprint) ?? generation.relation(fingerprint) else {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
         }
         return relation
@@ -489,6 +614,8 @@ struct Pipeline: ~Copyable {
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
         heardOf = snapshot.version
+        generation.forgetPlans()
+        forgetComposed()
         schemas.take(snapshot, &courier)
     }
 

@@ -199,5 +199,9 @@ extension Project {
     var catalog: CatalogService { services.catalog }
     var judge: Judge { services.judge }
     var policyJudge: PolicyJudge { services.policyJudge }
+    /// There is a login that may run what tables' owners wrote, as far as is known.
+    var mayCompute: Bool {
+        if case .refused = policyJudge.availability { false } else { true }
+    }
     var recall: RecallService { services.recall }
 }

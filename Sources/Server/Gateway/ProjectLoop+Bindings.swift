@@ -1,3 +1,4 @@
+import Auth
 import Bytes
 import Channels
 import Diagnostics
@@ -110,6 +111,11 @@ extension ProjectLoop {
         for (request, outcome) in zip(channel.requests(), outcomes) {
             switch outcome {
             case .tables(let tables):
+                if let refusal = refusal(of: tables, request.request) {
+                    replace([], request.binding, channel)
+                    note(.failed([refusal]), request.binding, channel)
+                    continue
+                }
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
                 note(.subscribed(warnings(about: tables, policies)), request.binding, channel)
@@ -136,10 +142,42 @@ extension ProjectLoop {
             && pipeline.holds(placed.declaration, of: binding.table)
     }
 
+    /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
+    private func refusal(of tables: [TableBinding], _ request: BindingRequest) -> String? {
+        guard !project.mayCompute else { return nil }
+        for table in tables {
+            let computed = Set(table.table.computed)
+            guard let slot = table.predicate?.slots.first(where: computed.contains) else { continue }
+            return BindingMessages.refusal(
+                BindingMessages.isNotComputed(table.table.columns[slot], of: table.table), request)
+        }
+        return nil
+    }
+
+    /// What the publication does not give, or what of it is not made up for.
+    private func publicationWarnings(_ table: TableBinding) -> [String] {
+        guard let publication = project.catalog.snapshot?.publication, !table.isKeptSecret else { return [] }
+        var warnings: [String] = []
+        if !table.unpublished.isEmpty {
+            warnings.append(
+                BindingMessages.areNotPublished(
+                    table.unpublished, of: table.table, table.table.operations, publication))
+        }
+        if table.table.hasRowFilter { warnings.append(BindingMessages.rowsAreLeftOut(table.table, publication)) }
+        let computed = table.table.computed
+        let told = computed.filter(table.delivered.contains)
+        if !told.isEmpty || computed.contains(where: table.isJudged(by:)), !project.mayCompute {
+            warnings.append(
+                BindingMessages.areNotComputed(told.map { table.table.columns[$0] }, of: table.table))
+        }
+        return warnings
+    }
+
     /// What the client may not expect of its bindings.
     private func warnings(about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy]) -> [String] {
         var warnings: [String] = []
         for table in tables {
+            warnings += publicationWarnings(table)
             guard let policy = table.policy else { continue }
             if table.isKeptSecret {
                 warnings.append(BindingMessages.nothingIsReadable(table.table))
@@ -186,6 +224,11 @@ extension ProjectLoop {
         Metrics.shared.subscriptions.add(1)
         var placed = Channel.Placed(
             binding: binding, policy: policy, declaration: declaration, member: member, view: view)
+        if !binding.table.computed.isEmpty {
+            let role = channel.claims.role.text
+            pipeline.watchGenerated(binding.table.oid, as: role)
+            placed.computedAs = role
+        }
         enlist(&placed, channel)
         // The index has it. Only where a policy changes is it placed again, and there are as many filters as clients.
         if policy == nil { placed.binding.predicate = nil }
@@ -209,7 +252,7 @@ extension ProjectLoop {
         placed.handle = pipeline.courier.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
         if let policy = placed.policy, policy.predicate != .always, project.settings.deletesAreStrict,
-            operations.contains(.delete), binding.access == .readable, binding.table.isRecallable
+            !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
         {
             placed.isRecalled = true
             pipeline.courier.recall.watch(binding.table.oid)
@@ -255,6 +298,7 @@ extension ProjectLoop {
 
     private func remove(_ placed: Channel.Placed, _ channel: Channel) {
         delist(placed)
+        if let role = placed.computedAs { pipeline.leaveGenerated(placed.binding.table.oid, as: role) }
         pipeline.courier.audience.removeMember(placed.member)
         pipeline.courier.views.release(placed.view)
         if let open = placed.openDeletes {
@@ -358,6 +402,7 @@ extension ProjectLoop {
 
     /// What could not be delivered is told to those who miss it.
     func tellOfLosses() {
+        tellOfUncomputed()
         let (overfull, unanswered) = pipeline.courier.takeTroubled()
         for listener in overfull {
             guard let channel = channel(ofListener: listener) else { continue }
@@ -374,6 +419,26 @@ extension ProjectLoop {
         Metrics.shared.drops[.unanswered].add()
         channel.hasUntoldLoss = true
         if channel.lossTimer == nil { tellOfLoss(channel) }
+    }
+
+    /// Columns are missing from rows: said once to each channel that follows them.
+    private func tellOfUncomputed() {
+        let missed = pipeline.takeUncomputed()
+        if missed.isEmpty { return }
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen else { continue }
+            for binding in channel.bindings.flatMap({ $0.tables }).map(\.binding) {
+                for column in (missed[binding.table.oid] ?? []).sorted() { tellOfUncomputed(column, binding, channel) }
+            }
+        }
+    }
+
+    private func tellOfUncomputed(_ column: String, _ binding: TableBinding, _ channel: Channel) {
+        guard let slot = binding.table.slot(named: column) else { return }
+        let isTold = binding.delivered.contains(slot)
+        guard isTold || binding.isJudged(by: slot) else { return }
+        let message = BindingMessages.couldNotCompute(isTold ? column : nil, of: binding.table)
+        if channel.toldOfUncomputed.insert(message).inserted { tell(channel, .ok, message) }
     }
 
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
@@ -458,6 +523,9 @@ extension TableBinding {
         table === other.table && delivered == other.delivered
             && operations == other.operations && access == other.access && policy == other.policy
     }
+
+    /// A policy reads the column.
+    func isJudged(by slot: Int) -> Bool { policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false }
 
     /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
     var isKeptSecret: Bool { policy != nil && access == .unauthorized }

@@ -54,6 +54,7 @@ enum ComposedRow {
     }
 
     /// As rows of the schema are. A value that none has, or only as another type, is left out like one that did not change.
+    /// A computed one is the first row's or nobody's: that its inputs were not sent does not mean that they stayed.
     static func compose(_ relation: Relation, from sources: [Source]) throws(ByteError) -> [UInt8] {
         var prepared: [(places: [Range<Int>], columns: [Int?])] = []
         for source in sources {
@@ -66,7 +67,7 @@ enum ComposedRow {
             for (source, known) in zip(sources, prepared) where !isFound {
                 guard let place = known.columns[index], place < known.places.count else { continue }
                 let value = source.tuple.asBytes.extracting(known.places[place])
-                if value.byte(0) == UInt8(ascii: "u") { continue }
+                if value.byte(0) == UInt8(ascii: "u"), !relation.columns[index].isComputed { continue }
                 writer.append(value)
                 isFound = true
             }
@@ -76,7 +77,7 @@ enum ComposedRow {
     }
 
     /// Where each column's kind and value lie.
-    private static func places(of tuple: [UInt8]) throws(ByteError) -> [Range<Int>] {
+    static func places(of tuple: [UInt8]) throws(ByteError) -> [Range<Int>] {
         var places: [Range<Int>] = []
         var columns = tuple.asTuple.columns()
         var start = columns.offset

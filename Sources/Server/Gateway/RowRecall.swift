@@ -2,17 +2,17 @@ import Bytes
 import Change
 import Diagnostics
 
-/// What rows are, for when they are deleted: the rows of tables that policies guard and whose deletes name their row
-/// only.
+/// What rows are, for when they are deleted or get another key: the rows of tables that policies guard and whose changes
+/// name the row that was by its key only.
 ///
 /// It passes over changes as the loop does, so that what it knows is how rows are where the loop stands. It need not know
 /// all: what it does not remember is looked for in the log.
 struct RowRecall {
-    /// What is known of a deleted row.
+    /// What is known of a row that was.
     enum Past {
         /// It is of no concern here, or the change itself tells.
         case untold
-        /// The row as it was, as its schema is where it is deleted.
+        /// The row as it was, as its schema is where it is deleted or replaced.
         case row([UInt8])
         /// Nobody knows.
         case missing
@@ -44,7 +44,7 @@ struct RowRecall {
         }
     }
 
-    /// How many want to hear of a table's deletes.
+    /// How many want to hear what a table's rows were.
     private var watched: [UInt32: Int] = [:]
     /// Two generations: what is used lately, and what was before.
     private var rows: [RowID: Row] = [:]
@@ -89,8 +89,8 @@ struct RowRecall {
 
     // MARK: Passing over changes
 
-    /// Takes note of a change, once it is done with; of a delete, what the row was. Without `mayAsk` what is unknown is
-    /// missing; where the log has to be asked nothing has happened.
+    /// Takes note of a change, once it is done with; of a delete, and of an update that names the row that was, what that
+    /// row was. Without `mayAsk` what is unknown is missing; where the log has to be asked nothing has happened.
     mutating func pass(_ change: borrowing Change, _ relation: Relation, mayAsk: Bool) throws(ByteError) -> Past {
         guard watched[relation.oid] != nil else { return .untold }
         let plan = plan(change.relation, relation)
@@ -101,8 +101,17 @@ struct RowRecall {
         guard let columns = plan.columns else { return .untold }
         switch change.operation {
         case .truncate: dropRows(of: relation.oid)
-        case .insert, .update: try note(change, plan, columns)
-        case .delete: return try take(change, plan, columns, mayAsk: mayAsk)
+        case .insert: try note(change, plan, columns)
+        case .update:
+            let past = try past(of: change, plan, columns, mayAsk: mayAsk)
+            if case .unknown = past { return past }
+            try note(change, plan, columns)
+            return past
+        case .delete:
+            let past = try past(of: change, plan, columns, mayAsk: mayAsk)
+            if case .unknown = past { return past }
+            if change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) { _ = remove(id) }
+            return past
         case .message: break
         }
         return .untold
@@ -164,8 +173,8 @@ struct RowRecall {
         return try ComposedRow.compose(plan.relation, from: sources)
     }
 
-    private mutating func take(
-        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
+    private func past(
+        of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
     ) throws(ByteError) -> Past {
         guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return .untold }
         guard let row = find(id), try isSame(row, old, plan, columns) else {
@@ -173,7 +182,6 @@ struct RowRecall {
             Metrics.shared.recalls[.missing].add()
             return .missing
         }
-        _ = remove(id)
         guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
             Metrics.shared.recalls[.missing].add()
             return .missing
@@ -234,7 +242,7 @@ struct RowRecall {
         }
     }
 
-    /// Adds the rows that the part's next changes delete and that are not known; false when these were enough.
+    /// Adds the rows that the part's next changes name by their keys only and that are not known; false when these were enough.
     @_lifetime(part: copy part)
     mutating func collect(
         _ part: inout TransactionPart, into request: inout RecallRequest, _ relations: (UInt64) -> Relation?
@@ -255,10 +263,16 @@ struct RowRecall {
     private func collect(
         _ change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
     ) throws(ByteError) {
+        try collectFormer(of: change, columns, relation, into: &request)
         if let new = change.new, let id = try columns.id(of: new) { request.touched.insert(id) }
+    }
+
+    private func collectFormer(
+        of change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
+    ) throws(ByteError) {
         guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return }
         // What happened to the row between here and there will be known then.
-        guard request.touched.insert(id).inserted, change.operation == .delete, find(id) == nil else { return }
+        guard request.touched.insert(id).inserted, find(id) == nil else { return }
         request.relations[change.relation] = relation
         request.rows.append(RecallRequest.Row(id: id, relation: change.relation, key: old.bytes.copied()))
     }

@@ -7,8 +7,10 @@ import Protocol
 struct ViewKey: Hashable {
     enum Shape: Hashable {
         case rows
-        /// Of old rows no more than their keys.
+        /// Of old rows no more than their keys …
         case masked
+        /// … or nothing at all.
+        case hidden
         /// Of rows that are gone no more than their keys.
         case maskedDeletes
         /// Updates, as deletes of the row that was.
@@ -19,6 +21,7 @@ struct ViewKey: Hashable {
             switch self {
             case .rows, .departures, .refused: .whole
             case .masked: .keys
+            case .hidden: .nothing
             case .maskedDeletes: .keysOfDeleted
             }
         }
@@ -81,8 +84,12 @@ struct View {
 
 /// The views in use on one loop.
 struct ViewTable {
+    /// Who may not see an old row is told its key all the same, as the reference does.
+    private let tellsFormerKeys: Bool
     private(set) var views = Slots<View>()
     private var byKey: [ViewKey: UInt32] = [:]
+
+    init(tellsFormerKeys: Bool = false) { self.tellsFormerKeys = tellsFormerKeys }
 
     mutating func take(_ key: ViewKey) -> UInt32 {
         if let known = byKey[key] {
@@ -112,7 +119,8 @@ struct ViewTable {
         guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
         // Who is refused the row is told nothing of it anyway.
         if case .refused = key.shape { return index }
-        let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: .masked))
+        let shape: ViewKey.Shape = tellsFormerKeys ? .masked : .hidden
+        let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: shape))
         views[index]?.masked = made
         return made
     }

@@ -209,8 +209,8 @@ final class JudgingConnection {
 // MARK: Where no function can be made
 
 extension JudgingConnection {
-    private static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
-    private static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire", preparedAs: "undo")
+    static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
+    static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire", preparedAs: "undo")
     private static let statementsForEach = 4
 
     private func singleStatements(

@@ -8,6 +8,8 @@ enum JudgingKey: Sendable, Hashable {
     case policy(UInt64)
     case terms([AskedTerm], role: String)
     case fill(FillKey)
+    /// Of a table's rows.
+    case generation(UInt32, roles: [String])
     /// By itself.
     case explanation(UInt64)
     case sight(UInt64)
@@ -26,6 +28,7 @@ struct JudgingJob: Sendable {
         case rows(PolicyQuestion, then: @Sendable (PolicyAnswers) -> Void)
         case terms(Claimant, then: @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
         case fill(Claimant, then: @Sendable (MembershipFill) -> Void)
+        case generation(GenerationRequest, then: @Sendable ([[GeneratedValue]]) -> Void)
         case explanation(PolicyExplanation, then: @Sendable ([ExplainedValue]?) -> Void)
         case sight(TableSight, then: @Sendable (SeenInTable?) -> Void)
     }
@@ -36,14 +39,18 @@ struct JudgingJob: Sendable {
     var seeing: UInt32?
 
     var pairCount: Int {
-        guard case .rows(let question, _) = work else { return 1 }
-        return question.pairCount
+        switch work {
+        case .rows(let question, _): question.pairCount
+        case .generation(let request, _): request.rowCount
+        case .terms, .fill, .explanation, .sight: 1
+        }
     }
 
     var byteCount: Int {
         switch work {
         case .rows(let question, _): question.byteCount
         case .terms(let claimant, _), .fill(let claimant, _): claimant.claims.utf8.count
+        case .generation(let request, _): request.byteCount
         case .explanation(let explanation, _): explanation.byteCount
         case .sight(let sight, _): sight.byteCount
         }
@@ -55,6 +62,7 @@ struct JudgingJob: Sendable {
         case .rows(let question, let then): then(PolicyAnswers(question))
         case .terms(_, let then): then(nil)
         case .fill(_, let then): then(.unavailable)
+        case .generation(let request, let then): then(request.unanswered)
         case .explanation(_, let then): then(nil)
         case .sight(_, let then): then(nil)
         }
@@ -69,12 +77,14 @@ struct JudgingBatch: Sendable {
     /// Never what a policy, a row or claims say.
     var about: [LogField] {
         if case .fill(let key) = key { return [.oid(key.table)] }
+        if case .generation(let table, _) = key { return [.oid(table)] }
         guard case .rows(let question, _) = jobs.first?.work else { return [] }
         return [.oid(question.policy.table), .catalogVersion(question.policy.version)]
     }
 
     func giveUp() {
-        Metrics.shared.policyFailures.add(jobs.reduce(0) { $0 + $1.pairCount })
+        let isOfPolicies = if case .generation = key { false } else { true }
+        if isOfPolicies { Metrics.shared.policyFailures.add(jobs.reduce(0) { $0 + $1.pairCount }) }
         for job in jobs { job.giveUp() }
     }
 }

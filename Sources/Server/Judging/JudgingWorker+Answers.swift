@@ -33,7 +33,7 @@ extension JudgingWorker {
         return true
     }
 
-    private static func part(of rows: ArraySlice<[String?]>) -> ArraySlice<[String?]> {
+    static func part(of rows: ArraySlice<[String?]>) -> ArraySlice<[String?]> {
         var bytes = 0
         let count = rows.prefix(Limits.policyStatementRows).prefix { row in
             bytes += PolicyQuestion.bytes(row)
@@ -201,7 +201,7 @@ extension JudgingJob {
     fileprivate var claims: String? {
         switch work {
         case .terms(let claimant, _), .fill(let claimant, _): claimant.claims
-        case .rows, .explanation, .sight: nil
+        case .rows, .generation, .explanation, .sight: nil
         }
     }
 }

@@ -177,6 +177,7 @@ final class JudgingWorker {
         case .policy: return try judged(batch, connection)
         case .terms(let terms, let role): return try evaluated(terms, role, batch, connection)
         case .fill(let key): return try filled(key, batch, connection, isOwn: isOwn)
+        case .generation: return try generated(batch, connection)
         case .explanation: return try explained(batch, connection)
         case .sight: return try looked(batch, connection)
         }
@@ -253,7 +254,7 @@ extension JudgingKey {
     /// It calls nothing that did not come with PostgreSQL.
     fileprivate var mayRunAsOwn: Bool {
         switch self {
-        case .policy, .explanation, .sight: false
+        case .policy, .generation, .explanation, .sight: false
         case .terms(let terms, _): terms.allSatisfy(\.isBuiltIn)
         case .fill: true
         }

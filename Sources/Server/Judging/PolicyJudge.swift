@@ -111,6 +111,19 @@ final class PolicyJudge: Sendable {
         policies.ask([JudgingJob(key: .sight(number), work: .sight(sight, then: then), seeing: xid)])
     }
 
+    /// The values of generated columns: of each request, for each of its questions in the order of the rows.
+    func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void) {
+        if requests.isEmpty { return then([]) }
+        let collected = Together(requests.map(\.unanswered), then)
+        policies.ask(
+            requests.indices.map { index in
+                let request = requests[index]
+                return JudgingJob(
+                    key: .generation(request.table, roles: request.roles),
+                    work: .generation(request) { collected.set(index, $0) })
+            })
+    }
+
     /// For an operator: what expressions are for one row and one claimant; nil where nobody could be asked.
     func explain(
         _ explanation: PolicyExplanation, then: @escaping @Sendable ([ExplainedValue]?) -> Void

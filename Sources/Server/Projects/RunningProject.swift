@@ -78,7 +78,7 @@ final class RunningProject: Sendable {
     /// Whether memberships may live on the table of this name.
     func follows(_ name: String) -> Bool {
         guard let snapshot = project.catalog.snapshot else { return false }
-        return snapshot.followable.contains { snapshot.related($0)?.name == name }
+        return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }
     }
 
     func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
@@ -86,10 +86,5 @@ final class RunningProject: Sendable {
         let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
         return Dictionary(
             tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
-    }
-
-    func follows(_ name: String) -> Bool {
-        guard let snapshot = project.catalog.snapshot else { return false }
-        return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }
     }
 }

@@ -139,7 +139,9 @@ struct ExplanationPrinter {
     private func printOldRecord(_ explanation: Explanation, _ change: RecordedChange) throws {
         let record =
             switch explanation.oldRecord {
-            case .none: change.operation == .insert ? nil : Optional("none: the log does not have the row as it was")
+            case .none where change.operation == .insert: String?.none
+            case .none where explanation.oldImage?.isVisible == false: "empty: the row as it was may not be seen"
+            case .none: "none: the log does not have the row as it was"
             case .keys: "its key columns only"
             case .whole: "whole"
             }

@@ -82,14 +82,14 @@ extension Gateways {
             #expect(try self.heard(one, stage).isEmpty)
         }
 
-        @Test func `a column that changes do not carry shows nothing`() throws {
+        @Test func `a generated column decides though changes do not carry it`() throws {
             let stage = try stage(
                 "ALTER TABLE notes ADD COLUMN half int GENERATED ALWAYS AS (team / 2) STORED;"
                     + "CREATE POLICY p ON notes USING (half = 1); CREATE POLICY q ON notes USING (kind = 'open');")
             let one = try user(1, stage)
             try stage.run("INSERT INTO notes (id, kind, team) VALUES (1, 'a', 2), (2, 'open', 9), (3, 'open', 2)")
-            #expect(try heard(one, stage).map(\.id) == [2, 3])
-            #expect(one.takeUnheard().contains { $0.said?.contains("half") == true })
+            #expect(try heard(one, stage).map(\.id) == [1, 2, 3])
+            #expect(!one.takeUnheard().contains { $0.said?.contains("half") == true })
         }
 
         @Test func `a key that changes takes nothing along that was hidden`() throws {
@@ -99,8 +99,8 @@ extension Gateways {
             try stage.run("UPDATE notes SET id = 2, owner = \(Self.person(2)), body = 'b'")
             try stage.run("UPDATE notes SET id = 3, owner = \(Self.person(1))")
             let (ofOne, ofTwo) = (try heard(one, stage), try heard(two, stage))
-            #expect(ofOne.map(\.type) == ["INSERT", "UPDATE"] && ofOne[1].old.keys.sorted() == ["id"])
-            #expect(ofTwo.map(\.type) == ["UPDATE"] && ofTwo[0].old.keys.sorted() == ["id"])
+            #expect(ofOne.map(\.type) == ["INSERT", "UPDATE"] && ofOne[1].old.isEmpty)
+            #expect(ofTwo.map(\.type) == ["UPDATE"] && ofTwo[0].old.isEmpty)
         }
 
         @Test func `a partition's rows are judged as those of the table that was asked for`() throws {

@@ -27,7 +27,7 @@ struct PolicyHistory {
     static let tables = """
         CREATE TYPE rank AS ENUM ('low', 'high');
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text, team int, score numeric, tags text[],
-            data jsonb, rank rank);
+            data jsonb, rank rank, label text GENERATED ALWAYS AS (kind || team::text) STORED);
         CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
         CREATE TABLE fences (id int PRIMARY KEY);
         CREATE TABLE trail (place bigserial, operation text, was text, became text, old_id int, id int, shown jsonb);
@@ -48,12 +48,14 @@ struct PolicyHistory {
         END $$;
         CREATE TRIGGER trail AFTER INSERT OR UPDATE OR DELETE ON notes FOR EACH ROW EXECUTE FUNCTION note_trail();
         CREATE FUNCTION oracle(images text[], roles text[], claims text[]) RETURNS text LANGUAGE plpgsql AS $$
-        DECLARE verdicts text := ''; n bigint;
+        DECLARE verdicts text := ''; n bigint; plain text;
         BEGIN
+            SELECT string_agg(quote_ident(attname), ', ') INTO plain FROM pg_attribute
+            WHERE attrelid = 'notes'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
             PERFORM set_config('oracle.asks', 'yes', true);
             FOR i IN 1..cardinality(images) LOOP
                 DELETE FROM notes;
-                EXECUTE 'INSERT INTO notes SELECT ($1::notes).*' USING images[i];
+                EXECUTE format('INSERT INTO notes (%1$s) SELECT %1$s FROM (SELECT ($1::notes).*) n', plain) USING images[i];
                 FOR c IN 1..cardinality(claims) LOOP
                     BEGIN
                         PERFORM set_config('request.jwt.claims', claims[c], true), set_config('role', roles[c], true);
@@ -115,7 +117,8 @@ struct PolicyHistory {
         "auth.jwt() ->> 'sees' = ANY (tags)", "kind = ANY (ARRAY['a', NULL])", "kind <> ALL (ARRAY['a', NULL])",
         "kind NOT IN ('a', 'b')", "tags && ARRAY['x']", "data @> '{\"open\": true}'",
         "data ->> 'for' = auth.uid()::text",
-        "rank >= 'high'", "body LIKE 'a%'", "current_user = 'READER'", "1 / (id - 3) >= 0", "now() > '2020-01-01'",
+        "rank >= 'high'", "label = 'a1'", "label IN ('a1', 'b2', 'c3')", "label IS NULL", "length(label) = 2",
+        "body LIKE 'a%'", "current_user = 'READER'", "1 / (id - 3) >= 0", "now() > '2020-01-01'",
         "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
         "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "owner::text = auth.jwt() ->> 'sub'",
     ]
@@ -145,6 +148,7 @@ struct PolicyHistory {
         "EXISTS (SELECT 1 FROM members m JOIN members n USING (team) WHERE m.person = auth.uid() AND n.person = notes.owner)",
         "(SELECT count(*) FROM members m WHERE m.team = notes.team) > 1",
         "(SELECT m.role FROM members m WHERE m.person = auth.uid() ORDER BY 1 LIMIT 1) = 'lead'", "asks(kind)",
+        "asks(label)",
         "mine(owner)", "mine(owner) OR asks(kind)",
     ]
 

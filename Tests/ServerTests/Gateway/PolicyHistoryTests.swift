@@ -201,7 +201,9 @@ private final class HistoryRun {
             if judged == "n" || judged == "e" && history.isPlain { complaints.append("told of \(entry)") }
             guard entry.operation == "UPDATE", let event else { continue }
             let isWhole = event.old.count > 1
-            if isWhole, was == "n" || was == "e" && history.isPlain { complaints.append("told the past of \(entry)") }
+            if !event.old.isEmpty, was == "n" || was == "e" && history.isPlain {
+                complaints.append("told the past of \(entry)")
+            }
             if !isWhole, was == "y" { complaints.append("not told the past of \(entry)") }
         }
         if !rest.isEmpty { complaints.append("told what never was: \(rest)") }

@@ -199,13 +199,13 @@ struct PolicyCombiner {
             return "Policy \"\(policy.name)\" of \(name) reads \(beyond), which changes do not carry: "
                 + "changes that depend on it will not be delivered"
         }
-        guard let missing = table.columns.first(where: { !$0.isPublished }) else { return nil }
+        guard let missing = table.columns.first(where: { !$0.isKnown }) else { return nil }
         for policy in policies where policy.use.isWhole {
             return "Policy \"\(policy.name)\" of \(name) reads whole rows, and changes do not carry column "
                 + "\(missing.name): changes that depend on it will not be delivered"
         }
         let named = policies.reduce(into: Set<Int>()) { $0.formUnion($1.columns) }
-        let read = table.columns.first { named.contains($0.number) && !$0.isPublished }
+        let read = table.columns.first { named.contains($0.number) && !$0.isKnown }
         return read.map {
             "A policy of \(name) reads column \($0.name), which changes do not carry: "
                 + "changes that depend on it will not be delivered"

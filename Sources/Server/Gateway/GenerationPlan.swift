@@ -1,0 +1,198 @@
+import Bytes
+import Change
+
+/// How rows of one schema of the log become rows that have the generated columns as well, which it does not carry.
+struct GenerationPlan {
+    struct Computed {
+        let column: GeneratedColumn
+        /// Its inputs' places in rows of the log.
+        let places: [Int]
+    }
+
+    enum Part {
+        /// A column of the log's rows, by its place there.
+        case sent(Int)
+        /// One of `computed`.
+        case computed(Int)
+    }
+
+    /// Of the log's rows …
+    let source: Relation
+    /// … and of those that are made of them, with a fingerprint of its own.
+    let relation: Relation
+    let fingerprint: UInt64
+    /// In the order of `relation`.
+    let parts: [Part]
+    let computed: [Computed]
+
+    /// Nil where there is nothing to be computed, or nothing to compute it from.
+    init?(_ source: Relation, fingerprint: UInt64, _ table: CatalogTable) {
+        var made = Making(source, table)
+        made.addAll()
+        guard !made.computed.isEmpty else { return nil }
+        self.source = source
+        relation = Relation(
+            oid: source.oid, schema: source.schema, name: source.name, identity: source.identity,
+            columns: made.columns)
+        parts = made.parts
+        computed = made.computed
+        var hash = KeyHash(seed: fingerprint)
+        for computed in made.computed {
+            for text in [computed.column.name, computed.column.type, computed.column.expression] {
+                hash.combine(Array(text.utf8).asBytes)
+            }
+        }
+        self.fingerprint = hash.value
+    }
+
+    private struct Making {
+        let source: Relation
+        let table: CatalogTable
+        var columns: [Column] = []
+        var parts: [Part] = []
+        var computed: [Computed] = []
+
+        init(_ source: Relation, _ table: CatalogTable) {
+            self.source = source
+            self.table = table
+        }
+
+        /// Each where the table has it: behind the columns that come before it there.
+        mutating func addAll() {
+            var rest = table.computed.filter { source.column(named: table.columns[$0].name) == nil }[...]
+            for (place, column) in source.columns.enumerated() {
+                if let slot = table.slot(named: column.name) {
+                    while let next = rest.first, next < slot {
+                        add(computed: next)
+                        rest.removeFirst()
+                    }
+                }
+                columns.append(column)
+                parts.append(.sent(place))
+            }
+            for slot in rest { add(computed: slot) }
+        }
+
+        private mutating func add(computed slot: Int) {
+            let column = table.columns[slot]
+            guard let generation = column.generation, let inputs = inputs(of: generation) else { return }
+            let generated = GeneratedColumn(
+                name: column.name, type: column.declaredType, expression: generation.expression,
+                inputs: inputs.map { input in
+                    GeneratedColumn.Input(
+                        name: input.column.name, type: input.column.declaredType,
+                        collation: input.column.declaredCollation)
+                })
+            parts.append(.computed(computed.count))
+            computed.append(Computed(column: generated, places: inputs.map(\.place)))
+            columns.append(
+                Column(
+                    name: column.name, typeOID: column.declaredTypeOID, typeName: column.typeName,
+                    isIdentity: source.identity == .full, isPrimaryKey: table.primaryKey.contains(slot),
+                    isComputed: true))
+        }
+
+        /// Nil where rows of the schema lack one, or have it as another type.
+        private func inputs(of generation: ColumnGeneration) -> [(place: Int, column: CatalogColumn)]? {
+            let foreign = table.foreignColumns(of: source)
+            var inputs: [(place: Int, column: CatalogColumn)] = []
+            for column in table.columns where generation.inputs.contains(column.number) {
+                guard let place = source.column(named: column.name), !foreign.contains(place) else { return nil }
+                inputs.append((place, column))
+            }
+            return inputs.count == generation.inputs.count ? inputs : nil
+        }
+    }
+}
+
+/// The row images of a change, looked into for what generated columns are made of.
+struct GenerationInputs {
+    private let new: [UInt8]?
+    private let old: [UInt8]?
+    private let newPlaces: [Range<Int>]
+    private let oldPlaces: [Range<Int>]
+    private let oldImage: OldImage
+
+    init(_ change: borrowing Change) throws(ByteError) {
+        let (new, old) = (change.new?.bytes.copied(), change.old?.bytes.copied())
+        self.new = new
+        self.old = old
+        newPlaces = if let new { try ComposedRow.places(of: new) } else { [] }
+        oldPlaces = if let old { try ComposedRow.places(of: old) } else { [] }
+        oldImage = change.oldImage
+    }
+
+    /// A row by itself, that is known whole.
+    init(row: [UInt8]) throws(ByteError) {
+        new = row
+        old = nil
+        newPlaces = try ComposedRow.places(of: row)
+        oldPlaces = []
+        oldImage = .none
+    }
+
+    /// The texts of a column's inputs in an image, nil is NULL. Nothing where one of them was not sent.
+    func texts(_ computed: GenerationPlan.Computed, _ plan: GenerationPlan, isOld: Bool) -> [String?]? {
+        var texts: [String?] = []
+        for place in computed.places {
+            guard let text = isOld ? oldText(place, plan) : newText(place, plan) else { return nil }
+            texts.append(text)
+        }
+        return texts
+    }
+
+    private func newText(_ place: Int, _ plan: GenerationPlan) -> String?? {
+        guard let new, place < newPlaces.count else { return .none }
+        // A large value that did not change is in the old image, if that has the column at all.
+        return GenerationInputs.text(new, newPlaces[place]) ?? oldText(place, plan)
+    }
+
+    private func oldText(_ place: Int, _ plan: GenerationPlan) -> String?? {
+        guard let old, place < oldPlaces.count, oldImage == .full || plan.source.columns[place].isIdentity else {
+            return .none
+        }
+        return GenerationInputs.text(old, oldPlaces[place])
+    }
+
+    private static func text(_ row: [UInt8], _ place: Range<Int>) -> String?? {
+        switch row[place.lowerBound] {
+        case UInt8(ascii: "n"): .some(nil)
+        case UInt8(ascii: "t"): .some(String(decoding: row[place.dropFirst(5)], as: UTF8.self))
+        default: .none
+        }
+    }
+
+    /// An image as rows of the plan's relation are. A value that is not known is left out, like one that did not change.
+    func image(
+        isOld: Bool, _ plan: GenerationPlan, _ values: [GeneratedValue?]
+    ) -> [UInt8] {
+        guard let row = isOld ? old : new else { return [] }
+        let places = isOld ? oldPlaces : newPlaces
+        var writer = ByteWriter(capacity: row.count + 32 * values.count)
+        writer.append(big: UInt16(truncatingIfNeeded: plan.parts.count))
+        for part in plan.parts {
+            switch part {
+            case .sent(let place) where place < places.count:
+                writer.append(row.asBytes.extracting(places[place]))
+            case .sent: writer.append(UInt8(ascii: "u"))
+            case .computed(let index): GenerationInputs.append(values[index], to: &writer)
+            }
+        }
+        return writer.copied()
+    }
+
+    private static func append(_ value: GeneratedValue?, to writer: inout ByteWriter) {
+        switch value {
+        case .text(let text)?:
+            writer.append(UInt8(ascii: "t"))
+            writer.append(big: UInt32(truncatingIfNeeded: text.utf8.count))
+            writer.append(text)
+        case .null?: writer.append(UInt8(ascii: "n"))
+        case .failed?, nil: writer.append(UInt8(ascii: "u"))
+        }
+    }
+
+    var hasNew: Bool { new != nil }
+    /// What a row is known by says nothing of what is made of its other columns.
+    var hasWholeOld: Bool { old != nil && oldImage == .full }
+}
