@@ -53,6 +53,9 @@ struct ClaimReading {
         faults.removeAll { $0.name == name }
         switch name {
         case "exp": takeExpiry(value)
+        case "nbf":
+            takeStart(value)
+            compare(name, value)
         case "iat": if value?.roundedSeconds == nil { faults.append((name, .claimRefused)) }
         default: compare(name, value)
         }
@@ -67,6 +70,12 @@ struct ClaimReading {
         expiry = value?.roundedSeconds
         guard let expiry else { return faults.append(("exp", .claimRefused)) }
         if expiry <= now { faults.append(("exp", .expired(secondsAgo: now.subtractingClamped(expiry)))) }
+    }
+
+    /// RFC 7519 §4.1.5: before that moment the token must not be accepted. It has the leeway of `exp`, which is none.
+    private mutating func takeStart(_ value: JSONScalar?) {
+        guard let start = value?.roundedSeconds else { return faults.append(("nbf", .claimRefused)) }
+        if start > now { faults.append(("nbf", .early(seconds: start.subtractingClamped(now)))) }
     }
 
     private mutating func compare(_ name: String, _ value: JSONScalar?) {

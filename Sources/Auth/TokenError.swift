@@ -6,6 +6,10 @@ public enum TokenError: Error, Sendable, Equatable {
     case noKey(keyID: String?)
     case signature
     case expired(secondsAgo: Int64)
+    /// It is not valid before a later moment (`nbf`).
+    case early(seconds: Int64)
+    /// Its role is none that clients may have here.
+    case roleRefused
     /// A claim has a value that it must not have.
     case claimRefused
     /// There is no `role` or no `exp`.
@@ -20,9 +24,10 @@ extension TokenError {
     public var upgradeText: String {
         switch self {
         case .expired: "Token has expired"
+        case .early: "Token is not valid yet"
         case .signature: Text.signature
         case .claimRefused: "Error connecting to Realtime"
-        case .malformed, .noKey, .claimsMissing: messageText
+        case .malformed, .noKey, .claimsMissing, .roleRefused: messageText
         }
     }
 
@@ -32,7 +37,7 @@ extension TokenError {
         case .malformed: "MalformedJWT: " + messageText
         case .noKey: "JwtSignerError: " + messageText
         case .signature: "JwtSignatureError: " + Text.signature
-        case .expired, .claimsMissing: "InvalidJWTToken: " + messageText
+        case .expired, .early, .claimsMissing, .roleRefused: "InvalidJWTToken: " + messageText
         case .claimRefused: "Unknown Error on Channel"
         }
     }
@@ -54,6 +59,8 @@ extension TokenError {
         case .signature: return ":signature_error"
         case .claimRefused: return "The token's claims were refused"
         case .expired(let seconds): return "Token has expired \(seconds) seconds ago"
+        case .early(let seconds): return "Token is not valid for another \(seconds) seconds"
+        case .roleRefused: return "The role of the token may not be used by clients"
         case .claimsMissing: return "Fields `role` and `exp` are required in JWT"
         }
     }

@@ -524,6 +524,10 @@ public enum Limits {
     public static let channelConnections = 2
     /// A connection that nobody needed for so long is given back.
     public static let channelIdleLimit = Duration.seconds(60)
+    /// When the rules of private channels change, so many of a loop's are asked about at a time …
+    public static let rightsReviewedAtOnce = 16
+    /// … and so often each, where the database does not say; then it is closed.
+    public static let rightsReviewTries = 8
     public static let maximumWaitingChannelQuestions = 65_536
     public static let maximumWaitingChannelBytes = 64 << 20
     /// A question that is not answered by then is refused: the refusal is held back for a while, and the client waits 10

@@ -273,8 +273,17 @@ import Testing
     }
 
     @Test func `does not look at other dates and names`() {
-        let claims = #"{"nbf":9999999999,"aud":"x","iss":"y","role":"anon","exp":1800000600}"#
+        let claims = #"{"aud":"x","iss":"y","role":"anon","exp":1800000600}"#
         #expect(verifier.accepts(Token.signed(claims)))
+    }
+
+    @Test(arguments: [
+        ("1", nil), ("\(now)", nil), ("\(now).4", nil), ("\(now + 1)", TokenError.early(seconds: 1)),
+        ("1e300", .early(seconds: Claims.latestExpiry - now)), ("\"1\"", .claimRefused), ("null", .claimRefused),
+        ("[1]", .claimRefused),
+    ])
+    func `takes no token before its time, as none after it`(start: String, refusal: TokenError?) {
+        #expect(verifier.refusal(Token.signed("{\"nbf\":\(start),\"role\":\"anon\",\"exp\":1800000600}")) == refusal)
     }
 
     @Test(arguments: [

@@ -29,6 +29,8 @@ struct CatalogView: Sendable {
         return snapshot.tables != before.snapshot.tables || roles != before.roles
             || snapshot.foldsASCIIPlainly != before.snapshot.foldsASCIIPlainly
             || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
+            || snapshot.privilegedRoles != before.snapshot.privilegedRoles
+            || snapshot.messageRules != before.snapshot.messageRules
     }
 }
 

@@ -110,9 +110,10 @@ struct CatalogReader {
              WHERE i.inhrelid IN (SELECT relid FROM published) OR i.inhparent IN (SELECT relid FROM published)),
             (SELECT sum(hashtextextended(q.oid || ':' || q.xmin, 0)) FROM pg_policy q
              WHERE q.polrelid IN (SELECT relid FROM published)),
-            \(surroundingsText),
+            \(surroundingsText), \(messageRulesText),
             (SELECT sum(hashtextextended(e.oid || ':' || e.xmin, 0)) FROM pg_enum e),
-            (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls), 0))
+            (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls,
+                r.rolreplication), 0))
              FROM pg_roles r),
             (SELECT sum(hashtextextended(m.roleid || ':' || m.member || ':' || m.xmin, 0)) FROM pg_auth_members m),
             (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database())),
@@ -141,7 +142,7 @@ struct CatalogReader {
         let policies = try policyBook(version: version, of: tables, folds, after: known?.policies)
         let snapshot = CatalogSnapshot(
             version: version, publication: publication, tables: tables, foldsASCIIPlainly: folds, policies: policies,
-            followable: try followed())
+            followable: try followed(), privilegedRoles: try privilegedRoles(), messageRules: try messageRules())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
         view.combinePolicies(after: before)
         return view

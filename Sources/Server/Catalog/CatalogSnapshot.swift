@@ -14,12 +14,16 @@ public final class CatalogSnapshot: Sendable {
     let policies: PolicyBook
     /// Tables whose every change is in the log, from some position on, so that memberships can live on them.
     let followable: [UInt32: LSN]
+    let privilegedRoles: PrivilegedRoles
+    /// Another text whenever private channels may be for others than before.
+    let messageRules: String
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
 
     init(
         version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
-        policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:]
+        policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:],
+        privilegedRoles: PrivilegedRoles = PrivilegedRoles(), messageRules: String = ""
     ) {
         self.version = version
         self.publication = publication
@@ -27,6 +31,8 @@ public final class CatalogSnapshot: Sendable {
         self.foldsASCIIPlainly = foldsASCIIPlainly
         self.policies = policies
         self.followable = followable
+        self.privilegedRoles = privilegedRoles
+        self.messageRules = messageRules
         byOID = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         byName = Dictionary(
             tables.map { (QualifiedName($0.schema, $0.name), $0) },

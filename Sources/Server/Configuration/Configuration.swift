@@ -41,6 +41,10 @@ public struct Configuration: Sendable {
     public let jwtSecret: Secret?
     public let keySet: InlineOrFile?
     public let claimExpectations: ClaimExpectations
+    /// Names between commas; nil is any.
+    public let allowedRoles: String?
+    /// Names between commas.
+    public let bypassRoles: String
     public let apiKeys: InlineOrFile?
     public let operatorSecret: Secret?
     public let nextOperatorSecret: Secret?
@@ -136,6 +140,8 @@ public struct Configuration: Sendable {
         jwtSecret = settings.secret(.jwtSecret)
         keySet = settings.source(.jwks)
         claimExpectations = settings.claims(.claimValidators)
+        allowedRoles = settings.optionalText(.allowedRoles)
+        bypassRoles = settings.text(.bypassRoles)
         apiKeys = settings.source(.apiKeys)
         operatorSecret = settings.secret(.operatorSecret)
         nextOperatorSecret = settings.secret(.nextOperatorSecret)

@@ -6,7 +6,8 @@ extension Setting {
         .databaseURL, .policyDatabaseURL, .publication, .publicationCreate, .slot, .slotCreate, .streaming,
         .dataDirectory, .segmentSize, .retentionAge, .retentionSize,
         .listen, .tlsCertificate, .tlsKey, .loops, .io, .deflate, .deleteVisibility,
-        .jwtSecret, .jwks, .claimValidators, .apiKeys, .operatorSecret, .nextOperatorSecret, .operatorBlocklist,
+        .jwtSecret, .jwks, .claimValidators, .allowedRoles, .bypassRoles, .apiKeys, .operatorSecret,
+        .nextOperatorSecret, .operatorBlocklist,
         .metricsSecret, .metricsBlocklist,
         .projectName, .projectKey, .region, .privateOnly, .presenceEnabled, .presenceTimeline, .replayPublic,
         .replayLimit, .messagesRetention,
@@ -107,6 +108,15 @@ extension Setting {
     public static let claimValidators = Setting(
         "jwt_claim_validators", .tokens, .claimValues, default: "{}", aliases: ["JWT_CLAIM_VALIDATORS"],
         "Values that claims must have in tokens that have these claims.")
+
+    public static let allowedRoles = Setting(
+        "allowed_roles", .tokens, .text,
+        "The roles that clients' tokens may name, separated by commas. Without it, all but superusers, roles that may "
+            + "replicate, pg_…, the hub's own logins, and those that bypass row level security (but for bypass_roles).")
+
+    public static let bypassRoles = Setting(
+        "bypass_roles", .tokens, .text, default: "service_role",
+        "The roles of clients' tokens that may bypass row level security, separated by commas; \"none\" for none.")
 
     public static let apiKeys = Setting(
         "api_keys", .tokens, .inlineOrFile("KEY = ROLE, one a line or separated by commas", begins: "sb_"),

@@ -86,14 +86,15 @@ struct Pipeline: ~Copyable {
     private var isWaiting: Bool { isPaused || recalling != nil || computing != nil }
 
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
-    /// gathered.
+    /// gathered. From `expiry` on, in Unix seconds, nothing more is read: somebody's token has come to its end.
     mutating func run(
-        on loop: SocketLoop, _ mailbox: Mailbox<Mail>, hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool
+        on loop: SocketLoop, _ mailbox: Mailbox<Mail>, until expiry: Int64,
+        hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool
     ) -> Bool {
         guard !isWaiting, !hasFailed else { return false }
         do {
             guard var feed = feed.take() else { return false }
-            let more = try read(&feed, on: loop, mailbox, hears)
+            let more = try read(&feed, on: loop, mailbox, TurnBudget(until: expiry), hears)
             self.feed = consume feed
             return more
         } catch {
@@ -114,10 +115,11 @@ struct Pipeline: ~Copyable {
     }
 
     private mutating func read(
-        _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox<Mail>, _ hears: (RawSpan, Bool) -> Bool
+        _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox<Mail>, _ budget: TurnBudget,
+        _ hears: (RawSpan, Bool) -> Bool
     ) throws -> Bool {
-        var budget = TurnBudget()
-        while budget.isLeft(on: loop) {
+        var budget = budget
+        while budget.isLeft(on: loop), budget.isBeforeExpiry {
             guard let entry = try feed.entry() else { return false }
             schemas.enter(segment: entry.segment)
             reached = entry.offset
@@ -682,6 +684,13 @@ struct Pipeline: ~Copyable {
 struct TurnBudget {
     private var bytes = Limits.turnLogBytes
     private var deliveries = Limits.turnDeliveries
+    /// Unix seconds.
+    private let expiry: Int64
+
+    init(until expiry: Int64) { self.expiry = expiry }
+
+    /// Every token of a channel is still good.
+    var isBeforeExpiry: Bool { Clock.unixMicroseconds() / 1_000_000 < expiry }
 
     func isLeft(on loop: SocketLoop) -> Bool {
         bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes

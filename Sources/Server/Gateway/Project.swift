@@ -18,6 +18,8 @@ public struct ProjectSettings: Sendable {
     /// So many at most.
     public var maximumReplay = 25
     public var limits: ProjectLimits
+    /// Whom tokens may name.
+    var roles = RoleRules()
 
     public init(logDirectory: String, limits: ProjectLimits) {
         self.logDirectory = logDirectory
@@ -114,6 +116,9 @@ final class Project: Sendable {
         }
         if isNews { post(.demoted) }
     }
+
+    /// Whether a token may name the role, as far as that is known just now.
+    func permits(_ role: String) -> Bool { settings.roles.permits(role, catalog.snapshot?.privilegedRoles) }
 
     // MARK: Limits
 

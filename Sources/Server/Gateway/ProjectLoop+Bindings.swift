@@ -370,6 +370,8 @@ extension ProjectLoop {
     /// before that, so nothing is missed.
     func catalogMoved() {
         guard let snapshot = project.catalog.snapshot else { return }
+        expelRefusedRoles(snapshot)
+        reviewRights(snapshot)
         pipeline.take(snapshot)
         forgetAnswers()
         rebinding = Rebinding()

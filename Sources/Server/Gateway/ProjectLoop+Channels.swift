@@ -86,6 +86,7 @@ extension ProjectLoop {
             case .ofSocket:
                 guard let claims = session.claims else { preconditionFailure("a socket without a key") }
                 try claims.check(at: now)
+                try checkRole(of: claims)
                 return claims
             }
         } catch {
@@ -104,6 +105,8 @@ extension ProjectLoop {
         channel.conversation.topic = topics.join(
             unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
         Metrics.shared.channels.add(1)
+        // While anybody is in a private channel, a change of its rules matters.
+        if channel.conversation.isPrivate { project.catalog.addBindings(1) }
         if channel.conversation.isPrivate { askReadRights(channel, .join) } else { admitted(channel) }
     }
 
@@ -208,6 +211,7 @@ extension ProjectLoop {
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
         Metrics.shared.channels.add(-1)
+        if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         if let timer = channel.expiry { loop.cancel(timer) }
         if let timer = channel.joinTimer { loop.cancel(timer) }
         if let timer = channel.bindTimer { loop.cancel(timer) }
@@ -246,6 +250,7 @@ extension ProjectLoop {
     func push(
         _ id: ChannelID, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool, _ session: Session
     ) {
+        closeExpired()
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         switch message.event {
         case .heartbeat:
@@ -262,7 +267,28 @@ extension ProjectLoop {
 
     func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try tokens.verify(unsafe token.span.bytes, at: Clock.unixMicroseconds() / 1_000_000)
+        let claims = unsafe try tokens.verify(token.span.bytes, at: now)
+        try checkRole(of: claims)
+        return claims
+    }
+
+    private func checkRole(of claims: Claims) throws(TokenError) {
+        guard project.permits(claims.role.text) else { throw .roleRefused }
+    }
+
+    /// Roles are others than they were: whose token names one that clients may not have any more is sent away.
+    func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
+        guard snapshot.privilegedRoles != privilegedRoles else { return }
+        privilegedRoles = snapshot.privilegedRoles
+        for place in channels.indices {
+            guard let channel = channels[place] else { continue }
+            guard !project.settings.roles.permits(channel.claims.role.text, privilegedRoles) else { continue }
+            if channel.isAnswered {
+                expel(channel, TokenError.roleRefused.systemMessage)
+            } else {
+                refuseJoin(channel, TokenError.roleRefused.joinReason)
+            }
+        }
     }
 
     func refresh(_ id: ChannelID, _ number: UInt16, _ token: [UInt8], _ session: Session) {
@@ -299,6 +325,7 @@ extension ProjectLoop {
     }
 
     private func watchExpiry(_ channel: Channel) {
+        nextExpiry = min(nextExpiry, channel.claims.expiry)
         if let timer = channel.expiry { loop.cancel(timer) }
         let left = max(0, channel.claims.expiry - now)
         let wait = min(left, Limits.tokenCheckInterval.components.seconds)
@@ -306,8 +333,25 @@ extension ProjectLoop {
             nanoseconds: UInt64(wait) * 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
     }
 
+    /// Before anything is delivered: who came to the end of a token hears nothing of it. Ends are whole seconds, so that
+    /// all channels are looked at once a second at most.
+    func closeExpired() {
+        let now = now
+        guard now >= nextExpiry else { return }
+        nextExpiry = .max
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen else { continue }
+            if channel.claims.expiry > now {
+                nextExpiry = min(nextExpiry, channel.claims.expiry)
+            } else {
+                tokenIsDue(place, TimerToken.cut(channel.id.incarnation))
+            }
+        }
+    }
+
     func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
+        if let timer = channel.expiry { loop.cancel(timer) }
         channel.expiry = nil
         do throws(TokenError) {
             try channel.claims.check(at: now)

@@ -15,6 +15,8 @@ extension ProjectLoop {
         case refresh(Claims)
         /// It tracks a presence, and was never asked whether it may see those of others.
         case presenceTurnedOn
+        /// The rules are others than they were.
+        case review
     }
 
     /// What waits for an answer about rights.
@@ -46,6 +48,7 @@ extension ProjectLoop {
         case .refresh:
             channel.conversation.options.contains(.showsPresence) || channel.conversation.details?.readsPresence != nil
                 || channel.conversation.details?.tracker != nil
+        case .review: channel.conversation.details?.readsPresence != nil
         case .presenceTurnedOn: true
         }
     }
@@ -62,8 +65,10 @@ extension ProjectLoop {
     func authorized(_ ticket: UInt64, _ answer: ChannelAnswer) {
         switch rightsWaiting.removeValue(forKey: ticket) {
         case .read(let place, let occasion):
+            if case .review = occasion { reasking.isAnswered() }
             guard let channel = channels[place], channel.conversation.details?.readTicket == ticket else { return }
             switch occasion {
+            case .review: reviewed(channel, answer)
             case .join: mayJoin(channel, answer)
             case .refresh(let claims): mayStay(channel, claims, answer)
             case .presenceTurnedOn:
@@ -111,7 +116,7 @@ extension ProjectLoop {
         }
     }
 
-    private func setReads(_ channel: Channel, broadcast: Bool, presence: Bool?) {
+    func setReads(_ channel: Channel, broadcast: Bool, presence: Bool?) {
         let details = channel.conversation.detailed()
         details.readsBroadcasts = broadcast
         details.readsPresence = presence

@@ -29,6 +29,12 @@ final class ProjectLoop {
     /// Whom policies judge.
     var holders = HolderTable()
     var limits: ProjectLimits
+    /// As they were when all channels were held against them.
+    var privilegedRoles: PrivilegedRoles?
+    /// The first end of a token that a channel may have, in Unix seconds.
+    var nextExpiry = Int64.max
+    /// Private channels whose rights are asked for again.
+    var reasking = RightsReview()
 
     // What channels say to each other.
     var topics = TopicTable<Hearer>()
@@ -64,6 +70,7 @@ final class ProjectLoop {
     // MARK: Mail
 
     func rung() {
+        closeExpired()
         for mail in mailbox.takeAll() {
             switch mail {
             case .resolved(let channel, let ticket, let outcomes): resolved(channel, ticket, outcomes)
@@ -93,6 +100,8 @@ final class ProjectLoop {
     // MARK: Turns
 
     func turn() -> Bool {
+        closeExpired()
+        continueReview()
         defer {
             tellOfPresence()
             passOn()
@@ -107,7 +116,7 @@ final class ProjectLoop {
         fillMemberships()
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
-        let more = pipeline.run(on: loop, mailbox) { topics.find($0, isPrivate: $1) != nil }
+        let more = pipeline.run(on: loop, mailbox, until: nextExpiry) { topics.find($0, isPrivate: $1) != nil }
         if let messages = pipeline.takeMessages() { heardOfDatabase(messages) }
         followMemberships()
         fillMemberships()
@@ -142,7 +151,7 @@ final class ProjectLoop {
     func thereMayBeSpace() { isWaitingForSpace = false }
 
     /// The log has not begun, or the catalog is away: there is no bell for that.
-    private func lookAgainLater() {
+    func lookAgainLater() {
         guard !isLookingAgain else { return }
         isLookingAgain = true
         loop.after(nanoseconds: Limits.bindAgainInterval.wholeNanoseconds, token: TimerToken.reread(place).rawValue)

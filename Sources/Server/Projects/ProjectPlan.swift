@@ -68,6 +68,12 @@ struct ProjectPlanner: Sendable {
         return String((prefix + "_" + String(decoding: plain, as: UTF8.self)).prefix(63))
     }
 
+    private var roleRules: RoleRules {
+        RoleRules(
+            allowed: configuration.allowedRoles.map { RoleRules.names($0) },
+            bypassing: RoleRules.names(configuration.bypassRoles))
+    }
+
     private func plan(_ target: ConnectionTarget) -> ProjectPlan {
         var settings = ProjectSettings(
             logDirectory: IngestService.Settings.logDirectory(configuration.dataDirectory),
@@ -76,6 +82,7 @@ struct ProjectPlanner: Sendable {
         settings.deletesAreStrict = configuration.deletesAreStrict
         settings.replaysPublicChannels = configuration.replaysPublicChannels
         settings.maximumReplay = configuration.replayLimit
+        settings.roles = roleRules
         return ProjectPlan(
             name: configuration.projectName, ingest: ingest(target),
             policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) }, settings: settings,

@@ -30,8 +30,10 @@ final class RunningProject: Sendable {
                 ingest: ingest)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
+            var settings = plan.settings
+            settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             project = Project(
-                plan.name, number: number, plan.settings, loops: gateway.loopCount, services, plan.verifier,
+                plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
                 logEnd: { ingest.end }, covered: { ingest.status.covered },
                 hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,
@@ -44,6 +46,11 @@ final class RunningProject: Sendable {
         self.ingest = ingest
         self.gateway = gateway
         gateway.add(project)
+    }
+
+    /// Those that the addresses name.
+    private static func users(of targets: [ConnectionTarget]) -> Set<String> {
+        Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
     }
 
     private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> Condition {

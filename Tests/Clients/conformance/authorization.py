@@ -138,6 +138,8 @@ async def wrong_refreshes(stage, vsn):
         "nonsense": r"^The token provided is not a valid JWT$",
         tokens.sign(stage.secret, {"exp": tokens.in_seconds(60)}): r"^Fields `role` and `exp` are required in JWT$",
         tokens.sign("another", {"role": "anon", "exp": tokens.in_seconds(60)}): r".",
+        stage.token("anon", nbf=tokens.in_seconds(60)): r"^Token is not valid for another \d+ seconds$",
+        stage.token("postgres"): r"^The role of the token may not be used by clients$",
         tokens.sign(stage.secret, {"role": "anon", "exp": tokens.in_seconds(60)}, header={"alg": "ES256", "kid": "k"}):
             r'^Failed to generate JWT signer for key ID \(kid\) "k", check your JWT secret or JWKS configuration$',
     }  # fmt: skip

@@ -151,6 +151,15 @@ async def an_iat_that_is_no_number_is_500(stage):
     await refused(stage, token, 500, "Error connecting to Realtime")
 
 
+@scenario("a token before its time, or for a role of the server's own, is 401")
+async def early_and_privileged(stage):
+    await refused(stage, stage.token("anon", nbf=tokens.in_seconds(60)), 401, "Token is not valid yet")
+    await refused(stage, stage.token("anon", nbf="now"), 500, "Error connecting to Realtime")
+    await stage.peer(apikey=stage.token("anon", nbf=int(time.time()) - 1))
+    for role in ("postgres", "tidewire", "tidewire_policies", "pg_read_all_data"):
+        await refused(stage, stage.token(role), 401, "The role of the token may not be used by clients")
+
+
 @scenario()
 async def hs384_hs512_and_decimal_times_are_taken(stage):
     for algorithm in ("HS256", "HS384", "HS512"):

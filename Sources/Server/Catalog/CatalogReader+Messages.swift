@@ -1,0 +1,31 @@
+import Postgres
+
+/// What says who may read and write in private channels.
+extension CatalogReader {
+    /// Another text whenever something has changed that may decide about rows of `realtime.messages`: its policies, rights
+    /// and flags, those of the tables that its policies read, functions, roles. Empty where there is no such table.
+    func messageRules() throws(PostgresError) -> String {
+        let rows = try query("SELECT \(CatalogReader.messageRulesText)")
+        let own = rows.first?.first.flatMap(\.self) ?? ""
+        return own.isEmpty ? "" : try own + "|" + surroundings()
+    }
+
+    /// Part of the fingerprint, so that it is asked for all the time: NULL where there is no such table.
+    static let messageRulesText = """
+        (WITH concerned AS (
+            SELECT m.oid FROM pg_class m JOIN pg_namespace n ON n.oid = m.relnamespace
+            WHERE n.nspname = 'realtime' AND m.relname = 'messages'),
+        read AS (
+            SELECT oid FROM concerned
+            UNION SELECT d.refobjid FROM pg_policy q JOIN pg_depend d ON d.classid = 'pg_policy'::regclass
+                AND d.objid = q.oid AND d.refclassid = 'pg_class'::regclass
+            WHERE q.polrelid IN (SELECT oid FROM concerned))
+        SELECT concat_ws('/', string_agg(concat_ws(':', c.oid, c.relname, c.relnamespace, c.relowner, c.relrowsecurity,
+                c.relforcerowsecurity, c.relacl::text), ',' ORDER BY c.oid),
+            (SELECT string_agg(q.oid || ':' || q.xmin, ',' ORDER BY q.oid) FROM pg_policy q
+             WHERE q.polrelid IN (SELECT oid FROM read)),
+            (SELECT sum(hashtextextended(concat_ws(':', a.attrelid, a.attnum, a.attname, a.attacl::text), 0))
+             FROM pg_attribute a WHERE a.attnum > 0 AND a.attrelid IN (SELECT oid FROM read)))
+         FROM pg_class c WHERE c.oid IN (SELECT oid FROM read) HAVING count(*) > 0)
+        """
+}
