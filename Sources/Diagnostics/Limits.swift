@@ -562,6 +562,8 @@ public enum Limits {
     public static let recallPatience = Duration.seconds(2)
     /// Loops that wait are few; each asks once.
     public static let maximumWaitingRecalls = 1024
+    /// Rows of a table of which one was needed are remembered for so many of its changes.
+    public static let recallFollowedChanges = 100_000
     /// What is remembered of segments, to find out quickly that a row is not in them.
     public static let recallOutlineBytes = 64 << 20
 

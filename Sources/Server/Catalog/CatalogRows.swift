@@ -55,8 +55,8 @@ struct TableHead {
             facts: ColumnFacts(
                 name: attribute.name, type: types.facts(attribute.type),
                 collation: collations.collation(attribute.collation)),
-            number: attribute.number, typeName: types.name(attribute.type), declaredType: attribute.declaredType,
-            declaredCollation: attribute.declaredCollation,
+            number: attribute.number, typeOID: attribute.type, typeName: types.name(attribute.type),
+            declaredType: attribute.declaredType, declaredCollation: attribute.declaredCollation,
             rendering: types.rendering(attribute.type),
             isPublished: published?.contains(attribute.number) ?? !attribute.isGenerated)
     }

@@ -47,6 +47,9 @@ public struct CatalogColumn: Sendable, Hashable {
     public var facts: ColumnFacts
     /// `pg_attribute.attnum`: it stays when other columns go.
     public var number: Int
+    /// The declared type's own oid, also of a domain: by it a stored row's column is known to be this one. Its name is
+    /// not, for pgoutput names a domain by its base type.
+    public var typeOID: UInt32
     /// The declared type's name in `pg_type`: `int4`, `_text`, a domain's own. What clients find in `columns`.
     public var typeName: String
     /// The declared type in full, as a cast needs it: `character varying(20)`, a domain's own name.

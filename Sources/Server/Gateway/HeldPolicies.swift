@@ -28,9 +28,7 @@ struct PolicyEntry {
     init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
         self.predicate = predicate
         self.policy = policy
-        columns = policy.judged.columns.map { column in
-            RowTexts.Wanted(name: column.name, typeName: table.columns[column.slot].typeName)
-        }
+        columns = policy.judged.columns.map { RowTexts.Wanted(table.columns[$0.slot]) }
         self.claimant = claimant
     }
 }
@@ -74,7 +72,7 @@ struct HeldPolicies {
         guard let entry = entries[number], change.oldImage == .full else { return .hidden }
         switch try index.verdict(of: entry.predicate, onOldImageOf: change) {
         case .yes: return .shown
-        case .no, .unknown, .failed: return .hidden
+        case .no, .unknown, .notYes, .failed: return .hidden
         case .ask:
             let question = PendingQuestion()
             return try ask(number, question, change, relation, .old, moment.number, &asked) ? .asked(question) : .hidden
@@ -96,8 +94,8 @@ struct HeldPolicies {
         return verdict
     }
 
-    /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at: the
-    /// answer is no then.
+    /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at, so that
+    /// it cannot be asked.
     func ask(
         _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image, _ moment: UInt64, _ asked: inout AskedQuestions
@@ -116,13 +114,18 @@ struct HeldPolicies {
 
 /// What is asked about a row for the members of one node.
 struct NodeQuestions {
-    /// What their filter, which they share, leaves open.
+    /// What their filter, which they share, says of the row …
+    let verdict: Verdict
+    /// … and what PostgreSQL is asked where it leaves that open.
     let filter: Question?
     var ofFilter: PendingQuestion?
     /// Of the last policy that was asked about: a node's members most often have the same.
     var ofPolicy: (policy: UInt32, question: PendingQuestion)?
 
-    init(_ filter: Question?) { self.filter = filter }
+    init(_ verdict: Verdict, _ filter: Question?) {
+        self.verdict = verdict
+        self.filter = filter
+    }
 }
 
 /// Questions that are not sent yet.

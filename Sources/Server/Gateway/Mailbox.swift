@@ -1,3 +1,4 @@
+import Change
 import Channels
 import Net
 import Policy
@@ -19,6 +20,8 @@ enum Mail: Sendable {
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
     /// What the log says of deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])
+    /// Values in the types that their columns have now.
+    case converted(ticket: UInt64, [ColumnText])
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
     case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.

@@ -140,6 +140,7 @@ extension ProjectLoop {
     private func warnings(about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy]) -> [String] {
         var warnings: [String] = []
         for table in tables {
+            if let warning = warning(aboutDeletesOf: table) { warnings.append(warning) }
             guard let policy = table.policy else { continue }
             if table.isKeptSecret {
                 warnings.append(BindingMessages.nothingIsReadable(table.table))
@@ -162,6 +163,16 @@ extension ProjectLoop {
             }
         }
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
+    }
+
+    /// Of a filter that looks at what deletes do not say of their row.
+    private func warning(aboutDeletesOf binding: TableBinding) -> String? {
+        guard binding.operations.contains(.delete), !binding.isKeptSecret, let filter = binding.predicate,
+            !binding.table.identifies(Set(filter.slots))
+        else { return nil }
+        return binding.table.isRecallable
+            ? BindingMessages.filteredDeletesAreRecalled(binding.table)
+            : BindingMessages.filteredDeletesAreHidden(binding.table)
     }
 
     private func note(_ what: Channel.Said, _ index: Int, _ channel: Channel) {

@@ -73,6 +73,7 @@ final class ProjectLoop {
             case .judged(let ticket, let answers): judged(ticket, answers)
             case .judgedByPolicy(let ticket, let answers): judged(ticket, answers)
             case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers)
+            case .converted(let ticket, let values): pipeline.converted(ticket, values)
             case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
             case .filled(let answers): filled(answers)
             case .demoted: demotePolicies()

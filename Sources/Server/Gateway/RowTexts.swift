@@ -11,14 +11,12 @@ enum RowTexts {
     /// A column whose text is wanted, of this type and no other.
     struct Wanted {
         let name: String
-        let typeName: String
-    }
+        let typeOID: UInt32
 
-    enum Value {
-        case text([UInt8])
-        case null
-        /// The image does not hold the column.
-        case absent
+        init(_ column: CatalogColumn) {
+            name = column.name
+            typeOID = column.typeOID
+        }
     }
 
     /// In the order of the columns, nil for NULL; nothing at all where one of them is not in the image.
@@ -38,8 +36,8 @@ enum RowTexts {
 
     static func value(
         of column: Wanted, in change: borrowing Change, _ relation: Relation, _ image: Image
-    ) throws(ByteError) -> Value {
-        let place = relation.columns.firstIndex { $0.name == column.name && $0.typeName == column.typeName }
+    ) throws(ByteError) -> ColumnText {
+        let place = relation.columns.firstIndex { $0.name == column.name && $0.typeOID == column.typeOID }
         guard let index = place else { return .absent }
         if image == .new, let new = change.new {
             let value = try value(at: index, of: new)
@@ -58,7 +56,7 @@ enum RowTexts {
         return try value(at: index, of: old)
     }
 
-    private static func value(at index: Int, of row: borrowing Tuple) throws(ByteError) -> Value {
+    private static func value(at index: Int, of row: borrowing Tuple) throws(ByteError) -> ColumnText {
         switch try row.value(at: index) {
         case .text(let text)?: .text(text.copied())
         case .null?: .null

@@ -49,7 +49,7 @@ extension Courier {
         let expected: Bool
         switch try index.verdict(of: entry.predicate, on: change) {
         case .yes: expected = true
-        case .no, .unknown: expected = false
+        case .no, .unknown, .notYes: expected = false
         // PostgreSQL may find another order of evaluation, in which nothing fails.
         case .failed, .ask: return
         }
