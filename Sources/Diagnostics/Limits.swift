@@ -196,6 +196,8 @@ public enum Limits {
     public static let maximumRefusalsPerLoop = 1 << 17
     /// A channel is told that changes are missing at most this often.
     public static let lossInterval = Duration.seconds(1)
+    /// … and at most this often that records lack values.
+    public static let lackingValuesInterval = Duration.seconds(60)
 
     /// Rates are means over this long: what is below may come all at once.
     public static let rateWindow = Duration.seconds(10)

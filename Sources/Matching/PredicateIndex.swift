@@ -154,6 +154,7 @@ public struct PredicateIndex: ~Copyable {
         if try !reader.read(judged, change, relation, store.tables[Int(table)].use) {
             guard !leavingPartial else {
                 subject.isLeft = true
+                subject.needsImage = false
                 return subject.table = .none
             }
             subject.isPartial = true

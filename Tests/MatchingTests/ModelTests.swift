@@ -236,6 +236,8 @@ private struct Model: ~Copyable {
     }
 
     private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage, before: Bool) -> Bool {
+        // Filter and policy may each be open and still leave no row for both.
+        if predicate.access == .never { return false }
         guard case .anyOf(let keys) = predicate.access else { return true }
         if !before { for key in keys where row.kind(key.slot) == .absent { return true } }
         for key in keys where row.kind(key.slot) == .text {

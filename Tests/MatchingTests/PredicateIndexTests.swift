@@ -186,6 +186,9 @@ import Testing
         _ = index.add(table: 1, operations: .insert, predicate: try Notes.predicate("title=eq.tea"), member: 3)
         #expect(try index.left([insert, update, delete]) == [false, true, true])
         #expect(try index.matches([update])[0] == Met(certain: [1, 2], asking: []))
+        _ = index.add(table: 1, operations: .update, predicate: try Notes.predicate("title=like.%e%"), member: 4)
+        #expect(try index.left([insert, update, delete]) == [false, true, true])
+        #expect(try index.matches([update])[0] == Met(certain: [1, 2], asking: [4]))
     }
 
     @Test func `what only PostgreSQL can decide is asked`() throws {
@@ -223,7 +226,9 @@ import Testing
             RowChange(operation: .insert, relation: $0, new: row)
         }
         #expect(
-            try index.matches(changes) == [Met(certain: [1, 2]), Met(certain: [2]), Met(), Met(certain: [1, 2])])
+            try index.matches(changes) == [
+                Met(certain: [1, 2]), Met(certain: [2], asking: [1]), Met(), Met(certain: [1, 2]),
+            ])
     }
 
     @Test func `a table declared again forgets what was subscribed to it`() throws {

@@ -89,6 +89,8 @@ final class Channel {
     var bindTimer: TimerID?
     /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
     var hasUntoldLoss = false
+    /// When it was last told that records lack values.
+    var toldOfLackingValues: UInt64?
     var lossTimer: TimerID?
     /// When it is looked again whether the database's messages arrive.
     var readyTimer: TimerID?

@@ -58,6 +58,14 @@ struct Courier: ~Copyable {
         return contradicted
     }
 
+    /// Channels that got an update without values that it left unchanged, because the log does not have them: to be told.
+    private var lacking: Set<UInt32> = []
+
+    mutating func takeLacking() -> [UInt32] {
+        defer { lacking = [] }
+        return lacking.sorted()
+    }
+
     mutating func takeTroubled() -> (overfull: [UInt32], unanswered: [UInt32]) {
         defer {
             overfull = []
@@ -179,9 +187,34 @@ struct Courier: ~Copyable {
             return try delivered + deliverTouched(change, relation, moment, on: loop)
         }
         let moment = moment(of: judged, commitTime, offset)
+        if try judged.new?.isPartial() == true, change.oldImage != .full {
+            try noteLacking(judged, whole.relation, moment)
+        }
         let delivered = try distribute(0, judging: judged, judged, whole.relation, moment, on: loop)
         if hasDepartures(at: 0) { try addDepartures(of: 0, judged, whole.relation, moment) }
         return try delivered + deliverTouched(judged, whole.relation, moment, on: loop)
+    }
+
+    /// Those who are shown a column that is still absent.
+    private mutating func noteLacking(
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        guard let new = change.new else { return }
+        var names: [String] = []
+        var columns = new.columns()
+        for column in relation.columns {
+            if case .unchanged? = try columns.next() { names.append(column.name) }
+        }
+        for node in 0..<matches.certain(of: 0).count {
+            for place in 0..<index.members(of: matches.certain(of: 0), at: node).count {
+                let number = index.members(of: matches.certain(of: 0), at: node)[place]
+                guard let member = audience.members[number], audience.wants(moment, member),
+                    let key = views.views[member.view]?.key
+                else { continue }
+                let isShown = names.contains { key.table.slot(named: $0).map(key.delivered.contains) ?? false }
+                if isShown { lacking.insert(member.listener) }
+            }
+        }
     }
 
     /// What is still absent is asked about.

@@ -369,6 +369,9 @@ extension ProjectLoop {
 
     /// What could not be delivered is told to those who miss it.
     func tellOfLosses() {
+        for listener in pipeline.courier.takeLacking() {
+            if let channel = channel(ofListener: listener) { tellOfLackingValues(channel) }
+        }
         let (overfull, unanswered) = pipeline.courier.takeTroubled()
         for listener in overfull {
             guard let channel = channel(ofListener: listener) else { continue }
@@ -391,6 +394,20 @@ extension ProjectLoop {
         Metrics.shared.drops[.unanswered].add()
         channel.hasUntoldLoss = true
         if channel.lossTimer == nil { tellOfLoss(channel) }
+    }
+
+    /// What is delivered is right as far as it goes; who follows such a table hears it often.
+    private func tellOfLackingValues(_ channel: Channel) {
+        if let told = channel.toldOfLackingValues,
+            loop.now - told < Limits.lackingValuesInterval.wholeNanoseconds
+        {
+            return
+        }
+        channel.toldOfLackingValues = loop.now
+        tell(
+            channel, .ok,
+            "A large value that an update left unchanged is not in the server's event log and is missing from its record: fetch "
+                + "the row (ALTER TABLE … REPLICA IDENTITY FULL)")
     }
 
     /// At once, and after that not more often than clients can sensibly fetch.
