@@ -196,6 +196,8 @@ public enum Limits {
     public static let maximumRefusalsPerLoop = 1 << 17
     /// A channel is told that changes are missing at most this often.
     public static let lossInterval = Duration.seconds(1)
+    /// … and at most this often that records lack values.
+    public static let lackingValuesInterval = Duration.seconds(60)
 
     /// Rates are means over this long: what is below may come all at once.
     public static let rateWindow = Duration.seconds(10)
@@ -587,6 +589,8 @@ public enum Limits {
     public static let recallPatience = Duration.seconds(2)
     /// Loops that wait are few; each asks once.
     public static let maximumWaitingRecalls = 1024
+    /// Rows of a table of which one was needed are remembered for so many of its changes.
+    public static let recallFollowedChanges = 100_000
     /// What is remembered of segments, to find out quickly that a row is not in them.
     public static let recallOutlineBytes = 64 << 20
 

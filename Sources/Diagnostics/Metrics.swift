@@ -41,6 +41,9 @@ public final class Metrics: Sendable {
         case unanswered
         /// Row level security is active for the role; the client was told when it subscribed.
         case rowSecurity = "row_security"
+        /// A delete does not say what a filter or a policy looks at, and the event log did not have the row; the client was
+        /// told when it subscribed that there may be such.
+        case absentValue = "absent_value"
         /// A project's rate was exceeded; the channel was closed and told.
         case rateLimit = "rate_limit"
         /// A payload over the limit.

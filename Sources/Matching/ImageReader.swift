@@ -7,12 +7,16 @@ struct ImageReader: ~Copyable {
     /// By slot; only those of used slots mean anything.
     private(set) var places = Pool<ColumnPlace>()
 
+    /// False where the image of the row after a change, or of one that goes, lacks a column that is used.
     @inline(__always)
+    @discardableResult
     mutating func read(
         _ judged: PredicateIndex.Judged, _ change: borrowing Change, _ map: borrowing RelationMap,
         _ use: borrowing SlotUse
-    ) throws(ByteError) {
-        if judged == .new { try read(change, map, use) } else { try readPast(judged, change, map, use) }
+    ) throws(ByteError) -> Bool {
+        if judged == .new { return try read(change, map, use) }
+        try readPast(judged, change, map, use)
+        return true
     }
 
     @inline(never)
@@ -47,13 +51,24 @@ struct ImageReader: ~Copyable {
     mutating func read(
         _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
     )
-        throws(ByteError)
+        throws(ByteError) -> Bool
     {
         clear(use)
-        if change.operation == .delete { return try readOld(change, map) }
-        let isComplete = try readNew(change, map)
-        // A large value that did not change is not sent again; the old image has it, if it has the column at all.
-        if !isComplete, change.oldImage != .none { try readOld(change, map) }
+        var isComplete = false
+        if change.operation == .delete {
+            try readOld(change, map)
+        } else {
+            isComplete = try readNew(change, map)
+            // A large value that did not change is not sent again; the old image has it, if it has the column at all.
+            if !isComplete, change.oldImage != .none { try readOld(change, map) }
+        }
+        return isComplete && !map.lacksColumns || holdsAll(use)
+    }
+
+    @inline(never)
+    private func holdsAll(_ use: borrowing SlotUse) -> Bool {
+        for index in 0..<use.used.count where places[Int(use.used[index])].kind == .absent { return false }
+        return true
     }
 
     @inline(__always)

@@ -23,6 +23,10 @@ struct Subject: BitwiseCopyable {
     var relation: UInt32 = .none
     /// A predicate has to see the row.
     var needsImage = false
+    /// The image lacks a column that some predicate looks at.
+    var isPartial = false
+    /// It is not judged for that.
+    var isLeft = false
 }
 
 /// The changes that are matched together.

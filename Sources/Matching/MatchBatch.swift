@@ -20,6 +20,7 @@ public struct MatchBatch: ~Copyable {
     struct Ends: BitwiseCopyable {
         var certain = 0
         var asking = 0
+        var isLeft = false
     }
 
     public init() {}
@@ -41,9 +42,13 @@ public struct MatchBatch: ~Copyable {
         askingNodes.span.extracting(start(of: change).asking..<ends[change].asking)
     }
 
+    /// A change was not judged, because its image lacks what somebody looks at.
+    @inline(__always)
+    public func isLeft(_ change: Int) -> Bool { ends[change].isLeft }
+
     private func start(of change: Int) -> Ends { change == 0 ? Ends() : ends[change - 1] }
 
-    mutating func removeAll() {
+    public mutating func removeAll() {
         certainNodes.removeAll()
         askingNodes.removeAll()
         ends.removeAll()
@@ -59,7 +64,7 @@ public struct MatchBatch: ~Copyable {
 
     /// What is added from here on is the next change's.
     @inline(__always)
-    mutating func endChange() {
-        ends.append(Ends(certain: certainNodes.count, asking: askingNodes.count))
+    mutating func endChange(isLeft: Bool = false) {
+        ends.append(Ends(certain: certainNodes.count, asking: askingNodes.count, isLeft: isLeft))
     }
 }

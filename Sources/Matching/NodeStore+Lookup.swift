@@ -103,6 +103,36 @@ extension NodeStore {
         tryAll(subject, image, into: &matches)
     }
 
+    /// Adds those who would be found by a column that the image does not hold: it is not known that they are not met. It
+    /// looks at all keys that there are, and only where a row could not be completed.
+    @inline(never)
+    mutating func addUnreachable(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
+        for index in 0..<tables[Int(subject.table)].groups.count {
+            let number = tables[Int(subject.table)].groups[index]
+            guard image.kind(groups[number].slot) == .absent else { continue }
+            for key in keys.keys.numbers where keys[key].group == number {
+                addUnreachable(keys[key].first, subject.operation, image, into: &matches)
+            }
+        }
+    }
+
+    private mutating func addUnreachable(
+        _ first: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into matches: inout MatchBatch
+    ) {
+        var next = first
+        while next != .none {
+            let link = keys.link(next)
+            next = link.next
+            guard !link.operations.isDisjoint(with: operation), nodes[link.node].stamp != stamp else { continue }
+            nodes[link.node].stamp = stamp
+            if link.access == .settled {
+                matches.addAsking(link.node)
+            } else {
+                judge(link.node, image, into: &matches)
+            }
+        }
+    }
+
     private mutating func advanceStamp() {
         stamp &+= 1
         guard stamp == 0 else { return }
@@ -155,7 +185,7 @@ extension NodeStore {
         switch predicates[nodes[number].predicate].verdict(on: image) {
         case .yes: matches.addCertain(number)
         case .ask: matches.addAsking(number)
-        case .no, .unknown, .failed: break
+        case .no, .unknown, .notYes, .failed: break
         }
     }
 }
@@ -176,8 +206,11 @@ extension NodeStore {
         unsafe Prefetch.line(at: nodes.address(of: number))
     }
 
-    func question(of number: UInt32) -> Question? {
+    func question(of number: UInt32) -> Question? { predicate(of: number)?.question }
+
+    /// Nil where a key says all of it.
+    func predicate(of number: UInt32) -> Predicate? {
         let predicate = nodes[number].predicate
-        return predicate == .none ? nil : predicates[predicate].question
+        return predicate == .none ? nil : predicates[predicate]
     }
 }

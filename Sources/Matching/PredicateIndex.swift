@@ -101,14 +101,17 @@ public struct PredicateIndex: ~Copyable {
 
     /// Judges some of the part's next changes and passes over them. A part whose bytes are wrong is refused; then
     /// nothing that was matched of these changes counts.
+    ///
+    /// What an image lacks is not known, so whoever looks at it has to be asked. With `leavingPartial` changes of which that
+    /// is so are left to be completed first, and meet nobody.
     @_lifetime(part: copy part)
     public mutating func match(
-        _ part: inout TransactionPart, into matches: inout MatchBatch
+        _ part: inout TransactionPart, into matches: inout MatchBatch, leavingPartial: Bool = false
     ) throws(ByteError) -> Outcome {
         matches.removeAll()
         batch.removeAll()
         let again = part
-        let outcome = try gather(&part)
+        let outcome = try gather(&part, leavingPartial)
         store.find(part.bytes, &batch)
         try add(again, to: &matches)
         return outcome
@@ -116,7 +119,9 @@ public struct PredicateIndex: ~Copyable {
 
     /// Reads changes until there are enough.
     @_lifetime(part: copy part)
-    private mutating func gather(_ part: inout TransactionPart) throws(ByteError) -> Outcome {
+    private mutating func gather(
+        _ part: inout TransactionPart, _ leavingPartial: Bool
+    ) throws(ByteError) -> Outcome {
         while !batch.isFull {
             var ahead = part
             guard let change = try ahead.next() else { break }
@@ -127,7 +132,8 @@ public struct PredicateIndex: ~Copyable {
                 guard let relation = relations.find(change.relation) else { return .unknownRelation(change.relation) }
                 subject.relation = relation
                 try Self.look(
-                    at: change, &subject, &relations.maps[Int(relation)], part.bytes, store, judged, &reader, &batch)
+                    at: change, &subject, &relations.maps[Int(relation)], part.bytes, store, judged, leavingPartial,
+                    &reader, &batch)
             }
             batch.subjects.append(subject)
             part = ahead
@@ -138,13 +144,22 @@ public struct PredicateIndex: ~Copyable {
     @inline(__always)
     private static func look(
         at change: borrowing Change, _ subject: inout Subject, _ relation: inout RelationMap, _ bytes: RawSpan,
-        _ store: borrowing NodeStore, _ judged: Judged, _ reader: inout ImageReader, _ batch: inout Batch
+        _ store: borrowing NodeStore, _ judged: Judged, _ leavingPartial: Bool, _ reader: inout ImageReader,
+        _ batch: inout Batch
     ) throws(ByteError) {
         guard let table = relation.table, store.tables[Int(table)].nodeCount > 0 else { return }
         subject.table = table
         subject.needsImage = store.isScanned(table)
         relation.plan(store.tables[Int(table)].use)
-        try reader.read(judged, change, relation, store.tables[Int(table)].use)
+        if try !reader.read(judged, change, relation, store.tables[Int(table)].use) {
+            guard !leavingPartial else {
+                subject.isLeft = true
+                subject.needsImage = false
+                return subject.table = .none
+            }
+            subject.isPartial = true
+            subject.needsImage = true
+        }
         let image = RowImage(bytes: change.images, places: reader.places.span)
         store.note(table, image, of: bytes, change: batch.subjects.count, into: &batch.lookups)
     }
@@ -165,7 +180,7 @@ public struct PredicateIndex: ~Copyable {
             } else if subject.table != .none {
                 store.addSettled(subject, first..<lookup, of: batch, into: &matches)
             }
-            matches.endChange()
+            matches.endChange(isLeft: subject.isLeft)
         }
     }
 
@@ -177,6 +192,7 @@ public struct PredicateIndex: ~Copyable {
         try reader.read(judged, change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
         let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
         store.addAll(subject, lookups, of: batch, image, into: &matches)
+        if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
 
     /// Those who share one of the nodes of a batch.
@@ -203,13 +219,12 @@ public struct PredicateIndex: ~Copyable {
         return unsafe _overrideLifetime(span, copying: node)
     }
 
-    /// The texts of some of a change's columns, as predicates see them; nil where one is NULL or absent. Only columns
-    /// that some predicate looks at can be seen.
+    /// The values of some of a change's columns, as predicates see them. Columns that no predicate looks at are absent.
     public mutating func texts(
         of slots: [Int], in change: borrowing Change, image judged: Judged = .new
-    ) throws(ByteError) -> [String?] {
+    ) throws(ByteError) -> [ColumnText] {
         guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table else {
-            return slots.map { _ in nil }
+            return slots.map { _ in .absent }
         }
         Self.plan(&relations.maps[Int(relation)], table, store)
         return try Self.texts(of: slots, in: change, judged, relations, relation, store, table, &reader)
@@ -222,11 +237,13 @@ public struct PredicateIndex: ~Copyable {
     private static func texts(
         of slots: [Int], in change: borrowing Change, _ judged: Judged, _ relations: borrowing RelationBook,
         _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32, _ reader: inout ImageReader
-    ) throws(ByteError) -> [String?] {
+    ) throws(ByteError) -> [ColumnText] {
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         let image = RowImage(bytes: change.images, places: reader.places.span)
-        var texts: [String?] = []
-        for slot in slots { texts.append(image.kind(slot) == .text ? image.text(slot).text : nil) }
+        var texts: [ColumnText] = []
+        for slot in slots {
+            texts.append(store.tables[Int(table)].use.isUsed(slot) ? image.value(slot) : .absent)
+        }
         return texts
     }
 
@@ -262,6 +279,26 @@ public struct PredicateIndex: ~Copyable {
         }
         Self.plan(&relations.maps[Int(relation)], table, store)
         return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
+    }
+
+    /// What the filter of a node's predicate says by itself of the row that the index judges.
+    public mutating func filterVerdict(of node: MatchedNode, on change: borrowing Change) throws(ByteError) -> Verdict {
+        guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table,
+            let predicate = store.predicate(of: node.number)
+        else { return .ask }
+        Self.plan(&relations.maps[Int(relation)], table, store)
+        return try Self.filterVerdict(
+            of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
+    }
+
+    private static func filterVerdict(
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        _ relations: borrowing RelationBook, _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32,
+        _ reader: inout ImageReader
+    ) throws(ByteError) -> Verdict {
+        try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
+        return predicate.filterVerdict(
+            on: RowImage(bytes: change.images, places: reader.places.span, moment: moment))
     }
 
     private static func verdict(

@@ -27,6 +27,8 @@ struct RelationMap: ~Copyable {
     private var columns = Pool<Step>()
     /// The columns up to the last one that any predicate looks at.
     private(set) var steps = Pool<Step>()
+    /// Predicates look at columns that rows of the schema do not have.
+    private(set) var lacksColumns = false
     private var plannedFor: UInt32?
 
     /// Columns in `foreign`, by place, are taken for absent.
@@ -56,6 +58,9 @@ struct RelationMap: ~Copyable {
             if isUsed { length = index + 1 }
         }
         while steps.count > length { _ = steps.removeLast() }
+        var held = 0
+        for index in 0..<steps.count where steps[index].slot != nil { held += 1 }
+        lacksColumns = held < use.used.count
         plannedFor = use.version
     }
 }

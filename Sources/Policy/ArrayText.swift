@@ -284,19 +284,19 @@ extension ArrayText {
     }
 
     /// As `value = ANY (array)`.
-    static func has(_ array: RawSpan, _ value: RawSpan, by comparator: Comparator) -> Verdict {
+    static func has(_ array: RawSpan, _ value: RawSpan, by comparator: Comparator) -> Truth {
         guard let shape = shape(array) else { return .ask }
         var elements = ArrayElements(array, shape)
-        var result = Verdict.no
+        var result = Truth.no
         while let element = elements.next() {
             if element.isNull {
-                result = result.joined(.unknown)
+                result = result.or(.unknown)
                 continue
             }
             switch element.withText({ comparator.equalElements($0, value) }) {
             case true?: return .yes
             case false?: break
-            case nil: result = .ask
+            case nil: result = result.or(.ask)
             }
         }
         return result

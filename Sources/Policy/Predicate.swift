@@ -14,9 +14,8 @@ public struct Predicate: Sendable, Hashable {
     /// Whose policy it is, where the policy may have to be asked of PostgreSQL: shared by nobody else.
     public let asker: UInt32?
 
-    /// Where one of a filter's columns is absent the answer is no, whatever the others say. Of a policy's columns
-    /// nothing is said here: what is absent has to be asked.
-    let filterSlots: [Int]
+    /// Where the filter stands in the program; nil where there is a policy alone, or nothing.
+    let filterStart: Int?
     let program: [Node]
     let tests: [Test]
     let constants: [Constant]
@@ -39,7 +38,7 @@ public struct Predicate: Sendable, Hashable {
         isDecidedByAccess = true
         question = nil
         asker = nil
-        filterSlots = []
+        filterStart = nil
         program = [Node(kind: constant ? .all : .any, test: 0, end: 1)]
         tests = []
         constants = []
@@ -55,7 +54,7 @@ public struct Predicate: Sendable, Hashable {
         var builder = ProgramBuilder(check)
         builder.add(tree)
         slots = Set(builder.tests.map { Int($0.slot) }).sorted()
-        filterSlots = slots
+        filterStart = 0
         asker = nil
         terms = []
         program = builder.program
@@ -135,81 +134,98 @@ public struct Predicate: Sendable, Hashable {
 
 extension Predicate {
     public func verdict(on row: borrowing RowImage) -> Verdict {
-        for slot in filterSlots where row.kind(slot) == .absent { return .no }
-        // SAFETY: any byte is a valid UInt8, and the spans live for the call.
-        return evaluate(0, row, Constants(constants.span, unsafe pool.span.bytes))
+        Verdict(truth(on: row))
     }
 
-    private func evaluate(_ at: Int, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
+    /// What the filter alone says, whatever the policy does: PostgreSQL is asked about each of them by itself.
+    public func filterVerdict(on row: borrowing RowImage) -> Verdict {
+        guard let filterStart else { return .yes }
+        return Verdict(truth(from: filterStart, on: row))
+    }
+
+    func truth(from node: Int = 0, on row: borrowing RowImage) -> Truth {
+        // SAFETY: any byte is a valid UInt8, and the spans live for the call.
+        evaluate(node, row, Constants(constants.span, unsafe pool.span.bytes))
+    }
+
+    private func evaluate(_ at: Int, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Truth {
         let node = program[at]
         switch node.kind {
-        case .test: return verdict(of: tests[Int(node.test)], row, constants)
+        case .test: return truth(of: tests[Int(node.test)], row, constants)
         case .not: return evaluate(at + 1, row, constants).negated
         case .all, .any: return group(node, at, row, constants)
         case .isTrue, .isFalse, .isUnknown: return evaluate(at + 1, row, constants).asked(node.kind)
         case .choice: return choice(node, at, row, constants)
         case .coalesce: return coalesce(node, at, row, constants)
         case .term: return TermEvaluation.truth(terms[Int(node.test)], row, maximumWork: maximumWork)
-        case .constant: return Verdict(rawValue: UInt8(truncatingIfNeeded: node.test)) ?? .ask
+        case .constant: return Truth(rawValue: UInt8(truncatingIfNeeded: node.test)) ?? .ask
         }
     }
 
     /// CASE: what decides is never reordered, so an error in a condition that is reached is an error.
     private func choice(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
-    ) -> Verdict {
+    ) -> Truth {
         var at = start + 1
+        // What it comes to where a condition that is not known ends it.
+        var perhaps: Truth?
         while Int(program[at].end) < node.end {
             let value = Int(program[at].end)
-            switch evaluate(at, row, constants) {
-            case .yes: return evaluate(value, row, constants)
-            case .no, .unknown: at = Int(program[value].end)
-            case .ask: return .ask
-            case .failed: return .failed
+            let condition = evaluate(at, row, constants)
+            switch condition {
+            case .yes: return evaluate(value, row, constants).or(perhaps: perhaps)
+            case .no, .unknown: break
+            case .failed: return Truth.failed.or(perhaps: perhaps)
+            case .ask, .notNo: perhaps = evaluate(value, row, constants).or(perhaps: .failed).or(perhaps: perhaps)
+            case .notYes: perhaps = Truth.failed.or(perhaps: perhaps)
             }
+            at = Int(program[value].end)
         }
-        return evaluate(at, row, constants)
+        return evaluate(at, row, constants).or(perhaps: perhaps)
     }
 
     private func coalesce(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
-    ) -> Verdict {
+    ) -> Truth {
         var at = start + 1
+        var perhaps: Truth?
         while at < node.end {
-            let verdict = evaluate(at, row, constants)
-            if verdict != .unknown { return verdict }
+            let truth = evaluate(at, row, constants)
+            guard truth.may(be: .unknown) else { return truth.or(perhaps: perhaps) }
+            if let known = truth.without(.unknown) { perhaps = known.or(perhaps: perhaps) }
             at = Int(program[at].end)
         }
-        return .unknown
+        return Truth.unknown.or(perhaps: perhaps)
     }
 
-    /// SQL's AND and OR. What is not known yet is asked only if nothing else decides.
+    /// SQL's AND and OR.
     private func group(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
-    ) -> Verdict {
-        let decides: Verdict = node.kind == .all ? .no : .yes
+    ) -> Truth {
+        let decides: Truth = node.kind == .all ? .no : .yes
         var result = decides.negated
         var at = start + 1
         while at < node.end {
-            let verdict = evaluate(at, row, constants)
-            if verdict == decides { return decides }
-            if verdict != result { result = result.joined(verdict) }
+            let truth = evaluate(at, row, constants)
+            if truth == decides { return decides }
+            if truth != result { result = result.joined(truth, inGroupThat: decides) }
             at = Int(program[at].end)
         }
         return result
     }
 
-    private func verdict(of test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
-        let verdict: Verdict
+    private func truth(of test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Truth {
+        let truth: Truth
         switch row.kind(Int(test.slot)) {
-        case .text: verdict = onValue(test, row, constants)
-        case .null: verdict = onNull(test)
+        case .text: truth = onValue(test, row, constants)
+        case .null: truth = onNull(test)
+        // Whatever the others say: what is not known is not NULL.
         case .absent: return .ask
         }
-        return test.isNegated ? verdict.negated : verdict
+        return test.isNegated ? truth.negated : truth
     }
 
-    private func onNull(_ test: Test) -> Verdict {
+    private func onNull(_ test: Test) -> Truth {
         switch test.operation {
         case .isNull, .isDistinct, .askWhetherDistinct: .yes
         case .isTrue, .isFalse: .no
@@ -222,7 +238,7 @@ extension Predicate {
         }
     }
 
-    private func onValue(_ test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Verdict {
+    private func onValue(_ test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Truth {
         let text = row.text(Int(test.slot))
         switch test.operation {
         case .isNull: return .no
@@ -230,8 +246,8 @@ extension Predicate {
         case .isFalse: return text.equals("f") ? .yes : .no
         case .ask, .askOfValue, .askWhetherDistinct: return .ask
         case .isIn: return isIn(test, text, constants)
-        case .equal: return Verdict(test.comparator.equal(text, constants[test.firstConstant]))
-        case .isDistinct: return Verdict(test.comparator.equal(text, constants[test.firstConstant])).negated
+        case .equal: return Truth(test.comparator.equal(text, constants[test.firstConstant]))
+        case .isDistinct: return Truth(test.comparator.equal(text, constants[test.firstConstant])).negated
         case .less, .lessOrEqual, .greater, .greaterOrEqual:
             guard let order = test.comparator.order(text, constants[test.firstConstant], constants) else { return .ask }
             return Self.holds(test.operation, order) ? .yes : .no
@@ -251,13 +267,13 @@ extension Predicate {
     }
 
     /// What takes time by the product of both lengths.
-    private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Verdict {
+    private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Truth {
         let (work, overflow) = text.byteCount.multipliedReportingOverflow(by: constant.byteCount)
         guard !overflow, work <= maximumWork else { return .ask }
         switch test.operation {
-        case .contains: return Verdict(Self.contains(text, constant, test.comparator))
-        case .isContained: return Verdict(Self.contains(constant, text, test.comparator))
-        case .overlaps: return Verdict(ArrayText.overlaps(text, constant, by: test.comparator))
+        case .contains: return Truth(Self.contains(text, constant, test.comparator))
+        case .isContained: return Truth(Self.contains(constant, text, test.comparator))
+        case .overlaps: return Truth(ArrayText.overlaps(text, constant, by: test.comparator))
         case .likeFoldedASCII where !LikePattern.isASCII(text): return .ask
         default: return LikePattern.matches(text, constant, foldingCase: test.operation != .like) ? .yes : .no
         }
@@ -267,8 +283,8 @@ extension Predicate {
         comparator.isArray ? ArrayText.contains(whole, part, by: comparator) : JSONBText.contains(whole, part)
     }
 
-    private func isIn(_ test: Test, _ text: RawSpan, _ constants: borrowing Constants) -> Verdict {
-        var result: Verdict = test.hasNull ? .unknown : .no
+    private func isIn(_ test: Test, _ text: RawSpan, _ constants: borrowing Constants) -> Truth {
+        var result: Truth = test.hasNull ? .unknown : .no
         if let form = test.comparator.keyForm {
             return Self.isFound(form.canonical(text), test, constants) ? .yes : result
         }
@@ -276,7 +292,7 @@ extension Predicate {
             switch test.comparator.equal(text, constants[index]) {
             case true?: return .yes
             case false?: break
-            case nil: result = .ask
+            case nil: result = result.or(.ask)
             }
         }
         return result
@@ -296,14 +312,12 @@ extension Predicate {
     }
 }
 
-extension Verdict {
-    /// IS TRUE, IS FALSE, IS UNKNOWN.
-    fileprivate func asked(_ kind: Predicate.Node.Kind) -> Verdict {
-        switch self {
-        case .ask, .failed: self
-        case .yes: kind == .isTrue ? .yes : .no
-        case .no: kind == .isFalse ? .yes : .no
-        case .unknown: kind == .isUnknown ? .yes : .no
+extension Truth {
+    fileprivate func asked(_ kind: Predicate.Node.Kind) -> Truth {
+        switch kind {
+        case .isTrue: isExactly(.yes)
+        case .isFalse: isExactly(.no)
+        default: isExactly(.unknown)
         }
     }
 }

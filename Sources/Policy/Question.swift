@@ -77,9 +77,9 @@ struct QuestionWriter {
 }
 
 /// Types and operators as SQL writes them.
-enum SQLType {
+public enum SQLType {
     /// `format_type` says `character` and `bit`, which in a cast mean a length of one.
-    static func name(_ type: TypeFacts) -> String {
+    public static func name(_ type: TypeFacts) -> String {
         if case .array(let element) = type.shape { return name(element) + "[]" }
         switch type.oid {
         case TypeOID.bpchar: return "pg_catalog.bpchar"

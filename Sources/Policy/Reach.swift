@@ -39,7 +39,8 @@ struct Reach {
         case .isTrue(let part): of(part)
         case .constant(.yes): Reach(.always, isExact: false)
         // It never holds, but what is asked has to be reached.
-        case .constant(let verdict): verdict == .ask ? Reach(.scan, isExact: false) : Reach(.never, isExact: true)
+        case .constant(let truth):
+            truth.may(be: .yes) ? Reach(.scan, isExact: false) : Reach(.never, isExact: true)
         case .term, .not, .isFalse, .isUnknown, .choice, .coalesce: Reach(.scan, isExact: false)
         }
     }

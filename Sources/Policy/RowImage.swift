@@ -51,4 +51,13 @@ public struct RowImage: ~Escapable {
         let start = Int(place.start)
         return bytes.extracting(start..<start + Int(place.length))
     }
+
+    /// A column's value, copied.
+    public func value(_ slot: Int) -> ColumnText {
+        switch kind(slot) {
+        case .text: .text(text(slot).copied())
+        case .null: .null
+        case .absent: .absent
+        }
+    }
 }

@@ -38,7 +38,9 @@ extension EndToEnd {
             ("uuid[]", "'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'"), ("bytea[]", "ARRAY['\\x01'::bytea]"),
             ("jsonb[]", "ARRAY['{\"a\": 1}'::jsonb]"),
             ("timestamptz[]", "ARRAY['2026-03-01 10:20:30+00'::timestamptz]"),
-            ("mood", "'so so'"), ("mood[]", "'{happy,NULL}'"), ("small_positive", "7"), ("pair", "ROW(1, 'x,\"y')"),
+            ("mood", "'so so'"), ("mood[]", "'{happy,NULL}'"), ("small_positive", "7"),
+            ("word", "'a word'"), ("amount", "1.5"), ("person", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+            ("words", "'{a,NULL}'"), ("word[]", "'{a}'"), ("pair", "ROW(1, 'x,\"y')"),
             ("citext", "'MiXed'"), ("hstore", "'k=>v, n=>NULL'"), ("ltree", "'top.sub'"), ("text", "NULL"),
             ("integer", "NULL"), ("jsonb", "'null'"), ("integer[]", "NULL"),
         ]
@@ -50,6 +52,8 @@ extension EndToEnd {
                 CREATE EXTENSION citext; CREATE EXTENSION hstore; CREATE EXTENSION ltree;
                 CREATE TYPE mood AS ENUM ('sad', 'so so', 'happy');
                 CREATE DOMAIN small_positive AS smallint CHECK (VALUE > 0);
+                CREATE DOMAIN word AS text NOT NULL DEFAULT ''; CREATE DOMAIN amount AS numeric(8, 2) CHECK (VALUE <> 0);
+                CREATE DOMAIN person AS uuid; CREATE DOMAIN words AS text[];
                 CREATE TYPE pair AS (n integer, t text);
                 """)
             let columns = Self.values.indices.map { "c\($0)" }

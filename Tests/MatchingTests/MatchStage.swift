@@ -113,6 +113,20 @@ extension PredicateIndex {
         return met
     }
 
+    /// Whether each change was left, of such as are few enough for one batch and whose relations are told.
+    mutating func left(_ changes: [RowChange]) throws -> [Bool] {
+        let bytes = Stored.part(changes)
+        var part = try TransactionPart(bytes.span.bytes)
+        var batch = MatchBatch()
+        _ = try match(&part, into: &batch, leavingPartial: true)
+        var left: [Bool] = []
+        for change in 0..<batch.changeCount {
+            #expect(!batch.isLeft(change) || batch.certain(of: change).isEmpty && batch.asking(of: change).isEmpty)
+            left.append(batch.isLeft(change))
+        }
+        return left
+    }
+
     mutating func certain(_ change: RowChange) throws -> [UInt32] { try matches([change])[0].certain }
 }
 

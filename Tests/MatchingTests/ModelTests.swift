@@ -225,9 +225,9 @@ private struct Model: ~Copyable {
             let row = RowImage(bytes: bytes.span.bytes, places: places.span)
             switch subscription.asked.verdict(on: row).and(subscription.policy.verdict(on: row)) {
             case .yes: met.certain.append(member)
-            // NULL AND something to ask: a verdict may leave that open, but what has none of the keys cannot be true.
-            case .ask: if mayHold(subscription.predicate, row) { met.asking.append(member) }
-            case .no, .unknown, .failed: break
+            // What has none of the keys cannot be true, unless it is not known what the row has there.
+            case .ask: if mayHold(subscription.predicate, row, before: before) { met.asking.append(member) }
+            case .no, .unknown, .notYes, .failed: break
             }
         }
         met.certain.sort()
@@ -235,8 +235,11 @@ private struct Model: ~Copyable {
         return met
     }
 
-    private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage) -> Bool {
+    private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage, before: Bool) -> Bool {
+        // Filter and policy may each be open and still leave no row for both.
+        if predicate.access == .never { return false }
         guard case .anyOf(let keys) = predicate.access else { return true }
+        if !before { for key in keys where row.kind(key.slot) == .absent { return true } }
         for key in keys where row.kind(key.slot) == .text {
             if key.isElement {
                 var isFound = false
@@ -359,9 +362,9 @@ private struct Model: ~Copyable {
 }
 
 extension Verdict {
-    /// SQL's AND, where what is asked counts for more than what fails, and that for more than NULL.
+    /// SQL's AND of which only yes counts: what fails or is NULL needs no answer of PostgreSQL's any more.
     fileprivate func and(_ other: Verdict) -> Verdict {
-        for verdict in [Verdict.no, .ask, .failed, .unknown] where self == verdict || other == verdict {
+        for verdict in [Verdict.no, .failed, .unknown, .notYes, .ask] where self == verdict || other == verdict {
             return verdict
         }
         return .yes

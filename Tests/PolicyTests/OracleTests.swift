@@ -196,6 +196,8 @@ final class Oracle {
             let question = try #require(predicate.question, "\(what)")
             let answered = Self.verdict(try ask(question, values))
             #expect(answered == expected, "asked: \(what) on \(values): \(question.sql)")
+        } else if verdict == .notYes {
+            #expect(expected != .yes, "\(what) on \(values)")
         } else {
             #expect(verdict == expected, "\(what) on \(values)")
         }

@@ -11,6 +11,17 @@ enum TestValue: Sendable, Hashable {
 extension Predicate {
     /// The verdict on a row of these values, by slot.
     func verdict(_ values: [TestValue], moment: Int64? = nil) -> Verdict {
+        of(values, moment) { verdict(on: $0) }
+    }
+
+    /// What the filter alone says of it.
+    func filterVerdict(_ values: [TestValue]) -> Verdict {
+        of(values, nil) { filterVerdict(on: $0) }
+    }
+
+    private func of(
+        _ values: [TestValue], _ moment: Int64?, _ verdict: (borrowing RowImage) -> Verdict
+    ) -> Verdict {
         var bytes: [UInt8] = []
         var places: [ColumnPlace] = []
         for value in values {
@@ -25,7 +36,7 @@ extension Predicate {
             }
         }
         let row = RowImage(bytes: bytes.span.bytes, places: places.span, moment: moment)
-        return verdict(on: row)
+        return verdict(row)
     }
 
     /// Whether a row of these values has one of the keys by which the predicate is found.

@@ -13,18 +13,18 @@ enum Outcome: Sendable, Hashable {
 
     init(_ text: String) { self = .value(Array(text.utf8)) }
 
-    init(_ verdict: Verdict) {
-        switch verdict {
+    init(_ truth: Truth) {
+        switch truth {
         case .yes: self.init(true)
         case .no: self.init(false)
         case .unknown: self = .null
         case .failed: self = .failed
-        case .ask: self = .cannot
+        case .ask, .notYes, .notNo: self = .cannot
         }
     }
 
     /// Of a boolean's text.
-    var truth: Verdict {
+    var truth: Truth {
         switch self {
         case .value([UInt8(ascii: "t")]): .yes
         case .value([UInt8(ascii: "f")]): .no

@@ -82,9 +82,9 @@ extension PolicyNode {
     /// Constants asked for what they are.
     var simplified: PolicyNode {
         switch self {
-        case .isTrue(.constant(let verdict)): .constant(verdict.decided { $0 == .yes })
-        case .isFalse(.constant(let verdict)): .constant(verdict.decided { $0 == .no })
-        case .isUnknown(.constant(let verdict)): .constant(verdict.decided { $0 == .unknown })
+        case .isTrue(.constant(let verdict)): .constant(verdict.isExactly(.yes))
+        case .isFalse(.constant(let verdict)): .constant(verdict.isExactly(.no))
+        case .isUnknown(.constant(let verdict)): .constant(verdict.isExactly(.unknown))
         case .coalesce(let parts):
             {
                 let known = parts.filter { $0 != .constant(.unknown) }
@@ -92,12 +92,6 @@ extension PolicyNode {
             }()
         default: self
         }
-    }
-}
-
-extension Verdict {
-    fileprivate func decided(_ answer: (Verdict) -> Bool) -> Verdict {
-        self == .ask || self == .failed ? self : answer(self) ? .yes : .no
     }
 }
 

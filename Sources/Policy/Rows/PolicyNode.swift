@@ -1,6 +1,6 @@
 /// A residual as a tree of what a predicate's program can say, simplified, so that what says the same is the same.
 indirect enum PolicyNode: Sendable, Hashable {
-    case constant(Verdict)
+    case constant(Truth)
     case test(PolicyTest)
     case term(Term)
     case all([PolicyNode])
@@ -62,14 +62,14 @@ extension PolicyNode {
     }
 
     /// Flat, each part once, in one order, without constants that say nothing.
-    private static func group(_ parts: [PolicyNode], decides: Verdict) -> PolicyNode {
+    private static func group(_ parts: [PolicyNode], decides: Truth) -> PolicyNode {
         var constant = decides.negated
         var rest: Set<PolicyNode> = []
         var ordered: [PolicyNode] = []
         for part in parts.flatMap({ $0.parts(ofGroupThat: decides) }) {
             if case .constant(let verdict) = part {
                 if verdict == decides { return part }
-                if verdict != constant { constant = constant.joined(verdict) }
+                if verdict != constant { constant = constant.joined(verdict, inGroupThat: decides) }
             } else if rest.insert(part).inserted {
                 ordered.append(part)
             }
@@ -81,7 +81,7 @@ extension PolicyNode {
         return decides == .no ? .all(ordered) : .any(ordered)
     }
 
-    private func parts(ofGroupThat decides: Verdict) -> [PolicyNode] {
+    private func parts(ofGroupThat decides: Truth) -> [PolicyNode] {
         switch (self, decides) {
         case (.all(let parts), .no), (.any(let parts), .yes): parts
         default: [self]
@@ -118,7 +118,7 @@ extension PolicyNode {
     /// Whether there may be rows, whole ones, that only PostgreSQL can judge.
     var mayAsk: Bool {
         switch self {
-        case .constant(let verdict): verdict == .ask
+        case .constant(let truth): truth.isAsked
         case .test(let test): test.mayAsk
         case .term(let term): term.mayAsk
         case .all(let parts), .any(let parts), .choice(let parts), .coalesce(let parts):

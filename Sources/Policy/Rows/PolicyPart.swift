@@ -183,7 +183,7 @@ extension Residual {
         if case .constant(let verdict) = PolicyNodeMaker(memberships: memberships, keys: keys).node(term) {
             return PartValue(Outcome(verdict))
         }
-        return PartValue(Outcome(predicate(keys: keys, asker: 0, settings: settings).verdict(on: row)))
+        return PartValue(Outcome(predicate(keys: keys, asker: 0, settings: settings).truth(on: row)))
     }
 }
 

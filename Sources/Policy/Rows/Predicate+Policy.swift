@@ -8,7 +8,7 @@ extension Predicate {
         var builder = PolicyProgramBuilder()
         builder.add(node)
         slots = node.slots.sorted()
-        filterSlots = []
+        filterStart = nil
         question = nil
         self.asker = node.mayAsk ? asker : nil
         program = builder.program
@@ -26,7 +26,7 @@ extension Predicate {
     private static func constant(_ node: PolicyNode) -> Predicate? {
         switch node {
         case .constant(.yes): .always
-        case .constant(.no), .constant(.unknown), .constant(.failed): .never
+        case .constant(let truth) where !truth.may(be: .yes): .never
         default: nil
         }
     }
@@ -57,7 +57,8 @@ extension Predicate {
 
     private init(_ filter: Predicate, and policy: Predicate) {
         slots = Set(filter.slots + policy.slots).sorted()
-        filterSlots = filter.filterSlots
+        // Behind the node that joins both.
+        filterStart = filter.filterStart.map { $0 + 1 }
         question = filter.question
         asker = policy.asker
         isDecidedByAccess = false

@@ -3,7 +3,7 @@ import Bytes
 /// Evaluates terms over texts, one after the other, as PostgreSQL would: what the tests of a predicate cannot say, and
 /// what has no column in it at all.
 enum TermEvaluation {
-    static func truth(_ term: Term, _ row: borrowing RowImage, maximumWork: Int) -> Verdict {
+    static func truth(_ term: Term, _ row: borrowing RowImage, maximumWork: Int) -> Truth {
         switch term {
         case .all(let parts): group(parts, row, maximumWork, decides: .no)
         case .any(let parts): group(parts, row, maximumWork, decides: .yes)
@@ -39,18 +39,18 @@ enum TermEvaluation {
     // MARK: Truths
 
     private static func group(
-        _ parts: [Term], _ row: borrowing RowImage, _ maximumWork: Int, decides: Verdict
-    ) -> Verdict {
+        _ parts: [Term], _ row: borrowing RowImage, _ maximumWork: Int, decides: Truth
+    ) -> Truth {
         var result = decides.negated
         for part in parts {
             let verdict = truth(part, row, maximumWork: maximumWork)
             if verdict == decides { return decides }
-            if verdict != result { result = result.joined(verdict) }
+            if verdict != result { result = result.joined(verdict, inGroupThat: decides) }
         }
         return result
     }
 
-    private static func isNull(_ part: Term, _ row: borrowing RowImage, _ maximumWork: Int) -> Verdict {
+    private static func isNull(_ part: Term, _ row: borrowing RowImage, _ maximumWork: Int) -> Truth {
         switch value(part, row, maximumWork: maximumWork) {
         case .null: .yes
         case .value: .no
@@ -60,16 +60,14 @@ enum TermEvaluation {
     }
 
     private static func isExactly(
-        _ part: Term, _ wanted: Verdict, _ row: borrowing RowImage, _ maximumWork: Int
-    ) -> Verdict {
-        let verdict = truth(part, row, maximumWork: maximumWork)
-        if verdict == .ask || verdict == .failed { return verdict }
-        return verdict == wanted ? .yes : .no
+        _ part: Term, _ wanted: Truth, _ row: borrowing RowImage, _ maximumWork: Int
+    ) -> Truth {
+        truth(part, row, maximumWork: maximumWork).isExactly(wanted)
     }
 
     private static func isDistinct(
         _ function: Function, _ left: Term, _ right: Term, _ row: borrowing RowImage, _ maximumWork: Int
-    ) -> Verdict {
+    ) -> Truth {
         let a = value(left, row, maximumWork: maximumWork)
         let b = value(right, row, maximumWork: maximumWork)
         if a == .cannot || b == .cannot { return .ask }
@@ -81,8 +79,8 @@ enum TermEvaluation {
     /// `value operator ANY (array)` and ALL.
     private static func elements(
         _ function: Function, _ value: Term, _ array: Term, _ row: borrowing RowImage, _ maximumWork: Int,
-        decides: Verdict
-    ) -> Verdict {
+        decides: Truth
+    ) -> Truth {
         let left = self.value(value, row, maximumWork: maximumWork)
         let right = self.value(array, row, maximumWork: maximumWork)
         if left == .cannot || right == .cannot { return .ask }
@@ -94,7 +92,7 @@ enum TermEvaluation {
         for element in elements {
             let verdict = applied(function, [left, element.map { .value($0) } ?? .null], row, maximumWork).truth
             if verdict == decides { return decides }
-            if verdict != result { result = result.joined(verdict) }
+            if verdict != result { result = result.joined(verdict, inGroupThat: decides) }
         }
         return result
     }
@@ -124,15 +122,15 @@ enum TermEvaluation {
     ) -> Outcome {
         var texts: [[UInt8]?] = []
         texts.reserveCapacity(values.count)
-        var worst = Verdict.yes
+        var worst = Truth.yes
         for value in values {
             switch value {
             case .value(let text): texts.append(text)
             case .null:
                 texts.append(nil)
-                if function.isStrict { worst = worst.joined(.unknown) }
-            case .failed: worst = worst.joined(.failed)
-            case .cannot: worst = worst.joined(.ask)
+                if function.isStrict { worst = worst.and(.unknown) }
+            case .failed: worst = worst.and(.failed)
+            case .cannot: worst = worst.and(.ask)
             }
         }
         guard worst == .yes else { return Outcome(worst) }
@@ -146,7 +144,7 @@ enum TermEvaluation {
             switch truth(branch.condition, row, maximumWork: maximumWork) {
             case .yes: return value(branch.value, row, maximumWork: maximumWork)
             case .no, .unknown: break
-            case .ask: return .cannot
+            case .ask, .notYes, .notNo: return .cannot
             case .failed: return .failed
             }
         }
@@ -172,7 +170,7 @@ enum TermEvaluation {
         case .yes: return .null
         case .no, .unknown: return a
         case .failed: return .failed
-        case .ask: return .cannot
+        case .ask, .notYes, .notNo: return .cannot
         }
     }
 
@@ -180,13 +178,13 @@ enum TermEvaluation {
         // Arrays beside each other are one of more dimensions.
         guard !elements.contains(where: { $0.type?.element != nil }) else { return .cannot }
         var texts: [[UInt8]?] = []
-        var worst = Verdict.yes
+        var worst = Truth.yes
         for element in elements {
             switch value(element, row, maximumWork: maximumWork) {
             case .value(let text): texts.append(text)
             case .null: texts.append(nil)
-            case .failed: worst = worst.joined(.failed)
-            case .cannot: worst = worst.joined(.ask)
+            case .failed: worst = worst.and(.failed)
+            case .cannot: worst = worst.and(.ask)
             }
         }
         return worst == .yes ? .value(ArrayText.text(texts)) : Outcome(worst)

@@ -114,6 +114,19 @@ enum BindingMessages {
             + "TABLE \(table.quotedName); ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))"
     }
 
+    static func filteredDeletesAreRecalled(_ table: CatalogTable) -> String {
+        "A filter is held against deletes of \(table.schema).\(table.name) only as long as the row's last version is in the "
+            + "server's event log: the replica identity does not keep what the filter looks at "
+            + "(ALTER TABLE … REPLICA IDENTITY FULL)"
+    }
+
+    static func filteredDeletesAreHidden(_ table: CatalogTable) -> String {
+        let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
+        return
+            "Deletes of \(table.schema).\(table.name) are not delivered to a filter that looks at columns which changes do "
+            + "not carry of deleted rows (ALTER TABLE \(name) REPLICA IDENTITY FULL)"
+    }
+
     static func nothingIsReadable(_ table: CatalogTable) -> String {
         "Changes of \(table.schema).\(table.name) are not delivered: row level security is active, and the role may not "
             + "SELECT its primary key"

@@ -57,11 +57,11 @@ struct TableHead {
             facts: ColumnFacts(
                 name: attribute.name, type: types.facts(attribute.type),
                 collation: collations.collation(attribute.collation)),
-            number: attribute.number, typeName: types.name(attribute.type), declaredType: attribute.declaredType,
-            declaredCollation: attribute.declaredCollation,
-            rendering: types.rendering(attribute.type), declaredTypeOID: attribute.type,
-            isGenerated: attribute.isGenerated, isPublished: isPublished(attribute),
-            generation: generation(of: attribute, all), definedBy: attribute.definedBy)
+            number: attribute.number, typeOID: attribute.type, typeName: types.name(attribute.type),
+            declaredType: attribute.declaredType, declaredCollation: attribute.declaredCollation,
+            rendering: types.rendering(attribute.type), isGenerated: attribute.isGenerated,
+            isPublished: isPublished(attribute), generation: generation(of: attribute, all),
+            definedBy: attribute.definedBy)
     }
 
     private func isPublished(_ attribute: TableAttribute) -> Bool {

@@ -52,6 +52,9 @@ public struct CatalogColumn: Sendable, Hashable {
     public var facts: ColumnFacts
     /// `pg_attribute.attnum`: it stays when other columns go.
     public var number: Int
+    /// The declared type's own oid, also of a domain: by it a stored row's column is known to be this one. Its name is
+    /// not, for pgoutput names a domain by its base type.
+    public var typeOID: UInt32
     /// The declared type's name in `pg_type`: `int4`, `_text`, a domain's own. What clients find in `columns`.
     public var typeName: String
     /// The declared type in full, as a cast needs it: `character varying(20)`, a domain's own name.
@@ -59,8 +62,6 @@ public struct CatalogColumn: Sendable, Hashable {
     /// Where it is not the type's own: quoted, fit for COLLATE.
     public var declaredCollation: String?
     public var rendering: ColumnRendering
-    /// `pg_attribute.atttypid`: a domain's own.
-    public var declaredTypeOID: UInt32
     /// PostgreSQL computes it from other columns.
     public var isGenerated: Bool
     /// False where a column list leaves it out, or where it is generated: changes do not carry it then.

@@ -1,4 +1,5 @@
 import Bytes
+import Change
 import Diagnostics
 import Policy
 import Postgres
@@ -7,9 +8,9 @@ import System
 
 /// Whether one row is a match, where only PostgreSQL can tell.
 public struct JudgedQuestion: Sendable, Hashable {
-    public var question: Question
+    public let question: Question
     /// The row's texts in the order of the question's slots; nil is NULL.
-    public var values: [String?]
+    public let values: [String?]
 
     public init(_ question: Question, values: [String?]) {
         precondition(values.count == question.slots.count, "a question is asked with a value for each of its slots")
@@ -17,11 +18,17 @@ public struct JudgedQuestion: Sendable, Hashable {
         self.values = values
     }
 
-    /// Of a row in which none of the question's columns is absent: where one is, the answer is no without asking.
-    public init(_ question: Question, of row: borrowing RowImage) {
-        var values: [String?] = []
-        for slot in question.slots { values.append(row.kind(slot) == .text ? row.text(slot).text : nil) }
-        self.init(question, values: values)
+    /// Nil where one of the columns is absent: PostgreSQL knows no more of the row than we do.
+    public init?(_ question: Question, row values: [ColumnText]) {
+        var texts: [String?] = []
+        for value in values {
+            switch value {
+            case .text(let text): texts.append(String(decoding: text, as: UTF8.self))
+            case .null: texts.append(nil)
+            case .absent: return nil
+            }
+        }
+        self.init(question, values: texts)
     }
 
     /// Of the row's texts: what it takes to send it.
@@ -46,7 +53,12 @@ public final class Judge: Sendable {
     /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
     public func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
-        exchange.ask(batch, then)
+        exchange.add(JudgeExchange.Job(work: .questions(batch, then)))
+    }
+
+    /// The values in the types that their columns have now; absent where that could not be found out.
+    public func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void) {
+        exchange.add(JudgeExchange.Job(work: .conversions(values, then)))
     }
 
     /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner, on a thread with
@@ -61,8 +73,35 @@ public final class Judge: Sendable {
 /// What the judge's thread and those who ask it share.
 final class JudgeExchange: Sendable {
     struct Job: Sendable {
-        var questions: [JudgedQuestion]
-        var then: @Sendable ([Bool?]) -> Void
+        enum Work {
+            case questions([JudgedQuestion], @Sendable ([Bool?]) -> Void)
+            case conversions([ValueConversion], @Sendable ([ColumnText]) -> Void)
+        }
+
+        let work: Work
+
+        var count: Int {
+            switch work {
+            case .questions(let questions, _): questions.count
+            case .conversions(let values, _): values.count
+            }
+        }
+
+        var byteCount: Int {
+            switch work {
+            case .questions(let questions, _): questions.reduce(0) { $0 + $1.byteCount }
+            case .conversions(let values, _): values.reduce(0) { $0 + $1.text.count }
+            }
+        }
+
+        /// Nothing could be found out.
+        func giveUp() {
+            Metrics.shared.judgeFailures.add(count)
+            switch work {
+            case .questions(let questions, let then): then(questions.map { _ in nil })
+            case .conversions(let values, let then): then(values.map { _ in .absent })
+            }
+        }
     }
 
     private struct Inbox {
@@ -79,20 +118,19 @@ final class JudgeExchange: Sendable {
 
     init() throws(SystemError) { interrupt = try Wake() }
 
-    func ask(_ questions: [JudgedQuestion], _ then: @escaping @Sendable ([Bool?]) -> Void) {
-        let byteCount = questions.reduce(0) { $0 + $1.byteCount }
+    func add(_ job: Job) {
+        let (count, byteCount) = (job.count, job.byteCount)
         let isTaken = inbox.withLock { inbox in
-            guard !inbox.isClosed, inbox.questionCount + questions.count <= Limits.maximumWaitingQuestions,
+            guard !inbox.isClosed, inbox.questionCount + count <= Limits.maximumWaitingQuestions,
                 inbox.byteCount + byteCount <= Limits.maximumWaitingQuestionBytes
             else { return false }
-            inbox.questionCount += questions.count
+            inbox.questionCount += count
             inbox.byteCount += byteCount
-            inbox.jobs.append(Job(questions: questions, then: then))
+            inbox.jobs.append(job)
             return true
         }
         if isTaken { return pulse.beat() }
-        Metrics.shared.judgeFailures.add(questions.count)
-        then(questions.map { _ in nil })
+        job.giveUp()
     }
 
     func take(until deadline: UInt64, seen: inout UInt64) -> [Job] {

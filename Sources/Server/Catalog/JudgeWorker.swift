@@ -1,3 +1,4 @@
+import Change
 import Diagnostics
 import Policy
 import Postgres
@@ -54,10 +55,18 @@ final class JudgeWorker {
         while !exchange.interrupt.isRung {
             if jobs.isEmpty { jobs = exchange.take(until: .max, seen: &seen) }
             while let job = jobs.first, !exchange.interrupt.isRung {
-                let answers = try answers(job.questions, connection)
-                jobs.removeFirst()
-                answered()
-                job.then(answers)
+                switch job.work {
+                case .questions(let questions, let then):
+                    let answers = try answers(questions, connection)
+                    jobs.removeFirst()
+                    answered()
+                    then(answers)
+                case .conversions(let values, let then):
+                    let converted = try convert(values, connection)
+                    jobs.removeFirst()
+                    answered()
+                    then(converted)
+                }
             }
         }
     }
@@ -93,10 +102,7 @@ final class JudgeWorker {
     private func giveUp() {
         let jobs = self.jobs
         self.jobs = []
-        for job in jobs {
-            Metrics.shared.judgeFailures.add(job.questions.count)
-            job.then(job.questions.map { _ in nil })
-        }
+        for job in jobs { job.giveUp() }
     }
 
     // MARK: Asking
@@ -133,7 +139,7 @@ final class JudgeWorker {
     ) throws(PostgresError) {
         let began = Clock.monotonicNanoseconds()
         let questions = questions.filter { !isPenalised($0.question, began) }
-        try makeRoom(for: questions, connection)
+        try makeRoom(for: questions.map(\.question.sql), connection)
         let answers = try connection.pipeline(
             questions.map(statement), prepared: &prepared,
             timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: exchange.interrupt)
@@ -155,9 +161,43 @@ final class JudgeWorker {
             "SELECT " + asked.question.sql, asked.values + asked.question.constants, preparedAs: name)
     }
 
+    // MARK: Converting
+
+    private func convert(
+        _ values: [ValueConversion], _ connection: Connection
+    ) throws(PostgresError) -> [ColumnText] {
+        var converted: [ColumnText] = []
+        var left = values[...]
+        while !left.isEmpty {
+            let next = left.prefix(Limits.questionBatch)
+            left = left.dropFirst(next.count)
+            try makeRoom(for: next.map(\.sql), connection)
+            let answers = try connection.pipeline(
+                next.map { value in
+                    let name = names[value.sql] ?? "q\(names.count)"
+                    names[value.sql] = name
+                    return PipelinedStatement(
+                        "SELECT " + value.sql, [String(decoding: value.text, as: UTF8.self)], preparedAs: name)
+                },
+                prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
+                interrupt: exchange.interrupt)
+            for answer in answers { converted.append(Self.value(answer)) }
+        }
+        Metrics.shared.judgeQuestions.add(values.count)
+        return converted
+    }
+
+    private static func value(_ answer: Result<Rows, PostgresError>) -> ColumnText {
+        guard case .success(let rows) = answer, let row = rows.first else {
+            Metrics.shared.judgeFailures.add()
+            return .absent
+        }
+        return row[0].map { .text(Array($0.utf8)) } ?? .null
+    }
+
     /// The connection keeps so many statements, and forgets them all when there are more.
-    private func makeRoom(for questions: [JudgedQuestion], _ connection: Connection) throws(PostgresError) {
-        let new = Set(questions.map(\.question.sql)).filter { self.names[$0] == nil }
+    private func makeRoom(for statements: [String], _ connection: Connection) throws(PostgresError) {
+        let new = Set(statements).filter { self.names[$0] == nil }
         guard names.count + new.count > Limits.maximumPreparedQuestions, !names.isEmpty else { return }
         var none: Set<String> = []
         _ = try connection.pipeline(

@@ -6,18 +6,12 @@ import Policy
 /// A recorded row as policies see it: by the slots of the table as the catalog has it now.
 struct ExplainedRow {
     /// Columns that the image does not hold, or of which it holds values of another type, are absent.
-    enum Value {
-        case absent
-        case null
-        case text([UInt8])
-    }
-
-    let values: [Value]
+    let values: [ColumnText]
 
     init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable) {
         let relation = change.relation?.relation
         values = table.columns.map { column in
-            let place = relation?.columns.firstIndex { $0.name == column.name && $0.typeName == column.typeName }
+            let place = relation?.columns.firstIndex(where: column.isSame)
             guard let place else { return .absent }
             switch isOld ? change.oldValue(of: place) : change.value(of: place) {
             case .text(let text)?: return .text(text)

@@ -175,8 +175,7 @@ extension Explainer {
         var part = Explanation.Part(
             depth: filter.depth, text: filter.text, isCondition: true, hub: ExplainedTruth(verdict))
         if verdict == .ask, let asked = filter.predicate.question {
-            let question = row.read { JudgedQuestion(asked, of: $0) }
-            part.postgres = ask(question)
+            part.postgres = JudgedQuestion(asked, row: asked.slots.map { row.values[$0] }).map(ask)
         }
         return part
     }

@@ -140,7 +140,7 @@ public enum ExplainedTruth: Sendable, Hashable {
         case .no: self = .value("f")
         case .unknown: self = .null
         case .failed: self = .failed("")
-        case .ask: self = .undecided
+        case .ask, .notYes: self = .undecided
         }
     }
 

@@ -93,6 +93,8 @@ final class Channel {
     var hasUntoldLoss = false
     /// What it was told of generated columns that could not be computed: each thing once.
     var toldOfUncomputed: Set<String> = []
+    /// When it was last told that records lack values.
+    var toldOfLackingValues: UInt64?
     var lossTimer: TimerID?
     /// When it is looked again whether the database's messages arrive.
     var readyTimer: TimerID?

@@ -25,6 +25,7 @@ struct Courier: ~Copyable {
     private var matches = MatchBatch()
     private var recalled = MatchBatch()
     private var departed = MatchBatch()
+    private var departedWhole = MatchBatch()
     private var desk: DeliveryDesk
     private var touches = Touches()
     private var waiting: [UInt32: WaitingQueue] = [:]
@@ -47,8 +48,8 @@ struct Courier: ~Copyable {
 
     /// Channels whose waiting deliveries became too many: to be closed.
     private(set) var overfull: [UInt32] = []
-    /// Channels that miss something because a question was not answered: to be told.
-    private(set) var unanswered: [UInt32] = []
+    /// Channels that miss something because a question was not answered, or could not even be asked: to be told.
+    private(set) var unanswered: Set<UInt32> = []
 
     /// What tables were asked about decisions.
     var opinions = SecondOpinions()
@@ -60,12 +61,20 @@ struct Courier: ~Copyable {
         return contradicted
     }
 
+    /// Channels that got an update without values that it left unchanged, because the log does not have them: to be told.
+    private var lacking: Set<UInt32> = []
+
+    mutating func takeLacking() -> [UInt32] {
+        defer { lacking = [] }
+        return lacking.sorted()
+    }
+
     mutating func takeTroubled() -> (overfull: [UInt32], unanswered: [UInt32]) {
         defer {
             overfull = []
             unanswered = []
         }
-        return (overfull, unanswered)
+        return (overfull, unanswered.sorted())
     }
 
     mutating func takeQuestions() -> AskedQuestions {
@@ -102,18 +111,29 @@ struct Courier: ~Copyable {
             var same = part
             _ = try departures.match(&same, into: &departed)
         }
-        return try index.match(&part, into: &matches)
+        return try index.match(&part, into: &matches, leavingPartial: true)
+    }
+
+    /// Whether the row has to be known whole before the change is delivered: somebody looks at what its image lacks, or
+    /// would get it without values that did not change.
+    func needsRow(at place: Int, _ change: borrowing Change) throws(ByteError) -> Bool {
+        if matches.isLeft(place) { return true }
+        guard change.operation == .update, change.oldImage != .full, hasMatches(at: place) else { return false }
+        guard let new = change.new else { return false }
+        return try new.isPartial()
     }
 
     /// How many changes `match` judged.
     var matchedChanges: Int { matches.changeCount }
 
     func hasMatches(at place: Int) -> Bool {
-        !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty || hasDepartures(at: place)
+        matches.isLeft(place) || !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
+            || hasDepartures(at: place)
     }
 
     private func hasDepartures(at place: Int) -> Bool {
-        departures.count > 0 && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
+        departures.count > 0 && place < departed.changeCount
+            && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
     }
 
     struct Moment {
@@ -126,61 +146,107 @@ struct Courier: ~Copyable {
         let hasPast: Bool
     }
 
-    /// Whom a change is judged for.
-    enum Share {
-        case everybody
-        /// Those whom no policy restricts …
-        case unrestricted
-        /// … and those whom one does.
-        case restricted
-
-        @inline(__always)
-        func includes(_ member: Member) -> Bool {
-            switch self {
-            case .everybody: true
-            case .unrestricted: member.policy == Member.noPolicy
-            case .restricted: member.policy != Member.noPolicy
-            }
-        }
-    }
-
-    /// Delivers one of the changes that were judged; says how many channels got it now. With `past`, which is the row that
-    /// a change only names by its key, those whom policies restrict are judged on that: whether they hear of a delete, and
-    /// of an update whether they hear what the key was.
+    /// Delivers one of the changes that were judged; says how many channels got it now. With `whole`, which is the change
+    /// with all of its row, everybody is judged on that. `former` is the row that an update names by its key only: whether
+    /// somebody hears what the key was is judged on that.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, past: [UInt8]? = nil, commitTime: Int64,
-        offset: UInt64,
-        on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, whole: WholeChange? = nil,
+        former: [UInt8]? = nil, commitTime: Int64, offset: UInt64, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
         desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
-        let moment = Moment(
+        if let whole { return try deliver(change, relation, whole, former, commitTime, offset, on: loop) }
+        let moment = moment(of: change, commitTime, offset)
+        var delivered = try distribute(place, judging: change, change, former, relation, moment, on: loop)
+        if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
+        delivered += try deliverTouched(change, relation, moment, on: loop)
+        return delivered
+    }
+
+    private func moment(of change: borrowing Change, _ commitTime: Int64, _ offset: UInt64) -> Moment {
+        Moment(
             fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
             hasPast: change.operation == .update && change.oldImage != .none)
-        let delivered = try distribute(place, change, past, relation, moment, on: loop)
-        if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
-        return try delivered + deliverTouched(change, relation, moment, on: loop)
+    }
+
+    /// The same for a change that stands by itself. Of a delete nobody gets more than the delete has.
+    private mutating func deliver(
+        _ change: borrowing Change, _ relation: Relation, _ whole: WholeChange, _ former: [UInt8]?, _ commitTime: Int64,
+        _ offset: UInt64, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var part = try TransactionPart(whole.part.asBytes)
+        try matchWhole(part, whole)
+        swap(&matches, &recalled)
+        swap(&departed, &departedWhole)
+        defer {
+            swap(&matches, &recalled)
+            swap(&departed, &departedWhole)
+        }
+        guard matches.changeCount == 1, let judged = try part.next() else { return 0 }
+        if change.operation == .delete {
+            let moment = moment(of: change, commitTime, offset)
+            let delivered = try distribute(0, judging: judged, change, nil, relation, moment, on: loop)
+            return try delivered + deliverTouched(change, relation, moment, on: loop)
+        }
+        let moment = moment(of: judged, commitTime, offset)
+        if try judged.new?.isPartial() == true, change.oldImage != .full {
+            try noteLacking(judged, whole.relation, moment)
+        }
+        // A row of the schema that was says nothing in another one.
+        let past = whole.fingerprint == change.relation ? former : nil
+        let delivered = try distribute(0, judging: judged, judged, past, whole.relation, moment, on: loop)
+        if hasDepartures(at: 0) { try addDepartures(of: 0, judged, whole.relation, moment) }
+        return try delivered + deliverTouched(judged, whole.relation, moment, on: loop)
+    }
+
+    /// Those who are shown a column that is still absent.
+    private mutating func noteLacking(
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        guard let new = change.new else { return }
+        var names: [String] = []
+        var columns = new.columns()
+        for column in relation.columns {
+            if case .unchanged? = try columns.next() { names.append(column.name) }
+        }
+        for node in 0..<matches.certain(of: 0).count {
+            for place in 0..<index.members(of: matches.certain(of: 0), at: node).count {
+                let number = index.members(of: matches.certain(of: 0), at: node)[place]
+                guard let member = audience.members[number], audience.wants(moment, member),
+                    let key = views.views[member.view]?.key
+                else { continue }
+                let isShown = names.contains { key.table.slot(named: $0).map(key.delivered.contains) ?? false }
+                if isShown { lacking.insert(member.listener) }
+            }
+        }
+    }
+
+    /// What is still absent is asked about.
+    private mutating func matchWhole(_ part: TransactionPart, _ whole: WholeChange) throws(ByteError) {
+        var same = part
+        if case .unknownRelation = try index.match(&same, into: &recalled) {
+            noteRelation(whole.fingerprint, whole.relation, foreign: [])
+            same = part
+            _ = try index.match(&same, into: &recalled)
+        }
+        guard departures.count > 0 else { return departedWhole.removeAll() }
+        same = part
+        _ = try departures.match(&same, into: &departedWhole)
     }
 
     private mutating func distribute(
-        _ place: Int, _ change: borrowing Change, _ past: [UInt8]?, _ relation: Relation, _ moment: Moment,
-        on loop: SocketLoop
+        _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, _ past: [UInt8]?,
+        _ relation: Relation, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         guard let past else {
-            return try distribute(
-                place, judging: change, change, former: change, relation, moment, .everybody, on: loop)
+            return try distribute(place, judging: judged, change, former: change, relation, moment, on: loop)
         }
         let bytes = Self.part(of: change, asItWas: past)
         var part = try TransactionPart(bytes.asBytes)
-        guard change.operation != .delete else {
-            let delivered = try distribute(
-                place, judging: change, change, former: change, relation, moment, .unrestricted, on: loop)
-            return try delivered + deliver(change, asIn: part, relation, moment, on: loop)
-        }
         guard let former = try part.next() else { return 0 }
-        return try distribute(place, judging: change, change, former: former, relation, moment, .everybody, on: loop)
+        return try distribute(place, judging: judged, change, former: former, relation, moment, on: loop)
     }
 
     /// The change with the whole row that it only names.
@@ -198,13 +264,13 @@ struct Courier: ~Copyable {
     /// To those who matched; `judged` is what they matched, `change` what they get, and `former` says what the row was.
     private mutating func distribute(
         _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, former: borrowing Change,
-        _ relation: Relation, _ moment: Moment, _ share: Share, on loop: SocketLoop
+        _ relation: Relation, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         withPast.removeAll(keepingCapacity: true)
         for node in 0..<matches.certain(of: place).count {
             delivered += try Self.deliver(
-                to: node, of: place, matches, share, index, change, relation, moment, &audience, &views, &desk,
+                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk,
                 &touches, &withPast, loop)
         }
         for number in withPast {
@@ -213,32 +279,15 @@ struct Courier: ~Copyable {
             touches.add(member, seen, &audience.recipients, moment.number)
         }
         for node in 0..<matches.asking(of: place).count {
-            try ask(node, of: place, judged, former: former, relation, moment, share)
+            try ask(node, of: place, judged, former: former, relation, moment)
         }
         return delivered
-    }
-
-    /// A delete to those who could see the row: they get no more of it than the delete has.
-    private mutating func deliver(
-        _ change: borrowing Change, asIn deleted: TransactionPart, _ relation: Relation, _ moment: Moment,
-        on loop: SocketLoop
-    ) throws(ByteError) -> Int {
-        var part = deleted
-        var same = part
-        guard case .judged = try index.match(&same, into: &recalled), recalled.changeCount == 1,
-            let past = try part.next()
-        else { return 0 }
-        swap(&matches, &recalled)
-        defer { swap(&matches, &recalled) }
-        return try distribute(
-            0, judging: past, change, former: change, relation, moment, .restricted, on: loop)
     }
 
     /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
     /// the old row, perhaps, are left for afterwards.
     private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ share: Share,
-        _ index: borrowing PredicateIndex,
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
         _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
         _ loop: SocketLoop
@@ -248,7 +297,7 @@ struct Courier: ~Copyable {
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
         let members = index.members(of: matches.certain(of: place), at: node)
         for place in members.indices {
-            guard let member = audience.members[members[place]], share.includes(member) else { continue }
+            guard let member = audience.members[members[place]] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
             if recipient.since > moment.offset { continue }
             if moment.hasPast, member.policy != Member.noPolicy {
@@ -282,30 +331,52 @@ struct Courier: ~Copyable {
     /// The members of a node whose predicate PostgreSQL has to decide.
     private mutating func ask(
         _ node: Int, of place: Int, _ change: borrowing Change, former: borrowing Change, _ relation: Relation,
-        _ moment: Moment, _ share: Share
+        _ moment: Moment
     ) throws(ByteError) {
         let image: RowTexts.Image = change.operation == .delete ? .old : .new
-        var questions = NodeQuestions(index.question(of: matches.asking(of: place)[node]))
+        let asking = matches.asking(of: place)[node]
+        var questions = NodeQuestions(
+            try index.filterVerdict(of: asking, on: change), index.question(of: asking))
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
-            guard let member = audience.members[number], share.includes(member), audience.wants(moment, member),
-                let pending = try question(&questions, member, change, relation, image)
-            else { continue }
-            let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
-            touches.ask(member, seen, pending, &audience.recipients, changeNumber)
+            guard let member = audience.members[number], audience.wants(moment, member) else { continue }
+            switch try question(&questions, member, change, relation, image) {
+            case .nobody: continue
+            case .unanswerable: miss(member, change.operation)
+            case .pending(let pending):
+                let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
+                touches.ask(member, seen, pending, &audience.recipients, changeNumber)
+            }
         }
     }
 
-    /// Asks what a member's predicate left open: its filter, its holder's policy, or both. Nil where the policy says no, and
-    /// where it cannot even be asked.
+    /// What is left to find out about a member.
+    private enum Inquiry {
+        /// The change is not for it.
+        case nobody
+        case pending(PendingQuestion)
+        /// A value that it depends on is absent: PostgreSQL could not tell either.
+        case unanswerable
+    }
+
+    /// A change that may have been for the member. Of deletes its channel was told when it subscribed.
+    private mutating func miss(_ member: Member, _ operation: Operation) {
+        if operation == .delete { return Metrics.shared.drops[.absentValue].add() }
+        unanswered.insert(member.listener)
+    }
+
+    /// Asks what a member's predicate left open: its filter, its holder's policy, or both.
+    ///
+    /// Each is looked at by itself: that both together are open does not say that either of them is.
     private mutating func question(
         _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image
-    ) throws(ByteError) -> PendingQuestion? {
+    ) throws(ByteError) -> Inquiry {
+        guard questions.verdict == .yes || questions.verdict == .ask else { return .nobody }
         switch try policies.verdict(member, on: change, image, &index) {
         case .yes: return try filterQuestion(&questions, change, image)
-        case .no, .unknown, .failed: return nil
+        case .no, .unknown, .notYes, .failed: return .nobody
         case .ask: return try policyQuestion(&questions, member.policy, change, relation, image)
         }
     }
@@ -313,35 +384,44 @@ struct Courier: ~Copyable {
     /// The same for all of the node whose policies leave nothing open.
     private mutating func filterQuestion(
         _ questions: inout NodeQuestions, _ change: borrowing Change, _ image: RowTexts.Image
-    ) throws(ByteError) -> PendingQuestion? {
-        if let known = questions.ofFilter { return known }
-        guard let filter = questions.filter else { return nil }
+    ) throws(ByteError) -> Inquiry {
+        if let known = questions.ofFilter { return .pending(known) }
+        guard let filter = questions.filter, let question = try judged(filter, change, image) else {
+            return .unanswerable
+        }
         let pending = PendingQuestion()
-        try ask(filter, pending, change, image)
+        asked.add(pending, question)
         questions.ofFilter = pending
-        return pending
+        return .pending(pending)
     }
 
     private mutating func policyQuestion(
         _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image
-    ) throws(ByteError) -> PendingQuestion? {
-        if let last = questions.ofPolicy, last.policy == policy { return last.question }
-        let pending = PendingQuestion(parts: questions.filter == nil ? 1 : 2)
+    ) throws(ByteError) -> Inquiry {
+        if let last = questions.ofPolicy, last.policy == policy { return .pending(last.question) }
+        let pending = PendingQuestion(parts: questions.verdict == .ask ? 2 : 1)
         guard try policies.ask(policy, pending, change, relation, image, changeNumber, &asked) else {
-            Metrics.shared.drops[.rowSecurity].add()
-            return nil
+            return .unanswerable
         }
-        if let filter = questions.filter { try ask(filter, pending, change, image) }
+        if questions.verdict == .ask {
+            if let filter = questions.filter, let question = try judged(filter, change, image) {
+                asked.add(pending, question)
+            } else {
+                // Whether there was anything to miss is the policy's to say.
+                pending.take(nil)
+            }
+        }
         questions.ofPolicy = (policy, pending)
-        return pending
+        return .pending(pending)
     }
 
-    private mutating func ask(
-        _ filter: Question, _ pending: PendingQuestion, _ change: borrowing Change, _ image: RowTexts.Image
-    ) throws(ByteError) {
-        let values = try index.texts(of: filter.slots, in: change, image: image == .old ? .old : .new)
-        asked.add(pending, JudgedQuestion(filter, values: values))
+    /// Nil where a value is absent that it asks about.
+    private mutating func judged(
+        _ filter: Question, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) -> JudgedQuestion? {
+        let isPast = image == .old && change.operation != .delete
+        return JudgedQuestion(filter, row: try index.texts(of: filter.slots, in: change, image: isPast ? .old : .new))
     }
 
     // MARK: Rows that move out of view
@@ -356,14 +436,19 @@ struct Courier: ~Copyable {
             }
         }
         for node in 0..<departed.asking(of: place).count {
-            var questions = NodeQuestions(departures.question(of: departed.asking(of: place)[node]))
+            let asking = departed.asking(of: place)[node]
+            var questions = NodeQuestions(
+                try departures.filterVerdict(of: asking, on: change), departures.question(of: asking))
             let count = departures.members(of: departed.asking(of: place), at: node).count
             for at in 0..<count {
                 let number = departures.members(of: departed.asking(of: place), at: node)[at]
-                guard let member = audience.members[number],
-                    let pending = try question(&questions, member, change, relation, .old)
-                else { continue }
-                depart(number, pending, moment)
+                guard let member = audience.members[number] else { continue }
+                switch try question(&questions, member, change, relation, .old) {
+                case .nobody: continue
+                case .pending(let pending): depart(number, pending, moment)
+                // Of moves whoever wants to hear of them needs the whole old row.
+                case .unanswerable: if change.oldImage == .full { miss(member, change.operation) }
+                }
             }
         }
     }
@@ -479,7 +564,7 @@ struct Courier: ~Copyable {
     private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on loop: SocketLoop) -> Bool {
         guard let recipient = audience.recipient(index) else { return false }
         let (bindings, isUncertain) = delivery.outcome()
-        if isUncertain, !unanswered.contains(index) { unanswered.append(index) }
+        if isUncertain { unanswered.insert(index) }
         guard bindings != 0 else { return false }
         let shown = delivery.shown
         let envelope = envelope(index, shown.view, bindings, delivery.operation)

@@ -87,7 +87,7 @@ struct GenerationPlan {
             computed.append(Computed(column: generated, places: inputs.map(\.place)))
             columns.append(
                 Column(
-                    name: column.name, typeOID: column.declaredTypeOID, typeName: column.typeName,
+                    name: column.name, typeOID: column.typeOID, typeName: column.typeName,
                     isIdentity: source.identity == .full, isPrimaryKey: table.primaryKey.contains(slot),
                     isComputed: true))
         }

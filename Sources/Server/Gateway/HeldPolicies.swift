@@ -30,9 +30,8 @@ struct PolicyEntry {
         self.predicate = predicate
         self.policy = policy
         self.table = table
-        columns = policy.row.columns.map { column in
-            RowTexts.Wanted(
-                name: column.name, typeName: table.columns[column.slot].typeName, isNeeded: column.isNeeded)
+        columns = policy.row.columns.map {
+            RowTexts.Wanted(table.columns[$0.slot], isNeeded: $0.isNeeded)
         }
         self.claimant = claimant
     }
@@ -77,7 +76,7 @@ struct HeldPolicies {
         // Of a row that is known by its key only, the key may be enough to decide.
         switch try index.verdict(of: entry.predicate, onKnownOldImageOf: change) {
         case .yes: return .shown
-        case .no, .unknown, .failed: return .hidden
+        case .no, .unknown, .notYes, .failed: return .hidden
         case .ask:
             let question = PendingQuestion()
             return try ask(number, question, change, relation, .old, moment.number, &asked) ? .asked(question) : .hidden
@@ -99,8 +98,8 @@ struct HeldPolicies {
         return verdict
     }
 
-    /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at: the
-    /// answer is no then.
+    /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at, so that
+    /// it cannot be asked.
     func ask(
         _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image, _ moment: UInt64, _ asked: inout AskedQuestions
@@ -119,13 +118,18 @@ struct HeldPolicies {
 
 /// What is asked about a row for the members of one node.
 struct NodeQuestions {
-    /// What their filter, which they share, leaves open.
+    /// What their filter, which they share, says of the row …
+    let verdict: Verdict
+    /// … and what PostgreSQL is asked where it leaves that open.
     let filter: Question?
     var ofFilter: PendingQuestion?
     /// Of the last policy that was asked about: a node's members most often have the same.
     var ofPolicy: (policy: UInt32, question: PendingQuestion)?
 
-    init(_ filter: Question?) { self.filter = filter }
+    init(_ verdict: Verdict, _ filter: Question?) {
+        self.verdict = verdict
+        self.filter = filter
+    }
 }
 
 /// Questions that are not sent yet.

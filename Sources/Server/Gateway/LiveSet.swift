@@ -111,9 +111,7 @@ final class LiveSet {
     /// Whether a judgement can be made with it.
     var isSettled: Bool { state != .filling }
 
-    func keyColumn(_ slot: Int) -> RowTexts.Wanted {
-        RowTexts.Wanted(name: table.columns[slot].name, typeName: table.columns[slot].typeName)
-    }
+    func keyColumn(_ slot: Int) -> RowTexts.Wanted { RowTexts.Wanted(table.columns[slot]) }
 
     // MARK: Filling
 

@@ -1,3 +1,4 @@
+import Change
 import Channels
 import Net
 import Policy
@@ -23,6 +24,8 @@ enum Mail: Sendable {
     case recalled(ticket: UInt64, [RecallAnswer])
     /// The values of generated columns.
     case computed(ticket: UInt64, [[[GeneratedValue]]])
+    /// Values in the types that their columns have now.
+    case converted(ticket: UInt64, [ColumnText])
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
     case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.

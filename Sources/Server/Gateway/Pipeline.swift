@@ -53,6 +53,10 @@ struct Pipeline: ~Copyable {
     private var isComposed = false
     /// … and is this, with them.
     private var composed: [UInt8]?
+    /// It waits for values in the types that their columns have now …
+    private var converting: (ticket: UInt64, request: ConversionRequest)?
+    /// … and these are there, for changes of the entry at hand.
+    private var convertedRows: ConvertedRows?
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
@@ -83,7 +87,7 @@ struct Pipeline: ~Copyable {
 
     // MARK: Reading
 
-    private var isWaiting: Bool { isPaused || recalling != nil || computing != nil }
+    private var isWaiting: Bool { isPaused || recalling != nil || computing != nil || converting != nil }
 
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
     /// gathered. From `expiry` on, in Unix seconds, nothing more is read: somebody's token has come to its end.
@@ -146,6 +150,7 @@ struct Pipeline: ~Copyable {
             recalledAt = nil
             forgetComposed()
             generation.settle()
+            convertedRows = nil
             // Those who are judged by what just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
         }
@@ -223,10 +228,15 @@ struct Pipeline: ~Copyable {
         while done < part.changeCount {
             var ahead = part
             let outcome = try courier.match(&part)
-            let (count, isUnknown) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
+            let (count, missing) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
             delivered += count
-            if isUnknown {
+            switch missing {
+            case .nothing: break
+            case .row:
                 try recall(feed, entry, mailbox)
+                return false
+            case .values:
+                try convert(payload, mailbox)
                 return false
             }
             guard budget.isLeft(on: loop) else { return done == part.changeCount }
@@ -323,13 +333,22 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    /// Goes through the changes that were judged, as far as the budget reaches, and up to a row that was, which the log has
-    /// to be asked about.
+    /// What has to be found out before the change at hand can be delivered.
+    private enum Missing {
+        case nothing
+        /// What the log says of its row.
+        case row
+        /// Values that are of another type than their columns have now.
+        case values
+    }
+
+    /// Goes through the changes that were judged, as far as the budget reaches, and up to one of whose row something is
+    /// missing.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
         _ part: inout TransactionPart, _ info: TransactionInfo, from offset: UInt64, on loop: SocketLoop,
         _ budget: inout TurnBudget
-    ) throws -> (delivered: Int, isUnknown: Bool) {
+    ) throws(ByteError) -> (delivered: Int, Missing) {
         var delivered = 0
         for place in 0..<courier.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
@@ -339,27 +358,96 @@ struct Pipeline: ~Copyable {
             if courier.policies.sampling.isDue(), change.relation != 0 {
                 try courier.sample(change, try relation(change.relation))
             }
-            var past: [UInt8]?
-            if courier.recall.isWatching, change.relation != 0 {
-                switch try courier.recall.pass(change, try relation(change.relation), mayAsk: recalledAt != done) {
-                case .untold, .missing: break
-                case .row(let row): past = row
-                case .unknown: return (delivered, true)
-                }
+            var whole: WholeChange?
+            var former: [UInt8]?
+            let isWanted = courier.hasMatches(at: place)
+            if isWanted || courier.recall.isWatching, change.relation != 0 {
+                let missing = try complete(place, change, isWanted: isWanted, &whole, &former)
+                guard case .nothing = missing else { return (delivered, missing) }
             }
-            if past != nil && change.operation == .delete || courier.hasMatches(at: place) {
+            if whole != nil || isWanted {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
                 let count = try courier.deliver(
-                    place, change, relation, past: past, commitTime: info.commitTime, offset: offset + UInt64(done),
+                    place, change, relation, whole: whole, former: former, commitTime: info.commitTime,
+                    offset: offset + UInt64(done),
                     on: loop)
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
             }
             done += 1
         }
-        return (delivered, false)
+        return (delivered, .nothing)
+    }
+
+    /// Finds what the change's images lack of its row, where somebody looks at it; `whole` stays nil where they have all.
+    private mutating func complete(
+        _ place: Int, _ change: borrowing Change, isWanted: Bool, _ whole: inout WholeChange?,
+        _ former: inout [UInt8]?
+    ) throws(ByteError) -> Missing {
+        let foreign = isWanted ? schemas.foreignColumns(change.relation) : nil
+        if foreign != nil, convertedRows.map({ done >= $0.end }) ?? true { return .values }
+        let isNeeded = isWanted ? try courier.needsRow(at: place, change) : false
+        var row: [UInt8]?
+        if isNeeded || courier.recall.isWatching {
+            let relation = try relation(change.relation)
+            let past = try courier.recall.pass(
+                change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
+                mayAsk: recalledAt != done)
+            switch past {
+            case .untold, .missing: break
+            case .row(let found): (row, former) = (found.whole, found.former)
+            case .unknown: return .row
+            }
+        }
+        guard isWanted, row != nil || isNeeded || foreign != nil else { return .nothing }
+        whole = try wholeChange(change, row, foreign)
+        return .nothing
+    }
+
+    private func wholeChange(
+        _ change: borrowing Change, _ row: [UInt8]?, _ foreign: ForeignColumns?
+    ) throws(ByteError) -> WholeChange {
+        let relation = try relation(change.relation)
+        guard let foreign else {
+            guard let row else { return WholeChange(asIs: change, relation) }
+            return WholeChange(change, row: row, relation, change.relation)
+        }
+        let (old, new) = (convertedRows?.old[done] ?? [:], convertedRows?.new[done] ?? [:])
+        let isDelete = change.operation == .delete
+        var oldRow: [UInt8] = []
+        if let row = change.old { oldRow = try foreign.rewritten(row, old) }
+        if let row {
+            let row = try foreign.rewritten(row.asTuple, isDelete ? old : new)
+            return WholeChange(change, row: row, old: oldRow, foreign.converted, foreign.fingerprint)
+        }
+        guard let current = change.new else {
+            return WholeChange(change, images: oldRow, [], foreign.converted, foreign.fingerprint)
+        }
+        let newRow = try foreign.rewritten(current, new)
+        return WholeChange(change, images: oldRow, newRow, foreign.converted, foreign.fingerprint)
+    }
+
+    // MARK: Values of other types
+
+    /// Asks for the values of the change at hand, and of those behind it in its entry.
+    private mutating func convert(_ payload: RawSpan, _ mailbox: Mailbox<Mail>) throws {
+        var part = try TransactionPart(payload)
+        for _ in 0..<done { _ = try part.next() }
+        var request = ConversionRequest(from: done)
+        while !request.isFull, let change = try part.next() {
+            try request.add(change, schemas.foreignColumns(change.relation))
+        }
+        let ticket = nextTicket()
+        converting = (ticket, request)
+        project.judge.convert(request.questions) { values in mailbox.post(.converted(ticket: ticket, values)) }
+    }
+
+    mutating func converted(_ ticket: UInt64, _ values: [ColumnText]) {
+        guard let asked = converting, asked.ticket == ticket else { return }
+        converting = nil
+        convertedRows = asked.request.converted(values)
     }
 
     // MARK: Rows that were

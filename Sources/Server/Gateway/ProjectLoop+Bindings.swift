@@ -178,6 +178,7 @@ extension ProjectLoop {
         var warnings: [String] = []
         for table in tables {
             warnings += publicationWarnings(table)
+            if let warning = warning(aboutDeletesOf: table) { warnings.append(warning) }
             guard let policy = table.policy else { continue }
             if table.isKeptSecret {
                 warnings.append(BindingMessages.nothingIsReadable(table.table))
@@ -200,6 +201,16 @@ extension ProjectLoop {
             }
         }
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
+    }
+
+    /// Of a filter that looks at what deletes do not say of their row.
+    private func warning(aboutDeletesOf binding: TableBinding) -> String? {
+        guard binding.operations.contains(.delete), !binding.isKeptSecret, let filter = binding.predicate,
+            !binding.table.identifies(Set(filter.slots))
+        else { return nil }
+        return binding.table.isRecallable
+            ? BindingMessages.filteredDeletesAreRecalled(binding.table)
+            : BindingMessages.filteredDeletesAreHidden(binding.table)
     }
 
     private func note(_ what: Channel.Said, _ index: Int, _ channel: Channel) {
@@ -405,6 +416,9 @@ extension ProjectLoop {
     /// What could not be delivered is told to those who miss it.
     func tellOfLosses() {
         tellOfUncomputed()
+        for listener in pipeline.courier.takeLacking() {
+            if let channel = channel(ofListener: listener) { tellOfLackingValues(channel) }
+        }
         let (overfull, unanswered) = pipeline.courier.takeTroubled()
         for listener in overfull {
             guard let channel = channel(ofListener: listener) else { continue }
@@ -447,6 +461,20 @@ extension ProjectLoop {
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.listener, pipeline.courier.dropWaiting(listener) else { return }
         missed(channel)
+    }
+
+    /// What is delivered is right as far as it goes; who follows such a table hears it often.
+    private func tellOfLackingValues(_ channel: Channel) {
+        if let told = channel.toldOfLackingValues,
+            loop.now - told < Limits.lackingValuesInterval.wholeNanoseconds
+        {
+            return
+        }
+        channel.toldOfLackingValues = loop.now
+        tell(
+            channel, .ok,
+            "A large value that an update left unchanged is not in the server's event log and is missing from its record: fetch "
+                + "the row (ALTER TABLE … REPLICA IDENTITY FULL)")
     }
 
     /// At once, and after that not more often than clients can sensibly fetch.

@@ -83,6 +83,7 @@ final class ProjectLoop {
             case .looked(let ticket, let seen): pipeline.courier.opinions.take(ticket, seen)
             case .recalled(let ticket, let answers): pipeline.recalled(ticket, answers, mailbox)
             case .computed(let ticket, let values): pipeline.computed(ticket, values)
+            case .converted(let ticket, let values): pipeline.converted(ticket, values)
             case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
             case .filled(let answers): filled(answers)
             case .demoted: demotePolicies()

@@ -25,7 +25,8 @@ struct RecallSearch {
     }
 
     private enum Event {
-        case version(UInt64, [UInt8])
+        /// `lacks`: values that an update left as they were, and that an older version of the row has.
+        case version(UInt64, [UInt8], lacks: Bool = false)
         case gone
     }
 
@@ -36,6 +37,8 @@ struct RecallSearch {
     /// The last that the stretch at hand says of a row.
     private var events: [Int: Event] = [:]
     private var foundBytes = 0
+    /// The newest versions of rows that lack values.
+    private var lacking: [Int: ComposedRow.Source] = [:]
     private var deadline: UInt64
 
     init(_ request: RecallRequest) {
@@ -120,7 +123,7 @@ struct RecallSearch {
             default: break
             }
         }
-        settle()
+        try settle()
     }
 
     private mutating func read(_ part: consuming TransactionPart, _ count: UInt32) throws(ByteError) {
@@ -143,9 +146,19 @@ struct RecallSearch {
         if try columns.id(of: new) == nil {
             try look(atPartial: change, former, columns, finder.relation)
         } else if let place = try place(of: new, columns) {
-            events[place] = .version(
-                change.relation, try whole(change, former ?? events[place], finder.relation))
+            try note(change, former ?? events[place], at: place, finder.relation)
         }
+    }
+
+    private mutating func note(
+        _ change: borrowing Change, _ former: Event?, at place: Int, _ relation: Relation
+    ) throws(ByteError) {
+        let tuple = try whole(change, former, relation)
+        // Under another key, or under one that another row had before, it is not known what it was.
+        let mayBeOlder =
+            if case .gone? = former { false } else { change.operation == .update && change.oldImage != .key }
+        let isPartial = try tuple.isPartialRow()
+        events[place] = .version(change.relation, tuple, lacks: mayBeOlder && isPartial)
     }
 
     /// A large key that did not change is only in the old image.
@@ -155,7 +168,7 @@ struct RecallSearch {
         let tuple = try whole(change, former, relation)
         guard try columns.id(of: tuple.asTuple) != nil else { return lose(relation.oid) }
         if let place = try place(of: tuple.asTuple, columns) {
-            events[place] = .version(change.relation, tuple)
+            try note(change, former ?? events[place], at: place, relation)
         }
     }
 
@@ -170,7 +183,7 @@ struct RecallSearch {
             sources.append(
                 ComposedRow.Source(tuple: old.bytes.copied(), relation: relation, isKeyOnly: change.oldImage == .key))
         }
-        if case .version(let fingerprint, let tuple)? = former, let finder = finders[fingerprint] {
+        if case .version(let fingerprint, let tuple, _)? = former, let finder = finders[fingerprint] {
             sources.append(ComposedRow.Source(tuple: tuple, relation: finder.relation))
         }
         return try ComposedRow.compose(relation, from: sources)
@@ -195,17 +208,43 @@ struct RecallSearch {
         for place in wanted.rows.values { events[place] = .gone }
     }
 
-    /// What the stretch said is the last word.
-    private mutating func settle() {
+    /// What the stretch said is the last word, but for values that it does not have.
+    private mutating func settle() throws(ByteError) {
         for (place, event) in events {
-            let id = request.rows[place].id
-            wanted[id.table]?.rows[id] = nil
-            if wanted[id.table]?.rows.isEmpty == true { wanted[id.table] = nil }
-            guard case .version(let fingerprint, let tuple) = event, let finder = finders[fingerprint] else { continue }
-            foundBytes += tuple.count
-            // The first one is waited for, however large it is.
-            let isTaken = place == 0 || foundBytes <= Limits.recallBatchBytes
-            answers[place] = isTaken ? .version(fingerprint, finder.relation, tuple) : .postponed
+            guard case .version(let fingerprint, let tuple, let lacks) = event, let finder = finders[fingerprint] else {
+                forget(place)
+                continue
+            }
+            try found(tuple, fingerprint, finder.relation, at: place)
+            if !lacks { forget(place) }
         }
+    }
+
+    private mutating func forget(_ place: Int) {
+        let id = request.rows[place].id
+        lacking[place] = nil
+        wanted[id.table]?.rows[id] = nil
+        if wanted[id.table]?.rows.isEmpty == true { wanted[id.table] = nil }
+    }
+
+    /// A version of a row: the newest one, or an older one that has what that lacks.
+    private mutating func found(
+        _ tuple: [UInt8], _ fingerprint: UInt64, _ relation: Relation, at place: Int
+    ) throws(ByteError) {
+        let version = ComposedRow.Source(tuple: tuple, relation: relation)
+        guard let newest = lacking[place], case .version(let schema, _, _) = answers[place] else {
+            lacking[place] = version
+            return take(tuple, fingerprint, relation, at: place)
+        }
+        let whole = try ComposedRow.compose(newest.relation, from: [newest, version])
+        lacking[place] = ComposedRow.Source(tuple: whole, relation: newest.relation)
+        take(whole, schema, newest.relation, at: place)
+    }
+
+    private mutating func take(_ tuple: [UInt8], _ fingerprint: UInt64, _ relation: Relation, at place: Int) {
+        foundBytes += tuple.count
+        // The first one is waited for, however large it is.
+        let isTaken = place == 0 || foundBytes <= Limits.recallBatchBytes
+        answers[place] = isTaken ? .version(fingerprint, relation, tuple) : .postponed
     }
 }

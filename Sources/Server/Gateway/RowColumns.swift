@@ -95,9 +95,7 @@ enum ComposedRow {
         return relation.columns.map { column in
             guard let place = theirs[column.name] else { return nil }
             let other = source.relation.columns[place]
-            let isSame =
-                other.typeOID == column.typeOID && other.typeModifier == column.typeModifier
-                && other.typeName == column.typeName
+            let isSame = other.typeOID == column.typeOID && other.typeModifier == column.typeModifier
             return isSame && (!source.isKeyOnly || other.isIdentity) ? place : nil
         }
     }
@@ -120,6 +118,12 @@ extension [UInt8] {
             let bytes = unsafe span.bytes
             return unsafe _overrideLifetime(bytes, borrowing: self)
         }
+    }
+
+    /// Of a row image that was copied: whether values are left out that the change did not touch.
+    func isPartialRow() throws(ByteError) -> Bool {
+        let tuple = asTuple
+        return try tuple.isPartial()
     }
 
     /// A row image that was copied.

@@ -2,22 +2,29 @@ import Bytes
 import Change
 import Diagnostics
 
-/// What rows are, for when they are deleted or get another key: the rows of tables that policies guard and whose changes
-/// name the row that was by its key only.
+/// What rows are, for when a change does not say it: the rows of tables that policies guard and whose changes name the row
+/// that was by its key only, and of tables where somebody lately looked at what a delete or an update left out.
 ///
 /// It passes over changes as the loop does, so that what it knows is how rows are where the loop stands. It need not know
 /// all: what it does not remember is looked for in the log.
 struct RowRecall {
-    /// What is known of a row that was.
+    /// What is known of a row that a change does not tell whole.
     enum Past {
         /// It is of no concern here, or the change itself tells.
         case untold
-        /// The row as it was, as its schema is where it is deleted or replaced.
-        case row([UInt8])
+        /// As its schema is at the change.
+        case row(Known)
         /// Nobody knows.
         case missing
         /// The log has to be asked.
         case unknown
+    }
+
+    struct Known {
+        /// The row that is deleted, or as an update leaves it.
+        var whole: [UInt8]?
+        /// The row as it was before an update that names it by its key only.
+        var former: [UInt8]?
     }
 
     private struct Row {
@@ -25,6 +32,8 @@ struct RowRecall {
         /// Nil where the log does not have it.
         let tuple: [UInt8]?
         var isFromLog = false
+        /// There are values that nobody has found yet.
+        var isPartial = false
 
         var byteCount: Int { (tuple?.count ?? 0) + Limits.recalledRowBytes }
     }
@@ -44,8 +53,10 @@ struct RowRecall {
         }
     }
 
-    /// How many want to hear what a table's rows were.
+    /// How many want to hear of a table's deletes.
     private var watched: [UInt32: Int] = [:]
+    /// Tables that are followed because rows were needed, and how many of their changes may pass before one is again.
+    private var needed: [UInt32: Int] = [:]
     /// Two generations: what is used lately, and what was before.
     private var rows: [RowID: Row] = [:]
     private var olderRows: [RowID: Row] = [:]
@@ -56,7 +67,7 @@ struct RowRecall {
 
     // MARK: Which tables
 
-    var isWatching: Bool { !watched.isEmpty }
+    var isWatching: Bool { !watched.isEmpty || !needed.isEmpty }
 
     mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
 
@@ -68,7 +79,19 @@ struct RowRecall {
         guard watched.contains(where: { $0.value == 0 }) else { return }
         for (table, count) in watched where count == 0 {
             watched[table] = nil
-            forget(table)
+            if needed[table] == nil { forget(table) }
+        }
+    }
+
+    private func follows(_ table: UInt32) -> Bool { watched[table] != nil || needed[table] != nil }
+
+    /// Rows of the table are remembered for a while, whoever watches it.
+    private mutating func note(isNeeded: Bool, _ table: UInt32) {
+        if isNeeded {
+            needed[table] = Limits.recallFollowedChanges
+        } else if let left = needed[table] {
+            needed[table] = left > 1 ? left - 1 : nil
+            if left <= 1, watched[table] == nil { forget(table) }
         }
     }
 
@@ -78,6 +101,7 @@ struct RowRecall {
         rowBytes = 0
         plans = [:]
         names = [:]
+        needed = [:]
     }
 
     private mutating func forget(_ table: UInt32) {
@@ -89,10 +113,15 @@ struct RowRecall {
 
     // MARK: Passing over changes
 
-    /// Takes note of a change, once it is done with; of a delete, and of an update that names the row that was, what that
-    /// row was. Without `mayAsk` what is unknown is missing; where the log has to be asked nothing has happened.
-    mutating func pass(_ change: borrowing Change, _ relation: Relation, mayAsk: Bool) throws(ByteError) -> Past {
-        guard watched[relation.oid] != nil else { return .untold }
+    /// Takes note of a change, once it is done with; where somebody `isWaiting` for it, tells what the row was that it
+    /// deletes, and where the row `isNeeded`, what an update left alone. Without `mayAsk` what is unknown is missing; where
+    /// the log has to be asked nothing has happened.
+    mutating func pass(
+        _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        let isLacking = isNeeded ? try lacksValues(change) : false
+        note(isNeeded: isLacking, relation.oid)
+        guard follows(relation.oid) else { return .untold }
         let plan = plan(change.relation, relation)
         if names[relation.oid] != plan.names {
             forget(relation.oid)
@@ -101,20 +130,99 @@ struct RowRecall {
         guard let columns = plan.columns else { return .untold }
         switch change.operation {
         case .truncate: dropRows(of: relation.oid)
-        case .insert: try note(change, plan, columns)
+        case .insert: _ = try note(change, plan, columns)
         case .update:
-            let past = try past(of: change, plan, columns, mayAsk: mayAsk)
-            if case .unknown = past { return past }
-            try note(change, plan, columns)
-            return past
+            let isGuarded = isWaiting && watched[relation.oid] != nil
+            return try update(change, plan, columns, isNeeded: isLacking, isGuarded: isGuarded, mayAsk: mayAsk)
         case .delete:
-            let past = try past(of: change, plan, columns, mayAsk: mayAsk)
-            if case .unknown = past { return past }
-            if change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) { _ = remove(id) }
-            return past
+            let isWanted = isLacking || isWaiting && watched[relation.oid] != nil
+            return try take(change, plan, columns, isWanted: isWanted, mayAsk: mayAsk)
         case .message: break
         }
         return .untold
+    }
+
+    private func lacksValues(_ change: borrowing Change) throws(ByteError) -> Bool {
+        switch change.operation {
+        case .delete: return change.oldImage == .key
+        case .update:
+            guard change.oldImage != .full, let new = change.new else { return false }
+            return try new.isPartial()
+        case .insert, .truncate, .message: return false
+        }
+    }
+
+    private mutating func update(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, isNeeded: Bool, isGuarded: Bool, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        var known = Known()
+        if isGuarded {
+            let former = try self.former(of: change, plan, columns, mayAsk: mayAsk)
+            if case .unknown = former { return .unknown }
+            if case .row(let row) = former { known.former = row.former }
+        }
+        guard isNeeded else {
+            _ = try note(change, plan, columns)
+            return known.former == nil ? .untold : .row(known)
+        }
+        if mayAsk, let id = try formerID(of: change, columns) {
+            let isWhole = try isWholeWith(find(id), change, plan)
+            if !isWhole { return .unknown }
+        }
+        let whole = try note(change, plan, columns) ?? []
+        if try whole.isPartialRow() {
+            Metrics.shared.recalls[.missing].add()
+            return known.former == nil ? .missing : .row(known)
+        }
+        Metrics.shared.recalls[.memory].add()
+        known.whole = whole
+        return .row(known)
+    }
+
+    /// The row as it was before an update that names it by its key.
+    private func former(
+        of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return .untold }
+        guard let row = find(id), try isSame(row, old, plan, columns), !(mayAsk && row.isPartial && !row.isFromLog)
+        else {
+            if mayAsk { return .unknown }
+            Metrics.shared.recalls[.missing].add()
+            return .missing
+        }
+        guard let known = try whole(row, old, plan) else { return .missing }
+        return .row(Known(former: known))
+    }
+
+    /// What is remembered of a row, in the schema that the change has; nil where the log does not have it.
+    private func whole(_ row: Row, _ old: borrowing Tuple, _ plan: Plan) throws(ByteError) -> [UInt8]? {
+        guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
+            Metrics.shared.recalls[.missing].add()
+            return nil
+        }
+        Metrics.shared.recalls[row.isFromLog ? .log : .memory].add()
+        return try ComposedRow.compose(
+            plan.relation,
+            from: [
+                ComposedRow.Source(tuple: old.bytes.copied(), relation: plan.relation, isKeyOnly: true),
+                ComposedRow.Source(tuple: tuple, relation: relation),
+            ])
+    }
+
+    /// The row that a change replaces or removes.
+    private func formerID(of change: borrowing Change, _ columns: RowColumns) throws(ByteError) -> RowID? {
+        if change.oldImage == .key, let old = change.old { return try columns.id(of: old) }
+        guard let new = change.new else { return nil }
+        return try columns.id(of: new)
+    }
+
+    private func isWholeWith(
+        _ former: Row?, _ change: borrowing Change, _ plan: Plan
+    ) throws(ByteError) -> Bool {
+        guard let former else { return false }
+        if former.isFromLog { return true }
+        let whole = try complete(change, plan, from: former)
+        return try !whole.isPartialRow()
     }
 
     private mutating func plan(_ fingerprint: UInt64, _ relation: Relation) -> Plan {
@@ -132,29 +240,40 @@ struct RowRecall {
         self.names[table] = names
     }
 
+    /// The row as it is after the change.
     private mutating func note(
         _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
-    ) throws(ByteError) {
-        guard let new = change.new else { return }
+    ) throws(ByteError) -> [UInt8]? {
+        guard let new = change.new else { return nil }
         var former: (id: RowID, row: Row)?
         if change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) {
             if let row = remove(id) { former = (id, row) }
         }
         var tuple: [UInt8]?
+        var wasAsked = false
         if try new.isPartial() {
-            let current = try columns.id(of: new).flatMap { find($0) }
-            tuple = try complete(change, plan, from: former?.row ?? current)
+            let current = try columns.id(of: new)
+            let known = former?.row ?? current.flatMap { find($0) }
+            tuple = try complete(change, plan, from: known)
+            wasAsked = known?.isFromLog ?? false
         }
         let whole = tuple ?? new.bytes.copied()
         guard let id = try columns.id(of: whole.asTuple) else {
             // Some row is another now, and it cannot be told which.
-            return dropRows(of: plan.relation.oid)
+            dropRows(of: plan.relation.oid)
+            return whole
         }
-        guard whole.count <= Limits.maximumRecalledRowBytes else {
+        if whole.count <= Limits.maximumRecalledRowBytes {
+            // What the log did not have when it was asked it will not have later.
+            let isPartial = tuple == nil ? false : try whole.isPartialRow()
+            add(
+                Row(
+                    relation: change.relation, tuple: whole, isFromLog: isPartial && wasAsked, isPartial: isPartial),
+                as: id)
+        } else {
             _ = remove(id)
-            return
         }
-        add(Row(relation: change.relation, tuple: whole), as: id)
+        return whole
     }
 
     /// The row after an update, with the values that it left as they were.
@@ -173,27 +292,23 @@ struct RowRecall {
         return try ComposedRow.compose(plan.relation, from: sources)
     }
 
-    private func past(
-        of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
+    private mutating func take(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, isWanted: Bool, mayAsk: Bool
     ) throws(ByteError) -> Past {
         guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return .untold }
-        guard let row = find(id), try isSame(row, old, plan, columns) else {
+        guard isWanted else {
+            _ = remove(id)
+            return .untold
+        }
+        guard let row = find(id), try isSame(row, old, plan, columns), !(mayAsk && row.isPartial && !row.isFromLog)
+        else {
             if mayAsk { return .unknown }
+            _ = remove(id)
             Metrics.shared.recalls[.missing].add()
             return .missing
         }
-        guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
-            Metrics.shared.recalls[.missing].add()
-            return .missing
-        }
-        Metrics.shared.recalls[row.isFromLog ? .log : .memory].add()
-        return .row(
-            try ComposedRow.compose(
-                plan.relation,
-                from: [
-                    ComposedRow.Source(tuple: old.bytes.copied(), relation: plan.relation, isKeyOnly: true),
-                    ComposedRow.Source(tuple: tuple, relation: relation),
-                ]))
+        _ = remove(id)
+        return try whole(row, old, plan).map { .row(Known(whole: $0)) } ?? .missing
     }
 
     private func isSame(
@@ -231,12 +346,12 @@ struct RowRecall {
 
     /// What the log said of rows, as they were when it was asked: nothing has been passed since.
     mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
-        for (row, answer) in zip(request.rows, answers) where watched[row.id.table] != nil {
+        for (row, answer) in zip(request.rows, answers) where follows(row.id.table) {
             switch answer {
             case .version(let fingerprint, let relation, let tuple):
                 _ = plan(fingerprint, relation)
                 add(Row(relation: fingerprint, tuple: tuple, isFromLog: true), as: row.id)
-            case .missing: add(Row(relation: row.relation, tuple: nil), as: row.id)
+            case .missing: add(Row(relation: row.relation, tuple: nil, isFromLog: true), as: row.id)
             case .postponed: break
             }
         }
@@ -250,7 +365,7 @@ struct RowRecall {
         while request.rows.count < Limits.recallBatchRows, let change = try part.next() {
             guard change.relation != 0 else { continue }
             guard let relation = relations(change.relation) else { return false }
-            guard watched[relation.oid] != nil else { continue }
+            guard follows(relation.oid) else { continue }
             let plan = plan(change.relation, relation)
             // Where rows are told apart otherwise, or all go, what is asked for now says nothing about what follows.
             guard let columns = plan.columns, let known = names[relation.oid] else { continue }
@@ -263,17 +378,23 @@ struct RowRecall {
     private func collect(
         _ change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
     ) throws(ByteError) {
-        try collectFormer(of: change, columns, relation, into: &request)
+        let former = try formerID(of: change, columns)
+        // What happened to the row between here and there will be known then.
+        let isFirst = former.map { request.touched.insert($0).inserted } ?? false
         if let new = change.new, let id = try columns.id(of: new) { request.touched.insert(id) }
+        guard isFirst, let former, try isLacking(change, former) else { return }
+        guard let key = change.oldImage == .key ? change.old : change.new else { return }
+        request.relations[change.relation] = relation
+        request.rows.append(RecallRequest.Row(id: former, relation: change.relation, key: key.bytes.copied()))
     }
 
-    private func collectFormer(
-        of change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
-    ) throws(ByteError) {
-        guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return }
-        // What happened to the row between here and there will be known then.
-        guard request.touched.insert(id).inserted, find(id) == nil else { return }
-        request.relations[change.relation] = relation
-        request.rows.append(RecallRequest.Row(id: id, relation: change.relation, key: old.bytes.copied()))
+    /// Whether the row that a change names has to be looked for.
+    private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
+        let row = find(former)
+        // Who sees the new row may not be told the old one's key.
+        if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil { return true }
+        guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
+        guard change.operation == .delete || needed[former.table] != nil else { return false }
+        return try lacksValues(change)
     }
 }

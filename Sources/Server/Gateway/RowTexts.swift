@@ -11,16 +11,15 @@ enum RowTexts {
     /// A column whose text is wanted, of this type and no other.
     struct Wanted {
         let name: String
-        let typeName: String
+        let typeOID: UInt32
         /// Nobody looks at the others: where they are not in the image, any value will do.
-        var isNeeded = true
-    }
+        let isNeeded: Bool
 
-    enum Value {
-        case text([UInt8])
-        case null
-        /// The image does not hold the column.
-        case absent
+        init(_ column: CatalogColumn, isNeeded: Bool = true) {
+            name = column.name
+            typeOID = column.typeOID
+            self.isNeeded = isNeeded
+        }
     }
 
     /// In the order of the columns, nil for NULL; nothing at all where a needed one is not in the image.
@@ -41,8 +40,8 @@ enum RowTexts {
 
     static func value(
         of column: Wanted, in change: borrowing Change, _ relation: Relation, _ image: Image
-    ) throws(ByteError) -> Value {
-        let place = relation.columns.firstIndex { $0.name == column.name && $0.typeName == column.typeName }
+    ) throws(ByteError) -> ColumnText {
+        let place = relation.columns.firstIndex { $0.name == column.name && $0.typeOID == column.typeOID }
         guard let index = place else { return .absent }
         if image == .new, let new = change.new {
             let value = try value(at: index, of: new)
@@ -61,7 +60,7 @@ enum RowTexts {
         return try value(at: index, of: old)
     }
 
-    private static func value(at index: Int, of row: borrowing Tuple) throws(ByteError) -> Value {
+    private static func value(at index: Int, of row: borrowing Tuple) throws(ByteError) -> ColumnText {
         switch try row.value(at: index) {
         case .text(let text)?: .text(text.copied())
         case .null?: .null

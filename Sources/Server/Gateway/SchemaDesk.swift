@@ -14,6 +14,8 @@ struct SchemaDesk {
     private var lastDeclaration: UInt64 = 0
     /// A table was declared in the place of another: who was bound to that one hears nothing.
     private var hasReplaced = false
+    /// What of a schema that was told to the courier has other types now.
+    private var foreign: [UInt64: ForeignColumns] = [:]
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
     /// Of those whose rows are messages to topics.
@@ -24,6 +26,7 @@ struct SchemaDesk {
         guard segment != self.segment else { return }
         self.segment = segment
         relations.removeAll(keepingCapacity: true)
+        foreign.removeAll()
         asked.removeAll()
         messages.removeAll()
     }
@@ -51,9 +54,17 @@ struct SchemaDesk {
             return false
         }
         asked.remove(fingerprint)
-        courier.noteRelation(fingerprint, relation, foreign: table?.foreignColumns(of: relation) ?? [])
+        let places = table?.foreignColumns(of: relation) ?? []
+        foreign[fingerprint] = places.isEmpty ? nil : table.flatMap { ForeignColumns(relation, places, of: $0) }
+        courier.noteRelation(fingerprint, relation, foreign: places)
         return true
     }
+
+    /// What of a schema's rows has to be converted before anybody looks at it.
+    func foreignColumns(_ fingerprint: UInt64) -> ForeignColumns? { foreign.isEmpty ? nil : foreign[fingerprint] }
+
+    /// Whether the log has the rows of a table as they are.
+    func isRecallable(_ table: UInt32) -> Bool { declared[table]?.table.isRecallable ?? false }
 
     /// The declaration's number, by which `holds` knows whether the index still has it.
     mutating func declare(_ table: CatalogTable, _ courier: inout Courier) -> UInt64 {
@@ -84,6 +95,11 @@ struct SchemaDesk {
     }
 }
 
+extension CatalogColumn {
+    /// Whether a stored column is this one, with values of the same type.
+    func isSame(as column: Column) -> Bool { column.name == name && column.typeOID == typeOID }
+}
+
 extension CatalogTable {
     /// Whether rows of the schema are rows of the table as it is: each column by name and type.
     func has(_ relation: Relation) -> Bool {
@@ -91,7 +107,7 @@ extension CatalogTable {
     }
 
     private func has(_ column: Column) -> Bool {
-        slot(named: column.name).map { columns[$0].typeName == column.typeName } ?? false
+        slot(named: column.name).map { columns[$0].isSame(as: column) } ?? false
     }
 
     /// The places of columns that rows of the schema have and the table, as it is, has not: a value of another type says

@@ -89,9 +89,7 @@ extension Courier {
             let number = policies.sampling.choose(relation.oid), let entry = policies.entries[number],
             let expected = try decision(entry, change), let new = change.new
         else { return }
-        let key = entry.table.primaryKey.map { slot in
-            RowTexts.Wanted(name: entry.table.columns[slot].name, typeName: entry.table.columns[slot].typeName)
-        }
+        let key = entry.table.primaryKey.map { RowTexts.Wanted(entry.table.columns[$0]) }
         guard let texts = try RowTexts.texts(of: key, in: change, relation, .new),
             let sight = TableSight(entry.table, texts, entry.claimant)
         else { return }
@@ -106,7 +104,7 @@ extension Courier {
     private mutating func decision(_ entry: PolicyEntry, _ change: borrowing Change) throws(ByteError) -> Bool? {
         switch try index.verdict(of: entry.predicate, on: change) {
         case .yes: true
-        case .no, .unknown: false
+        case .no, .unknown, .notYes: false
         // PostgreSQL may find another order of evaluation, in which nothing fails.
         case .failed, .ask: nil
         }

@@ -67,7 +67,7 @@ struct RowVerdictOracle {
 
     init(seed: UInt64) throws {
         let database = try TestDatabase()
-        try database.run(RealisticPolicies.schema + Self.privileges)
+        try database.run(RealisticPolicies.schema + Self.privileges + (seed % 2 == 1 ? Self.domains : ""))
         var random = SeededRandom(seed: seed)
         for id in 1...24 { try database.run(Self.row(id, &random)) }
         for _ in 0..<16 {
@@ -88,6 +88,14 @@ struct RowVerdictOracle {
             $0 == "" ? "" : try database.rows("SELECT $1::jsonb::text", [$0])[0][0] ?? ""
         }
     }
+
+    /// Columns that policies look at, as domains over what they are otherwise.
+    private static let domains = """
+        CREATE DOMAIN public.amount AS numeric(10,2) CHECK (VALUE <> -1); CREATE DOMAIN public.person AS uuid;
+        CREATE DOMAIN public.quantity AS integer;
+        ALTER TABLE public.t ALTER price TYPE public.amount, ALTER recipient_id TYPE public.person,
+            ALTER qty TYPE public.quantity;
+        """
 
     private static let privileges = """
         GRANT USAGE ON SCHEMA auth, extensions, public TO authenticated;

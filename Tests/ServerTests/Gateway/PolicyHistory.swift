@@ -16,22 +16,45 @@ struct PolicyHistory {
     /// The policies as they are, for whoever has to find out what went wrong.
     private(set) var policies: [String] = []
 
+    /// Changes hold rows as they were; otherwise what they lack is in the log.
+    let keepsThePast: Bool
+    private var levelType = 0
+
     init(seed: UInt64, isToldOfDefinitions: Bool) {
         random = SeededRandom(seed: seed)
         self.isToldOfDefinitions = isToldOfDefinitions
+        keepsThePast = seed % 3 != 2
+        hasDomains = seed % 2 == 1
+    }
+
+    private let hasDomains: Bool
+
+    /// What there is at first.
+    var schema: String {
+        let domains = """
+            CREATE DOMAIN word AS text CHECK (VALUE <> 'never'); CREATE DOMAIN person AS uuid;
+            CREATE DOMAIN amount AS numeric(8, 2) CHECK (VALUE <> -1); CREATE DOMAIN words AS text[];
+            CREATE DOMAIN some_team AS int CHECK (VALUE > 0);
+            ALTER TABLE notes ALTER owner TYPE person, ALTER kind TYPE word, ALTER body TYPE word, ALTER score TYPE amount,
+                ALTER tags TYPE words, ALTER team TYPE some_team;
+            ALTER TABLE members ALTER team TYPE some_team, ALTER role TYPE word;
+            """
+        return Self.tables + (hasDomains ? domains : "")
+            + (keepsThePast ? "ALTER TABLE notes REPLICA IDENTITY FULL;" : "")
     }
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
 
-    /// Rows' pasts are kept whole. `trail` is what was done, in the order in which it was done.
-    static let tables = """
+    /// `trail` is what was done, in the order in which it was done.
+    private static let tables = """
         CREATE TYPE rank AS ENUM ('low', 'high');
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text, team int, score numeric, tags text[],
-            data jsonb, rank rank, label text GENERATED ALWAYS AS (kind || team::text) STORED);
+            data jsonb, rank rank, level int, label text GENERATED ALWAYS AS (kind || team::text) STORED);
+        ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;
         CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
         CREATE TABLE fences (id int PRIMARY KEY);
         CREATE TABLE trail (place bigserial, operation text, was text, became text, old_id int, id int, shown jsonb);
-        ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+        ALTER TABLE members REPLICA IDENTITY FULL;
         ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
         GRANT SELECT ON notes, members, fences TO READER, OUTSIDER;
         ALTER ROLE OUTSIDER NOINHERIT; CREATE ROLE group_READER; GRANT group_READER TO READER, OUTSIDER;
@@ -120,7 +143,8 @@ struct PolicyHistory {
         "rank >= 'high'", "label = 'a1'", "label IN ('a1', 'b2', 'c3')", "label IS NULL", "length(label) = 2",
         "body LIKE 'a%'", "current_user = 'READER'", "1 / (id - 3) >= 0", "now() > '2020-01-01'",
         "CASE WHEN kind = 'a' THEN owner = auth.uid() WHEN kind = 'b' THEN team > 1 END", "id % 2 = 0",
-        "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "owner::text = auth.jwt() ->> 'sub'",
+        "(auth.jwt() ->> 'sub') IS NULL", "length(body) > 2", "level > 1", "body IS NOT NULL", "length(body) < 9000",
+        "owner::text = auth.jwt() ->> 'sub'",
     ]
     /// The row as a whole, and what functions make of it.
     private static let wholeRows = [
@@ -155,7 +179,7 @@ struct PolicyHistory {
     // MARK: Steps
 
     mutating func next() -> Step {
-        switch Int.random(in: 0..<100, using: &random) {
+        switch Int.random(in: 0..<104, using: &random) {
         case 0..<58: return Step(sql: rows())
         case 58..<61: return Step(sql: "BEGIN;" + rows() + "ROLLBACK")
         case 61..<63: return Step(sql: "TRUNCATE members;" + rows())
@@ -182,8 +206,17 @@ struct PolicyHistory {
             return Step(
                 sql: flip() ? "REVOKE group_READER FROM READER, OUTSIDER" : "GRANT group_READER TO READER, OUTSIDER",
                 isQuiet: true)
+        case 100..<104 where keepsThePast: return Step(sql: rows() + retyped() + rows())
         default: return Step(sql: "ALTER ROLE OUTSIDER \(flip() ? "INHERIT" : "NOINHERIT")", isQuiet: true)
         }
+    }
+
+    /// Rows before it are still to come when the catalog knows the column as it is then. No policy may look at it.
+    private mutating func retyped() -> String {
+        levelType += 1
+        let type = ["int", "bigint", "numeric", "double precision"][levelType % 4]
+        let drop = Self.dropPolicies
+        return drop + "ALTER TABLE notes ALTER level TYPE \(type);" + policySet()
     }
 
     private mutating func flip() -> Bool { Bool.random(using: &random) }
@@ -196,15 +229,16 @@ struct PolicyHistory {
         policies = []
         for number in 0..<random.pick([0, 1, 1, 1, 2, 2, 3, 4]) { policies.append(policy("p\(number)", "PERMISSIVE")) }
         for number in 0..<random.pick([0, 0, 0, 1, 1, 2, 3]) { policies.append(policy("r\(number)", "RESTRICTIVE")) }
-        let drop = """
-            DO $$ DECLARE p record; BEGIN
-                FOR p IN SELECT polname FROM pg_policy WHERE polrelid = 'notes'::regclass LOOP
-                    EXECUTE format('DROP POLICY %I ON notes', p.polname);
-                END LOOP;
-            END $$;
-            """
-        return drop + policies.joined()
+        return Self.dropPolicies + policies.joined()
     }
+
+    private static let dropPolicies = """
+        DO $$ DECLARE p record; BEGIN
+            FOR p IN SELECT polname FROM pg_policy WHERE polrelid = 'notes'::regclass LOOP
+                EXECUTE format('DROP POLICY %I ON notes', p.polname);
+            END LOOP;
+        END $$;
+        """
 
     private mutating func policy(_ name: String, _ kind: String) -> String {
         let command = random.pick(["SELECT", "SELECT", "ALL", "ALL", "UPDATE"])
@@ -283,13 +317,14 @@ struct PolicyHistory {
 
     private mutating func insert() -> String {
         let values = [
-            owner(), kind(), random.pick(["'abc'", "'b'", "''", "NULL"]), team(), score(),
+            owner(), kind(), random.pick(["'abc'", "'b'", "''", "NULL", "repeat('a', 9000)", "repeat('b', 8999)"]),
+            team(), score(),
             random.pick(["'{x,a}'", "'{}'", "NULL", "'{NULL,b}'"]),
             random.pick(["'{\"open\": true}'", "'{\"for\": \"\(Self.user(1))\"}'", "NULL", "'null'"]),
-            random.pick(["'low'", "'high'", "NULL"]),
+            random.pick(["'low'", "'high'", "NULL"]), random.pick(["0", "1", "2", "3", "NULL"]),
         ]
         return
-            "INSERT INTO notes (id, owner, kind, body, team, score, tags, data, rank) VALUES (\(Int.random(in: 1...9, using: &random)), \(values.joined(separator: ", "))) ON CONFLICT DO NOTHING;"
+            "INSERT INTO notes (id, owner, kind, body, team, score, tags, data, rank, level) VALUES (\(Int.random(in: 1...9, using: &random)), \(values.joined(separator: ", "))) ON CONFLICT DO NOTHING;"
     }
 
     private mutating func owner() -> String {

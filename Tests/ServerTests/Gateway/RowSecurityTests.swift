@@ -104,6 +104,23 @@ extension Gateways {
             #expect(try heard(two, stage).map(\.id) == [1])
         }
 
+        /// NULL is no match, and none that a policy could make one.
+        @Test(
+            arguments: ["kind=neq.a", "kind=not.eq.a", "kind=not.in.(a,c)", "and=(kind.neq.a,kind.neq.c)"])
+        func `a filter that does not hold is not forgotten where PostgreSQL decides the policy`(filter: String) throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION sees(body text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                BEGIN RETURN body <> 'hidden'; END $$;
+                CREATE POLICY asked ON notes FOR SELECT USING (sees(body));
+                """)
+            let one = try user(1, stage, [binding("notes", filter: filter)])
+            try stage.run(
+                "INSERT INTO notes VALUES (1, NULL, NULL, 'b'), (2, NULL, 'a', 'b'), (3, NULL, 'b', 'b'), "
+                    + "(4, NULL, 'b', 'hidden'), (5, NULL, NULL, 'hidden')")
+            #expect(try heard(one, stage).map(\.id) == [3])
+        }
+
         @Test func `what only PostgreSQL can decide is asked of it, in order, and for each by itself`() throws {
             let stage = try stage(
                 """

@@ -1,0 +1,126 @@
+import Bytes
+import Change
+import Diagnostics
+
+/// The columns of a stored schema that had another type then than the table has now, and the schema that its rows have
+/// once their values are converted.
+struct ForeignColumns {
+    /// By place: what they are now …
+    let columns: [Int: CatalogColumn]
+    /// … and what they were.
+    let formerTypes: [Int: UInt32]
+    let converted: Relation
+    let fingerprint: UInt64
+
+    /// Nil where there are none. A column that the table lacks is nobody's concern.
+    init?(_ relation: Relation, _ places: Set<Int>, of table: CatalogTable) {
+        var (columns, converted): ([Int: CatalogColumn], Relation) = ([:], relation)
+        for place in places {
+            guard let slot = table.slot(named: relation.columns[place].name) else { continue }
+            let column = table.columns[slot]
+            columns[place] = column
+            converted.columns[place].typeOID = column.typeOID
+            converted.columns[place].typeName = column.typeName
+            converted.columns[place].typeModifier = -1
+        }
+        guard !columns.isEmpty else { return nil }
+        self.columns = columns
+        formerTypes = columns.keys.reduce(into: [:]) { $0[$1] = relation.columns[$1].typeOID }
+        self.converted = converted
+        var writer = ByteWriter()
+        RelationCodec.encode(converted, to: &writer)
+        fingerprint = RelationCodec.fingerprint(of: writer.bytes)
+    }
+
+    /// An image with the values of these columns converted; those that could not be are left out, like such as did not
+    /// change.
+    func rewritten(_ tuple: borrowing Tuple, _ values: [Int: ColumnText]) throws(ByteError) -> [UInt8] {
+        var writer = ByteWriter(capacity: tuple.bytes.byteCount + 64)
+        writer.append(big: UInt16(truncatingIfNeeded: tuple.columnCount))
+        var reader = tuple.columns()
+        for place in 0..<tuple.columnCount {
+            let start = reader.offset
+            guard let value = try reader.next() else { break }
+            guard columns[place] != nil, case .text = value else {
+                writer.append(tuple.bytes.extracting(start..<reader.offset))
+                continue
+            }
+            switch values[place] ?? .absent {
+            case .text(let text):
+                writer.append(UInt8(ascii: "t"))
+                writer.append(big: UInt32(text.count))
+                writer.append(text.asBytes)
+            case .null: writer.append(UInt8(ascii: "n"))
+            case .absent: writer.append(UInt8(ascii: "u"))
+            }
+        }
+        return writer.copied()
+    }
+}
+
+/// Values of one entry's changes that are converted, for the change at hand and some behind it.
+struct ConversionRequest {
+    private struct Place {
+        let change: UInt32
+        let isOld: Bool
+        let column: Int
+        /// Where its answer is; nil where it is not asked for.
+        let question: Int?
+    }
+
+    private(set) var questions: [ValueConversion] = []
+    private var places: [Place] = []
+    private var bytes = 0
+    /// Changes before this one have all of their values in it.
+    private(set) var end: UInt32
+
+    init(from change: UInt32) { end = change }
+
+    var isFull: Bool { questions.count >= Limits.questionBatch || bytes >= Limits.questionBatchBytes }
+
+    /// The next change; `foreign` is what of its schema is.
+    mutating func add(_ change: borrowing Change, _ foreign: ForeignColumns?) throws(ByteError) {
+        defer { end += 1 }
+        guard let foreign else { return }
+        if let old = change.old { try add(old, isOld: true, foreign) }
+        if let new = change.new { try add(new, isOld: false, foreign) }
+    }
+
+    private mutating func add(
+        _ row: borrowing Tuple, isOld: Bool, _ foreign: ForeignColumns
+    ) throws(ByteError) {
+        for (column, target) in foreign.columns {
+            guard case .text(let text)? = try row.value(at: column), let oid = foreign.formerTypes[column] else {
+                continue
+            }
+            let question = ValueConversion(text.copied(), of: oid, to: target)
+            places.append(
+                Place(change: end, isOld: isOld, column: column, question: question.map { _ in questions.count }))
+            if let question {
+                questions.append(question)
+                bytes += question.text.count
+            }
+        }
+    }
+
+    func converted(_ answers: [ColumnText]) -> ConvertedRows {
+        var rows = ConvertedRows(end: end)
+        for place in places {
+            let value = place.question.map { answers[$0] } ?? .absent
+            if place.isOld {
+                rows.old[place.change, default: [:]][place.column] = value
+            } else {
+                rows.new[place.change, default: [:]][place.column] = value
+            }
+        }
+        return rows
+    }
+}
+
+/// The converted values of an entry's changes, by change and column.
+struct ConvertedRows {
+    /// Later changes have not been asked about.
+    let end: UInt32
+    var old: [UInt32: [Int: ColumnText]] = [:]
+    var new: [UInt32: [Int: ColumnText]] = [:]
+}
