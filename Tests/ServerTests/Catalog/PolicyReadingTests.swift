@@ -20,7 +20,8 @@ import Testing
         _ sql: String, asHub: Bool = true, _ compiling: PolicyCompiling = PolicyReadingTests.member(.caller)
     ) throws -> CatalogStage {
         try CatalogStage(
-            foundation: true, PolicyReadingTests.schema + sql, publication: "FOR TABLE t, team_members", asOwner: !asHub,
+            foundation: true, PolicyReadingTests.schema + sql, publication: "FOR TABLE t, team_members",
+            asOwner: !asHub,
             compiling: compiling)
     }
 
