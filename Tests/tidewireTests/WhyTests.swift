@@ -7,19 +7,18 @@ import Testing
 
 private let commands: [any Command] = [WhyCommand()]
 
-/// A database with a table as the sample log has it, and a login that may run its policies.
+/// A database with a table as the sample log has it, and the documented logins.
 private struct WhyStage {
     let database: TestDatabase
     let log: TemporaryLog
-    let login: String
+    let logins: DocumentedLogins
 
     init(_ sql: String) throws {
         database = try TestDatabase()
         log = try TemporaryLog()
-        login = "why_" + database.name
+        logins = try database.documentedLogins()
         try database.run(
             """
-            CREATE ROLE \(login) LOGIN NOINHERIT PASSWORD 'secret'; GRANT anon, authenticated TO \(login);
             CREATE SCHEMA auth; GRANT USAGE ON SCHEMA auth, public TO anon, authenticated;
             CREATE FUNCTION auth.jwt() RETURNS jsonb LANGUAGE sql STABLE AS $$
                 SELECT nullif(current_setting('request.jwt.claims', true), '')::jsonb $$;
@@ -40,13 +39,10 @@ private struct WhyStage {
     static let reader = "00000000-0000-4000-8000-000000000002"
 
     func run(_ words: String..., claims: String? = nil, policies: Bool = true) async -> Run {
-        let login =
-            policies
-            ? ["--policy-database-url", database.cluster.url(user: login, password: "secret", database: database.name)]
-            : []
+        let login = policies ? ["--policy-database-url", logins.policyURL] : []
         let claims = claims.map { (words: ["--claims", "c"], files: ["c": $0]) }
         return await tidewireTests.run(
-            ["why", "--table", "fullrep", "--log", log.path, "--database-url", database.url] + login
+            ["why", "--table", "fullrep", "--log", log.path, "--database-url", logins.hubURL] + login
                 + (claims?.words ?? []) + words,
             commands: commands, files: claims?.files ?? [:])
     }

@@ -18,6 +18,7 @@ final class RlsStage {
     private let writer: Connection
     private let peer: Connection
     private let place: Workplace
+    private let hubURL: String
     private let policyURL: String
     let secret: String
     private var hubs = 0
@@ -36,7 +37,10 @@ final class RlsStage {
         for file in SQLFile.foundation { try file.apply(connection) }
         var generator = SystemRandomNumberGenerator()
         secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
-        try connection.execute("ALTER ROLE tidewire_policies PASSWORD '\(secret)'")
+        for role in ["tidewire", "tidewire_policies"] {
+            try connection.execute("ALTER ROLE \(role) PASSWORD '\(secret)'")
+        }
+        hubURL = cluster.url(user: "tidewire", password: secret)
         policyURL = cluster.url(user: "tidewire_policies", password: secret)
         writer = try cluster.connect()
         // What is measured is read from the log; how fast its rows were committed is not part of it.
@@ -231,7 +235,7 @@ final class RlsStage {
         return try RlsHub(
             slot: "bench_rls_\(hubs)",
             settings: [
-                (.databaseURL, cluster.url()), (.policyDatabaseURL, policyURL), (.publication, policy.table),
+                (.databaseURL, hubURL), (.policyDatabaseURL, policyURL), (.publication, policy.table),
                 (.slot, "bench_rls_\(hubs)"), (.dataDirectory, data), (.listen, "127.0.0.1:0"), (.loops, "1"),
                 (.io, backend), (.jwtSecret, secret), (.idleTimeout, "0"), (.maximumConnections, "200000"),
             ])

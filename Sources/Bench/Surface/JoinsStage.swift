@@ -12,6 +12,7 @@ final class JoinsStage {
     let cluster: PrivateCluster
     private let connection: Connection
     private let place: Workplace
+    private let hubURL: String
     private let policyURL: String
     let secret: String
 
@@ -25,7 +26,10 @@ final class JoinsStage {
         for file in SQLFile.foundation { try file.apply(connection) }
         var generator = SystemRandomNumberGenerator()
         secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
-        try connection.execute("ALTER ROLE tidewire_policies PASSWORD '\(secret)'")
+        for role in ["tidewire", "tidewire_policies"] {
+            try connection.execute("ALTER ROLE \(role) PASSWORD '\(secret)'")
+        }
+        hubURL = cluster.url(user: "tidewire", password: secret)
         policyURL = cluster.url(user: "tidewire_policies", password: secret)
         try makeMembers(users)
     }
@@ -82,7 +86,7 @@ final class JoinsStage {
                 "--idle-timeout", "0", "--log-format", "text",
             ] + TalkLane.unlimited,
             environment: [
-                "TIDEWIRE_DATABASE_URL": cluster.url(), "TIDEWIRE_POLICY_DATABASE_URL": policyURL,
+                "TIDEWIRE_DATABASE_URL": hubURL, "TIDEWIRE_POLICY_DATABASE_URL": policyURL,
                 "TIDEWIRE_JWT_SECRET": secret,
             ], log: data + ".log")
     }

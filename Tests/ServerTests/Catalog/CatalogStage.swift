@@ -16,10 +16,11 @@ final class CatalogStage {
     let role: String
     private var isStopped = false
 
-    /// `foundation`: what a Supabase database has. `asHub`: the catalog is read by the hub's own, least privileged role.
+    /// `foundation`: what a Supabase database has. `asOwner`: the catalog is read by a superuser, who may change the
+    /// publications, and not by the hub's documented login.
     init(
         on cluster: PrivateCluster? = nil, foundation: Bool = false, _ sql: String = "", publication: String = "",
-        role: String? = nil, asHub: Bool = false, compiling: PolicyCompiling = .real
+        role: String? = nil, asOwner: Bool = false, compiling: PolicyCompiling = .real
     ) throws {
         database = try TestDatabase(on: cluster)
         if foundation {
@@ -30,17 +31,12 @@ final class CatalogStage {
         try database.run("GRANT USAGE ON SCHEMA public TO \(self.role)")
         if !sql.isEmpty { try database.run(sql.replacing("READER", with: self.role)) }
         try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
+        let logins = try database.documentedLogins(becoming: role == nil ? [self.role] : [])
         var settings = CatalogService.Settings(
-            target: asHub ? try CatalogStage.hub(database) : database.target, pollInterval: .milliseconds(20))
+            target: asOwner ? database.target : logins.hub, pollInterval: .milliseconds(20))
         settings.compiling = compiling
         service = try CatalogService(settings)
         service.addBindings(1)
-    }
-
-    private static func hub(_ database: TestDatabase) throws -> ConnectionTarget {
-        // The role is the whole cluster's: everybody gives it the same.
-        try database.run("ALTER ROLE tidewire PASSWORD 'clients'")
-        return ConnectionTarget(database.cluster.url(user: "tidewire", password: "clients", database: database.name))
     }
 
     deinit { stop() }

@@ -17,10 +17,11 @@ import Testing
         """
 
     private func stage(
-        _ sql: String, asHub: Bool = false, _ compiling: PolicyCompiling = PolicyReadingTests.member(.caller)
+        _ sql: String, asHub: Bool = true, _ compiling: PolicyCompiling = PolicyReadingTests.member(.caller)
     ) throws -> CatalogStage {
         try CatalogStage(
-            foundation: true, PolicyReadingTests.schema + sql, publication: "FOR TABLE t, team_members", asHub: asHub,
+            foundation: true, PolicyReadingTests.schema + sql, publication: "FOR TABLE t, team_members",
+            asOwner: !asHub,
             compiling: compiling)
     }
 
@@ -71,7 +72,7 @@ import Testing
     // MARK: Bodies
 
     /// What PostgreSQL reads in the body of `mine`.
-    private func body(_ function: String, asHub: Bool = false) throws -> String? {
+    private func body(_ function: String, asHub: Bool = true) throws -> String? {
         let seen = Mutex<PolicyCatalog?>(nil)
         let compiling = PolicyCompiling(
             names: { PolicyCompiler.names(in: $0) },
