@@ -144,10 +144,11 @@ extension ProjectLoop {
 
     /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
     private func refusal(of tables: [TableBinding], _ request: BindingRequest) -> String? {
-        guard !project.mayCompute else { return nil }
         for table in tables {
             let computed = Set(table.table.computed)
-            guard let slot = table.predicate?.slots.first(where: computed.contains) else { continue }
+            guard let slot = table.predicate?.slots.first(where: computed.contains), !project.mayCompute else {
+                continue
+            }
             return BindingMessages.refusal(
                 BindingMessages.isNotComputed(table.table.columns[slot], of: table.table), request)
         }

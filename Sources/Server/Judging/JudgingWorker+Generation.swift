@@ -7,10 +7,12 @@ import System
 extension JudgingWorker {
     func generated(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
         var answers: [[[GeneratedValue]]] = []
+        let deadline = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
         for job in batch.jobs {
             guard case .generation(let request, _) = job.work else { continue }
             var values: [[GeneratedValue]] = []
             for question in request.questions {
+                if Clock.monotonicNanoseconds() > deadline { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
                 values.append(try computed(question, request, batch.key, connection))
             }
             answers.append(values)
