@@ -13,12 +13,14 @@ public final class CatalogSnapshot: Sendable {
     let policies: PolicyBook
     /// Tables whose every change is in the log, so that memberships can live on them.
     let followable: Set<UInt32>
+    /// Partitions and partitioned tables whose rows are published as those of another table: that one's name as SQL.
+    let publishedAs: [QualifiedName: String]
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
 
     init(
         version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
-        policies: PolicyBook = PolicyBook(), followable: Set<UInt32> = []
+        policies: PolicyBook = PolicyBook(), followable: Set<UInt32> = [], publishedAs: [QualifiedName: String] = [:]
     ) {
         self.version = version
         self.publication = publication
@@ -26,6 +28,7 @@ public final class CatalogSnapshot: Sendable {
         self.foldsASCIIPlainly = foldsASCIIPlainly
         self.policies = policies
         self.followable = followable
+        self.publishedAs = publishedAs
         byOID = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         byName = Dictionary(
             tables.map { (QualifiedName($0.schema, $0.name), $0) },

@@ -192,7 +192,7 @@ extension ProjectLoop {
             }
             // Who sees nothing anyway has been told.
             guard policy.rowPolicy.term != .never else { continue }
-            let judged = Set(policy.columns.map(\.slot))
+            let judged = table.table.sources(of: Set(policy.columns.map(\.slot)))
             if table.operations.contains(.delete), !table.table.identifies(judged), project.settings.deletesAreStrict {
                 warnings.append(
                     table.table.isRecallable

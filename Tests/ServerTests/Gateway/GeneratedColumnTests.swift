@@ -111,6 +111,8 @@ extension Gateways {
             let told = try heard(caller, stage).map { "\($0.type ?? "") \($0.id ?? $0.old["id"] as? Int ?? 0)" }
             #expect(told.prefix(3) == ["INSERT 1", "INSERT 3", "UPDATE 2"])
             #expect(told.dropFirst(3).sorted() == ["DELETE 10", "DELETE 12", "DELETE 2", "DELETE 3"])
+            let warned = caller.takeUnheard().contains { $0.said?.contains("REPLICA IDENTITY FULL") == true }
+            #expect(warned == (identity != "FULL"))
         }
 
         @Test func `their values are PostgreSQL's to the letter`() throws {
@@ -202,7 +204,7 @@ extension Gateways {
         }
 
         @Test func `many rows, several loops and large transactions come whole and in order`() throws {
-            let stage = try stage("", [(.loops, "2")])
+            let stage = try stage("", [(.loops, "2"), (.outboxAge, "60s"), (.outboxSize, "64MB")])
             let callers = try (1...4).map { try follow(stage, [binding("notes", filter: "half=gte.0")], user: $0) }
             try stage.run(
                 "INSERT INTO notes (id, team, body) SELECT g, g, repeat('b', g % 50) FROM generate_series(1, 12000) g")
