@@ -13,8 +13,16 @@ enum BindingMessages {
 
     private static let undefinedColumn = "42703"
 
-    static func nothingMatches(_ request: BindingRequest, _ filter: Filter?) -> String {
-        cannotSubscribe + "Please check Realtime is enabled for the given connect parameters: \(dump(request, filter))"
+    /// `other`: as rows of which table the publication has those of this one.
+    static func nothingMatches(
+        _ request: BindingRequest, _ filter: Filter?, _ other: String?, _ publication: String
+    ) -> String {
+        let hint = other.map { other in
+            ". Publication \(publication) has the rows of this table as rows of \(other): bind to that, or see "
+                + "ALTER PUBLICATION \(SQLName.quoted(publication)) SET (publish_via_partition_root = …)"
+        }
+        return cannotSubscribe + "Please check Realtime is enabled for the given connect parameters: "
+            + dump(request, filter) + (hint ?? "")
     }
 
     /// An SQL error, or what the reference raises as one.

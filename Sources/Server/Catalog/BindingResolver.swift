@@ -27,6 +27,7 @@ struct CatalogView: Sendable {
     func differs(from before: CatalogView?) -> Bool {
         guard let before else { return true }
         return snapshot.tables != before.snapshot.tables || roles != before.roles
+            || snapshot.publishedAs != before.snapshot.publishedAs
             || snapshot.foldsASCIIPlainly != before.snapshot.foldsASCIIPlainly
             || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
             || snapshot.privilegedRoles != before.snapshot.privilegedRoles
@@ -71,7 +72,11 @@ struct BindingResolver {
 
     private func step(_ request: BindingRequest, _ filter: Filter?) -> Step {
         let tables = view.snapshot.tables(schema: request.schema, table: request.table)
-        if tables.isEmpty { return .outcome(.failed(BindingMessages.nothingMatches(request, filter))) }
+        if tables.isEmpty {
+            let other = view.snapshot.publishedAs[QualifiedName(request.schema, request.table)]
+            return .outcome(
+                .failed(BindingMessages.nothingMatches(request, filter, other, view.snapshot.publication)))
+        }
         guard tables.count <= Limits.maximumTablesPerBinding else {
             return .outcome(.failed(BindingMessages.tooManyTables(tables.count, request, filter)))
         }

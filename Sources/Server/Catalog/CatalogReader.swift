@@ -142,7 +142,8 @@ struct CatalogReader {
         let policies = try policyBook(version: version, of: tables, folds, after: known?.policies)
         let snapshot = CatalogSnapshot(
             version: version, publication: publication, tables: tables, foldsASCIIPlainly: folds, policies: policies,
-            followable: try followed(), privilegedRoles: try privilegedRoles(), messageRules: try messageRules())
+            followable: try followed(), privilegedRoles: try privilegedRoles(), messageRules: try messageRules(),
+            publishedAs: try publishedAs())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
         view.combinePolicies(after: before)
         return view
@@ -206,6 +207,29 @@ struct CatalogReader {
             ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"
             """, [publication])
         return rows.values.compactMap { TableHead($0) }
+    }
+
+    /// Of partitioned tables: those above and below the published ones.
+    private func publishedAs() throws(PostgresError) -> [QualifiedName: String] {
+        let rows = try query(
+            """
+            SELECT n.nspname, k.relname, min(quote_ident(m.nspname) || '.' || quote_ident(c.relname))
+            FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
+                JOIN pg_class c ON c.oid = g.relid AND (c.relispartition OR c.relkind = 'p')
+                JOIN pg_namespace m ON m.oid = c.relnamespace
+                CROSS JOIN LATERAL (SELECT a.relid FROM pg_partition_ancestors(c.oid) a
+                    UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) kin
+                JOIN pg_class k ON k.oid = kin.relid AND k.oid <> c.oid
+                JOIN pg_namespace n ON n.oid = k.relnamespace
+            WHERE p.pubname = $1::text
+            GROUP BY n.nspname, k.relname
+            """, [publication])
+        var names: [QualifiedName: String] = [:]
+        for row in rows.values {
+            guard let schema = row[0], let name = row[1] else { continue }
+            names[QualifiedName(schema, name)] = row[2]
+        }
+        return names
     }
 
     /// Of `pg_class c`.

@@ -17,13 +17,16 @@ public final class CatalogSnapshot: Sendable {
     let privilegedRoles: PrivilegedRoles
     /// Another text whenever private channels may be for others than before.
     let messageRules: String
+    /// Partitions and partitioned tables whose rows are published as those of another table: that one's name as SQL.
+    let publishedAs: [QualifiedName: String]
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
 
     init(
         version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
         policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:],
-        privilegedRoles: PrivilegedRoles = PrivilegedRoles(), messageRules: String = ""
+        privilegedRoles: PrivilegedRoles = PrivilegedRoles(), messageRules: String = "",
+        publishedAs: [QualifiedName: String] = [:]
     ) {
         self.version = version
         self.publication = publication
@@ -33,6 +36,7 @@ public final class CatalogSnapshot: Sendable {
         self.followable = followable
         self.privilegedRoles = privilegedRoles
         self.messageRules = messageRules
+        self.publishedAs = publishedAs
         byOID = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         byName = Dictionary(
             tables.map { (QualifiedName($0.schema, $0.name), $0) },

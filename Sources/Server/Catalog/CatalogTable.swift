@@ -136,6 +136,17 @@ public final class CatalogTable: Sendable {
     /// Slots of columns that have to be computed.
     var computed: [Int] { columns.indices.filter { columns[$0].generation != nil } }
 
+    /// The same columns, and instead of those that have to be computed what they are made of.
+    func sources(of slots: Set<Int>) -> Set<Int> {
+        slots.reduce(into: []) { sources, slot in
+            guard columns.indices.contains(slot), let generation = columns[slot].generation else {
+                sources.insert(slot)
+                return
+            }
+            sources.formUnion(columns.indices.filter { generation.inputs.contains(columns[$0].number) })
+        }
+    }
+
     /// Whether the newest change of a row in the log tells what the row is: all of them are published, and no rows come or
     /// go but by changes.
     var isRecallable: Bool { isOrdinary && operations.isSuperset(of: [.insert, .update, .delete]) }

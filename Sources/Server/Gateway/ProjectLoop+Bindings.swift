@@ -144,10 +144,11 @@ extension ProjectLoop {
 
     /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
     private func refusal(of tables: [TableBinding], _ request: BindingRequest) -> String? {
-        guard !project.mayCompute else { return nil }
         for table in tables {
             let computed = Set(table.table.computed)
-            guard let slot = table.predicate?.slots.first(where: computed.contains) else { continue }
+            guard let slot = table.predicate?.slots.first(where: computed.contains), !project.mayCompute else {
+                continue
+            }
             return BindingMessages.refusal(
                 BindingMessages.isNotComputed(table.table.columns[slot], of: table.table), request)
         }
@@ -192,7 +193,7 @@ extension ProjectLoop {
             }
             // Who sees nothing anyway has been told.
             guard policy.rowPolicy.term != .never else { continue }
-            let judged = Set(policy.row.columns.filter(\.isNeeded).map(\.slot))
+            let judged = table.table.sources(of: Set(policy.row.columns.filter(\.isNeeded).map(\.slot)))
             if table.operations.contains(.delete), !table.table.identifies(judged), project.settings.deletesAreStrict {
                 warnings.append(
                     table.table.isRecallable

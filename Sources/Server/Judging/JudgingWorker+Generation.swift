@@ -7,10 +7,12 @@ import System
 extension JudgingWorker {
     func generated(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
         var answers: [[[GeneratedValue]]] = []
+        let deadline = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
         for job in batch.jobs {
             guard case .generation(let request, _) = job.work else { continue }
             var values: [[GeneratedValue]] = []
             for question in request.questions {
+                if Clock.monotonicNanoseconds() > deadline { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
                 values.append(try computed(question, request, batch.key, connection))
             }
             answers.append(values)
@@ -72,10 +74,30 @@ extension JudgingConnection {
         guard let together = try computeParts([rows], column, role).first else { return nil }
         switch together {
         case .values(let values): return values
-        case .tooSlow where rows.count == 1: return nil
-        case .failed where rows.count == 1: return [.failed]
-        case .tooSlow, .failed: return try computeEach(column, rows, role)
+        case .tooSlow: return rows.count > 1 ? try computeSmaller(column, rows, role) : nil
+        case .failed: return rows.count > 1 ? try computeEach(column, rows, role) : [.failed]
         }
+    }
+
+    /// What takes too long together may not in smaller parts. Everybody waits meanwhile, so no row may take long by itself.
+    private func computeSmaller(
+        _ column: GeneratedColumn, _ rows: [[String?]], _ role: String
+    ) throws(PostgresError) -> [GeneratedValue]? {
+        var values: [GeneratedValue] = []
+        var size = 1
+        while values.count < rows.count {
+            let part = Array(rows[values.count...].prefix(size))
+            guard let outcome = try computeParts([part], column, role).first else { return nil }
+            switch outcome {
+            case .values(let found): values += found
+            case .failed:
+                guard let found = try computeEach(column, part, role) else { return nil }
+                values += found
+            case .tooSlow: return nil
+            }
+            size = Limits.generationRowsTried
+        }
+        return values
     }
 
     private func computeEach(

@@ -23,6 +23,8 @@ final class PolicyJudge: Sendable {
     }
 
     private let policies: JudgingExchange
+    /// What loops wait for: a policy that hangs must not hold it up.
+    private let generation: JudgingExchange
     private let own: JudgingExchange
     private let fitness = PolicyFitness()
     private let threads: [BackgroundThread]
@@ -31,6 +33,8 @@ final class PolicyJudge: Sendable {
 
     init(_ settings: Settings) throws(SystemError) {
         let (policies, own, fitness) = (try JudgingExchange(), try JudgingExchange(), fitness)
+        let generation = try JudgingExchange()
+        self.generation = generation
         self.policies = policies
         self.own = own
         let pace = JudgingPace()
@@ -45,6 +49,10 @@ final class PolicyJudge: Sendable {
         threads.append(
             try BackgroundThread("policies own") {
                 JudgingWorker(settings, .own, own, fitness, pace, isFirst: false).run()
+            })
+        threads.append(
+            try BackgroundThread("generated") {
+                JudgingWorker(settings, .policies(overflow: own), generation, fitness, pace, isFirst: false).run()
             })
         self.threads = threads
         // What was configured is looked at before somebody depends on it.
@@ -115,7 +123,7 @@ final class PolicyJudge: Sendable {
     func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void) {
         if requests.isEmpty { return then([]) }
         let collected = Together(requests.map(\.unanswered), then)
-        policies.ask(
+        generation.ask(
             requests.indices.map { index in
                 let request = requests[index]
                 return JudgingJob(
@@ -136,12 +144,12 @@ final class PolicyJudge: Sendable {
     /// Ends the threads and what they ask just now; what waits is answered with what is no answer. Once, by the owner, on
     /// a thread with the descriptors of the one that started it.
     func stop() {
-        for exchange in [policies, own] {
+        for exchange in [policies, generation, own] {
             exchange.interrupt.ring()
             exchange.endWait()
         }
         for thread in threads { thread.join() }
-        for exchange in [policies, own] {
+        for exchange in [policies, generation, own] {
             for job in exchange.close() { job.giveUp() }
         }
     }

@@ -69,6 +69,21 @@ extension Gateways {
                 said.allSatisfy { $0.said?.contains("ALTER PUBLICATION supabase_realtime SET (publish = '") == true })
         }
 
+        @Test(arguments: [true, false])
+        func `where partitions are published as another table, that one is named`(viaRoot: Bool) throws {
+            let stage = try GatewayStage(
+                """
+                CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id);
+                CREATE TABLE leaf PARTITION OF parts FOR VALUES FROM (0) TO (100);
+                GRANT SELECT ON parts, leaf TO READER;
+                """, publication: "FOR TABLE parts WITH (publish_via_partition_root = \(viaRoot))")
+            let said = try answer(stage, binding(viaRoot ? "leaf" : "parts"))
+            #expect(said.status == "error")
+            #expect(said.said?.contains("as rows of public.\(viaRoot ? "parts" : "leaf")") == true, "\(said)")
+            #expect(try answer(stage, binding(viaRoot ? "parts" : "leaf")).isSubscription)
+            #expect(try answer(stage, binding("nowhere")).said?.contains("as rows of") == false)
+        }
+
         @Test func `that rows are filtered is said, and not by what`() throws {
             let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes WHERE (team > 1234)")
             let caller = try stage.caller()
