@@ -141,9 +141,11 @@ def main() -> int:
     chaos.add_argument("--seed", help="CHAOS_SEED; `new` for one that nobody has tried")
     chaos.add_argument("--seconds", help="CHAOS_SECONDS")
     chaos.add_argument("--only", metavar="FAULT,…", help="CHAOS_ONLY: these faults; `none` for none")
+    chaos.add_argument("--without", metavar="FAULT,…", help="CHAOS_WITHOUT: all but these")
     chaos.add_argument("--tables", metavar="TABLE,…", help="CHAOS_TABLES: these tables")
+    chaos.add_argument("--channels", metavar="NAME,…", help="CHAOS_CHANNELS: these channels, as `real ana`")
     given = arguments.parse_args()
-    for name in ("seed", "seconds", "only", "tables"):
+    for name in ("seed", "seconds", "only", "without", "tables", "channels"):
         if getattr(given, name) is not None:
             os.environ[f"CHAOS_{name.upper()}"] = getattr(given, name)
     # The client logs what it makes of wrong messages; scenarios that want it collect it themselves.

@@ -24,4 +24,5 @@ for seed in seeds():
     @scenario(f"clients that stay hear exactly what they had to, or are told (seed {seed})", brings_its_own=True)
     async def staying(_, seed=seed):
         seconds = float(os.environ.get("CHAOS_SECONDS", "90"))
-        await Storm(seed, seconds, words("CHAOS_ONLY"), words("CHAOS_TABLES")).run()
+        narrowed = (words(f"CHAOS_{name}") for name in ("ONLY", "WITHOUT", "TABLES", "CHANNELS"))
+        await Storm(seed, seconds, *narrowed).run()

@@ -32,12 +32,12 @@ def fault(weight: int = 2, quiet: bool = False):
     return add
 
 
-def chosen(names: list[str]) -> list[Fault]:
-    """All; or those of these names; `none` is nobody's."""
-    unknown = set(names) - {one.name for one in ALL} - {"none"}
+def chosen(names: list[str], without: list[str]) -> list[Fault]:
+    """All, or those of these names, without some; `none` is nobody's."""
+    unknown = {*names, *without} - {one.name for one in ALL} - {"none"}
     if unknown:
         raise Failure(f"no fault is called {', '.join(sorted(unknown))}; there are {', '.join(one.name for one in ALL)}")
-    return [one for one in ALL if not names or one.name in names]
+    return [one for one in ALL if (not names or one.name in names) and one.name not in without]
 
 
 def hand(storm, source) -> Writer:
@@ -178,7 +178,7 @@ SAME = {
 
 @fault(2)
 async def policy_in_other_words(storm, source):
-    tables = sorted(set(SAME) & set(storm.tables))
+    tables = sorted((set(SAME) & set(storm.tables)) - storm.widened)
     if tables:
         table = source.choice(tables)
         await storm.worker.attempt(
@@ -261,7 +261,9 @@ async def policy_changed(storm, source):
     tables = sorted(set(OTHER) & set(storm.tables))
     if tables:
         table = source.choice(tables)
-        await storm.worker.attempt(f"ALTER POLICY reads ON {table} USING ({source.choice([TABLES[table].policy, OTHER[table]])})")
+        policy = TABLES[table].policy if table in storm.widened else OTHER[table]
+        await storm.worker.insist(f"ALTER POLICY reads ON {table} USING ({policy})")
+        storm.widened ^= {table}
 
 
 # The clients themselves

@@ -26,6 +26,8 @@ ARRIVAL = 120
 #: Differences after which the rest of the run would say nothing new; and how many are shown of each channel.
 ENOUGH = 200
 SHOWN = 2
+#: And how many of all.
+SHOWN_IN_ALL = 16
 
 
 class ChaosHub(OwnHub):
@@ -48,6 +50,7 @@ class ChaosHub(OwnHub):
         return inherited | {
             "TIDEWIRE_LISTEN": f"127.0.0.1:{self.port}",
             "TIDEWIRE_JWT_SECRET": self.secret,
+            "TIDEWIRE_LOG_LEVEL": os.environ.get("CHAOS_LOG_LEVEL", "info"),
             "TIDEWIRE_DATABASE_URL": self.cluster.url("tidewire"),
             "TIDEWIRE_POLICY_DATABASE_URL": self.cluster.url("tidewire_policies"),
         }
@@ -87,11 +90,11 @@ class Gate:
 
 
 class Storm:
-    def __init__(self, seed: int, seconds: float, only: list[str], tables: list[str]):
-        self.seed, self.seconds = seed, seconds
+    def __init__(self, seed: int, seconds: float, only: list[str], without: list[str], tables: list[str], channels: list[str]):
+        self.seed, self.seconds, self.channels = seed, seconds, channels
         self.random = random.Random(f"{seed}-storm")
         self.tables = [name for name in TABLES if name != "fences" and (not tables or name in tables)]
-        self.faults = faults.chosen(only)
+        self.faults = faults.chosen(only, without)
         self.directory = tempfile.mkdtemp(prefix="tidewire-chaos-", dir="/tmp")
         os.chmod(self.directory, 0o755)
         self.secret = "a secret of the chaos, which is longer than thirty-two bytes"
@@ -105,6 +108,8 @@ class Storm:
         self.fence_times: dict[int, float] = {}
         self.complaints: list[Complaint] = []
         self.said: set[str] = set()
+        #: Tables whose policy is another than the usual one at the moment.
+        self.widened: set[str] = set()
         self.changes = 0
 
     # What ears and faults need
@@ -165,9 +170,9 @@ class Storm:
         await self.hub.start()
 
     def _seats(self):
-        """Those that still listen to something when tables are left out."""
+        """Those that were asked for, and still listen to something when tables are left out."""
         kept = []
-        for seat in SEATS:
+        for seat in [seat for seat in SEATS if not self.channels or seat.name in self.channels]:
             bindings = tuple(one for one in seat.bindings if one.table in (*self.tables, "fences"))
             if any(one.table != "fences" for one in bindings):
                 kept.append(type(seat)(seat.name, seat.person, bindings, seat.is_real, seat.vsn))
@@ -343,7 +348,7 @@ class Storm:
         kept: dict[tuple, list[Complaint]] = {}
         for one in self.complaints:
             kept.setdefault((one.ear, *one.text.split()[:2]), []).append(one)
-        return [one for some in kept.values() for one in some[:SHOWN]]
+        return [one for some in kept.values() for one in some[:SHOWN]][:SHOWN_IN_ALL]
 
     def _tellings(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -355,7 +360,7 @@ class Storm:
 
     def _explained(self, complaint: Complaint) -> str:
         begin, end = (self.fence_times.get(number, 0.0) for number in complaint.window)
-        during = [f"{at:.1f} s {what}" for at, what in self.history if begin - 2 <= at <= end + 1]
+        during = [f"{at:.1f} s {what}" for at, what in self.history if begin - 2 <= at <= end + 1 and ": done" not in what]
         return (
             f"     {complaint.ear}, between fence {complaint.window[0]} ({begin:.1f} s) and {complaint.window[1]} ({end:.1f} s): {complaint.text}\n"
             f"         during that: {'; '.join(during[-25:])}")

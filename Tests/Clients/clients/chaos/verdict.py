@@ -207,8 +207,8 @@ class Comparison:
 
     def _compare(self, came: dict, wanted: dict, change: Change, what: str, loose: frozenset[str]):
         names = set(self._readable(change.table))
-        for name in names - loose - set(came):
-            self._add(f"{name} is missing from the {what} {came} of {change}")
+        if lacking := names - loose - set(came):
+            self._add(f"{', '.join(sorted(lacking))} missing from the {what} {came} of {change}")
         for name in names & set(came):
             if came[name] != wanted.get(name):
                 self._add(f"{name} in the {what} is {came[name]!r:.80} and not {wanted.get(name)!r:.80} in {change}")
