@@ -85,6 +85,7 @@ class RealEar(Ear):
     """The unmodified client of Supabase."""
 
     async def open(self, clients):
+        self.left = asyncio.Event()
         self.client = await clients.client(initial_backoff=0.2, max_retries=1000)
         await self.client.set_auth(self.token())
         await self._join()
@@ -101,7 +102,7 @@ class RealEar(Ear):
 
     def _state(self, state, error):
         if self.is_ending:
-            return
+            return self.left.set()
         if state.value == "SUBSCRIBED":
             self.joined()
         else:
@@ -109,8 +110,9 @@ class RealEar(Ear):
 
     async def rejoin(self):
         self.is_ending = True
+        self.left.clear()
         await self.channel.channel.unsubscribe()
-        await self.channel.state("CLOSED", "after leaving")
+        await asyncio.wait_for(self.left.wait(), BINDING_LIMIT)
         self.is_ending = False
         self.add("left")
         await self._join()
@@ -127,7 +129,6 @@ class RawEar(Ear):
 
     async def open(self, clients):
         self.problem: Failure | None = None
-        self.rejoining = False
         await self._connect()
         self.tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._beat())]
 
@@ -169,13 +170,12 @@ class RawEar(Ear):
             self.system(message.payload)
         elif message.event == "phx_reply" and message.ref == self.join_ref:
             await self._joined(message)
-        elif message.event == "phx_close" and not self.rejoining:
+        elif message.event == "phx_close" and message.ref == self.join_ref:
             self.add("closed", text="phx_close")
             await self._join()
 
     async def _joined(self, message):
         if message.status == "ok":
-            self.rejoining = False
             return self.joined()
         self.add("told", text=f"the join was refused: {message.reason}")
         await asyncio.sleep(1)
@@ -188,7 +188,6 @@ class RawEar(Ear):
                 await self.peer.push("phoenix", "heartbeat", {}, join_ref=None)
 
     async def rejoin(self):
-        self.rejoining = True
         self.add("left")
         await self.peer.push(f"realtime:{self.topic}", "phx_leave", {})
         await self._join()

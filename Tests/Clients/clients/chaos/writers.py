@@ -11,6 +11,8 @@ from ..database import Database, quoted
 from ..expect import Failure
 from .ground import PEOPLE, TABLES
 
+#: Says that all statements were answered.
+COMPLETE = "-- complete --"
 ROWS = 30
 RANGE = 1_000_000
 TEAMS = 4
@@ -37,13 +39,19 @@ class Session:
             if self.database is None:
                 self.database = await Database.open(self.url)
                 await self._finish_prepared()
-            printed = await self.database.run(*statements)
-            self.commits += 1
-            return printed
+            return self._complete(await self.database.run(*statements, f"SELECT '{COMPLETE}'"))
         except (Failure, OSError) as failure:
             self.errors += 1
             await self._recover(str(failure))
             return None
+
+    def _complete(self, printed: str) -> str:
+        """What it printed, if it came to its end; what a server says in passing left out."""
+        lines = printed.split("\n")
+        if lines.pop() != COMPLETE:
+            raise Failure(f"the connection was lost: {printed[-300:]}")
+        self.commits += 1
+        return "\n".join(line for line in lines if not line.startswith(("WARNING:", "DETAIL:", "HINT:")))
 
     async def _recover(self, failure: str):
         if "the test's own SQL failed" in failure and "FATAL" not in failure and "connection" not in failure:
