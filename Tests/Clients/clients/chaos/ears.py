@@ -140,6 +140,8 @@ class RawEar(Ear):
         self.is_ready.clear()
         bindings = [binding.request() for binding in self.seat.bindings]
         config = {"config": {"postgres_changes": bindings}, "access_token": self.token()}
+        if self.seat.moves:
+            config["config"]["tidewire"] = {"moves": True}
         self.join_ref = await self.peer.send_join(f"realtime:{self.topic}", config)
 
     async def _read(self):

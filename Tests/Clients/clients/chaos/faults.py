@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass
 
 from ..expect import Failure
-from .ground import MEMBERSHIPS, TABLES
+from .ground import MAY_READ, MEMBERSHIPS, TABLES
 from .writers import TEAMS, Writer
 
 ALL: list["Fault"] = []
@@ -186,6 +186,12 @@ async def policy_in_other_words(storm, source):
             *hand(storm, source).changes(2), "COMMIT")  # fmt: skip
 
 
+@fault(1)
+async def function_made_again(storm, source):
+    """What only PostgreSQL can decide, by the same words."""
+    await storm.worker.attempt("BEGIN", *hand(storm, source).changes(2), MAY_READ, *hand(storm, source).changes(2), "COMMIT")
+
+
 @fault(2)
 async def columns_changed(storm, source):
     table, name = source.choice(storm.tables), f"extra_{source.randrange(1000)}"
@@ -199,9 +205,11 @@ async def types_changed(storm, source):
     """Rows of both types in one transaction, and rows of the old type still on their way."""
     table = source.choice(storm.tables)
     rows = hand(storm, source)
+    change = f"ALTER TABLE {table} ALTER COLUMN n TYPE"
+    await storm.worker.attempt(
+        "BEGIN", *rows.changes(2), "SAVEPOINT s", f"{change} bigint", *rows.changes(2), "ROLLBACK TO s", *rows.changes(2), "COMMIT")  # fmt: skip
     for kind in ("bigint", "int"):
-        await storm.worker.attempt(
-            "BEGIN", *rows.changes(3), f"ALTER TABLE {table} ALTER COLUMN n TYPE {kind}", *rows.changes(3), "COMMIT")  # fmt: skip
+        await storm.worker.attempt("BEGIN", *rows.changes(3), f"{change} {kind}", *rows.changes(3), "COMMIT")
 
 
 @fault(2)
@@ -264,6 +272,30 @@ async def policy_changed(storm, source):
         policy = TABLES[table].policy if table in storm.widened else OTHER[table]
         await storm.worker.insist(f"ALTER POLICY reads ON {table} USING ({policy})")
         storm.widened ^= {table}
+
+
+@fault(1, quiet=True)
+async def security_lifted(storm, source):
+    """For a moment everybody sees all rows of a table."""
+    tables = sorted(set(OTHER) & set(storm.tables))
+    if tables:
+        table = source.choice(tables)
+        await storm.lasting(
+            f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY", f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY", source)
+
+
+@fault(1, quiet=True)
+async def unpublished(storm, source):
+    """What happens to the table meanwhile is told to nobody. Not where a deleted row is known by the log alone."""
+    table = source.choice([name for name in storm.tables if TABLES[name].identity == "FULL"])
+    await storm.lasting(
+        f"ALTER PUBLICATION supabase_realtime DROP TABLE {table}", f"ALTER PUBLICATION supabase_realtime ADD TABLE {table}", source)
+
+
+@fault(1, quiet=True)
+async def right_taken(storm, source):
+    table = source.choice([name for name in storm.tables if TABLES[name].policy])
+    await storm.lasting(f"REVOKE SELECT ON {table} FROM authenticated", f"GRANT SELECT ON {table} TO authenticated", source)
 
 
 # The clients themselves

@@ -34,6 +34,7 @@ class Person:
 
 ANA, BEN, CLEO = (Person(name, sub=person(number)) for number, name in enumerate(("ana", "ben", "cleo"), 1))
 ANON = Person("anon", "anon")
+SERVICE = Person("service", "service_role")
 PEOPLE = [ANA, BEN, CLEO]
 
 
@@ -107,6 +108,8 @@ class Seat:
     bindings: tuple[Binding, ...]
     is_real: bool = False
     vsn: str = "2.0.0"
+    #: Asks to hear as a delete when a row leaves what it sees.
+    moves: bool = False
 
 
 def everything(*left_out: str) -> tuple[Binding, ...]:
@@ -128,6 +131,9 @@ SEATS = [
     Seat("raw ben", BEN, everything()),
     Seat("raw cleo", CLEO, everything(), vsn="1.0.0"),
     Seat("anon", ANON, everything("labels")),
+    Seat("service", SERVICE, tuple(Binding(name) for name in ("fences", "owned", "shared", "asked"))),
+    Seat("owned moves", BEN, filtered("owned", "n=lt.4", "n < 4"), moves=True),
+    Seat("shared moves", CLEO, (Binding("shared"), Binding("fences")), moves=True),
     Seat("plain neq", ANON, filtered("plain", "n=neq.3", "n <> 3")),
     Seat("plain not in", ANA, filtered("plain", "n=not.in.(1,2)", "NOT (n IN (1, 2))")),
     Seat("plain not null", ANA, filtered("plain", "n=not.is.null", "n IS NOT NULL")),
@@ -171,7 +177,7 @@ ORACLE = [
     """CREATE TABLE chaos.trail (
         place bigserial PRIMARY KEY, xid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint, tab text, operation text,
         id int, was_v bigint, v bigint, was jsonb, became jsonb, identity "char",
-        was_for int[] NOT NULL DEFAULT '{}', became_for int[] NOT NULL DEFAULT '{}', remark text)""",
+        published boolean, was_for int[] NOT NULL DEFAULT '{}', became_for int[] NOT NULL DEFAULT '{}', remark text)""",
     "CREATE INDEX ON chaos.trail (xid) WHERE seq IS NULL",
     "CREATE INDEX ON chaos.trail (seq)",
     "CREATE TABLE chaos.listeners (number int PRIMARY KEY, tab text, role text, claims text, condition text)",
@@ -182,11 +188,13 @@ ORACLE = [
     END $$""",
     """CREATE FUNCTION chaos.note() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        INSERT INTO chaos.trail (tab, operation, id, was_v, v, was, became, identity)
+        INSERT INTO chaos.trail (tab, operation, id, was_v, v, was, became, identity, published)
         VALUES (TG_TABLE_NAME, TG_OP, CASE TG_OP WHEN 'DELETE' THEN OLD.id ELSE NEW.id END,
             CASE WHEN TG_OP <> 'INSERT' THEN OLD.v END, CASE WHEN TG_OP <> 'DELETE' THEN NEW.v END,
             CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END, CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END,
-            (SELECT relreplident FROM pg_class WHERE oid = TG_RELID));
+            (SELECT relreplident FROM pg_class WHERE oid = TG_RELID),
+            EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+                WHERE p.pubname = 'supabase_realtime' AND r.prrelid = TG_RELID));
         RETURN NULL;
     END $$""",
     # Whatever else has to stand in the order of commits: memberships, definitions.
@@ -284,6 +292,9 @@ ORACLE = [
         EXECUTE FUNCTION chaos.judge()""",
 ]  # fmt: skip
 
+MAY_READ = """CREATE OR REPLACE FUNCTION chaos.may_read(owner uuid, kind text) RETURNS boolean LANGUAGE plpgsql STABLE
+    AS $$ BEGIN RETURN owner = auth.uid() OR kind = 'a'; END $$"""
+
 GROUND = [
     "CREATE TABLE members (team int, person uuid, PRIMARY KEY (team, person))",
     "ALTER TABLE members REPLICA IDENTITY FULL",
@@ -300,8 +311,7 @@ GROUND = [
     """CREATE FUNCTION chaos.in_crew(t int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
         AS $$ SELECT EXISTS (SELECT 1 FROM public.crew c WHERE c.team = t AND c.person = auth.uid()) $$""",
     # Only PostgreSQL can say what this says; and it says the same whenever it is asked.
-    """CREATE FUNCTION chaos.may_read(owner uuid, kind text) RETURNS boolean LANGUAGE plpgsql STABLE
-        AS $$ BEGIN RETURN owner = auth.uid() OR kind = 'a'; END $$""",
+    MAY_READ,
     # What nobody listens to, and whose definitions change all the time.
     "CREATE TABLE other (id int PRIMARY KEY, v int)",
     "ALTER TABLE other ENABLE ROW LEVEL SECURITY",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ from .writers import Session, Writer
 WRITERS = 3
 #: Something that was committed is heard within this, or it was lost: the hub's own patience with a database is shorter.
 ARRIVAL = 120
+PATIENCE = 3
 #: Differences after which the rest of the run would say nothing new; and how many are shown of each channel.
 ENOUGH = 200
 SHOWN = 2
@@ -175,7 +177,7 @@ class Storm:
         for seat in [seat for seat in SEATS if not self.channels or seat.name in self.channels]:
             bindings = tuple(one for one in seat.bindings if one.table in (*self.tables, "fences"))
             if any(one.table != "fences" for one in bindings):
-                kept.append(type(seat)(seat.name, seat.person, bindings, seat.is_real, seat.vsn))
+                kept.append(dataclasses.replace(seat, bindings=bindings))
         return kept
 
     async def _seat(self, clients):
@@ -228,6 +230,14 @@ class Storm:
             await self.gate.pass_through(lambda: fault.run(self, source))
         self.note(f"{fault.name}: done")
 
+    async def lasting(self, change: str, back: str, source):
+        """Something that holds for a while in which nothing but writing happens; for whoever has closed the gate."""
+        await self.worker.insist(change)
+        for _ in range(source.randint(5, 30)):
+            await source.choice(self.writers).step()
+        await self.arrival(await self.fence())
+        await self.worker.insist(back)
+
     # Fences
 
     async def fence(self) -> int:
@@ -242,8 +252,9 @@ class Storm:
         return number
 
     async def arrival(self, fence: int):
-        """Everybody has heard it, or something later."""
+        """Everybody has heard it, or something later: who was away when it came hears the next."""
         limit = time.monotonic() + ARRIVAL
+        again = time.monotonic() + PATIENCE
         while True:
             late = [one for one in self.ears if not any(number >= fence for number in one.fences)]
             self._look_after(late)
@@ -253,6 +264,9 @@ class Storm:
                 raise Failure(
                     f"expected fence {fence} to reach everybody within {ARRIVAL} s\n     came nothing to "
                     + ", ".join(one.seat.name for one in late))
+            if time.monotonic() > again:
+                await self.fence()
+                again = time.monotonic() + PATIENCE
             await asyncio.sleep(0.05)
 
     def _look_after(self, late):

@@ -30,6 +30,8 @@ class Change:
     was: dict | None
     became: dict | None
     identity: str
+    #: Whether its table was in the publication when it was made.
+    published: bool
     was_for: set[int]
     became_for: set[int]
     remark: str | None
@@ -44,7 +46,7 @@ class Change:
         return self.table == "fences" and self.operation == "INSERT"
 
 
-COLUMNS = "place seq tab operation id was_v v was became identity was_for became_for remark".split()
+COLUMNS = "place seq tab operation id was_v v was became identity published was_for became_for remark".split()
 
 
 def trail_query(after: int, last: int) -> str:
@@ -89,10 +91,11 @@ class Judgement:
     # What it had to hear
 
     def _wants(self, change: Change, binding: Binding) -> bool:
-        if binding.table != change.table or binding.event not in ("*", change.operation):
+        if binding.table != change.table or binding.event not in ("*", change.operation) or not change.published:
             return False
         number = self.listeners.number(change.table, self.ear.seat.person, binding.condition)
-        return number in (change.was_for if change.operation == "DELETE" else change.became_for)
+        has_left = self.ear.seat.moves and change.operation == "UPDATE" and number in change.was_for
+        return number in (change.was_for if change.operation == "DELETE" else change.became_for) or has_left
 
     def expect(self, changes: list[Change]):
         self.must += [change for change in changes if any(self._wants(change, one) for one in self.ear.seat.bindings)]
@@ -181,20 +184,28 @@ class Comparison:
 
     @staticmethod
     def _is(data: dict, change: Change) -> bool:
-        if data["table"] != change.table or kind_of(data) != change.operation:
+        has_left = "tidewire" in data
+        if data["table"] != change.table or ("UPDATE" if has_left else kind_of(data)) != change.operation:
             return False
-        if change.operation == "DELETE":
+        if kind_of(data) == "DELETE":
             old = data["old_record"]
-            return old.get("id") == change.id and old.get("v", change.was_v) == change.was_v
+            return old.get("id") == change.was["id"] and old.get("v", change.was_v) == change.was_v
         return data["record"].get("v") == change.v
 
     def _check(self, data: dict, change: Change):
+        if "tidewire" in data and self._sees_what_became(change):
+            self._add(f"heard that a row left which did not: {change}")
         if data.get("errors"):
             self._add(f"errors {data['errors']} with {change}")
         if "record" in data:
             self._compare(data["record"], change.became, change, "record", TABLES[change.table].loose)
         if "old_record" in data:
             self._check_past(data["old_record"], change)
+
+    def _sees_what_became(self, change: Change) -> bool:
+        seat = self.judgement.ear.seat
+        numbers = {self.judgement.listeners.number(change.table, seat.person, one.condition) for one in seat.bindings if one.table == change.table}
+        return bool(numbers & change.became_for)
 
     def _check_past(self, old: dict, change: Change):
         number = self.judgement.listeners.number(change.table, self.judgement.ear.seat.person)

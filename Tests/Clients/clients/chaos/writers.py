@@ -96,7 +96,7 @@ class Writer:
         self.prepared = 0
         self.kinds = [
             (self.small, 60), (self.large, 2), (self.nested, 12), (self.in_two_phases, 6), (self.undone, 6),
-            (self.with_memberships, 10),
+            (self.with_memberships, 10), (self.slow, 2),
         ]  # fmt: skip
 
     async def run(self):
@@ -180,6 +180,10 @@ class Writer:
         ends = [self.random.choice(["RELEASE a", "ROLLBACK TO a"]), self.random.choice(["RELEASE b", "ROLLBACK TO b"])]
         return ["BEGIN", *self.changes(2), "SAVEPOINT a", *self.changes(3), ends[0], "SAVEPOINT b", *self.changes(2), ends[1],
                 *self.changes(2), "COMMIT"]  # fmt: skip
+
+    def slow(self) -> list[str]:
+        """Open for a while, so that faults fall into it."""
+        return ["BEGIN", *self.changes(5), f"SELECT pg_sleep({self.random.uniform(0.1, 1):.2f})", *self.changes(5), "COMMIT"]
 
     def in_two_phases(self) -> list[str]:
         self.prepared += 1
