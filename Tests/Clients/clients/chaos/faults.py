@@ -215,8 +215,7 @@ async def types_changed(storm, source):
 @fault(2)
 async def identity_changed(storm, source):
     """Where policies judge deletes, the log knows the row; without them a filter on deletes needs the whole old row."""
-    tables = policed(storm)
-    if tables:
+    if tables := policed(storm):
         rows, table = hand(storm, source), source.choice(tables)
         for identity in ("DEFAULT", TABLES[table].identity):
             await storm.worker.attempt("BEGIN", *rows.changes(3), f"ALTER TABLE {table} REPLICA IDENTITY {identity}", *rows.changes(3), "COMMIT")
@@ -287,15 +286,19 @@ async def security_lifted(storm, source):
 @fault(1, quiet=True)
 async def unpublished(storm, source):
     """What happens to the table meanwhile is told to nobody. Not where a deleted row is known by the log alone."""
-    table = source.choice([name for name in storm.tables if TABLES[name].identity == "FULL"])
+    tables = [name for name in storm.tables if TABLES[name].identity == "FULL"]
+    if not tables:
+        return
+    table = source.choice(tables)
     await storm.lasting(
         f"ALTER PUBLICATION supabase_realtime DROP TABLE {table}", f"ALTER PUBLICATION supabase_realtime ADD TABLE {table}", source)
 
 
 @fault(1, quiet=True)
 async def right_taken(storm, source):
-    table = source.choice([name for name in storm.tables if TABLES[name].policy])
-    await storm.lasting(f"REVOKE SELECT ON {table} FROM authenticated", f"GRANT SELECT ON {table} TO authenticated", source)
+    if tables := policed(storm):
+        table = source.choice(tables)
+        await storm.lasting(f"REVOKE SELECT ON {table} FROM authenticated", f"GRANT SELECT ON {table} TO authenticated", source)
 
 
 # The clients themselves
