@@ -83,6 +83,8 @@ class Judgement:
     #: The last fence that was reached by that.
     fence: int = 0
     compared: int = 0
+    #: Changes that it missed and was told so.
+    excused: int = 0
     losses: list[Complaint] = field(default_factory=list)
     must: list[Change] = field(default_factory=list)
     #: What is committed up to here may have been before the channel joined.
@@ -121,6 +123,8 @@ class Judgement:
         self.must = self.must[len(due) :]
         complaints = Comparison(self, due, heard, (self.fence, fence.id)).complaints()
         self.fence = fence.id
+        for item in heard:
+            item.data = None
         self.losses += [complaint for complaint in complaints if complaint.is_loss]
         return [complaint for complaint in complaints if not complaint.is_loss]
 
@@ -129,7 +133,9 @@ class Judgement:
         due = [loss for loss in self.losses if now > loss.at + TELLING]
         self.losses = [loss for loss in self.losses if now <= loss.at + TELLING]
         told = [item.at for item in self.ear.heard if item.kind in ("told", "closed")]
-        return [loss for loss in due if not any(loss.began - 1 <= at <= loss.at + TELLING for at in told)]
+        found = [loss for loss in due if not any(loss.began - 1 <= at <= loss.at + TELLING for at in told)]
+        self.excused += len(due) - len(found)
+        return found
 
 
 @dataclass
@@ -211,7 +217,7 @@ class Comparison:
         number = self.judgement.listeners.number(change.table, self.judgement.ear.seat.person)
         is_seen = number in change.was_for
         beyond = {name for name in old if name != "id"}
-        if beyond and not is_seen:
+        if not is_seen and (beyond or change.became and old.get("id", change.id) != change.id):
             self._add(f"an old_record {old} that it may not see, of {change}")
         elif is_seen and change.identity == "f":
             self._compare(old, change.was, change, "old_record", frozenset())
