@@ -102,6 +102,14 @@ async def backends_killed(storm, source):
         f"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < {share}")  # fmt: skip
 
 
+@fault(3)
+async def connection_killed(storm, source):
+    """One of the hub's own; what it asks by the others goes on."""
+    name = source.choice(["catalog", "bindings", "judge", "policies"])
+    await storm.worker.attempt(
+        f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tidewire {name}'")  # fmt: skip
+
+
 @fault(2)
 async def server_crashed(storm, source):
     """One backend dies of a signal, so all of them are ended and the server recovers."""
