@@ -189,8 +189,21 @@ class Storm:
             await one.open(clients)
         for one in self.ears:
             await one.ready()
+        await self._followed()
         self.judgements = [Judgement(one, self.listeners) for one in self.ears]
         self.began = time.monotonic()
+
+    async def _followed(self):
+        """Until the hub has memberships in its stream it asks PostgreSQL, which answers as of now: that is documented, and
+        not what is tested. Nothing says when its loops have taken that in, so they are given a while."""
+        streams = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND query LIKE '%tidewire_internal%'"
+        for _ in range(300):
+            if await self.clerk.insist(streams) != "0":
+                break
+            await asyncio.sleep(0.1)
+        else:
+            raise Failure("expected the hub to follow memberships\n     came no stream with tidewire_internal")
+        await asyncio.sleep(PATIENCE)
 
     async def _disturb(self):
         self.writers = [Writer(number, self) for number in range(1, WRITERS + 1)]
