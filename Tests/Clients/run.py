@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import os
 import pathlib
 import sys
 import time
@@ -29,7 +30,7 @@ from clients.scenario import ALL, Scenario  # noqa: E402
 from clients.stage import Stage  # noqa: E402
 from clients.wire import Closed  # noqa: E402
 
-GROUPS = ("realtime_py", "seeds", "conformance", "hostile")
+GROUPS = ("realtime_py", "seeds", "conformance", "hostile", "chaos")
 #: No scenario takes this long; one that does hangs.
 SCENARIO_LIMIT = 300
 
@@ -48,11 +49,21 @@ def chosen(words: list[str]) -> list[Scenario]:
 
 
 async def run_all(scenarios: list[Scenario]) -> int:
-    import os
+    counts = {"passed": 0, "failed": 0, "not run": 0}
+    for one in scenarios:
+        if one.brings_its_own:
+            counts[await run_alone(one)] += 1
+    await run_on_stage([one for one in scenarios if not one.brings_its_own], counts)
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 1 if counts["failed"] else 0
 
+
+async def run_on_stage(scenarios: list[Scenario], counts: dict[str, int]):
+    """On the database and with the hub that the environment names."""
+    if not scenarios:
+        return
     hub = hub_of_environment()
     database = await Database.open(os.environ["TW_DATABASE"])
-    counts = {"passed": 0, "failed": 0, "not run": 0}
     try:
         for one in scenarios:
             if one.tables:
@@ -63,8 +74,23 @@ async def run_all(scenarios: list[Scenario]) -> int:
     finally:
         await hub.stop()
         await database.close()
-    print(", ".join(f"{count} {word}" for word, count in counts.items()))
-    return 1 if counts["failed"] else 0
+
+
+async def run_alone(one: Scenario) -> str:
+    began = time.monotonic()
+    try:
+        if "TW_HUB" not in os.environ:
+            raise NotHere("needs a hub of its own: set TW_HUB")
+        await one.run(None)
+        outcome, detail = "passed", ""
+    except NotHere as reason:
+        outcome, detail = "not run", f": {reason}"
+    except Failure as failure:
+        outcome, detail = "failed", f"\n     {failure}"
+    except Exception:
+        outcome, detail = "failed", "\n" + traceback.format_exc()
+    print(f"{outcome:8} {one.title} ({time.monotonic() - began:.1f} s){detail}", flush=True)
+    return outcome
 
 
 async def run_one(one: Scenario, hub, database) -> str:
@@ -111,7 +137,17 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("scenarios", nargs="*", metavar="SCENARIO")
     arguments.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    chaos = arguments.add_argument_group("chaos")
+    chaos.add_argument("--seed", help="CHAOS_SEED; `new` for one that nobody has tried")
+    chaos.add_argument("--seconds", help="CHAOS_SECONDS")
+    chaos.add_argument("--only", metavar="FAULT,…", help="CHAOS_ONLY: these faults; `none` for none")
+    chaos.add_argument("--without", metavar="FAULT,…", help="CHAOS_WITHOUT: all but these")
+    chaos.add_argument("--tables", metavar="TABLE,…", help="CHAOS_TABLES: these tables")
+    chaos.add_argument("--channels", metavar="NAME,…", help="CHAOS_CHANNELS: these channels, as `real ana`")
     given = arguments.parse_args()
+    for name in ("seed", "seconds", "only", "without", "tables", "channels"):
+        if getattr(given, name) is not None:
+            os.environ[f"CHAOS_{name.upper()}"] = getattr(given, name)
     # The client logs what it makes of wrong messages; scenarios that want it collect it themselves.
     logging.getLogger("realtime").addHandler(logging.NullHandler())
     logging.getLogger("realtime").propagate = False

@@ -12,7 +12,7 @@ extension EndToEnd {
         static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .appendingPathComponent("Clients")
 
-        static let groups = ["realtime_py", "seeds", "conformance", "hostile"]
+        static let groups = ["realtime_py", "seeds", "conformance", "hostile", "chaos"]
         /// `group/file`, as `run.py` names them.
         static let files: [String] = groups.flatMap { group in
             let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)

@@ -23,6 +23,8 @@ class Scenario:
     settings: dict[str, str] = field(default_factory=dict)
     #: Stops, kills or counts the memory of the hub, so it must be ours.
     own_hub: bool = False
+    #: Makes its own database, hub and whatever else it needs, and is given nothing.
+    brings_its_own: bool = False
 
     def emptied(self) -> list[str]:
         """Statements that take out what a scenario before, of the same tables, left behind. No client hears of it."""
@@ -38,14 +40,15 @@ class Scenario:
         return self.own_hub or bool(self.settings)
 
 
-def scenario(name: str | None = None, *, tables=(), settings=None, own_hub=False, vsn=()):
+def scenario(name: str | None = None, *, tables=(), settings=None, own_hub=False, brings_its_own=False, vsn=()):
     """Adds the function to the list, under its own name unless said otherwise; once for each serializer in `vsn`,
     which it is then given."""
 
     def add(function):
         title = name or function.__name__.replace("_", " ")
         place = function.__module__.replace(".", "/")
-        common = dict(place=place, tables=list(tables), settings=settings or {}, own_hub=own_hub)
+        common = dict(place=place, tables=list(tables), settings=settings or {}, own_hub=own_hub,
+                      brings_its_own=brings_its_own)  # fmt: skip
         if not vsn:
             ALL.append(Scenario(name=title, run=function, **common))
         for version in vsn:
