@@ -18,10 +18,13 @@ final class CatalogWorker {
     private var nextLook: UInt64 = 0
     private var settleAt: UInt64?
     private var lastTrouble = LastTrouble()
+    /// Outlives connections: what the stream carries does not depend on ours.
+    private let coverage: CoverageWatch
 
     init(_ settings: CatalogService.Settings, _ exchange: CatalogExchange) {
         self.settings = settings
         self.exchange = exchange
+        coverage = CoverageWatch(settings.coverage)
     }
 
     func run() {
@@ -47,8 +50,8 @@ final class CatalogWorker {
             interrupt: exchange.interrupt)
         let reader = CatalogReader(
             connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
-            compiling: settings.compiling, bench: TrialBench(), coverage: CoverageWatch(settings.coverage))
-        // Another connection may lead to another server: nothing is taken over from the last one.
+            compiling: settings.compiling, bench: TrialBench(), coverage: coverage)
+        // Another connection may lead to another server: everything is read anew.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         began()
         while !exchange.interrupt.isRung {

@@ -56,7 +56,14 @@ struct RowRecall {
     /// How many want to hear of a table's deletes.
     private var watched: [UInt32: Int] = [:]
     /// Tables that are followed because rows were needed, and how many of their changes may pass before one is again.
-    private var needed: [UInt32: Int] = [:]
+    private var needed: [UInt32: Need] = [:]
+
+    private struct Need {
+        var changesLeft = Limits.recallFollowedChanges
+        /// Updates left values out: rows are remembered as they come. Where only deletes did, they are looked for in the log.
+        var isOfUpdates = false
+    }
+
     /// Two generations: what is used lately, and what was before.
     private var rows: [RowID: Row] = [:]
     private var olderRows: [RowID: Row] = [:]
@@ -85,15 +92,22 @@ struct RowRecall {
 
     private func follows(_ table: UInt32) -> Bool { watched[table] != nil || needed[table] != nil }
 
-    /// Rows of the table are remembered for a while, whoever watches it.
-    private mutating func note(isNeeded: Bool, _ table: UInt32) {
+    /// The table is followed for a while, whoever watches it.
+    private mutating func note(isNeeded: Bool, by change: borrowing Change, _ table: UInt32) {
         if isNeeded {
-            needed[table] = Limits.recallFollowedChanges
-        } else if let left = needed[table] {
-            needed[table] = left > 1 ? left - 1 : nil
-            if left <= 1, watched[table] == nil { forget(table) }
+            let isOfUpdates = change.operation == .update || needed[table]?.isOfUpdates == true
+            needed[table] = Need(isOfUpdates: isOfUpdates)
+        } else if let left = needed[table]?.changesLeft {
+            if left > 1 {
+                needed[table]?.changesLeft = left - 1
+            } else {
+                needed[table] = nil
+                if watched[table] == nil { forget(table) }
+            }
         }
     }
+
+    private func remembersRows(of table: UInt32) -> Bool { watched[table] != nil || needed[table]?.isOfUpdates == true }
 
     mutating func forgetAll() {
         rows = [:]
@@ -120,7 +134,7 @@ struct RowRecall {
         _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool
     ) throws(ByteError) -> Past {
         let isLacking = isNeeded ? try lacksValues(change) : false
-        note(isNeeded: isLacking, relation.oid)
+        note(isNeeded: isLacking, by: change, relation.oid)
         guard follows(relation.oid) else { return .untold }
         let plan = plan(change.relation, relation)
         if names[relation.oid] != plan.names {
@@ -130,7 +144,7 @@ struct RowRecall {
         guard let columns = plan.columns else { return .untold }
         switch change.operation {
         case .truncate: dropRows(of: relation.oid)
-        case .insert: _ = try note(change, plan, columns)
+        case .insert: try follow(change, plan, columns)
         case .update:
             let isGuarded = isWaiting && watched[relation.oid] != nil
             return try update(change, plan, columns, isNeeded: isLacking, isGuarded: isGuarded, mayAsk: mayAsk)
@@ -162,7 +176,7 @@ struct RowRecall {
             if case .row(let row) = former { known.former = row.former }
         }
         guard isNeeded else {
-            _ = try note(change, plan, columns)
+            try follow(change, plan, columns)
             return known.former == nil ? .untold : .row(known)
         }
         if mayAsk, let id = try formerID(of: change, columns) {
@@ -207,6 +221,20 @@ struct RowRecall {
                 ComposedRow.Source(tuple: old.bytes.copied(), relation: plan.relation, isKeyOnly: true),
                 ComposedRow.Source(tuple: tuple, relation: relation),
             ])
+    }
+
+    /// What is known of a row is what it is after the change, or nothing.
+    private mutating func follow(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
+    ) throws(ByteError) {
+        if remembersRows(of: plan.relation.oid) {
+            _ = try note(change, plan, columns)
+        } else if !rows.isEmpty || !olderRows.isEmpty {
+            if let old = change.old, let id = try columns.id(of: old) { _ = remove(id) }
+            if let new = change.new {
+                if let id = try columns.id(of: new) { _ = remove(id) } else { dropRows(of: plan.relation.oid) }
+            }
+        }
     }
 
     /// The row that a change replaces or removes.
@@ -392,9 +420,11 @@ struct RowRecall {
     private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
         let row = find(former)
         // Who sees the new row may not be told the old one's key.
-        if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil { return true }
+        if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil {
+            return true
+        }
         guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
-        guard change.operation == .delete || needed[former.table] != nil else { return false }
+        guard change.operation == .delete || needed[former.table]?.isOfUpdates == true else { return false }
         return try lacksValues(change)
     }
 }

@@ -107,6 +107,27 @@ extension Gateways {
             #expect((one.takeUnheard() + two.takeUnheard()).allSatisfy { !$0.isTrouble })
         }
 
+        @Test func `the loss of any of the hub's own connections changes nothing of that`() throws {
+            let stage = try stage()
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            for (round, connection) in ["bindings", "catalog", "policies", "memberships", "judge"].enumerated() {
+                try stage.run(make(1))
+                try whileBehind(stage, round) {
+                    try stage.run("INSERT INTO notes VALUES (\(2 * round + 1), 1)")
+                    try stage.run(make(2))
+                    try stage.run(
+                        """
+                        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                        WHERE application_name = 'tidewire \(connection)' AND datname = current_database()
+                        """)
+                    try stage.run("INSERT INTO notes VALUES (\(2 * round + 2), 1)")
+                }
+                try stage.run("INSERT INTO fences VALUES (\(round))")
+                #expect(try heard(one, round) == [2 * round + 1], "\(connection)")
+                #expect(try heard(two, round) == [2 * round + 2], "\(connection)")
+            }
+        }
+
         /// What it missed was not for it: it was no member when it was written, or it was not there.
         @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
             let stage = try stage()

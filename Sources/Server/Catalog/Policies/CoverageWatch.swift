@@ -11,6 +11,9 @@ import Replication
 final class CoverageWatch {
     /// Tables that are published whole, and the transaction number from which on this has been so.
     private var horizons: [UInt32: UInt64] = [:]
+    /// By what a table is published: the catalog's rows and who wrote them. One that was taken out and put in again between
+    /// two looks has others.
+    private var marks: [UInt32: String] = [:]
     /// From which position on the log has every change of a table.
     private var followed: [UInt32: LSN] = [:]
     private(set) var isWaiting = false
@@ -34,11 +37,12 @@ final class CoverageWatch {
     /// `published` are the tables at the moment of the snapshot that ends below; `position` is where the server's log stood
     /// after it. Answers from which position on the log has every change of a table.
     func take(
-        _ published: Set<UInt32>, firstRunning: UInt64, firstUnassigned: UInt64, at position: LSN
+        _ published: [UInt32: String], firstRunning: UInt64, firstUnassigned: UInt64, at position: LSN
     ) -> [UInt32: LSN] {
-        horizons = horizons.filter { published.contains($0.key) }
-        followed = followed.filter { published.contains($0.key) }
-        for table in published where horizons[table] == nil { horizons[table] = firstUnassigned }
+        horizons = horizons.filter { published[$0.key] != nil && published[$0.key] == marks[$0.key] }
+        followed = followed.filter { horizons[$0.key] != nil }
+        marks = published
+        for table in published.keys where horizons[table] == nil { horizons[table] = firstUnassigned }
         for (table, horizon) in horizons where followed[table] == nil && firstRunning >= horizon {
             followed[table] = position
         }
@@ -52,16 +56,21 @@ extension CatalogReader {
     func followed() throws(PostgresError) -> [UInt32: LSN] {
         let published = try query(
             """
-            SELECT DISTINCT g.relid
+            SELECT g.relid, string_agg(concat_ws(':', p.oid, p.xmin, e.oid, e.xmin), ',' ORDER BY p.oid)
             FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
+                LEFT JOIN pg_publication_rel e ON e.prpubid = p.oid AND e.prrelid = g.relid
             WHERE p.pubname = ANY ($1::text[]) AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
                 AND NOT EXISTS (\(CatalogReader.cutText))
+            GROUP BY g.relid
             """, [PostgresArray.literal(coverage.publications(publication))])
         // Asked afterwards: what runs from here on sees the tables published.
         let transactions = try visibleTransactions()
         return coverage.take(
-            Set(published.values.compactMap { $0.number(0) }), firstRunning: transactions.firstRunning,
-            firstUnassigned: transactions.firstUnassigned, at: try position())
+            Dictionary(
+                published.values.compactMap { row in row.number(0).map { ($0, row[1] ?? "") } },
+                uniquingKeysWith: { first, _ in first }),
+            firstRunning: transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
+            at: try position())
     }
 
     private func position() throws(PostgresError) -> LSN {
