@@ -10,7 +10,7 @@ import Testing
         CatalogColumn(
             facts: ColumnFacts(name: "c", type: type, collation: .none), number: 1, typeOID: oid ?? type.oid,
             typeName: declared, declaredType: declared, declaredCollation: nil, rendering: .scalar(oid: type.oid),
-            isPublished: true)
+            isGenerated: false, isPublished: true)
     }
 
     private static let mood = TypeFacts(oid: 90_001, name: "public.mood", shape: .enumeration(labels: ["a", "b"]))

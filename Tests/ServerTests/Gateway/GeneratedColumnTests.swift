@@ -275,7 +275,7 @@ extension Gateways {
         @Test func `without a login to compute them they are said to be missing, and no filter waits for them`() throws
         {
             let stage = try stage(
-                "DO $$ BEGIN EXECUTE 'ALTER ROLE login_' || current_database() || ' CREATEROLE'; END $$;")
+                "DO $$ BEGIN EXECUTE 'ALTER ROLE policies_' || current_database() || ' CREATEROLE'; END $$;")
             let first = try follow(stage)
             _ = try heard(first, stage)
             #expect(eventually { stage.hub.policyLoginIsRefused })

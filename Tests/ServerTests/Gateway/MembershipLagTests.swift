@@ -26,7 +26,7 @@ extension Gateways {
         private func stage() throws -> GatewayStage {
             let stage = try GatewayStage(
                 Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
-                publication: "FOR TABLE notes, others, fences")
+                publication: "FOR TABLE notes, others, fences", followed: "members")
             // Until its table is followed, PostgreSQL is asked, and says who is a member now.
             let someone = try user(9, stage)
             #expect(eventually { stage.hub.follows("members") })
