@@ -68,7 +68,10 @@ struct GenerationDesk {
     ) -> GenerationPlan? {
         if let known = plans[fingerprint] { return known }
         if plans.count >= Limits.maximumCachedRelations { forgetPlans() }
-        let plan = snapshot.table(relation.oid).flatMap { GenerationPlan(relation, fingerprint: fingerprint, $0) }
+        let plan = snapshot.table(relation.oid).flatMap {
+            GenerationPlan(
+                relation, fingerprint: fingerprint, $0, unreadable: snapshot.policies.typesCastFromText)
+        }
         plans[fingerprint] = .some(plan)
         if let plan { relations[plan.fingerprint] = plan.relation }
         return plan

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Policy
 
 /// How rows of one schema of the log become rows that have the generated columns as well, which it does not carry.
 struct GenerationPlan {
@@ -26,8 +27,10 @@ struct GenerationPlan {
     let computed: [Computed]
 
     /// Nil where there is nothing to be computed, or nothing to compute it from.
-    init?(_ source: Relation, fingerprint: UInt64, _ table: CatalogTable) {
-        var made = Making(source, table)
+    ///
+    /// `unreadable` are types whose values cannot be given as texts.
+    init?(_ source: Relation, fingerprint: UInt64, _ table: CatalogTable, unreadable: Set<UInt32> = []) {
+        var made = Making(source, table, unreadable)
         made.addAll()
         guard !made.computed.isEmpty else { return nil }
         self.source = source
@@ -48,13 +51,15 @@ struct GenerationPlan {
     private struct Making {
         let source: Relation
         let table: CatalogTable
+        let unreadable: Set<UInt32>
         var columns: [Column] = []
         var parts: [Part] = []
         var computed: [Computed] = []
 
-        init(_ source: Relation, _ table: CatalogTable) {
+        init(_ source: Relation, _ table: CatalogTable, _ unreadable: Set<UInt32>) {
             self.source = source
             self.table = table
+            self.unreadable = unreadable
         }
 
         /// Each where the table has it: behind the columns that come before it there.
@@ -97,7 +102,9 @@ struct GenerationPlan {
             let foreign = table.foreignColumns(of: source)
             var inputs: [(place: Int, column: CatalogColumn)] = []
             for column in table.columns where generation.inputs.contains(column.number) {
-                guard let place = source.column(named: column.name), !foreign.contains(place) else { return nil }
+                guard let place = source.column(named: column.name), !foreign.contains(place),
+                    !unreadable.contains(column.facts.type.oid)
+                else { return nil }
                 inputs.append((place, column))
             }
             return inputs.count == generation.inputs.count ? inputs : nil

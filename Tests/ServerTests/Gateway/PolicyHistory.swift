@@ -40,6 +40,7 @@ struct PolicyHistory {
             ALTER TABLE members ALTER team TYPE some_team, ALTER role TYPE word;
             """
         return Self.tables + (hasDomains ? domains : "")
+            + "ALTER TABLE notes ADD COLUMN label text GENERATED ALWAYS AS (kind || team::text) STORED;"
             + (keepsThePast ? "ALTER TABLE notes REPLICA IDENTITY FULL;" : "")
     }
 
@@ -49,7 +50,7 @@ struct PolicyHistory {
     private static let tables = """
         CREATE TYPE rank AS ENUM ('low', 'high');
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text, team int, score numeric, tags text[],
-            data jsonb, rank rank, level int, label text GENERATED ALWAYS AS (kind || team::text) STORED);
+            data jsonb, rank rank, level int);
         ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;
         CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
         CREATE TABLE fences (id int PRIMARY KEY);

@@ -116,6 +116,25 @@ extension Gateways {
                 caller.takeUnheard().contains { $0.said?.contains("which changes do not carry") == true })
         }
 
+        /// PostgreSQL would be asked about what the function makes of the value, and not about the value.
+        @Test func `a type that somebody casts text to by a function is not read from texts`() throws {
+            let stage = try stage(
+                """
+                CREATE TYPE secrecy AS (level int);
+                CREATE FUNCTION made_plain(text) RETURNS secrecy LANGUAGE sql IMMUTABLE AS 'SELECT ROW(0)::secrecy';
+                CREATE CAST (text AS secrecy) WITH FUNCTION made_plain(text);
+                ALTER TABLE posts ADD COLUMN secrecy secrecy;
+                CREATE POLICY p ON posts FOR SELECT USING ((secrecy).level < 5 AND to_jsonb(posts) IS NOT NULL);
+                """)
+            let caller = try listener(stage)
+            try stage.run("INSERT INTO posts (id, secrecy) VALUES (1, ROW(9)), (2, ROW(1))")
+            #expect(try heard(caller, stage).isEmpty)
+            #expect(caller.takeUnheard().contains { $0.said?.contains("a cast from text that somebody made") == true })
+            try stage.run(
+                "DROP CAST (text AS secrecy); INSERT INTO posts (id, secrecy) VALUES (3, ROW(9)), (4, ROW(1))")
+            #expect(try heard(caller, stage).compactMap(\.id) == [4])
+        }
+
         @Test func `a policy that can be judged counts beside one that cannot`() throws {
             let stage = try stage(
                 """

@@ -209,6 +209,18 @@ extension CatalogReader {
             })
     }
 
+    /// Types that somebody made a function for, to cast text to them: what text is cast to is not what the type's own input
+    /// makes of it. Extensions are believed.
+    func typesCastFromText() throws(PostgresError) -> Set<UInt32> {
+        let rows = try query(
+            """
+            SELECT c.casttarget FROM pg_cast c
+            WHERE c.castsource = 'text'::regtype AND c.castmethod = 'f' AND c.oid >= 16384 AND NOT EXISTS (
+                SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+            """)
+        return Set(rows.values.compactMap { $0.number(0) })
+    }
+
     /// Types of extensions that are text under another name.
     func textTwins() throws(PostgresError) -> Set<UInt32> {
         let rows = try query(

@@ -35,6 +35,8 @@ struct PolicyBook: Sendable, Equatable {
     var definers: [UInt32: String] = [:]
     /// Who the hub itself is there. What runs in the names of functions' owners it has to read in its own.
     var login = ""
+    /// Types whose values cannot be given as texts.
+    var typesCastFromText: Set<UInt32> = []
     /// All functions that policies may call.
     var functions: Set<UInt32> = []
     /// Another text whenever a function, an operator, a type, a schema or a setting is another.
@@ -55,5 +57,6 @@ struct PolicyBook: Sendable, Equatable {
     func isSame(as other: PolicyBook) -> Bool {
         policies == other.policies && tables == other.tables && owners == other.owners && definers == other.definers
             && login == other.login && functions == other.functions && surroundings == other.surroundings
+            && typesCastFromText == other.typesCastFromText
     }
 }

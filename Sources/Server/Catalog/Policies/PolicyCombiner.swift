@@ -42,11 +42,23 @@ struct PolicyCombiner {
         let combination = combination(role, table, [])
         let policies = combination.policies
         let isDenied = combination.refusal != nil
+        let row = PolicyCombiner.row(policies, table)
+        let changed = changed(row, table)
         return PolicyBinding(
             role: role, table: table.oid, rowPolicy: RowPolicy(isDenied ? .never : combination.term),
-            parts: combination.parts, combinedSQL: PolicyCombiner.sql(policies),
-            row: PolicyCombiner.row(policies, table), version: snapshot.policies.version,
-            warning: combination.refusal ?? PolicyCombiner.warning(role, table, policies))
+            parts: combination.parts, combinedSQL: changed == nil ? PolicyCombiner.sql(policies) : "false",
+            row: row, version: snapshot.policies.version,
+            warning: combination.refusal ?? PolicyCombiner.warning(role, table, policies) ?? changed)
+    }
+
+    /// Of a column that PostgreSQL would make something else of than the row has.
+    private func changed(_ row: JudgedRow, _ table: CatalogTable) -> String? {
+        let types = snapshot.policies.typesCastFromText
+        let column = row.columns.first { $0.isNeeded && types.contains(table.columns[$0.slot].facts.type.oid) }
+        return column.map {
+            "Column \($0.name) of \(table.schema).\(table.name) is of a type with a cast from text that somebody made: "
+                + "what only PostgreSQL can decide by policies will not be delivered"
+        }
     }
 
     // MARK: Terms

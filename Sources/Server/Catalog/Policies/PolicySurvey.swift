@@ -142,6 +142,7 @@ struct PolicySurvey {
         catalog.presetSettings = try reader.presetSettings()
         catalog.textTwins = try reader.textTwins()
         catalog.madeCasts = try reader.madeCasts()
+        book.typesCastFromText = try reader.typesCastFromText()
         searchPaths = try reader.searchPaths()
         book.login = try reader.query("SELECT session_user").first?.first.flatMap(\.self) ?? ""
     }
