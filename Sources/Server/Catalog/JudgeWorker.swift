@@ -14,8 +14,10 @@ final class JudgeWorker {
     private var seen: UInt64 = 0
     /// Taken and not yet answered.
     private var jobs: [JudgeExchange.Job] = []
-    /// A lost connection is made again once, and what was asked then is asked again.
-    private var mayAskAgain = false
+    /// So often more a lost connection is made again at once, and what was asked then is asked again; also before there was
+    /// any answer.
+    private var attemptsLeft = JudgeWorker.attempts
+    private static let attempts = 3
     /// The names under which the connection knows statements, by their text.
     private var names: [String: String] = [:]
     private var prepared: Set<String> = []
@@ -74,14 +76,15 @@ final class JudgeWorker {
     private func answered() {
         backoff.reset()
         lastTrouble = LastTrouble()
-        mayAskAgain = true
+        attemptsLeft = JudgeWorker.attempts
     }
 
     private func ended(_ error: PostgresError) {
         if exchange.interrupt.isRung { return }
         Metrics.shared.judgeConnected.set(Int64(0))
-        if mayAskAgain {
-            mayAskAgain = false
+        if attemptsLeft > 0 {
+            attemptsLeft -= 1
+            _ = exchange.interrupt.sleep(milliseconds: Limits.visibilityRetryMilliseconds)
             return
         }
         let delay = backoff.next()

@@ -388,7 +388,8 @@ struct Pipeline: ~Copyable {
     ) throws(ByteError) -> Missing {
         let foreign = isWanted ? schemas.foreignColumns(change.relation) : nil
         if foreign != nil, convertedRows.map({ done >= $0.end }) ?? true { return .values }
-        let isNeeded = isWanted && !isOpenDelete(change) ? try courier.needsRow(at: place, change) : false
+        let isLacking = isWanted ? try courier.needsRow(at: place, change) : false
+        let isNeeded = isLacking && !isOpenDelete(change)
         var row: [UInt8]?
         if isNeeded || courier.recall.isWatching {
             let relation = try relation(change.relation)
@@ -401,7 +402,7 @@ struct Pipeline: ~Copyable {
             case .unknown: return .row
             }
         }
-        guard isWanted, row != nil || isNeeded || foreign != nil else { return .nothing }
+        guard isWanted, row != nil || isLacking || foreign != nil else { return .nothing }
         whole = try wholeChange(change, row, foreign)
         return .nothing
     }
