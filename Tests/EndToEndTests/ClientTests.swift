@@ -14,14 +14,19 @@ extension EndToEnd {
 
         static let groups = ["realtime_py", "seeds", "conformance", "hostile", "chaos"]
         /// `group/file`, as `run.py` names them.
-        static let files: [String] = groups.flatMap { group in
+        static let allFiles: [String] = groups.flatMap { group in
             let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)
             return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
         }
 
+        /// Those whose name contains `TW_FILE`, where that is set.
+        static let files: [String] = allFiles.filter { file in
+            ProcessInfo.processInfo.environment["TW_FILE"].map { file.contains($0) } ?? true
+        }
+
         @Test(arguments: groups)
         func `every group has scenarios`(group: String) {
-            #expect(Self.files.contains { $0.hasPrefix(group + "/") })
+            #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
         }
 
         @Test(arguments: files) func `clients are served as the protocol says`(file: String) throws {
