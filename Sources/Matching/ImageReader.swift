@@ -54,18 +54,28 @@ struct ImageReader: ~Copyable {
         throws(ByteError) -> Bool
     {
         clear(use)
-        var isComplete = false
-        if change.operation == .delete {
-            try readOld(change, map)
-        } else {
-            isComplete = try readNew(change, map)
-            // A large value that did not change is not sent again; the old image has it, if it has the column at all.
-            if !isComplete, change.oldImage != .none { try readOld(change, map) }
-        }
-        return isComplete && !map.lacksColumns || holdsAll(use)
+        if change.operation == .delete { return try readDeleted(change, map, use) }
+        if try readNew(change, map), !map.lacksColumns { return true }
+        return try readRest(change, map, use)
     }
 
     @inline(never)
+    private mutating func readDeleted(
+        _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
+    ) throws(ByteError) -> Bool {
+        try readOld(change, map)
+        return holdsAll(use)
+    }
+
+    /// A large value that did not change is not sent again; the old image has it, if it has the column at all.
+    @inline(never)
+    private mutating func readRest(
+        _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
+    ) throws(ByteError) -> Bool {
+        if change.oldImage != .none { try readOld(change, map) }
+        return holdsAll(use)
+    }
+
     private func holdsAll(_ use: borrowing SlotUse) -> Bool {
         for index in 0..<use.used.count where places[Int(use.used[index])].kind == .absent { return false }
         return true

@@ -152,16 +152,23 @@ public struct PredicateIndex: ~Copyable {
         subject.needsImage = store.isScanned(table)
         relation.plan(store.tables[Int(table)].use)
         if try !reader.read(judged, change, relation, store.tables[Int(table)].use) {
-            guard !leavingPartial else {
-                subject.isLeft = true
-                subject.needsImage = false
-                return subject.table = .none
-            }
-            subject.isPartial = true
-            subject.needsImage = true
+            mark(&subject, leavingPartial)
+            if subject.isLeft { return }
         }
         let image = RowImage(bytes: change.images, places: reader.places.span)
         store.note(table, image, of: bytes, change: batch.subjects.count, into: &batch.lookups)
+    }
+
+    @inline(never)
+    private static func mark(_ subject: inout Subject, _ leavingPartial: Bool) {
+        if leavingPartial {
+            subject.isLeft = true
+            subject.needsImage = false
+            subject.table = .none
+        } else {
+            subject.isPartial = true
+            subject.needsImage = true
+        }
     }
 
     /// Adds what the changes met, in their order. Rows are read again where a predicate has to see them: what they were
