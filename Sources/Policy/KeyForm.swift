@@ -37,9 +37,10 @@ public enum KeyForm: UInt8, Sendable, Hashable {
     @inlinable
     static func numericLength(_ text: RawSpan) -> Int {
         var length = text.byteCount
-        var hasPoint = false
-        for index in 0..<length where text.byte(index) == UInt8(ascii: ".") { hasPoint = true }
-        guard hasPoint else { return length }
+        var points = 0
+        for index in 0..<length where text.byte(index) == UInt8(ascii: ".") { points &+= 1 }
+        // With a second point it is no number, and to shorten it would leave what can be shortened again.
+        guard points == 1 else { return length }
         while length > 0, text.byte(length &- 1) == UInt8(ascii: "0") { length &-= 1 }
         if length > 0, text.byte(length &- 1) == UInt8(ascii: ".") { length &-= 1 }
         return length

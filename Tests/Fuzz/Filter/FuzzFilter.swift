@@ -81,5 +81,5 @@ private let seeds = [
     "a=ov.{1,2}\n{1.50,NULL,NaN}\n[0:1]={7,8}\n{{1,2},{3,4}}\n{\"a\\\"b\"}", "a=gt.{1}\n{1}\n{}", "e=gt.sad\nok",
     "p=eq.x \nx  ", "u=eq.A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11\na0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
     "f=eq.0\n-0\nNaN\n1e300",
-    "j=eq.1\n1.00\n\"q\\\"\"", "n=in.(1,2.50)\n2.5",
+    "j=eq.1\n1.00\n\"q\\\"\"", "n=in.(1,2.50)\n2.5", "n=eq.1.50\n1.50.0\n1.5",
 ]
