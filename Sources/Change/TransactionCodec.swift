@@ -83,9 +83,12 @@ public struct TransactionPart: ~Escapable {
     public let bytes: RawSpan
     var reader: ByteReader
     var read: UInt32 = 0
+    /// Schemas whose old images say that they are whole and may not be: a partitioned table's, of partitions that keep less.
+    private let doubted: Set<UInt64>
 
     @_lifetime(copy bytes)
-    public init(_ bytes: RawSpan) throws(ByteError) {
+    public init(_ bytes: RawSpan, doubting doubted: Set<UInt64> = []) throws(ByteError) {
+        self.doubted = doubted
         self.bytes = bytes
         var reader = ByteReader(bytes)
         guard try reader.uint8() == TransactionCodec.version else {
@@ -118,10 +121,11 @@ public struct TransactionPart: ~Escapable {
         let relation = try reader.littleUInt64()
         let oldLength = Int(try reader.littleUInt32())
         guard let operation = Operation(rawValue: UInt8(truncatingIfNeeded: head)),
-            let oldImage = OldImage(rawValue: UInt8(truncatingIfNeeded: head >> 8)),
+            var oldImage = OldImage(rawValue: UInt8(truncatingIfNeeded: head >> 8)),
             oldLength <= length &- 16
         else { throw ByteError(expected: "a change", offset: reader.offset) }
         let images = try reader.span(length &- 16)
+        if !doubted.isEmpty, oldImage == .full, doubted.contains(relation) { oldImage = .key }
         return Change(
             operation: operation, oldImage: oldImage, options: UInt8(truncatingIfNeeded: head >> 16),
             relation: relation, images: images, oldLength: oldLength)

@@ -60,9 +60,16 @@ enum BindingMessages {
     }
 
     static func deletesAreHidden(_ table: CatalogTable) -> String {
+        "Deletes of \(table.schema).\(table.name) are not delivered: row level security decides by columns that "
+            + "changes do not carry of deleted rows \(wholeIdentity(table))"
+    }
+
+    /// What makes changes keep the whole of the rows that they end.
+    private static func wholeIdentity(_ table: CatalogTable) -> String {
         let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
-        return "Deletes of \(table.schema).\(table.name) are not delivered: row level security decides by columns that "
-            + "changes do not carry of deleted rows (ALTER TABLE \(name) REPLICA IDENTITY FULL)"
+        guard table.hasMixedIdentity else { return "(ALTER TABLE \(name) REPLICA IDENTITY FULL)" }
+        return
+            "(ALTER TABLE … REPLICA IDENTITY FULL, for \(name) and for each of its partitions: they have different ones)"
     }
 
     /// `column`: nil where the role may not read it, and only a policy does.
@@ -129,10 +136,8 @@ enum BindingMessages {
     }
 
     static func filteredDeletesAreHidden(_ table: CatalogTable) -> String {
-        let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
-        return
-            "Deletes of \(table.schema).\(table.name) are not delivered to a filter that looks at columns which changes do "
-            + "not carry of deleted rows (ALTER TABLE \(name) REPLICA IDENTITY FULL)"
+        "Deletes of \(table.schema).\(table.name) are not delivered to a filter that looks at columns which changes do "
+            + "not carry of deleted rows \(wholeIdentity(table))"
     }
 
     static func nothingIsReadable(_ table: CatalogTable) -> String {

@@ -100,7 +100,8 @@ struct CatalogReader {
             (SELECT sum(hashtextextended(r.prrelid || ':' || r.xmin, 0)) FROM pg_publication_rel r),
             (SELECT count(*) || ':' || sum(hashtextextended(c.oid || ':' || c.xmin || ':' || n.oid || ':' || n.xmin, 0))
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-             WHERE c.oid IN (SELECT relid FROM published)),
+             WHERE c.oid IN (SELECT relid FROM published UNION SELECT t.relid FROM published
+                CROSS JOIN LATERAL pg_partition_tree(published.relid) t)),
             (SELECT sum(hashtextextended(a.attrelid || ':' || a.attnum || ':' || a.xmin, 0)) FROM pg_attribute a
              WHERE a.attnum > 0 AND (a.attrelid IN (SELECT relid FROM published)
                 OR a.attrelid IN (SELECT c.oid FROM pg_class c WHERE c.relkind = 'c'))),
@@ -110,6 +111,11 @@ struct CatalogReader {
              WHERE i.inhrelid IN (SELECT relid FROM published) OR i.inhparent IN (SELECT relid FROM published)),
             (SELECT sum(hashtextextended(q.oid || ':' || q.xmin, 0)) FROM pg_policy q
              WHERE q.polrelid IN (SELECT relid FROM published)),
+            (SELECT sum(hashtextextended(c.oid || ':' || c.xmin || ':' || a.attnum || ':' || a.xmin, 0))
+             FROM pg_depend d JOIN pg_policy q ON q.oid = d.objid JOIN pg_class c ON c.oid = d.refobjid
+                JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+             WHERE d.classid = 'pg_policy'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid = 0
+                AND q.polrelid IN (SELECT relid FROM published)),
             \(surroundingsText), \(messageRulesText),
             (SELECT sum(hashtextextended(e.oid || ':' || e.xmin, 0)) FROM pg_enum e),
             (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls,
@@ -200,7 +206,8 @@ struct CatalogReader {
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                p.pubinsert, p.pubupdate, p.pubdelete, \(published), \(CatalogReader.isOrdinary), \(isFiltered)
+                p.pubinsert, p.pubupdate, p.pubdelete, \(published), \(CatalogReader.isOrdinary), \(isFiltered),
+                \(CatalogReader.sureIdentity)
             FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
                 JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE p.pubname = $1::text
@@ -232,6 +239,19 @@ struct CatalogReader {
         return names
     }
 
+    /// Of `pg_class c`: the identity that all have who hold the table's rows, where they have different ones or another
+    /// than the table itself. All but an index and nothing at all keep the primary key.
+    private static let sureIdentity = """
+        CASE WHEN c.relkind = 'p' THEN (
+            SELECT CASE WHEN bool_and(k.relreplident IN ('d', 'f')) THEN 'd' ELSE 'n' END
+            FROM pg_partition_tree(c.oid) t JOIN pg_class k ON k.oid = t.relid
+            WHERE t.isleaf OR k.oid = c.oid
+            HAVING count(DISTINCT k.relreplident::text || CASE WHEN k.relreplident = 'i' THEN (
+                SELECT string_agg(a.attname, ',' ORDER BY a.attname)
+                FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+                WHERE i.indrelid = k.oid AND i.indisreplident) ELSE '' END) > 1) END
+        """
+
     /// Of `pg_class c`.
     private static let isOrdinary = """
         c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND NOT EXISTS (
@@ -246,7 +266,7 @@ struct CatalogReader {
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                false, false, false, NULL, \(CatalogReader.isOrdinary), false
+                false, false, false, NULL, \(CatalogReader.isOrdinary), false, NULL
             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE c.oid = ANY ($1::oid[])
             ORDER BY c.oid
@@ -380,5 +400,6 @@ enum PostgresArray {
 extension [String?] {
     func number(_ index: Int) -> UInt32? { self[index].flatMap { UInt32($0) } }
     func flag(_ index: Int) -> Bool { self[index] == "t" }
+    func oids(_ index: Int) -> Set<UInt32> { Set((numbers(index) ?? []).compactMap { UInt32(exactly: $0) }) }
     func numbers(_ index: Int) -> [Int]? { self[index].map { PostgresArray.numbers($0) } }
 }

@@ -18,6 +18,8 @@ struct TableHead {
     var published: [Int]?
     var isOrdinary: Bool
     var hasRowFilter: Bool
+    /// Of a partitioned table whose partitions have other identities.
+    var sureIdentity: String?
 
     init?(_ row: [String?]) {
         guard let oid = row.number(0), let schema = row[1], let name = row[2] else { return nil }
@@ -37,6 +39,7 @@ struct TableHead {
         published = row.numbers(12)
         isOrdinary = row.flag(13)
         hasRowFilter = row.flag(14)
+        sureIdentity = row[15]
     }
 
     func table(_ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook) -> CatalogTable {
@@ -47,7 +50,7 @@ struct TableHead {
             columns: attributes.map { column($0, attributes, types, collations) }, primaryKey: slots(primaryKey),
             identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
             forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations,
-            hasRowFilter: hasRowFilter, isOrdinary: isOrdinary)
+            hasRowFilter: hasRowFilter, isOrdinary: isOrdinary, hasMixedIdentity: sureIdentity != nil)
     }
 
     private func column(
@@ -76,7 +79,7 @@ struct TableHead {
     }
 
     private func replicaIdentity(_ index: [Int]) -> ReplicaIdentity {
-        switch identity {
+        switch sureIdentity ?? identity {
         case "d": .primaryKey
         case "f": .full
         case "i": .index(index)

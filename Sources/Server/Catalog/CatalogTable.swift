@@ -105,12 +105,15 @@ public final class CatalogTable: Sendable {
     public let hasRowFilter: Bool
     /// It is permanent and all of its rows are its own: no partition, no parent, no view.
     public let isOrdinary: Bool
+    /// Its partitions keep other parts of old rows than it does itself: `identity` is what is sure of all of them.
+    public let hasMixedIdentity: Bool
     private let slots: [String: Int]
 
     init(
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
-        operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true
+        operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true,
+        hasMixedIdentity: Bool = false
     ) {
         self.oid = oid
         self.schema = schema
@@ -125,6 +128,7 @@ public final class CatalogTable: Sendable {
         self.operations = operations
         self.hasRowFilter = hasRowFilter
         self.isOrdinary = isOrdinary
+        self.hasMixedIdentity = hasMixedIdentity
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
@@ -171,5 +175,6 @@ extension CatalogTable: Equatable {
                 && one.hasRowSecurity == other.hasRowSecurity && one.forcesRowSecurity == other.forcesRowSecurity
                 && one.hasPolicies == other.hasPolicies && one.operations == other.operations
                 && one.hasRowFilter == other.hasRowFilter && one.isOrdinary == other.isOrdinary
+                && one.hasMixedIdentity == other.hasMixedIdentity
     }
 }

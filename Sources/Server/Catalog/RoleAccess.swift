@@ -14,6 +14,8 @@ struct TableAccess: Sendable, Hashable {
     var hasUsage = true
     /// The table's policies that apply to the role, by oid.
     var policies: Set<UInt32> = []
+    /// Those of them that read what the role may not. PostgreSQL asks for the right before it looks at a row.
+    var forbidding: Set<UInt32> = []
 }
 
 struct AccessKey: Sendable, Hashable {
@@ -89,7 +91,8 @@ extension CatalogReader {
             selectable: table.columns.indices.filter(mayRead),
             hidden: Set(table.columns.indices.filter { !mayRead($0) }), rowSecurityIsActive: row[2] != "f",
             readable: Set(table.columns.indices.filter { numbers.contains(table.columns[$0].number) }),
-            hasUsage: row.flag(1), policies: Set((row.numbers(4) ?? []).compactMap { UInt32(exactly: $0) }))
+            hasUsage: row.flag(1), policies: row.oids(4),
+            forbidding: row.oids(5))
     }
 
     /// Class 22: the text is not one that a name in this database could have.
@@ -107,7 +110,14 @@ extension CatalogReader {
             ARRAY(SELECT q.oid FROM pg_policy q
                   WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*')
                     AND (0 = ANY (q.polroles) OR EXISTS (
-                        SELECT FROM pg_roles g WHERE g.oid = ANY (q.polroles) AND pg_has_role(r.oid, g.oid, 'USAGE'))))::text
+                        SELECT FROM pg_roles g WHERE g.oid = ANY (q.polroles) AND pg_has_role(r.oid, g.oid, 'USAGE'))))::text,
+            ARRAY(SELECT q.oid FROM pg_policy q
+                  WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*') AND EXISTS (
+                      SELECT FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid
+                      WHERE d.classid = 'pg_policy'::regclass AND d.objid = q.oid AND d.refclassid = 'pg_class'::regclass
+                        AND d.refobjid <> c.oid AND s.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT CASE d.refobjsubid
+                            WHEN 0 THEN has_any_column_privilege(r.oid, s.oid, 'SELECT')
+                            ELSE has_column_privilege(r.oid, s.oid, d.refobjsubid::smallint, 'SELECT') END))::text
         FROM pg_roles r CROSS JOIN pg_class c
         WHERE r.rolname = $1::text AND c.oid = ANY ($2::oid[])
         """

@@ -216,7 +216,7 @@ struct Pipeline: ~Copyable {
         _ payload: RawSpan, _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
         _ mailbox: Mailbox<Mail>, _ budget: inout TurnBudget
     ) throws -> Bool {
-        var part = try TransactionPart(payload)
+        var part = try TransactionPart(payload, doubting: schemas.doubtedSchemas)
         for _ in 0..<done { _ = try part.next() }
         let info = part.info
         if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
@@ -444,7 +444,7 @@ struct Pipeline: ~Copyable {
 
     /// Asks for the values of the change at hand, and of those behind it in its entry.
     private mutating func convert(_ payload: RawSpan, _ mailbox: Mailbox<Mail>) throws {
-        var part = try TransactionPart(payload)
+        var part = try TransactionPart(payload, doubting: schemas.doubtedSchemas)
         for _ in 0..<done { _ = try part.next() }
         var request = ConversionRequest(from: done)
         while !request.isFull, let change = try part.next() {
@@ -542,7 +542,7 @@ struct Pipeline: ~Copyable {
     private mutating func compose(_ feed: borrowing LogFeed, _ mailbox: Mailbox<Mail>) throws -> Bool {
         guard !isComposed, let snapshot = generationSnapshot else { return true }
         let schemas = schemas
-        var part = try TransactionPart(feed.payload)
+        var part = try TransactionPart(feed.payload, doubting: schemas.doubtedSchemas)
         let whole = part
         var batch = GenerationDesk.Batch()
         if try generation.collect(&part, into: &batch, { schemas.relation($0) }, snapshot) {

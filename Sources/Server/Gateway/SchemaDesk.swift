@@ -14,6 +14,10 @@ struct SchemaDesk {
     private var lastDeclaration: UInt64 = 0
     /// A table was declared in the place of another: who was bound to that one hears nothing.
     private var hasReplaced = false
+    /// Tables whose partitions keep less of old rows than the schemas of their changes say, as the catalog has them.
+    private var mixed: [UInt32: CatalogTable] = [:]
+    /// The schemas of such, as what their old images are sure to be.
+    private var doubted: [UInt64: Relation] = [:]
     /// What of a schema that was told to the courier has other types now.
     private var foreign: [UInt64: ForeignColumns] = [:]
     /// Schemas for which the catalog is being read again.
@@ -27,6 +31,7 @@ struct SchemaDesk {
         self.segment = segment
         relations.removeAll(keepingCapacity: true)
         foreign.removeAll()
+        doubted.removeAll()
         asked.removeAll()
         messages.removeAll()
     }
@@ -36,10 +41,14 @@ struct SchemaDesk {
         guard relations[fingerprint] == nil else { return }
         let relation = try RelationCodec.decode(payload)
         relations[fingerprint] = relation
+        doubted[fingerprint] = mixed[relation.oid]?.surelyOld(relation)
         messages.learn(fingerprint, relation)
     }
 
-    func relation(_ fingerprint: UInt64) -> Relation? { relations[fingerprint] }
+    func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
+
+    /// Whose changes are read with less of their old rows than they say to have.
+    var doubtedSchemas: Set<UInt64> { doubted.isEmpty ? [] : Set(doubted.keys) }
 
     /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
     /// for each schema and snapshot: a row that is older than the catalog stays another than it says.
@@ -88,6 +97,9 @@ struct SchemaDesk {
     }
 
     mutating func take(_ snapshot: CatalogSnapshot, _ courier: inout Courier) {
+        mixed = [:]
+        for table in snapshot.tables where table.hasMixedIdentity { mixed[table.oid] = table }
+        doubted = mixed.isEmpty ? [:] : relations.compactMapValues { mixed[$0.oid]?.surelyOld($0) }
         for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
             courier.forget(table: oid)
@@ -104,6 +116,18 @@ extension CatalogTable {
     /// Whether rows of the schema are rows of the table as it is: each column by name and type.
     func has(_ relation: Relation) -> Bool {
         relation.schema == schema && relation.name == name && relation.columns.allSatisfy(has)
+    }
+
+    /// The schema with what is sure to be in old images, whichever partition the row was in.
+    func surelyOld(_ relation: Relation) -> Relation {
+        var sure = relation
+        let keepsKey = identity == .primaryKey
+        sure.identity = keepsKey ? .primaryKey : .nothing
+        for place in sure.columns.indices {
+            let isKey = primaryKey.contains { columns[$0].name == sure.columns[place].name }
+            sure.columns[place].isIdentity = keepsKey && isKey
+        }
+        return sure
     }
 
     private func has(_ column: Column) -> Bool {

@@ -65,6 +65,50 @@ extension Gateways {
         /// What is only noticed by asking has been.
         private func restUntilNoticed() { BackgroundThread.rest(nanoseconds: 2_500_000_000) }
 
+        /// PostgreSQL refuses a query for a right that one policy lacks, whatever the others would have said of its rows.
+        @Test(arguments: [
+            (
+                "auth.uid() IS NOT NULL",
+                "EXISTS (SELECT FROM members m JOIN members n USING (team) WHERE n.person = owner)"
+            ),
+            ("auth.uid() IS NOT NULL", "asks(kind)"), ("kind IS NOT NULL", "(SELECT count(*) FROM members) >= 0"),
+            ("true", "EXISTS (SELECT FROM members m JOIN members n USING (team) WHERE n.person = owner)"),
+            ("true", "asks(kind)"),
+        ])
+        func `rights are asked for before rows are looked at`(plain: String, forbidden: String) throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION asks(k text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN true; END $$;
+                REVOKE SELECT ON members FROM READER; REVOKE EXECUTE ON FUNCTION asks FROM PUBLIC;
+                CREATE POLICY plain ON notes FOR SELECT TO READER USING (\(plain));
+                CREATE POLICY forbidden ON notes FOR SELECT TO READER USING (\(forbidden));
+                """)
+            let caller = try user(1, stage)
+            try stage.run("INSERT INTO notes VALUES (1, \(Self.person(1)), 'a', 'b', 1)")
+            // What the planner sees to be true is not asked about, nor is the right.
+            let isShown = plain == "true"
+            #expect(try heard(caller, stage).count == (isShown ? 1 : 0))
+            try stage.run("GRANT SELECT ON members TO READER; GRANT EXECUTE ON FUNCTION asks TO PUBLIC")
+            restUntilNoticed()
+            try stage.run("INSERT INTO notes VALUES (2, \(Self.person(1)), 'a', 'b', 1)")
+            #expect(try heard(caller, stage).count == 1)
+        }
+
+        /// An error is one only where PostgreSQL comes to it: the last of the permissive policies is asked first.
+        @Test func `policies are asked in PostgreSQL's order`() throws {
+            let stage = try stage(
+                """
+                CREATE FUNCTION asks(k text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+                BEGIN IF k = 'b' THEN RAISE 'no'; END IF; RETURN k = 'a'; END $$;
+                CREATE POLICY a ON notes FOR SELECT TO READER USING (asks(kind));
+                CREATE POLICY b ON notes FOR SELECT TO READER USING (asks(body));
+                """)
+            let caller = try user(1, stage)
+            try stage.run(
+                "INSERT INTO notes VALUES (1, NULL, 'b', 'a', 1), (2, NULL, 'a', 'b', 1), (3, NULL, 'a', 'a', 1)")
+            #expect(try heard(caller, stage).map(\.id) == [1, 3])
+        }
+
         @Test func `a large value that a change leaves as it is still decides`() throws {
             let stage = try stage(
                 "ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;"

@@ -23,10 +23,12 @@ struct PolicyHistory {
     init(seed: UInt64, isToldOfDefinitions: Bool) {
         random = SeededRandom(seed: seed)
         self.isToldOfDefinitions = isToldOfDefinitions
-        keepsThePast = seed % 3 != 2
-        hasDomains = seed % 2 == 1
+        ground = HistoryGround.allCases[Int((seed - 1) % UInt64(HistoryGround.allCases.count))]
+        keepsThePast = ground.canKeepThePast && Int.random(in: 0..<3, using: &random) > 0
+        hasDomains = Bool.random(using: &random)
     }
 
+    let ground: HistoryGround
     private let hasDomains: Bool
 
     /// What there is at first.
@@ -39,40 +41,40 @@ struct PolicyHistory {
                 ALTER tags TYPE words, ALTER team TYPE some_team;
             ALTER TABLE members ALTER team TYPE some_team, ALTER role TYPE word;
             """
-        return Self.tables + (hasDomains ? domains : "")
+        return "CREATE TYPE rank AS ENUM ('low', 'high');" + ground.creation + Self.tables + (hasDomains ? domains : "")
             + "ALTER TABLE notes ADD COLUMN label text GENERATED ALWAYS AS (kind || team::text) STORED;"
-            + (keepsThePast ? "ALTER TABLE notes REPLICA IDENTITY FULL;" : "")
+            + ground.identity(keepsThePast) + rowSecurity("ENABLE")
     }
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
 
     /// `trail` is what was done, in the order in which it was done.
     private static let tables = """
-        CREATE TYPE rank AS ENUM ('low', 'high');
-        CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text, team int, score numeric, tags text[],
-            data jsonb, rank rank, level int);
-        ALTER TABLE notes ALTER body SET STORAGE EXTERNAL;
         CREATE TABLE members (team int, person uuid, role text, PRIMARY KEY (team, person));
         CREATE TABLE fences (id int PRIMARY KEY);
         CREATE TABLE trail (place bigserial, operation text, was text, became text, old_id int, id int, shown jsonb);
         ALTER TABLE members REPLICA IDENTITY FULL;
-        ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
         GRANT SELECT ON notes, members, fences TO READER, OUTSIDER;
         ALTER ROLE OUTSIDER NOINHERIT; CREATE ROLE group_READER; GRANT group_READER TO READER, OUTSIDER;
         CREATE POLICY own ON members FOR SELECT TO READER, OUTSIDER USING (person = auth.uid());
         CREATE POLICY hub ON members FOR SELECT TO HUB USING (true); GRANT SELECT ON members TO HUB;
         CREATE FUNCTION note_trail() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE whole text; was text; became text;
         BEGIN
             IF current_setting('oracle.asks', true) = 'yes' THEN RETURN NULL; END IF;
-            INSERT INTO trail (operation, was, became, old_id, id, shown) VALUES (TG_OP,
-                CASE WHEN TG_OP <> 'INSERT' THEN OLD::text END, CASE WHEN TG_OP <> 'DELETE' THEN NEW::text END,
+            SELECT format('SELECT ROW(%s)::notes::text', string_agg(format('($1).%I', attname), ', ' ORDER BY attnum))
+            INTO whole FROM pg_attribute WHERE attrelid = 'notes'::regclass AND attnum > 0 AND NOT attisdropped;
+            IF TG_OP <> 'INSERT' THEN EXECUTE whole INTO was USING OLD; END IF;
+            IF TG_OP <> 'DELETE' THEN EXECUTE whole INTO became USING NEW; END IF;
+            INSERT INTO trail (operation, was, became, old_id, id, shown) VALUES (TG_OP, was, became,
                 CASE WHEN TG_OP <> 'INSERT' THEN OLD.id END, CASE WHEN TG_OP <> 'DELETE' THEN NEW.id END,
                 CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - 'score' - 'data' - 'tags' END);
             RETURN NULL;
         END $$;
         CREATE TRIGGER trail AFTER INSERT OR UPDATE OR DELETE ON notes FOR EACH ROW EXECUTE FUNCTION note_trail();
-        CREATE FUNCTION oracle(images text[], roles text[], claims text[]) RETURNS text LANGUAGE plpgsql AS $$
-        DECLARE verdicts text := ''; n bigint; plain text;
+        CREATE FUNCTION oracle(images text[], roles text[], claims text[], by_leaf boolean) RETURNS text
+        LANGUAGE plpgsql AS $$
+        DECLARE verdicts text := ''; n bigint; plain text; judged regclass;
         BEGIN
             SELECT string_agg(quote_ident(attname), ', ') INTO plain FROM pg_attribute
             WHERE attrelid = 'notes'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
@@ -80,10 +82,11 @@ struct PolicyHistory {
             FOR i IN 1..cardinality(images) LOOP
                 DELETE FROM notes;
                 EXECUTE format('INSERT INTO notes (%1$s) SELECT %1$s FROM (SELECT ($1::notes).*) n', plain) USING images[i];
+                SELECT CASE WHEN by_leaf THEN tableoid ELSE 'notes'::regclass END INTO judged FROM notes;
                 FOR c IN 1..cardinality(claims) LOOP
                     BEGIN
                         PERFORM set_config('request.jwt.claims', claims[c], true), set_config('role', roles[c], true);
-                        EXECUTE 'SELECT count(id) FROM notes' INTO n;
+                        EXECUTE 'SELECT count(id) FROM ' || judged INTO n;
                         PERFORM set_config('role', 'none', true);
                         verdicts := verdicts || CASE WHEN n > 0 THEN 'y' ELSE 'n' END;
                     EXCEPTION WHEN OTHERS THEN
@@ -148,7 +151,7 @@ struct PolicyHistory {
         "owner::text = auth.jwt() ->> 'sub'",
     ]
     /// The row as a whole, and what functions make of it.
-    private static let wholeRows = [
+    static let wholeRows = [
         "to_jsonb(notes) ->> 'kind' = 'a'", "notes IS NOT NULL", "notes::text LIKE '%,a,%'", "(notes).team > 1",
         "NOT coalesce(row_to_json(notes) ->> 'body' = 'abc', false)", "told(notes) LIKE '%moved%'",
         "notes.told ~ 'low'",
@@ -186,10 +189,10 @@ struct PolicyHistory {
         case 61..<63: return Step(sql: "TRUNCATE members;" + rows())
         case 63..<64: return Step(sql: "TRUNCATE notes;" + rows())
         case 64..<80:
-            return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + policySet() + (flip() ? rows() : ""))
+            return Step(sql: rowSecurity("ENABLE") + policySet() + (flip() ? rows() : ""))
         case 80..<83:
-            return Step(sql: "ALTER TABLE notes \(flip() ? "DISABLE" : "ENABLE") ROW LEVEL SECURITY;" + rows())
-        case 83..<85: return Step(sql: "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;" + rows())
+            return Step(sql: rowSecurity(flip() ? "DISABLE" : "ENABLE") + rows())
+        case 83..<85: return Step(sql: rowSecurity("ENABLE") + rows())
         case 85..<87:
             hasExtraColumn.toggle()
             return Step(
@@ -216,8 +219,11 @@ struct PolicyHistory {
     private mutating func retyped() -> String {
         levelType += 1
         let type = ["int", "bigint", "numeric", "double precision"][levelType % 4]
-        let drop = Self.dropPolicies
-        return drop + "ALTER TABLE notes ALTER level TYPE \(type);" + policySet()
+        return dropPolicies + "ALTER TABLE notes ALTER level TYPE \(type);" + policySet()
+    }
+
+    private func rowSecurity(_ change: String) -> String {
+        ground.judged.map { "ALTER TABLE \($0) \(change) ROW LEVEL SECURITY;" }.joined()
     }
 
     private mutating func flip() -> Bool { Bool.random(using: &random) }
@@ -230,16 +236,23 @@ struct PolicyHistory {
         policies = []
         for number in 0..<random.pick([0, 1, 1, 1, 2, 2, 3, 4]) { policies.append(policy("p\(number)", "PERMISSIVE")) }
         for number in 0..<random.pick([0, 0, 0, 1, 1, 2, 3]) { policies.append(policy("r\(number)", "RESTRICTIVE")) }
-        return Self.dropPolicies + policies.joined()
+        return dropPolicies
+            + ground.judged.flatMap { table in policies.map { $0.replacing("notes", with: table) } }.joined()
     }
 
-    private static let dropPolicies = """
+    private let dropPolicies = """
         DO $$ DECLARE p record; BEGIN
-            FOR p IN SELECT polname FROM pg_policy WHERE polrelid = 'notes'::regclass LOOP
-                EXECUTE format('DROP POLICY %I ON notes', p.polname);
+            FOR p IN SELECT polname, polrelid::regclass AS judged FROM pg_policy WHERE polrelid <> 'members'::regclass LOOP
+                EXECUTE format('DROP POLICY %I ON %s', p.polname, p.judged);
             END LOOP;
         END $$;
         """
+
+    /// What the oracle is to take for a policy, where that is not the policy itself.
+    var oraclePolicies: String {
+        policies.enumerated().filter { ground.isBeyondRows($0.element) }
+            .map { "ALTER POLICY \($0.element.split(separator: " ")[2]) ON notes USING (false);" }.joined()
+    }
 
     private mutating func policy(_ name: String, _ kind: String) -> String {
         let command = random.pick(["SELECT", "SELECT", "ALL", "ALL", "UPDATE"])

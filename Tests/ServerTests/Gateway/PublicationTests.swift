@@ -1,4 +1,5 @@
 import Diagnostics
+import Foundation
 import System
 import TestSupport
 import Testing
@@ -82,6 +83,48 @@ extension Gateways {
             #expect(said.said?.contains("as rows of public.\(viaRoot ? "parts" : "leaf")") == true, "\(said)")
             #expect(try answer(stage, binding(viaRoot ? "parts" : "leaf")).isSubscription)
             #expect(try answer(stage, binding("nowhere")).said?.contains("as rows of") == false)
+        }
+
+        /// The table says that old rows are whole, and what a partition leaves out comes as NULL.
+        @Test(arguments: ["DEFAULT", "USING INDEX low_code"])
+        func `what some partitions do not keep of old rows is not known of any`(identity: String) throws {
+            let stage = try GatewayStage(
+                """
+                CREATE TABLE parts (id int PRIMARY KEY, code int NOT NULL, kind text, body text) PARTITION BY RANGE (id);
+                CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (100);
+                CREATE TABLE high PARTITION OF parts FOR VALUES FROM (100) TO (200);
+                CREATE UNIQUE INDEX low_code ON low (code); ALTER TABLE low ALTER body SET STORAGE EXTERNAL;
+                ALTER TABLE parts REPLICA IDENTITY FULL; ALTER TABLE high REPLICA IDENTITY FULL;
+                ALTER TABLE low REPLICA IDENTITY \(identity);
+                GRANT SELECT ON parts TO READER; ALTER TABLE parts ENABLE ROW LEVEL SECURITY;
+                CREATE POLICY shown ON parts FOR SELECT TO READER USING (kind IS NULL OR kind = 'a');
+                """, publication: "FOR TABLE parts WITH (publish_via_partition_root = true)")
+            let caller = try stage.caller()
+            try caller.subscribe("realtime:a", [binding("parts")], token: stage.token(of: 1))
+            try caller.fence()
+            let said = caller.takeUnheard().compactMap(\.said).filter { $0.hasPrefix("Deletes of public.parts") }
+            #expect(said.count == 1 && said[0].contains("each of its partitions"), "\(said)")
+            try stage.run(
+                """
+                INSERT INTO parts VALUES (1, 11, 'b', repeat('b', 9000)), (2, 12, 'a', repeat('a', 9000));
+                UPDATE parts SET code = 13 WHERE id = 2; UPDATE parts SET code = 14, kind = 'a' WHERE id = 1;
+                UPDATE parts SET kind = 'b'; DELETE FROM parts; INSERT INTO parts VALUES (150, 15, 'a', 'c');
+                """)
+            let changes = try (0..<4).map { _ in try caller.change() }
+            #expect(changes.map(\.type) == ["INSERT", "UPDATE", "UPDATE", "INSERT"], "\(changes)")
+            #expect(changes.map(\.id) == [2, 2, 1, 150])
+            // Not NULL, which it is not.
+            #expect(changes[1].record["body"] == nil && changes[2].record["body"] == nil)
+            #expect(
+                changes.allSatisfy { Set($0.old.keys).isSubset(of: ["id"]) && !$0.old.values.contains { $0 is NSNull } }
+            )
+
+            try stage.run("ALTER TABLE low REPLICA IDENTITY FULL")
+            try stage.run(
+                "INSERT INTO parts VALUES (3, 16, 'a', 'd'); UPDATE parts SET code = 17 WHERE id = 3; DELETE FROM parts"
+            )
+            let later = try (0..<4).map { _ in try caller.change() }
+            #expect(later.map(\.type) == ["INSERT", "UPDATE", "DELETE", "DELETE"], "\(later)")
         }
 
         @Test func `that rows are filtered is said, and not by what`() throws {

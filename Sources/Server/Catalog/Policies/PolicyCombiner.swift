@@ -77,8 +77,10 @@ struct PolicyCombiner {
         let policies = snapshot.policies.of(table.oid).filter { applicable.contains($0.oid) }
         let ordered = policies.filter(\.isPermissive) + policies.filter { !$0.isPermissive }
         var refusal: String?
+        let isLeft = ordered.contains { mayBeRefused($0, role, table) }
         let parts = ordered.map { policy in
-            let term = complete(policy, role, path + [table.oid], &refusal)
+            let own = complete(policy, role, path + [table.oid], &refusal)
+            let term = isLeft ? .undecided : own
             return PolicyBinding.Part(
                 oid: policy.oid, name: policy.name, isPermissive: policy.isPermissive,
                 classification: term == .undecided ? .fallback : policy.compiled.classification, text: policy.text,
@@ -86,6 +88,14 @@ struct PolicyCombiner {
         }
         return Combination(
             policies: ordered, parts: parts, term: PolicyCombiner.combined(parts), refusal: refusal)
+    }
+
+    /// Whether PostgreSQL may refuse the whole query for what the policy reads or calls, whatever the others say: rights
+    /// are looked at before rows, but what the planner leaves out does not count.
+    private func mayBeRefused(_ policy: CatalogPolicy, _ role: String, _ table: CatalogTable) -> Bool {
+        let access = roles.access[AccessKey(role: role, table: table.oid)]
+        return access?.forbidding.contains(policy.oid) ?? false
+            || !policy.functions.isDisjoint(with: roles.forbidden[role] ?? [])
     }
 
     private static func combined(_ parts: [PolicyBinding.Part]) -> Term {
@@ -102,7 +112,7 @@ struct PolicyCombiner {
         _ policy: CatalogPolicy, _ role: String, _ path: [UInt32], _ refusal: inout String?
     ) -> Term {
         // Whether it is an error depends on what is called when: PostgreSQL knows.
-        guard mayCall(policy.functions, role, snapshot.policies.definers(of: policy)) else { return .undecided }
+        guard mayCall(policy.functions, snapshot.policies.definers(of: policy)) else { return .undecided }
         var isDecided = true
         var found = refusal
         let term = policy.compiled.term.replacingMembers { membership, key in
@@ -122,11 +132,9 @@ struct PolicyCombiner {
         return isDecided ? term : .undecided
     }
 
-    /// Whether nobody is forbidden any of the functions: not the role, and none of those in whose name some of them run.
-    private func mayCall(_ functions: Set<UInt32>, _ role: String, _ definers: Set<String>) -> Bool {
-        let isAllowed = { functions.isDisjoint(with: $0) }
-        return isAllowed(roles.forbidden[role] ?? [])
-            && definers.allSatisfy { roles.forbidden[$0].map(isAllowed) ?? false }
+    /// Whether none of those in whose name some of the functions run is forbidden any of them.
+    private func mayCall(_ functions: Set<UInt32>, _ definers: Set<String>) -> Bool {
+        definers.allSatisfy { roles.forbidden[$0].map(functions.isDisjoint) ?? false }
     }
 
     private enum Completion {
@@ -177,14 +185,15 @@ struct PolicyCombiner {
 
     // MARK: Texts
 
-    /// What cannot be asked about a row that was told of lets nobody see anything.
+    /// What cannot be asked about a row that was told of lets nobody see anything. In PostgreSQL's order, for one may be
+    /// an error that another keeps from being asked: the restrictive ones by their names, then the others from the last.
     static func sql(_ policies: [CatalogPolicy]) -> String {
         let text = { (policy: CatalogPolicy) in policy.looksBeyondRows == nil ? "(\(policy.text))" : "false" }
         let permissive = policies.filter(\.isPermissive).map(text)
         guard !permissive.isEmpty else { return "false" }
-        let either = "(" + permissive.joined(separator: " OR ") + ")"
+        let either = "(" + permissive.reversed().joined(separator: " OR ") + ")"
         let restrictive = policies.filter { !$0.isPermissive }.map(text)
-        return ([either] + restrictive).joined(separator: " AND ")
+        return (restrictive + [either]).joined(separator: " AND ")
     }
 
     private static func row(_ policies: [CatalogPolicy], _ table: CatalogTable) -> JudgedRow {
