@@ -65,7 +65,7 @@ struct Binding {
         case .isFalse(let part): evaluated(.isFalse(bind(part)))
         case .isDistinct(let function, let left, let right):
             evaluated(.isDistinct(function, bind(left), bind(right)))
-        case .nullIf(let function, let left, let right): evaluated(.nullIf(function, bind(left), bind(right)))
+        case .nullIf(let function, let left, let right): nullIf(function, bind(left), bind(right))
         case .anyElement(let function, let value, let array):
             evaluated(.anyElement(function, bind(value), array: bind(array)))
         case .allElements(let function, let value, let array):
@@ -101,6 +101,11 @@ struct Binding {
         // PostgreSQL's planner does the same, whatever the other arguments are.
         if function.isStrict, bound.contains(where: { $0.isNullConstant }) { return .constant(nil, function.result) }
         return evaluated(.apply(function, bound))
+    }
+
+    /// NULL is equal to nothing, and PostgreSQL's planner does not look at what it might be compared with.
+    private func nullIf(_ function: Function, _ left: Term, _ right: Term) -> Term {
+        left.isNullConstant || right.isNullConstant ? left : evaluated(.nullIf(function, left, right))
     }
 
     private mutating func group(_ parts: [Term], decides: Bool) -> Term {

@@ -159,7 +159,7 @@ struct Courier: ~Copyable {
         if !waitingBodies.isEmpty { waitingBodies = [:] }
         if let whole { return try deliver(change, relation, whole, former, commitTime, offset, on: loop) }
         let moment = moment(of: change, commitTime, offset)
-        var delivered = try distribute(place, judging: change, change, former, relation, moment, on: loop)
+        var delivered = try distribute(place, change, former, relation, moment, on: loop)
         if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
         delivered += try deliverTouched(change, relation, moment, on: loop)
         return delivered
@@ -187,7 +187,8 @@ struct Courier: ~Copyable {
         guard matches.changeCount == 1, let judged = try part.next() else { return 0 }
         if change.operation == .delete {
             let moment = moment(of: change, commitTime, offset)
-            let delivered = try distribute(0, judging: judged, change, nil, relation, moment, on: loop)
+            let delivered = try distribute(
+                0, judging: judged, of: whole.relation, change, former: change, relation, moment, on: loop)
             return try delivered + deliverTouched(change, relation, moment, on: loop)
         }
         let moment = moment(of: judged, commitTime, offset)
@@ -196,7 +197,7 @@ struct Courier: ~Copyable {
         }
         // A row of the schema that was says nothing in another one.
         let past = whole.fingerprint == change.relation ? former : nil
-        let delivered = try distribute(0, judging: judged, judged, past, whole.relation, moment, on: loop)
+        let delivered = try distribute(0, judged, past, whole.relation, moment, on: loop)
         if hasDepartures(at: 0) { try addDepartures(of: 0, judged, whole.relation, moment) }
         return try delivered + deliverTouched(judged, whole.relation, moment, on: loop)
     }
@@ -237,16 +238,17 @@ struct Courier: ~Copyable {
     }
 
     private mutating func distribute(
-        _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, _ past: [UInt8]?,
-        _ relation: Relation, _ moment: Moment, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ past: [UInt8]?, _ relation: Relation, _ moment: Moment,
+        on loop: SocketLoop
     ) throws(ByteError) -> Int {
         guard let past else {
-            return try distribute(place, judging: judged, change, former: change, relation, moment, on: loop)
+            return try distribute(
+                place, judging: change, of: relation, change, former: change, relation, moment, on: loop)
         }
         let bytes = Self.part(of: change, asItWas: past)
         var part = try TransactionPart(bytes.asBytes)
         guard let former = try part.next() else { return 0 }
-        return try distribute(place, judging: judged, change, former: former, relation, moment, on: loop)
+        return try distribute(place, judging: change, of: relation, change, former: former, relation, moment, on: loop)
     }
 
     /// The change with the whole row that it only names.
@@ -261,9 +263,11 @@ struct Courier: ~Copyable {
         return writer.copied()
     }
 
-    /// To those who matched; `judged` is what they matched, `change` what they get, and `former` says what the row was.
+    /// To those who matched; `judged` is what they matched, in its own schema, `change` what they get, and `former` says what
+    /// the row was.
     private mutating func distribute(
-        _ place: Int, judging judged: borrowing Change, _ change: borrowing Change, former: borrowing Change,
+        _ place: Int, judging judged: borrowing Change, of schema: Relation, _ change: borrowing Change,
+        former: borrowing Change,
         _ relation: Relation, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
@@ -279,7 +283,7 @@ struct Courier: ~Copyable {
             touches.add(member, seen, &audience.recipients, moment.number)
         }
         for node in 0..<matches.asking(of: place).count {
-            try ask(node, of: place, judged, former: former, relation, moment)
+            try ask(node, of: place, judged, schema, former: former, relation, moment)
         }
         return delivered
     }
@@ -330,8 +334,8 @@ struct Courier: ~Copyable {
 
     /// The members of a node whose predicate PostgreSQL has to decide.
     private mutating func ask(
-        _ node: Int, of place: Int, _ change: borrowing Change, former: borrowing Change, _ relation: Relation,
-        _ moment: Moment
+        _ node: Int, of place: Int, _ change: borrowing Change, _ schema: Relation, former: borrowing Change,
+        _ relation: Relation, _ moment: Moment
     ) throws(ByteError) {
         let image: RowTexts.Image = change.operation == .delete ? .old : .new
         let asking = matches.asking(of: place)[node]
@@ -341,7 +345,7 @@ struct Courier: ~Copyable {
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
             guard let member = audience.members[number], audience.wants(moment, member) else { continue }
-            switch try question(&questions, member, change, relation, image) {
+            switch try question(&questions, member, change, schema, image) {
             case .nobody: continue
             case .unanswerable: miss(member, change.operation)
             case .pending(let pending):

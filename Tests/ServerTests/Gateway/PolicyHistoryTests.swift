@@ -197,6 +197,8 @@ private final class HistoryRun {
     ) throws {
         var rest = heard[...]
         var complaints: [String] = []
+        let said = callers[number].takeUnheard().compactMap(\.said)
+        let isTold = said.contains { $0.contains("could not be evaluated") }
         for entry in trail {
             let was = entry.was.flatMap { verdicts[$0]?[number] } ?? "n"
             let judged = entry.became == nil ? was : entry.became.flatMap { verdicts[$0]?[number] } ?? "n"
@@ -204,7 +206,9 @@ private final class HistoryRun {
             let event = rest.first.flatMap { isOf(entry, $0) ? $0 : nil }
             if judged == "e" { doubtful += 1 }
             if event == nil {
-                let isHidden = entry.operation == "DELETE" && !history.keepsThePast && !history.ground.isRecalled
+                let isHidden =
+                    !history.keepsThePast && !history.ground.isRecalled
+                    && (entry.operation == "DELETE" || entry.operation == "UPDATE" && isTold)
                 if judged == "y", !isHidden { complaints.append("not told of \(entry)") }
                 continue
             }
@@ -212,7 +216,7 @@ private final class HistoryRun {
             shown += 1
             if judged == "n" || judged == "e" && history.isPlain { complaints.append("told of \(entry)") }
             guard entry.operation == "UPDATE", let event else { continue }
-            let isWhole = event.old.count > 1
+            let isWhole = event.old.count > 2
             // What is in the new row as well tells nothing of the old one.
             let isNews = isWhole || event.old.contains { "\(event.record[$0] ?? "")" != "\($1)" }
             if isNews, was == "n" || was == "e" && history.isPlain {
@@ -227,6 +231,7 @@ private final class HistoryRun {
             """
             seed \(seed), step \(stepNumber), \(claims[number].role) \(claims[number].json):
             \(complaints.joined(separator: "\n"))
+            said: \(said)
             steps: \(steps.suffix(6).joined(separator: "\n"))
             policies: \(history.policies.joined(separator: "\n"))
             functions: \(try stage.database.value("SELECT string_agg(pg_get_functiondef(oid), chr(10)) FROM pg_proc WHERE proname IN ('mine', 'leads', 'asks', 'teams')") ?? "")

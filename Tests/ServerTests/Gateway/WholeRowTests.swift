@@ -117,6 +117,24 @@ extension Gateways {
         }
 
         /// PostgreSQL would be asked about what the function makes of the value, and not about the value.
+        /// What is deleted before a column's type changes is converted before it is asked about, and told as it was.
+        @Test func `rows that are deleted before a column is another are judged whole`() throws {
+            let policy =
+                "CREATE POLICY whole ON posts FOR SELECT TO PUBLIC USING (to_jsonb(posts) ->> 'body' <> 'TOP SECRET');"
+            let stage = try stage(policy)
+            let caller = try listener(stage)
+            try stage.run(Self.rows)
+            #expect(try heard(caller, stage).map(\.id) == [2, 4, 5, 6])
+            try stage.run(
+                """
+                UPDATE posts SET n = 7 WHERE id < 3; DELETE FROM posts;
+                DROP POLICY whole ON posts; ALTER TABLE posts ALTER n TYPE double precision; \(policy)
+                INSERT INTO posts (id, body) VALUES (9, 'new');
+                """)
+            let changes = try heard(caller, stage)
+            #expect(changes.map(\.type) == ["UPDATE", "DELETE", "DELETE", "DELETE", "DELETE", "INSERT"], "\(changes)")
+        }
+
         @Test func `a type that somebody casts text to by a function is not read from texts`() throws {
             let stage = try stage(
                 """
