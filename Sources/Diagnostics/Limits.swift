@@ -237,6 +237,8 @@ public enum Limits {
     /// Answers to what failed wait this long, so that clients that try again at once do not storm …
     public static let connectErrorBackoff = Duration.seconds(2)
     public static let channelErrorBackoff = Duration.seconds(5)
+    /// Refused joins of a socket that are told of at once.
+    public static let promptRefusalsPerSocket: UInt8 = 5
 
     /// … and never longer than clients wait for them, which is 10 seconds.
     public static let maximumErrorBackoff = Duration.seconds(9)

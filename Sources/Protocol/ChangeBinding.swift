@@ -35,6 +35,10 @@ public struct BindingParameters: Sendable, Hashable {
     public var filter: String?
     /// Column names in the order they were sent; empty means all columns.
     public var select: [String]
+    /// Of this binding alone.
+    public var options = ExtensionOptions()
+    /// An event that is none, and counts as all of them.
+    public var unknownEvent: String?
 
     public init(event: BindingEvent, schema: String, table: String, filter: String? = nil, select: [String] = []) {
         self.event = event
@@ -137,6 +141,7 @@ private struct BindingMembers {
     private var filter = Member.absent
     private var select: [String] = []
     private var selectIsText = false
+    private var options = ExtensionOptions()
     /// The entry carries a secret, so it is not shown.
     private var hasToken = false
 
@@ -154,6 +159,8 @@ private struct BindingMembers {
                 filter = try member(&scanner)
             } else if scanner.equals("select") {
                 try readSelect(&scanner)
+            } else if scanner.equals("tidewire") {
+                options = try ExtensionOptions(&scanner)
             } else {
                 hasToken = hasToken || scanner.equals("user_token") || scanner.equals("auth_token")
                 try scanner.skip(try scanner.next())
@@ -185,8 +192,10 @@ private struct BindingMembers {
             return .failure(.noParameters(hasToken ? "<redacted>" : InspectedTerm.text(of: object)))
         }
         if selectIsText { return .failure(.selectIsNoList) }
-        let parameters = BindingParameters(
+        var parameters = BindingParameters(
             event: BindingEvent(event.text ?? "*"), schema: schema, table: table, filter: filter, select: select)
+        parameters.options = options
+        if let text = event.text, text != "*", parameters.event == .all { parameters.unknownEvent = text }
         if !select.isEmpty, parameters.hasWildcard { return .failure(.selectWithWildcard) }
         return .success(parameters)
     }

@@ -19,14 +19,9 @@ public struct JoinRequest: Sendable {
     public internal(set) var presenceKey: String?
     public internal(set) var enablesPresence = false
 
-    /// Beyond the reference: an update that takes a row out of what a binding sees is told as a delete of it
-    /// (`config.tidewire.moves`).
-    public internal(set) var wantsMoves = false
-    /// Likewise: it wants to be told of what limits or rights kept from it (`config.tidewire.limits`).
-    public internal(set) var wantsLimits = false
-    /// Likewise: it wants to be told the log's position, from which it can resume (`config.tidewire.position`).
-    public internal(set) var wantsPosition = false
-    /// Likewise: broadcasts of the log from where it stopped listening (`config.tidewire.replay`).
+    /// Beyond the reference.
+    public internal(set) var options = ExtensionOptions()
+    /// Likewise: broadcasts of the log from where it stopped listening (`tidewire.replay`).
     public internal(set) var resumption = ResumeDemand.none
 
     /// In the order they were sent, which is that of the reply.
@@ -52,6 +47,25 @@ public struct JoinRequest: Sendable {
     }
 
     init() {}
+
+    /// What the socket asked for, where the join says nothing else.
+    public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
+
+    /// For the client: options and events that there are not.
+    public var advice: [String] {
+        var advice = options.unknown.map(options.complaint)
+        for case .success(let parameters) in bindings.lazy.map(\.parameters) {
+            advice += parameters.options.unknown.map(options.complaint)
+            if let event = parameters.unknownEvent {
+                advice.append("Unknown event \(event.prefix(64)) counts as *: there are INSERT, UPDATE, DELETE and *")
+            }
+        }
+        return advice.reduce(into: []) { told, line in
+            if told.count < Self.maximumAdvice, !told.contains(line) { told.append(line) }
+        }
+    }
+
+    private static let maximumAdvice = 8
 
     mutating func note(_ key: StaticString, _ expected: StaticString) {
         problems.append(JoinProblem(key: key, expected: expected))
@@ -132,7 +146,8 @@ struct JoinReader: ~Copyable {
             } else if scanner.equals("postgres_changes") {
                 try readBindings(&scanner, payload)
             } else if scanner.equals("tidewire") {
-                try readExtensions(&scanner, payload)
+                let own = try readExtensions("config.tidewire", &scanner, payload)
+                request.options = own.over(request.options)
             } else if scanner.equals("private") {
                 request.isPrivate = try boolean("config.private", &scanner)
             } else {
@@ -141,24 +156,19 @@ struct JoinReader: ~Copyable {
         }
     }
 
-    /// What we offer beyond the reference, to those who ask for it.
     private mutating func readExtensions(
-        _ scanner: inout JSONScanner, _ payload: RawSpan
-    ) throws(ByteError) {
-        guard try entersObject("config.tidewire", &scanner) else { return }
+        _ key: StaticString, _ scanner: inout JSONScanner, _ payload: RawSpan
+    ) throws(ByteError) -> ExtensionOptions {
+        var options = ExtensionOptions()
+        guard try entersObject(key, &scanner) else { return options }
         while try scanner.next() == .name {
-            if scanner.equals("moves") {
-                request.wantsMoves = try boolean("config.tidewire.moves", &scanner)
-            } else if scanner.equals("limits") {
-                request.wantsLimits = try boolean("config.tidewire.limits", &scanner)
-            } else if scanner.equals("position") {
-                request.wantsPosition = try boolean("config.tidewire.position", &scanner)
-            } else if scanner.equals("replay") {
+            if scanner.equals("replay") {
                 request.resumption = ResumeDemand(payload.extracting(try value(&scanner)))
             } else {
-                try scanner.skip(try scanner.next())
+                try options.readMember(&scanner)
             }
         }
+        return options
     }
 
     private mutating func readBroadcast(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
@@ -172,6 +182,10 @@ struct JoinReader: ~Copyable {
                 try readReplicationReady(&scanner)
             } else if scanner.equals("replay") {
                 request.replay = ReplayDemand(payload.extracting(try value(&scanner)))
+            } else if scanner.equals("tidewire") {
+                // Whichever comes first, what `config.tidewire` says counts.
+                let wider = try readExtensions("config.broadcast.tidewire", &scanner, payload)
+                request.options = request.options.over(wider)
             } else {
                 try scanner.skip(try scanner.next())
             }

@@ -77,9 +77,32 @@ import Testing
             ("{}", false), (#"{"tidewire":{}}"#, false), (#"{"tidewire":null}"#, false),
             (#"{"tidewire":{"moves":true,"more":[1]}}"#, true), (#"{"tidewire":{"moves":false}}"#, false),
         ] {
-            #expect(join(#"{"config":\#(config)}"#).wantsMoves == expected, "\(config)")
+            #expect(join(#"{"config":\#(config)}"#).options[.moves] ?? false == expected, "\(config)")
         }
-        #expect(join(#"{"config":{"tidewire":{"moves":7}}}"#).problems.count == 1)
+        #expect(join(#"{"config":{"tidewire":{"moves":7}}}"#).advice.count == 1)
+    }
+
+    /// Each client drops what it does not know, and each something else.
+    @Test func `options are taken wherever a client can put them, and the nearest counts`() throws {
+        let parameters = [
+            ("tidewire.moves", "true"), ("tidewire.limits", "1"), ("vsn", "2.0.0"), ("tidewire.what", "7"),
+        ]
+        let socket = ExtensionOptions(parameters: parameters.map { (name: $0.0, value: $0.1) })
+        #expect(socket[.moves] == true && socket[.limits] == true && socket[.position] == nil)
+        #expect(socket.unknown == ["tidewire.what=7"])
+        for config in [
+            #"{"broadcast":{"tidewire":{"moves":false,"position":true}},"tidewire":{"position":false}}"#,
+            #"{"tidewire":{"position":false},"broadcast":{"tidewire":{"moves":false,"position":true}}}"#,
+        ] {
+            var request = join(#"{"config":\#(config)}"#)
+            request.inherit(socket)
+            #expect(request.options[.moves] == false && request.options[.limits] == true, "\(config)")
+            #expect(request.options[.position] == false && request.advice.count == 1)
+        }
+        let binding = #"{"schema":"public","table":"t","event":"CHANGE","tidewire":{"moves":true,"mooves":1}}"#
+        let bound = join(#"{"config":{"postgres_changes":[\#(binding),\#(binding)]}}"#)
+        #expect(try bound.bindings[0].parameters.get().options[.moves] == true)
+        #expect(bound.advice.count == 2 && bound.advice[1].contains("CHANGE counts as *"), "\(bound.advice)")
     }
 
     @Test func `whatever is not false or null asks for replication_ready`() {

@@ -70,8 +70,9 @@ import Testing
     func `an offset that cannot be meant is refused`(json: String) { #expect(resumption(json) == .invalid) }
 
     @Test func `what is ours is asked for by its name`() {
-        let request = join(#"{"config":{"tidewire":{"limits":"True","moves":true,"position":true,"other":{}}}}"#)
-        #expect(request.wantsLimits && request.wantsMoves && request.wantsPosition && request.problems.isEmpty)
-        #expect(!join(#"{"config":{"tidewire":{}}}"#).wantsLimits)
+        let request = join(#"{"config":{"tidewire":{"limits":"true","moves":true,"position":true,"other":{}}}}"#)
+        #expect(ExtensionOptions.Name.allCases.allSatisfy { request.options[$0] == true } && request.problems.isEmpty)
+        #expect(request.advice.count == 1 && request.advice[0].hasPrefix("Unknown option tidewire.other: "))
+        #expect(join(#"{"config":{"tidewire":{}}}"#).options == ExtensionOptions())
     }
 }

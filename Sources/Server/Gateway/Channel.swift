@@ -12,6 +12,8 @@ final class Channel {
         let id: UInt32
         /// Nil: its parameters could not be used, which was said.
         var parameters: BindingParameters?
+        /// It wants to hear of rows that move out of its view.
+        var wantsMoves = false
         var tables: [Placed] = []
         /// What it came to, and what of that was said: once each time it changes.
         var outcome = Said.nothing
@@ -28,6 +30,7 @@ final class Channel {
         let member: UInt32
         let view: UInt32
         var handle: PredicateIndex.Handle?
+        let wantsMoves: Bool
         /// Among those who hear of rows that move out of their view.
         var departure: PredicateIndex.Handle?
         var openDeletes: OpenDeletes?
@@ -82,6 +85,8 @@ final class Channel {
     var listener: UInt32?
     /// Errors in the parameters, to be said after the reply.
     var complaints: [String] = []
+    /// What was asked for and is not understood, to be said then as well.
+    var advice: [String] = []
     /// The question to the catalog that is under way; answers to older ones are of no use.
     var ticket: UInt64 = 0
     /// When the token is looked at again.
@@ -111,11 +116,15 @@ final class Channel {
         conversation = Conversation(Conversation.Options(join))
         replay = join.replay == .ignored ? .none : join.replay
         resumption = join.resumption
-        wantsMoves = join.wantsMoves
         reply = join.bindings
+        let movesOfAll = join.options[.moves] ?? false
         bindings = join.bindings.map { binding in
-            Binding(id: binding.id, parameters: try? binding.parameters.get())
+            let parameters = try? binding.parameters.get()
+            return Binding(
+                id: binding.id, parameters: parameters, wantsMoves: parameters?.options[.moves] ?? movesOfAll)
         }
+        wantsMoves = bindings.contains(where: \.wantsMoves)
+        advice = join.advice
         for binding in join.bindings {
             if case .failure(let error) = binding.parameters { complaints.append(error.message) }
         }
@@ -148,8 +157,8 @@ extension Conversation.Options {
         if join.enablesPresence { insert(.showsPresence) }
         if join.isPrivate { insert(.isPrivate) }
         if join.wantsReplicationReady { insert(.wantsReplicationReady) }
-        if join.wantsLimits { insert(.hearsOfLimits) }
-        if join.wantsPosition { insert(.hearsPosition) }
+        if join.options[.limits] == true { insert(.hearsOfLimits) }
+        if join.options[.position] == true { insert(.hearsPosition) }
     }
 }
 

@@ -5,11 +5,19 @@ import WebSocket
 
 /// Joins that are refused, and when their clients are told.
 extension ClientLoop {
-    /// Told after a pause, as clients try again at once and for ever.
+    /// The first of a socket are told at once, for somebody waits who mistyped something; others after a pause, as clients
+    /// try again at once and for ever.
     func refuse(_ id: ChannelID, _ reason: String, _ session: Session) {
         Metrics.shared.channelEvents[.refused].add()
         session.project?.project.metrics.addError(reason)
-        later(.join(session.connection, id, reason), session)
+        let refusal = Refusal.join(session.connection, id, reason)
+        if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session) }
+    }
+
+    private func isAmongTheFirst(of session: Session) -> Bool {
+        guard session.promptRefusals < Limits.promptRefusalsPerSocket else { return false }
+        session.promptRefusals += 1
+        return true
     }
 
     func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
@@ -18,7 +26,8 @@ extension ClientLoop {
             return say(.policyViolation, "too many joins beyond the number of channels", to: session)
         }
         session.surplusJoins += 1
-        later(.surplus(session.connection, address, reason), session)
+        let refusal = Refusal.surplus(session.connection, address, reason)
+        if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session) }
     }
 
     /// A refusal that is to be told later.
@@ -37,7 +46,11 @@ extension ClientLoop {
     }
 
     func refusalIsDue(_ place: UInt32) {
-        switch refusals.remove(place) {
+        if let refusal = refusals.remove(place) { tell(refusal) }
+    }
+
+    private func tell(_ refusal: Refusal) {
+        switch refusal {
         case .join(let connection, let id, let reason):
             guard let session = session(connection) else { return }
             var actions: [ChannelAction] = []
@@ -47,7 +60,6 @@ extension ClientLoop {
             guard let session = session(connection) else { return }
             session.surplusJoins -= 1
             send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
-        case nil: break
         }
     }
 }

@@ -295,6 +295,7 @@ extension ClientLoop {
             return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
         }
         session.version = version
+        session.options = ExtensionOptions(parameters: request.queryItems.lazy.map { ($0.name, $0.value) })
         session.project = project
         upgrade(request, session, as: .client)
     }

@@ -235,7 +235,8 @@ extension ProjectLoop {
         project.catalog.addBindings(1)
         Metrics.shared.subscriptions.add(1)
         var placed = Channel.Placed(
-            binding: binding, policy: policy, declaration: declaration, member: member, view: view)
+            binding: binding, policy: policy, declaration: declaration, member: member, view: view,
+            wantsMoves: channel.bindings[index].wantsMoves)
         if !binding.table.computed.isEmpty {
             let role = channel.claims.role.text
             pipeline.watchGenerated(binding.table.oid, as: role)
@@ -270,7 +271,7 @@ extension ProjectLoop {
             pipeline.courier.recall.watch(binding.table.oid)
         }
         let hearsOfMoves: RowOperations = [.update, .delete]
-        if channel.wantsMoves, binding.operations.isSuperset(of: hearsOfMoves), binding.access == .readable {
+        if placed.wantsMoves, binding.operations.isSuperset(of: hearsOfMoves), binding.access == .readable {
             placed.departure = pipeline.courier.departures.add(
                 table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member)
         }

@@ -17,7 +17,8 @@ extension ProjectLoop {
         guard let address = session.machine?.address(of: id) else { return }
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
-        let join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
+        var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
+        join.inherit(session.options)
         for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
         do throws(JoinRefusal) {
             if subTopic.isEmpty { throw .reason("TopicNameRequired: You must provide a topic name") }
@@ -172,6 +173,8 @@ extension ProjectLoop {
         sayPosition(channel)
         for complaint in channel.complaints { tell(channel, .error, complaint) }
         channel.complaints = []
+        for advice in channel.advice { tell(channel, .ok, advice) }
+        channel.advice = []
         sayWhatBindingsCameTo(channel)
         sayWhetherReplicationIsReady(channel)
         let conversation = channel.conversation

@@ -36,12 +36,16 @@ final class Session {
     var claims: Claims?
     /// The upgrade's own headers, as policies may see them: the text of a JSON object.
     var headers = "{}"
+    /// What the socket's address asked for, for all of its channels.
+    var options = ExtensionOptions()
     /// It has joined a channel once: one of its project's users.
     var isCounted = false
     var frames: FrameDecoder?
     var machine: ChannelMachine?
     /// Joins beyond the number of channels that are yet to be refused.
     var surplusJoins = 0
+    /// Refused joins that were told of without a pause.
+    var promptRefusals: UInt8 = 0
     /// By the slots of the machine's channels: places among the loop's.
     var channels: [UInt32?] = []
 

@@ -62,6 +62,8 @@ async def heartbeat(stage, vsn):
 @scenario("trap 4: heartbeats are answered while a join waits for its backoff", vsn=BOTH, settings={"channel_error_backoff": "3s"})
 async def heartbeat_during_join(stage, vsn):
     peer = await stage.peer(vsn)
+    for _ in range(5):
+        await peer.reply(await peer.send_join("realtime:", {"config": {}}))
     ref = await peer.send_join("realtime:slow", {"config": {}, "access_token": stage.token("anon", -5)})
     await peer.push("phoenix", "heartbeat", {}, ref="beat", join_ref=None)
     first = await peer.next("the answer to a heartbeat")

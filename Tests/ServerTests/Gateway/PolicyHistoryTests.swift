@@ -240,9 +240,13 @@ private final class HistoryRun {
             """)
     }
 
-    /// Large values that an update leaves alone.
+    /// Large values that an update leaves alone, and columns that are not published.
     private func mayLack(_ column: String) -> Bool {
-        column == "body" && !history.keepsThePast && !history.ground.isRecalled
+        switch column {
+        case "body": !history.keepsThePast && !history.ground.isRecalled
+        case "extra": history.ground == .columnList
+        default: false
+        }
     }
 
     /// Whether a message can be of this change: a doubtful one may be missing.
