@@ -135,13 +135,22 @@ final class Project: Sendable {
     /// Whether there is room for one more.
     var hasRoom: Bool { limits.maximumConcurrentUsers.map { userCount < $0 } ?? true }
 
-    func hasRoom(for session: Session) -> Bool { session.isCounted || hasRoom }
-
-    /// The session has joined a channel.
-    func count(_ session: Session) {
-        guard !session.isCounted else { return }
+    /// Counts the session, before it is known whether it may join: what is found out takes a while, and many may ask
+    /// meanwhile. False where there is no room.
+    func reserve(for session: Session) -> Bool {
+        guard !session.isCounted else { return true }
+        let count = users.wrappingAdd(1, ordering: .relaxed).newValue
+        if let most = limits.maximumConcurrentUsers, count > most {
+            users.wrappingSubtract(1, ordering: .relaxed)
+            return false
+        }
         session.isCounted = true
-        users.wrappingAdd(1, ordering: .relaxed)
+        return true
+    }
+
+    /// A join came to nothing: who never joined any channel, and asks for none, is no user.
+    func giveBack(_ session: Session) {
+        if !session.hasJoined, session.channels.isEmpty { hasEnded(session) }
     }
 
     func hasEnded(_ session: Session) {

@@ -29,7 +29,7 @@ extension ProjectLoop {
             if limits.isPrivateOnly, !join.isPrivate {
                 throw .reason("PrivateOnly: This project only allows private channels")
             }
-            guard project.hasRoom(for: session) else {
+            guard project.reserve(for: session) else {
                 throw .reason("ConnectionRateLimitReached: Too many connected users")
             }
             guard project.rates.joins.take(at: loop.now) else {
@@ -51,6 +51,7 @@ extension ProjectLoop {
             try checkReplay(join)
             begin(channel)
         } catch {
+            project.giveBack(session)
             switch error {
             case .reason(let text): clients.refuse(id, text, session)
             case .tooManyJoins:
@@ -159,7 +160,7 @@ extension ProjectLoop {
         channel.reply = nil
         Metrics.shared.channelEvents[.joined].add()
         project.metrics.joins.add()
-        project.count(session)
+        session.hasJoined = true
         clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, address, to: &writer) }
     }
 
@@ -228,6 +229,7 @@ extension ProjectLoop {
         channel.conversation.place = nil
         if let topic = channel.conversation.topic { topics.leave(topic) }
         channel.conversation.topic = nil
+        project.giveBack(session)
         if session.channels.isEmpty { clients.watchIdleness(session) }
     }
 
@@ -352,6 +354,21 @@ extension ProjectLoop {
         }
     }
 
+    /// The same person's next token came in time, and it is only being asked what it lets them read.
+    private func isBeingRenewed(_ channel: Channel) -> Bool {
+        guard let ticket = channel.conversation.details?.readTicket,
+            case .read(_, .refresh(let newer))? = rightsWaiting[ticket],
+            newer.role.equals(channel.claims.role), newer.subject.equals(channel.claims.subject)
+        else { return false }
+        return newer.expiry > now
+    }
+
+    private func watchRenewal(_ channel: Channel) {
+        nextExpiry = min(nextExpiry, now + 1)
+        channel.expiry = loop.after(
+            nanoseconds: 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
+    }
+
     func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         if let timer = channel.expiry { loop.cancel(timer) }
@@ -360,6 +377,7 @@ extension ProjectLoop {
             try channel.claims.check(at: now)
             watchExpiry(channel)
         } catch {
+            if isBeingRenewed(channel) { return watchRenewal(channel) }
             var actions: [ChannelAction] = []
             channel.session.machine?.expel(channel.id, message: error.systemMessage, into: &actions)
             clients.perform(actions, for: channel.session)

@@ -38,8 +38,9 @@ final class Session {
     var headers = "{}"
     /// What the socket's address asked for, for all of its channels.
     var options = ExtensionOptions()
-    /// It has joined a channel once: one of its project's users.
+    /// One of its project's users: it has joined a channel once, or asks to.
     var isCounted = false
+    var hasJoined = false
     var frames: FrameDecoder?
     var machine: ChannelMachine?
     /// Joins beyond the number of channels that are yet to be refused.

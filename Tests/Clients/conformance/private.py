@@ -337,11 +337,12 @@ async def reviewed(stage, vsn):
 @scenario("another token may bring rights: what may be read and written is looked at again", vsn=BOTH, tables=prefixed("gain", "(auth.jwt() -> 'may') ? extension", "(auth.jwt() -> 'may') ? 'write'"))
 async def gained(stage, vsn):
     topic = "realtime:gain:1"
-    service = await joined(stage, topic, stage.service, vsn)
+    service = await joined(stage, topic, stage.service, vsn, broadcast={"ack": True})
     peer = await stage.peer(vsn)
     await peer.join(topic, ALL_EXTENSIONS, access_token=stage.token("authenticated", may=["presence"]))
     await peer.state(topic)
-    await service.say(topic, "m", {"n": 1})
+    # Its rights are asked as well: what it says before that would come later.
+    await service.reply(await service.say(topic, "m", {"n": 1}))
     equal((await peer.reply(await peer.present(topic, "track", {}))).status, "error", "the answer to track at first")
     await peer.say(topic, "mine", {})
     await service.fence()
@@ -416,6 +417,49 @@ async def troubled_policies(stage, vsn):
         equal(reply.status, "error", "its status")
         true(reply.reason.startswith("QueryCanceled: canceling statement due to"), "a statement that was cancelled", reply)
     true(time.monotonic() - began < 10, "an answer before clients give up", f"{time.monotonic() - began:.1f} s, others {beside:.1f} s")
+
+
+SLOW = [
+    function("p_slow", "BEGIN PERFORM pg_sleep(0.4); RETURN true; END"),
+    *prefixed("slow", "p_slow()", "true"),
+]
+
+
+@scenario("a token that is renewed before its end keeps the channel while the renewal is asked", vsn=BOTH, tables=SLOW)
+async def renewed_in_time(stage, vsn):
+    peer, topic = await stage.peer(vsn), "realtime:slow:renewed"
+    ends = int(time.time()) + 4
+    await peer.join(topic, {"private": True}, access_token=stage.token("anon", exp=ends))
+    # Ends are whole seconds: what is sent so shortly before it is asked beyond it.
+    while time.time() < ends - 0.2:
+        await asyncio.sleep(0.02)
+    await peer.push(topic, "access_token", {"access_token": stage.token("anon")})
+    await asyncio.sleep(1.5)
+    equal([str(m) for m in await peer.fence()], [], "what is said of it")
+    await peer.say(topic, "still", {})
+    watcher = await stage.peer(vsn)
+    await watcher.join(topic, {"private": True, "broadcast": {"self": True}}, access_token=stage.anon)
+    await peer.say(topic, "here", {})
+    equal((await watcher.broadcast(topic)).payload["event"], "here", "what others hear of it")
+
+
+@scenario("users are counted when they ask to join, so that many at once are no more than the limit", settings={"max_concurrent_users": "5"}, tables=SLOW)
+async def users_at_once(stage):
+    peers = [await stage.peer("2.0.0") for _ in range(15)]
+    refs = [await peer.send_join("realtime:slow:crowd", {"config": {"private": True}, "access_token": stage.anon}) for peer in peers]
+    statuses = [(await peer.reply(ref)).status for peer, ref in zip(peers, refs)]
+    equal((statuses.count("ok"), statuses.count("error")), (5, 10), "who may join, and who may not")
+    # Who is refused for another reason leaves the room to others.
+    await peers[statuses.index("ok")].close()
+    late = [peer for peer, status in zip(peers, statuses) if status == "error"]
+    for _ in range(200):
+        await late[0].refused("realtime:nobody:may", {"private": True}, access_token=stage.anon)
+        ref = await late[1].send_join("realtime:slow:crowd", {"config": {"private": True}, "access_token": stage.anon})
+        if (await late[1].reply(ref)).status == "ok":
+            break
+        await asyncio.sleep(0.02)
+    else:
+        true(False, "room once one has ended and another was refused", "none")
 
 
 @scenario("policies for writing that raise or hang drop the message, and the channel stays", vsn=BOTH, tables=TROUBLE)
