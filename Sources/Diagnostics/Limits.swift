@@ -88,7 +88,7 @@ public enum Limits {
     // MARK: Talking to PostgreSQL
 
     public static let reconnectBackoffInitial = Duration.milliseconds(200)
-    public static let reconnectBackoffMaximum = Duration.seconds(30)
+    public static let reconnectBackoffMaximum = Duration.seconds(5)
     public static let connectTimeout = Duration.seconds(5)
     public static let catalogQueryTimeout = Duration.seconds(2)
 
@@ -237,6 +237,8 @@ public enum Limits {
     /// Answers to what failed wait this long, so that clients that try again at once do not storm …
     public static let connectErrorBackoff = Duration.seconds(2)
     public static let channelErrorBackoff = Duration.seconds(5)
+    /// How long rows wait for values of a column's former type while the database is away.
+    public static let conversionPatience = Duration.seconds(30)
     /// Refused joins of a socket that are told of at once.
     public static let promptRefusalsPerSocket: UInt8 = 5
 

@@ -32,6 +32,13 @@ extension PostgresError: CustomStringConvertible {
 
 /// The codes that the hub answers with more than words (PostgreSQL, appendix A).
 public enum SQLState {
+    /// What says nothing of the statement: connections, conflicts, resources, locks, an operator's intervention, the system.
+    /// Asked again, the server may answer. A limit of the configuration and a missing file stay.
+    public static func isPassing(_ state: String) -> Bool {
+        ["08", "40", "53", "55", "57", "58"].contains { state.hasPrefix($0) }
+            && state != configurationLimitExceeded && state != undefinedFile
+    }
+
     public static let objectInUse = "55006"
     public static let objectNotInPrerequisiteState = "55000"
     public static let undefinedObject = "42704"

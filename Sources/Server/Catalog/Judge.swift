@@ -79,6 +79,15 @@ final class JudgeExchange: Sendable {
         }
 
         let work: Work
+        private let since = Clock.monotonicNanoseconds()
+
+        init(work: Work) { self.work = work }
+
+        /// While the database is away.
+        func mayWait(_ now: UInt64) -> Bool {
+            guard case .conversions = work else { return false }
+            return now < since + Limits.conversionPatience.wholeNanoseconds
+        }
 
         var count: Int {
             switch work {

@@ -102,10 +102,13 @@ final class JudgeWorker {
         }
     }
 
+    /// Who asks whether a row matches is told that nobody knows; who asks what a value is holds the log for it, as without it
+    /// the row would go out without the column. That is worth more patience.
     private func giveUp() {
+        let now = Clock.monotonicNanoseconds()
         let jobs = self.jobs
-        self.jobs = []
-        for job in jobs { job.giveUp() }
+        self.jobs = jobs.filter { !exchange.interrupt.isRung && $0.mayWait(now) }
+        for job in jobs where exchange.interrupt.isRung || !job.mayWait(now) { job.giveUp() }
     }
 
     // MARK: Asking
@@ -184,13 +187,19 @@ final class JudgeWorker {
                 },
                 prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
                 interrupt: exchange.interrupt)
-            for answer in answers { converted.append(Self.value(answer)) }
+            for answer in answers { converted.append(try Self.value(answer)) }
         }
         Metrics.shared.judgeQuestions.add(values.count)
         return converted
     }
 
-    private static func value(_ answer: Result<Rows, PostgresError>) -> ColumnText {
+    private static func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
+        // The server goes, or has no room: it says nothing of the value.
+        if case .failure(let error) = answer, let state = error.sqlState, SQLState.isPassing(state),
+            state != SQLState.queryCanceled
+        {
+            throw error
+        }
         guard case .success(let rows) = answer, let row = rows.first else {
             Metrics.shared.judgeFailures.add()
             return .absent

@@ -140,11 +140,25 @@ extension JudgingWorker {
             for (index, fill) in read.enumerated() { fills[from + index] = fill }
         }
         Metrics.shared.membershipFills.add(claims.count)
-        let known = fills
+        let known = try durable(fills, connection)
         return {
             for (job, place) in zip(batch.jobs, places) {
                 if case .fill(_, let then) = job.work { then(place.map { known[$0] } ?? .unavailable) }
             }
+        }
+    }
+
+    /// Told from where on the log has what they do not.
+    private func durable(
+        _ fills: [MembershipFill], _ connection: JudgingConnection
+    ) throws(PostgresError) -> [MembershipFill] {
+        let positions = fills.compactMap { fill in if case .filled(let rows) = fill { rows.position } else { nil } }
+        guard let last = positions.max() else { return fills }
+        let end = try connection.durableEnd(from: last)
+        return fills.map { fill in
+            guard case .filled(var rows) = fill else { return fill }
+            rows.position = end
+            return .filled(rows)
         }
     }
 
@@ -178,14 +192,9 @@ extension JudgingWorker {
     /// Only what would refuse the claimant's own query, too, is an answer about the claimant. What names mean, and what
     /// the hub's login may read, is none: then PostgreSQL is to decide on each row.
     private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
-        if isPassing(state) { return .unavailable }
+        if SQLState.isPassing(state) { return .unavailable }
         let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
         return isOfTheClaimant ? .failed(sqlState: state) : .unreadable
-    }
-
-    /// Errors that say nothing of the question: resources, locks, an operator's intervention, the system.
-    private static func isPassing(_ state: String) -> Bool {
-        ["08", "40", "53", "55", "57", "58"].contains { state.hasPrefix($0) }
     }
 
     // MARK: Explanations

@@ -63,11 +63,16 @@ struct ViewTrial: Hashable {
         FROM pg_attribute a WHERE a.attrelid = 'pg_temp.tidewire_trial'::regclass AND a.attnum = 1
         """
 
-    fileprivate static func outcome(_ answers: ArraySlice<Result<Rows, PostgresError>>) -> Outcome {
+    /// Throws what says nothing of the text, as a full disk does: the catalog is to be read again then, and nobody judged
+    /// by policies that were taken for unreadable meanwhile.
+    fileprivate static func outcome(
+        _ answers: ArraySlice<Result<Rows, PostgresError>>
+    ) throws(PostgresError) -> Outcome {
         for case .failure(let error) in answers {
             switch error.sqlState {
             case SQLState.insufficientPrivilege, "25006": return .forbidden
             case "55P03", SQLState.queryCanceled: return .busy
+            case let state? where SQLState.isPassing(state): throw error
             default: return .refused
             }
         }
@@ -132,7 +137,7 @@ final class TrialBench {
             let answers = try reader.ask(Array(statements.joined()))
             var place = 0
             for (trial, statements) in zip(batch, statements) {
-                outcomes.append((trial, ViewTrial.outcome(answers[place..<(place + statements.count)])))
+                outcomes.append((trial, try ViewTrial.outcome(answers[place..<(place + statements.count)])))
                 place += statements.count
             }
         }
