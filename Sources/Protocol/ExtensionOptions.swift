@@ -93,10 +93,11 @@ extension ExtensionOptions {
         let option = Name.allCases.first { scanner.equals($0.text) }
         let name = option == nil ? scanner.text : ""
         let token = try scanner.next()
+        // As of all booleans of a join: a string may say it, in any case.
+        let text = token == .string && scanner.tokenBytes.byteCount <= 5 ? scanner.text.lowercased() : ""
         switch (option, token) {
         case (let option?, .bool(let value)): self[option] = value
-        case (let option?, .string) where scanner.equals("true") || scanner.equals("false"):
-            self[option] = scanner.equals("true")
+        case (let option?, .string) where text == "true" || text == "false": self[option] = text == "true"
         case (.some, .null): break
         case (let option, _):
             note("tidewire.\(option.map { "\($0.text)" } ?? name)")

@@ -70,7 +70,7 @@ import Testing
     func `an offset that cannot be meant is refused`(json: String) { #expect(resumption(json) == .invalid) }
 
     @Test func `what is ours is asked for by its name`() {
-        let request = join(#"{"config":{"tidewire":{"limits":"true","moves":true,"position":true,"other":{}}}}"#)
+        let request = join(#"{"config":{"tidewire":{"limits":"True","moves":true,"position":true,"other":{}}}}"#)
         #expect(ExtensionOptions.Name.allCases.allSatisfy { request.options[$0] == true } && request.problems.isEmpty)
         #expect(request.advice.count == 1 && request.advice[0].hasPrefix("Unknown option tidewire.other: "))
         #expect(join(#"{"config":{"tidewire":{}}}"#).options == ExtensionOptions())
