@@ -89,6 +89,8 @@ public enum Limits {
 
     public static let reconnectBackoffInitial = Duration.milliseconds(200)
     public static let reconnectBackoffMaximum = Duration.seconds(5)
+    /// Who waits to try again looks this often whether somebody else has reached the database.
+    public static let recoveryInterval = Duration.milliseconds(100)
     public static let connectTimeout = Duration.seconds(5)
     public static let catalogQueryTimeout = Duration.seconds(2)
 
@@ -159,6 +161,9 @@ public enum Limits {
 
     /// A join is answered after this long even if its bindings are not in place yet; they go on being tried.
     public static let joinPatience = Duration.seconds(3)
+    /// So long changes wait for the bindings of a join that was answered without them, or of another token; after that they
+    /// are not waited for, and their clients are told.
+    public static let bindingPatience = Duration.seconds(10)
     /// When the hub ends, clients have this long to go.
     public static let drainLimit = Duration.seconds(5)
     public static let bindAgainInterval = Duration.milliseconds(250)

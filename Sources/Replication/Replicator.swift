@@ -13,7 +13,7 @@ public final class Replicator<Sink: TransactionSink> {
     private let sink: Sink
     private let interrupt: Wake
     private let status: ReplicationStatus
-    private var backoff = Backoff()
+    private var backoff: Backoff
     private var lastTrouble = ""
     private var lastReport: UInt64 = 0
     /// Where the stream stood when it last failed on a publication that exists.
@@ -28,6 +28,7 @@ public final class Replicator<Sink: TransactionSink> {
         self.sink = sink
         self.interrupt = interrupt
         self.status = status
+        backoff = Backoff(settings.reachability)
     }
 
     public func run() {
@@ -41,6 +42,7 @@ public final class Replicator<Sink: TransactionSink> {
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
                     streaming: { [status, self] in
                         status.streamingBegan()
+                        backoff.reached()
                         // Whatever ends this stream is news, also if it is what ended the one before.
                         lastTrouble = ""
                     }, covered: { [status] in status.covers($0) })
@@ -62,7 +64,12 @@ public final class Replicator<Sink: TransactionSink> {
         Metrics.shared.reconnects[trouble.reason].add()
         report(trouble, delay)
         status.troubled(trouble)
-        interrupt.sleep(milliseconds: delay.wholeMilliseconds)
+        // What the disk refuses does not depend on who reaches the database.
+        if trouble.reason == .diskStall {
+            interrupt.sleep(milliseconds: delay.wholeMilliseconds)
+        } else {
+            backoff.wait(delay, interrupt)
+        }
     }
 
     /// The same trouble again is worth a line now and then: the first one said what to do.
@@ -115,21 +122,6 @@ public final class Replicator<Sink: TransactionSink> {
                 .reason(gap.reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to),
                 .hint(gap.reason.hint),
             ])
-    }
-}
-
-/// Waits that double from short to long, with a little chance so that many hubs do not knock at once.
-public struct Backoff {
-    private var current = Limits.reconnectBackoffInitial
-
-    public init() {}
-
-    public mutating func reset() { current = Limits.reconnectBackoffInitial }
-
-    public mutating func next() -> Duration {
-        let delay = current * Double.random(in: 0.8...1.2)
-        current = min(current * 2, Limits.reconnectBackoffMaximum)
-        return min(delay, Limits.reconnectBackoffMaximum)
     }
 }
 

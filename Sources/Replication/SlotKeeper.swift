@@ -16,13 +16,17 @@ public struct ReplicationSettings: Sendable {
     public var coverage: StreamCoverage
     /// … and the one of database messages.
     public var messages: StreamCoverage
+    /// Shared by all who connect to the database.
+    public var reachability: Reachability
 
     public init(
         target: ConnectionTarget, publication: String = "supabase_realtime", slot: String = "tidewire",
         mayCreateSlot: Bool = true, mayCreatePublication: Bool = true, streaming: Bool = true,
         coverage: StreamCoverage = StreamCoverage(),
-        messages: StreamCoverage = StreamCoverage(publication: StreamCoverage.messages)
+        messages: StreamCoverage = StreamCoverage(publication: StreamCoverage.messages),
+        reachability: Reachability = Reachability()
     ) {
+        self.reachability = reachability
         self.target = target
         self.publication = publication
         self.slot = slot

@@ -19,6 +19,8 @@ public final class CatalogService: Sendable {
         /// Puts tables that policies read into the hub's own publication.
         var tendsPublication = true
         var compiling = PolicyCompiling.real
+        /// Shared by all who connect to the database.
+        var reachability = Reachability()
 
         public init(
             target: ConnectionTarget, publication: String = "supabase_realtime",

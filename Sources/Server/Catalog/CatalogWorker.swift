@@ -8,7 +8,7 @@ import System
 final class CatalogWorker {
     private let settings: CatalogService.Settings
     private let exchange: CatalogExchange
-    private var backoff = Backoff()
+    private var backoff: Backoff
     private var view: CatalogView?
     private var fingerprint = ""
     private var seen: UInt64 = 0
@@ -24,6 +24,7 @@ final class CatalogWorker {
     init(_ settings: CatalogService.Settings, _ exchange: CatalogExchange) {
         self.settings = settings
         self.exchange = exchange
+        backoff = Backoff(settings.reachability)
         coverage = CoverageWatch(settings.coverage)
     }
 
@@ -80,8 +81,8 @@ final class CatalogWorker {
         let delay = backoff.next()
         report(error, delay)
         let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
-        while Clock.monotonicNanoseconds() < end, !exchange.interrupt.isRung {
-            take(exchange.take(until: end, seen: &seen))
+        while !exchange.interrupt.isRung, let left = backoff.left(until: end) {
+            take(exchange.take(until: Clock.monotonicNanoseconds() + left.wholeNanoseconds, seen: &seen))
             answerUnavailable()
         }
     }

@@ -44,10 +44,10 @@ public final class Judge: Sendable {
     private let exchange: JudgeExchange
     private let thread: BackgroundThread
 
-    public init(_ target: ConnectionTarget) throws {
+    public init(_ target: ConnectionTarget, _ reachability: Reachability = Reachability()) throws {
         let exchange = try JudgeExchange()
         self.exchange = exchange
-        thread = try BackgroundThread("judge") { JudgeWorker(target, exchange).run() }
+        thread = try BackgroundThread("judge") { JudgeWorker(target, exchange, reachability).run() }
     }
 
     /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for

@@ -9,7 +9,7 @@ import System
 final class JudgeWorker {
     private let target: ConnectionTarget
     private let exchange: JudgeExchange
-    private var backoff = Backoff()
+    private var backoff: Backoff
     private var lastTrouble = LastTrouble()
     private var seen: UInt64 = 0
     /// Taken and not yet answered.
@@ -24,9 +24,10 @@ final class JudgeWorker {
     /// Questions that took too long, and when they may be asked again.
     private var penalties: [Question: UInt64] = [:]
 
-    init(_ target: ConnectionTarget, _ exchange: JudgeExchange) {
+    init(_ target: ConnectionTarget, _ exchange: JudgeExchange, _ reachability: Reachability) {
         self.target = target
         self.exchange = exchange
+        backoff = Backoff(reachability)
     }
 
     func run() {
@@ -54,6 +55,7 @@ final class JudgeWorker {
         names = [:]
         prepared = []
         Metrics.shared.judgeConnected.set(Int64(1))
+        backoff.reached()
         while !exchange.interrupt.isRung {
             if jobs.isEmpty { jobs = exchange.take(until: .max, seen: &seen) }
             while let job = jobs.first, !exchange.interrupt.isRung {
@@ -96,8 +98,8 @@ final class JudgeWorker {
         }
         giveUp()
         let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
-        while Clock.monotonicNanoseconds() < end, !exchange.interrupt.isRung {
-            jobs += exchange.take(until: end, seen: &seen)
+        while !exchange.interrupt.isRung, let left = backoff.left(until: end) {
+            jobs += exchange.take(until: Clock.monotonicNanoseconds() + left.wholeNanoseconds, seen: &seen)
             giveUp()
         }
     }

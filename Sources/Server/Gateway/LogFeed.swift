@@ -3,7 +3,7 @@ import Diagnostics
 import EventLog
 import System
 
-/// The log's new entries as one loop reads them, from its end on. It stands on an entry until it is told to go on, so
+/// The log's new entries as one loop reads them. It stands on an entry until it is told to go on, so
 /// that a change can wait for the catalog.
 struct LogFeed: ~Copyable {
     private var reader: EventLogReader
@@ -13,9 +13,9 @@ struct LogFeed: ~Copyable {
     private var isOnEntry = false
 
     /// A loop has a descriptor table of its own, so it opens the files itself.
-    init(logDirectory: String, end: EventLogEnd, ringing bell: Wake) throws {
+    init(logDirectory: String, end: EventLogEnd, from start: EventLogStart, ringing bell: Wake) throws {
         let directory = try DiskDirectory(logDirectory)
-        reader = try EventLogReader(directory: directory, end: end, from: .end)
+        reader = try EventLogReader(directory: directory, end: end, from: start)
         self.directory = directory
         self.end = end
         waker = end.addWaker { bell.ring() }

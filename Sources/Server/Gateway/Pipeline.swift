@@ -21,6 +21,10 @@ struct Pipeline: ~Copyable {
     private var done: UInt32 = 0
     /// The first change of the entry that was read last: what is before it has been delivered.
     private(set) var reached: UInt64 = 0
+    /// The first change behind what is done with.
+    private var passed: UInt64 = 0
+    /// The log had not begun when it was looked for first.
+    private var isEarly = false
     /// The log cannot be read: nobody can be served any more.
     private(set) var hasFailed = false
     private var schemas = SchemaDesk()
@@ -107,16 +111,29 @@ struct Pipeline: ~Copyable {
         }
     }
 
-    /// Opens the log at its end once it has begun. Bindings wait for that, so it must not wait for them.
+    /// Opens the log at its end; at its beginning where that was waited for, as joins have been answered meanwhile. Those
+    /// are told: nobody knows what was committed before the log began. Bindings wait for this, so it must not wait for
+    /// them.
     mutating func openIfBegun(on loop: SocketLoop) {
-        guard !isOpen, !hasFailed, let end = project.logEnd() else { return }
+        guard !isOpen, !hasFailed else { return }
+        guard let end = project.logEnd() else {
+            isEarly = true
+            return
+        }
         do {
-            reached = end.state.position.offset
-            feed = try LogFeed(logDirectory: project.settings.logDirectory, end: end, ringing: loop.bell)
+            reached = isEarly ? 0 : end.state.position.offset
+            passed = reached
+            feed = try LogFeed(
+                logDirectory: project.settings.logDirectory, end: end, from: isEarly ? .oldest : .end,
+                ringing: loop.bell)
+            if isEarly { gaps.append("the database is followed from now on") }
         } catch {
             failed(error)
         }
     }
+
+    /// There are changes in the log that were not looked at yet.
+    var isBehind: Bool { isOpen && project.logEnd().map { passed < $0.state.position.offset } ?? false }
 
     private mutating func read(
         _ feed: inout LogFeed, on loop: SocketLoop, _ mailbox: Mailbox<Mail>, _ budget: TurnBudget,
@@ -142,6 +159,7 @@ struct Pipeline: ~Copyable {
             default: break
             }
             budget.spend(entry: feed.payload.byteCount)
+            passed = entry.offset + UInt64(entry.changeCount)
             feed.finish()
             done = 0
             isAnswered = false

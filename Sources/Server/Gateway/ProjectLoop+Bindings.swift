@@ -72,6 +72,28 @@ extension ProjectLoop {
             token: token(channel) { .bind(channel: $0, generation: $1) })
     }
 
+    /// The channel is told that it has joined, and its bindings are not in place: the log waits for them, so that nothing
+    /// that is committed from here on is missed.
+    func promise(_ channel: Channel) {
+        guard !channel.requests().isEmpty else { return }
+        _ = listener(of: channel)
+        holdUpChanges(for: channel.place)
+    }
+
+    private func holdUpChanges(for place: UInt32) {
+        var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
+        work.await(place)
+        rebinding = work
+    }
+
+    /// Changes wait for bindings that cannot be placed: not for ever. Where the others could be served, those are told
+    /// who hold them up; where nobody can be, all are sent away.
+    func giveUpOnBindings() {
+        guard project.catalog.isCurrent else { return sendFollowersAway() }
+        guard let missing = rebinding?.giveUp() else { return }
+        for place in missing { if let channel = channels[place], channel.isAnswered { missed(channel) } }
+    }
+
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.bindTimer = nil
@@ -98,9 +120,7 @@ extension ProjectLoop {
             replace([], index, channel)
             channel.bindings[index].outcome = .nothing
         }
-        var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
-        work.await(place)
-        rebinding = work
+        holdUpChanges(for: place)
     }
 
     // MARK: Placing
@@ -540,6 +560,11 @@ struct Rebinding {
 
     mutating func await(_ channel: UInt32) { missing.insert(channel) }
     mutating func finished(_ channel: UInt32) { missing.remove(channel) }
+
+    mutating func giveUp() -> [UInt32] {
+        defer { missing.removeAll() }
+        return missing.sorted()
+    }
 
     func progress(of count: UInt32) -> Progress {
         if next < count { return .more }

@@ -138,6 +138,7 @@ extension ProjectLoop {
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.joinTimer = nil
+        promise(channel)
         finishJoin(channel)
     }
 

@@ -21,6 +21,8 @@ final class ProjectLoop {
     private var isLookingAgain = false
     var isUnwindTimed = false
     private var crowdedSince: UInt64?
+    /// Since when changes wait for bindings.
+    private var heldUpSince: UInt64?
     private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
     var lastTicket: UInt64 = 0
@@ -115,6 +117,7 @@ final class ProjectLoop {
         if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
         fillMemberships()
+        holdUp(rebound)
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
         let more = pipeline.run(on: loop, mailbox, until: nextExpiry) { topics.find($0, isPrivate: $1) != nil }
@@ -129,6 +132,20 @@ final class ProjectLoop {
             disconnectAll(.internalError, "the event log cannot be read")
         }
         return more
+    }
+
+    private func holdUp(_ rebound: Rebinding.Progress) {
+        guard rebound == .waiting, pipeline.isBehind else {
+            heldUpSince = nil
+            return
+        }
+        lookAgainLater()
+        let since = heldUpSince ?? loop.now
+        heldUpSince = since
+        let patience = project.catalog.isCurrent ? Limits.bindingPatience : Limits.maximumCatalogAbsence
+        guard loop.now - since > patience.wholeNanoseconds else { return }
+        heldUpSince = nil
+        giveUpOnBindings()
     }
 
     /// The log is read at the speed of memory, and what it has waits for those who cannot take it as fast: for a while.
@@ -170,7 +187,7 @@ final class ProjectLoop {
     // MARK: Ends
 
     /// What is committed stays in the log, and nobody can say what of it may be seen: those who wait for it are told.
-    private func sendFollowersAway() {
+    func sendFollowersAway() {
         for place in channels.indices {
             guard let channel = channels[place], !channel.bindings.isEmpty else { continue }
             Metrics.shared.drops[.unanswered].add()

@@ -21,7 +21,7 @@ final class JudgingWorker {
     /// It connects without being asked about anything, once somebody wants to know whether its login is fit.
     private let isFirst: Bool
     private var connection: JudgingConnection?
-    private var backoff = Backoff()
+    private var backoff: Backoff
     private var lastTrouble = LastTrouble()
     /// Roles that the login cannot become, which was said.
     private var refusedRoles: Set<String> = []
@@ -43,6 +43,7 @@ final class JudgingWorker {
         self.fitness = fitness
         self.pace = pace
         self.isFirst = isFirst
+        backoff = Backoff(settings.reachability)
     }
 
     func run() {
@@ -67,7 +68,9 @@ final class JudgingWorker {
                 if (try? isStillFit(connection)) ?? false { return connection }
                 disconnect()
             }
-            guard Clock.monotonicNanoseconds() >= retryAt, let made = try connect() else { return nil }
+            guard Clock.monotonicNanoseconds() >= retryAt || backoff.isCutShort, let made = try connect() else {
+                return nil
+            }
             connection = made
             Metrics.shared.policyConnections.add(1)
             return made
@@ -79,13 +82,16 @@ final class JudgingWorker {
 
     private func connect() throws(PostgresError) -> JudgingConnection? {
         guard case .policies = lane else {
-            return try JudgingConnection(
+            let connection = try JudgingConnection(
                 settings.database, applicationName: "tidewire memberships", runsPolicies: false,
                 interrupt: exchange.interrupt)
+            backoff.reached()
+            return connection
         }
         let connection = try JudgingConnection(
             settings.policies ?? settings.database, applicationName: "tidewire policies", runsPolicies: true,
             interrupt: exchange.interrupt)
+        backoff.reached()
         return try isFit(connection) ? connection : nil
     }
 

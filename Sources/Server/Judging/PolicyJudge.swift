@@ -20,6 +20,8 @@ final class PolicyJudge: Sendable {
         var policies: ConnectionTarget?
         /// Those that tokens may name: the login has to be able to become one of them.
         var clientRoles = ["anon", "authenticated"]
+        /// Shared by all who connect to the database.
+        var reachability = Reachability()
     }
 
     private let policies: JudgingExchange

@@ -12,10 +12,12 @@ public final class MessagesJanitor: Sendable {
     private let thread: BackgroundThread
 
     /// - Parameter hours: partitions of days that ended longer ago than that are dropped.
-    public init(_ target: ConnectionTarget, hours: Int) throws(SystemError) {
+    public init(
+        _ target: ConnectionTarget, hours: Int, reachability: Reachability = Reachability()
+    ) throws(SystemError) {
         let interrupt = try Wake()
         self.interrupt = interrupt
-        thread = try BackgroundThread("janitor") { JanitorRounds(target, hours: hours, interrupt).run() }
+        thread = try BackgroundThread("janitor") { JanitorRounds(target, hours: hours, interrupt, reachability).run() }
     }
 
     /// Ends the thread and what it does just now. Once, by the owner, on a thread with the descriptors of the one that
@@ -31,11 +33,14 @@ final class JanitorRounds {
     private let target: ConnectionTarget
     private let hours: Int
     private let interrupt: Wake
-    private var backoff = Backoff()
+    private var backoff: Backoff
     private var lastTrouble = LastTrouble()
     private var lastComplaint: Means?
 
-    init(_ target: ConnectionTarget, hours: Int, _ interrupt: Wake) {
+    init(
+        _ target: ConnectionTarget, hours: Int, _ interrupt: Wake, _ reachability: Reachability = Reachability()
+    ) {
+        backoff = Backoff(reachability)
         self.target = target
         self.hours = hours
         self.interrupt = interrupt
@@ -44,7 +49,7 @@ final class JanitorRounds {
     func run() {
         while !interrupt.isRung {
             let pause = round()
-            interrupt.sleep(milliseconds: pause.wholeMilliseconds)
+            backoff.wait(pause, interrupt)
         }
     }
 

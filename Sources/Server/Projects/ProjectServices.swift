@@ -14,13 +14,16 @@ struct ProjectServices: Sendable {
     /// `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
     init(
         database: ConnectionTarget, policies: ConnectionTarget?, publication: String, coverage: StreamCoverage,
-        logDirectory: String, ingest: IngestService
+        reachability: Reachability, logDirectory: String, ingest: IngestService
     ) throws {
         var catalogSettings = CatalogService.Settings(target: database, publication: publication)
         catalogSettings.coverage = coverage
+        catalogSettings.reachability = reachability
         catalog = try CatalogService(catalogSettings)
-        judge = try Judge(database)
-        policyJudge = try PolicyJudge(PolicyJudge.Settings(database: database, policies: policies))
+        judge = try Judge(database, reachability)
+        var judging = PolicyJudge.Settings(database: database, policies: policies)
+        judging.reachability = reachability
+        policyJudge = try PolicyJudge(judging)
         recall = try RecallService(logDirectory: logDirectory)
         archive = try MessageArchive(
             MessageArchive.Settings(logDirectory: logDirectory, target: database), following: ingest)

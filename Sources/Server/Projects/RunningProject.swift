@@ -18,7 +18,8 @@ final class RunningProject: Sendable {
         let replication = plan.ingest.replication
         let ingest = try IngestService(plan.ingest)
         do {
-            janitor = try MessagesJanitor(replication.target, hours: plan.messagesHours)
+            janitor = try MessagesJanitor(
+                replication.target, hours: plan.messagesHours, reachability: replication.reachability)
         } catch {
             ingest.stop()
             throw error
@@ -26,7 +27,8 @@ final class RunningProject: Sendable {
         do {
             let services = try ProjectServices(
                 database: replication.target, policies: plan.policies, publication: replication.publication,
-                coverage: replication.coverage, logDirectory: plan.settings.logDirectory,
+                coverage: replication.coverage, reachability: replication.reachability,
+                logDirectory: plan.settings.logDirectory,
                 ingest: ingest)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil

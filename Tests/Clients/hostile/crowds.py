@@ -22,7 +22,11 @@ async def serves(stage, table: str = "h_alive"):
     peer = await stage.peer()
     await peer.subscribe("realtime:alive", binding(table))
     await stage.database.run(f"INSERT INTO {table} DEFAULT VALUES", f"DELETE FROM {table}")
-    equal((await peer.change("realtime:alive")).data["type"], "INSERT", "what somebody new hears")
+    heard = (await peer.change("realtime:alive")).data["type"]
+    # What was committed shortly before a join may come, too: the end of a former call.
+    while heard == "DELETE":
+        heard = (await peer.change("realtime:alive")).data["type"]
+    equal(heard, "INSERT", "what somebody new hears")
     await peer.close()
 
 

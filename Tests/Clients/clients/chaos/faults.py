@@ -5,6 +5,7 @@ because the documentation lets a newer policy count for rows that are still on t
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 from dataclasses import dataclass
@@ -114,8 +115,10 @@ async def connection_killed(storm, source):
 async def server_crashed(storm, source):
     """One backend dies of a signal, so all of them are ended and the server recovers."""
     pid = await storm.worker.attempt("SELECT pg_backend_pid()")
-    if pid:
-        os.kill(int(pid), signal.SIGKILL)
+    # Another fault may have been faster.
+    with contextlib.suppress(ProcessLookupError):
+        if pid:
+            os.kill(int(pid), signal.SIGKILL)
     await asyncio.sleep(0.2)
     await storm.cluster.start()
 

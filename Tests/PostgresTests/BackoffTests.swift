@@ -1,7 +1,7 @@
 import Diagnostics
 import Testing
 
-@testable import Replication
+@testable import Postgres
 
 @Suite struct BackoffTests {
     @Test func `doubles from short to long and stays there`() {
@@ -28,5 +28,20 @@ import Testing
             return backoff.next()
         }
         #expect(Set(first).count > 1)
+    }
+
+    @Test func `who reaches the database first ends the waits of the others, once`() {
+        let database = Reachability()
+        var (first, second) = (Backoff(database), Backoff(database))
+        for _ in 0..<10 { _ = (first.next(), second.next()) }
+        #expect(!second.isCutShort)
+        first.reached()
+        #expect(second.isCutShort)
+        #expect(second.left(until: .max) == nil)
+        #expect(second.next() <= Limits.reconnectBackoffInitial * 1.2)
+        // Who goes on being served is no news.
+        first.reached()
+        #expect(!second.isCutShort)
+        #expect(second.left(until: .max) != nil)
     }
 }
