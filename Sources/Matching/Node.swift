@@ -10,11 +10,13 @@ struct Node: BitwiseCopyable {
         case keyed
         /// By one of its keys; then the predicate is asked.
         case keyedThenJudged
+        /// By the range of a column's values; then the predicate is asked.
+        case ranged
         /// By trying.
         case scan
 
         var hasKeys: Bool { self == .settled || self == .keyed || self == .keyedThenJudged }
-        var looksAtRows: Bool { hasKeys || self == .scan }
+        var looksAtRows: Bool { hasKeys || self == .ranged || self == .scan }
     }
 
     /// The first field: a span of members begins where the node does.
@@ -23,7 +25,7 @@ struct Node: BitwiseCopyable {
     var stamp: UInt32 = 0
     var predicate: UInt32
     var table: UInt32
-    /// Its first link, or where it stands in the list of its table.
+    /// Its first link, or where it stands in the list of its table or among the ranges.
     var place: UInt32 = .max
     /// What it is found by when the same is wanted again.
     var identity: UInt32

@@ -17,6 +17,16 @@ extension NodeStore {
         precondition(members == memberCount, "members and handles differ")
         precondition(links == keys.linkCount, "links that belong to no node")
         for table in 0..<tables.count { checkTable(table, nodeCount: tableNodes[table]) }
+        var ranges = 0
+        for table in 0..<tables.count {
+            for index in 0..<tables[table].ranges.count {
+                let group = tables[table].ranges[index]
+                precondition(group.root != .none, "ranges of a column that has none")
+                precondition(tables[table].use.isUsed(group.slot), "a column with ranges that is not read")
+                ranges += stretches.check(group.root)
+            }
+        }
+        precondition(ranges == stretches.stretches.count, "ranges that stand in no tree")
     }
 
     private func liveNodes() -> [UInt32] {
@@ -43,6 +53,9 @@ extension NodeStore {
             return 0
         case .scan:
             precondition(tables[Int(node.table)].scan.node(node.operations, Int(node.place)) == number)
+            return 0
+        case .ranged:
+            precondition(stretches.stretches[node.place].node == number, "a range of another node")
             return 0
         case .settled, .keyed, .keyedThenJudged: return checkLinks(number)
         }

@@ -12,11 +12,13 @@ extension NodeStore {
             let number = tables[Int(table)].groups[index]
             let group = groups[number]
             guard image.kind(group.slot) == .text else { continue }
-            if group.isElement {
+            if group.part == .element {
                 noteElements(number, image, of: bytes, change: change, into: &lookups)
                 continue
             }
-            let value = group.form.canonical(image.text(group.slot))
+            let text = image.text(group.slot)
+            if text.byteCount < group.prefix { continue }
+            let value = group.part == .prefix ? text.extracting(first: group.prefix) : group.form.canonical(text)
             // The canonical form is a piece of the text itself.
             guard let place = bytes.byteOffsets(of: value) else { continue }
             let hash = group.hash(value)
@@ -70,7 +72,9 @@ extension NodeStore {
 
     /// Whether rows of a table are tried after an operation, whatever their values.
     @inline(__always)
-    func isScanned(_ table: UInt32) -> Bool { !tables[Int(table)].scan.isEmpty }
+    func isScanned(_ table: UInt32) -> Bool {
+        !tables[Int(table)].scan.isEmpty || !tables[Int(table)].ranges.isEmpty
+    }
 
     /// Adds what a change met for which no predicate has to be asked.
     @inline(__always)
@@ -100,7 +104,21 @@ extension NodeStore {
             guard number != .none, keys[number].settled == .none else { continue }
             follow(keys[number].first, subject.operation, image, into: &matches)
         }
+        for index in 0..<tables[Int(subject.table)].ranges.count {
+            let group = tables[Int(subject.table)].ranges[index]
+            guard image.kind(group.slot) == .text else { continue }
+            tryRanges(group, group.form.number(image.text(group.slot)), subject.operation, image, into: &matches)
+        }
         tryAll(subject, image, into: &matches)
+    }
+
+    private mutating func tryRanges(
+        _ group: StretchGroup, _ number: UInt64?, _ operation: OperationSet, _ image: borrowing RowImage,
+        into matches: inout MatchBatch
+    ) {
+        ranged.removeAll()
+        stretches.find(number, operation, from: group.root, into: &ranged)
+        for index in 0..<ranged.count { judge(ranged[index], image, into: &matches) }
     }
 
     /// Adds those who would be found by a column that the image does not hold: it is not known that they are not met. It
@@ -113,6 +131,11 @@ extension NodeStore {
             for key in keys.keys.numbers where keys[key].group == number {
                 addUnreachable(keys[key].first, subject.operation, image, into: &matches)
             }
+        }
+        for index in 0..<tables[Int(subject.table)].ranges.count {
+            let group = tables[Int(subject.table)].ranges[index]
+            guard image.kind(group.slot) == .absent else { continue }
+            tryRanges(group, nil, subject.operation, image, into: &matches)
         }
     }
 

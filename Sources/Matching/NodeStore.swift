@@ -12,6 +12,9 @@ struct NodeStore: ~Copyable {
     private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
     var keys = KeyTable()
+    var stretches: StretchTable
+    /// Nodes that a range led to.
+    var ranged = Pool<UInt32>()
     private(set) var handles = Slab<Place>()
     var stamp: UInt32 = 0
     /// Unknown to clients, who could otherwise choose values that meet in one slot.
@@ -23,7 +26,10 @@ struct NodeStore: ~Copyable {
         var position: UInt32
     }
 
-    init(seed: UInt64) { self.seed = seed }
+    init(seed: UInt64) {
+        self.seed = seed
+        stretches = StretchTable(seed: seed)
+    }
 
     deinit {
         for number in 0..<nodes.limit {
@@ -125,6 +131,7 @@ struct NodeStore: ~Copyable {
 
     private mutating func removeNode(_ number: UInt32) {
         let node = nodes[number]
+        let range = range(of: node)
         let table = Int(node.table)
         if node.access == .settled {
             tables[table].use.remove(groups[keys[keys.link(node.place).key].group].slot)
@@ -136,7 +143,7 @@ struct NodeStore: ~Copyable {
             predicates[node.predicate] = .never
             predicates.remove(node.predicate)
         }
-        if node.access.hasKeys { unlink(node) } else { delist(node) }
+        if node.access.hasKeys { unlink(node) } else { delist(node, range) }
         identities.remove(node.identity, number)
         nodes.remove(number)
         tables[table].nodeCount -= 1
@@ -148,18 +155,55 @@ struct NodeStore: ~Copyable {
         switch node.access {
         case .always: nodes[number].place = tables[Int(node.table)].always.append(number, node.operations)
         case .scan: nodes[number].place = tables[Int(node.table)].scan.append(number, node.operations)
+        case .ranged: stretch(number)
         case .never, .settled, .keyed, .keyedThenJudged: break
         }
     }
 
-    private mutating func delist(_ node: Node) {
+    private mutating func delist(_ node: Node, _ range: ValueRange?) {
         let moved: UInt32? =
             switch node.access {
             case .always: tables[Int(node.table)].always.remove(at: node.place, node.operations)
             case .scan: tables[Int(node.table)].scan.remove(at: node.place, node.operations)
-            case .never, .settled, .keyed, .keyedThenJudged: nil
+            case .ranged, .never, .settled, .keyed, .keyedThenJudged: nil
             }
         if let moved { nodes[moved].place = node.place }
+        if let range { unstretch(node, range) }
+    }
+
+    // MARK: Ranges
+
+    private func range(of node: Node) -> ValueRange? {
+        guard node.access == .ranged, case .within(let range) = predicates[node.predicate].access else { return nil }
+        return range
+    }
+
+    private func group(of range: ValueRange, in table: UInt32) -> Int? {
+        for index in 0..<tables[Int(table)].ranges.count {
+            let group = tables[Int(table)].ranges[index]
+            if group.slot == range.slot, group.form == range.form { return index }
+        }
+        return nil
+    }
+
+    private mutating func stretch(_ number: UInt32) {
+        let node = nodes[number]
+        guard let range = range(of: node) else { preconditionFailure("a range of a node that has none") }
+        let table = Int(node.table)
+        let known = group(of: range, in: node.table)
+        if known == nil { tables[table].ranges.append(StretchGroup(slot: range.slot, form: range.form)) }
+        let index = known ?? tables[table].ranges.count - 1
+        let (place, root) = stretches.insert(range, number, node.operations, at: tables[table].ranges[index].root)
+        tables[table].ranges[index].root = root
+        nodes[number].place = place
+    }
+
+    private mutating func unstretch(_ node: Node, _ range: ValueRange) {
+        let table = Int(node.table)
+        guard let index = group(of: range, in: node.table) else { preconditionFailure("a range of an unknown column") }
+        let root = stretches.remove(node.place, from: tables[table].ranges[index].root)
+        tables[table].ranges[index].root = root
+        if root == .none { tables[table].ranges.swapRemove(at: index) }
     }
 
     // MARK: Keys
@@ -167,10 +211,7 @@ struct NodeStore: ~Copyable {
     func group(of key: EqualityKey, in table: UInt32) -> UInt32? {
         for index in 0..<tables[Int(table)].groups.count {
             let group = tables[Int(table)].groups[index]
-            if groups[group].slot == key.slot, groups[group].form == key.form, groups[group].isElement == key.isElement
-            {
-                return group
-            }
+            if groups[group].holds(key) { return group }
         }
         return nil
     }
@@ -217,8 +258,9 @@ struct KeyGroup {
     let table: UInt32
     let slot: Int
     let form: KeyForm
-    /// The column is an array, each of whose elements is looked up.
-    let isElement: Bool
+    let part: EqualityKey.Part
+    /// So many of the value's first bytes are looked up; 0 where it is not its beginning.
+    let prefix: Int
     var keyCount = 0
     private let seed: UInt64
 
@@ -226,9 +268,16 @@ struct KeyGroup {
         self.table = table
         slot = key.slot
         form = key.form
-        isElement = key.isElement
+        part = key.part
+        prefix = key.part == .prefix ? key.bytes.count : 0
         // The same value in two columns is two keys, far apart.
-        self.seed = seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue) ^ (isElement ? 128 : 0)
+        self.seed =
+            seed ^ UInt64(table) << 32 ^ UInt64(slot) << 8 ^ UInt64(form.rawValue) ^ UInt64(part.rawValue) << 6
+            ^ UInt64(prefix) << 24
+    }
+
+    func holds(_ key: EqualityKey) -> Bool {
+        slot == key.slot && form == key.form && part == key.part && (part != .prefix || prefix == key.bytes.count)
     }
 
     /// Of a value in its canonical form.
@@ -284,12 +333,13 @@ extension Node.Access {
         // What is absent from an image never matches, so with columns there is something to try.
         case .always: self = predicate.slots.isEmpty ? .always : .scan
         case .scan: self = .scan
+        case .within: self = .ranged
         case .anyOf(let keys):
             if !predicate.isDecidedByAccess {
                 self = .keyedThenJudged
             } else {
                 // An array may have an element twice, and still meets a node once.
-                self = keys.count == 1 && !keys[0].isElement ? .settled : .keyed
+                self = keys.count == 1 && keys[0].part != .element ? .settled : .keyed
             }
         }
     }

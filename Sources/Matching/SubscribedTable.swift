@@ -5,6 +5,8 @@ struct SubscribedTable: ~Copyable {
     var use: SlotUse
     /// The columns that any equality is about: what a change has to look up.
     var groups = Pool<UInt32>()
+    /// The columns that any range is about.
+    var ranges = Pool<StretchGroup>()
     /// Nodes that every change matches.
     var always = NodeLists()
     /// Nodes that every change must try.

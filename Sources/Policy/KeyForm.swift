@@ -61,15 +61,23 @@ public enum KeyForm: UInt8, Sendable, Hashable {
 
 /// A column's value by which a predicate is found.
 public struct EqualityKey: Sendable, Hashable {
+    /// What of the column's value is equal.
+    public enum Part: UInt8, Sendable, Hashable {
+        case whole
+        /// The column is an array, and it is one of its elements.
+        case element
+        /// Its first bytes, as many as the key has.
+        case prefix
+    }
+
     public var slot: Int
     public var form: KeyForm
     /// The value's text in its canonical form.
     public var bytes: [UInt8]
-    /// The column is an array, and the value that of an element.
-    public var isElement: Bool
+    public var part: Part
 
-    public init(slot: Int, form: KeyForm, bytes: [UInt8], isElement: Bool = false) {
-        self.isElement = isElement
+    public init(slot: Int, form: KeyForm, bytes: [UInt8], part: Part = .whole) {
+        self.part = part
         self.slot = slot
         self.form = form
         self.bytes = bytes
@@ -77,6 +85,11 @@ public struct EqualityKey: Sendable, Hashable {
 }
 
 extension EqualityKey {
+    /// Every length that keys have is one more lookup for each change: long ones are cut to few lengths.
+    public static let maximumPrefix = 128
+
+    static func prefixLength(_ count: Int) -> Int { count <= 32 ? count : min(count, maximumPrefix) / 16 * 16 }
+
     /// The elements of an array's text that stand in it as they are. NULL is none.
     public static func eachPlainElement(of array: RawSpan, _ body: (RawSpan) -> Void) {
         guard let shape = ArrayText.shape(array) else { return }
@@ -93,6 +106,8 @@ public enum Access: Sendable, Hashable {
     case always
     /// It holds only where one of these does.
     case anyOf([EqualityKey])
+    /// It holds only where a column's value lies there, and has to be tried then.
+    case within(ValueRange)
     /// Every row has to be tried.
     case scan
 }

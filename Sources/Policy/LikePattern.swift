@@ -9,6 +9,25 @@ enum LikePattern {
         return isEscaped
     }
 
+    /// What every text that matches begins with, and whether any text that begins so matches.
+    static func beginning(_ pattern: [UInt8]) -> (start: [UInt8], isAll: Bool) {
+        var start: [UInt8] = []
+        var at = 0
+        while at < pattern.count {
+            switch pattern[at] {
+            case UInt8(ascii: "%"): return (start, pattern[at...].allSatisfy { $0 == UInt8(ascii: "%") })
+            case UInt8(ascii: "_"): return (start, false)
+            case UInt8(ascii: "\\") where at + 1 < pattern.count:
+                start.append(pattern[at + 1])
+                at += 2
+            default:
+                start.append(pattern[at])
+                at += 1
+            }
+        }
+        return (start, false)
+    }
+
     static func isASCII(_ text: RawSpan) -> Bool {
         for index in 0..<text.byteCount where text.byte(index) >= 0x80 { return false }
         return true

@@ -46,8 +46,10 @@ struct Reach {
     }
 
     private static func of(_ test: PolicyTest) -> Reach {
+        if let range = range(test) { return Reach(.within(range), isExact: false) }
         guard !test.isNegated, let form = test.comparator.keyForm else { return Reach(.scan, isExact: false) }
         switch test.operation {
+        case .like: return starting(test.constants[0], test.slot)
         case .equal, .isIn:
             return keyed(
                 test.constants.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }, isExact: true)
@@ -57,18 +59,61 @@ struct Reach {
                 return Reach(.scan, isExact: false)
             }
             return keyed(
-                [EqualityKey(slot: test.slot, form: form, bytes: test.constants[0], isElement: true)], isExact: true)
+                [EqualityKey(slot: test.slot, form: form, bytes: test.constants[0], part: .element)], isExact: true)
         default: return Reach(.scan, isExact: false)
         }
     }
 
     private static func of(_ test: ResolvedTest) -> Reach {
+        if !test.isAsked, let range = range(test) { return Reach(.within(range), isExact: false) }
+        if !test.isAsked, !test.isNegated, test.comparison == .like, let pattern = test.elements.first ?? nil {
+            return starting(pattern, test.slot)
+        }
         guard !test.isAsked, !test.isNegated, test.comparison == .eq || test.comparison == .in,
             let form = test.comparator.keyForm
         else { return Reach(.scan, isExact: false) }
         let values = Set(test.elements.compactMap { $0 })
         let keys = values.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }
         return keyed(keys, isExact: true)
+    }
+
+    // MARK: Ranges and beginnings
+
+    private static func range(_ test: PolicyTest) -> ValueRange? {
+        guard let constant = test.constants.first, test.constants.count == 1 else { return nil }
+        switch test.operation {
+        case .less, .lessOrEqual: return range(test.slot, test.comparator, constant, isBelow: !test.isNegated)
+        case .greater, .greaterOrEqual: return range(test.slot, test.comparator, constant, isBelow: test.isNegated)
+        default: return nil
+        }
+    }
+
+    private static func range(_ test: ResolvedTest) -> ValueRange? {
+        guard let constant = test.elements.first ?? nil else { return nil }
+        switch test.comparison {
+        case .lt, .lte: return range(test.slot, test.comparator, constant, isBelow: !test.isNegated)
+        case .gt, .gte: return range(test.slot, test.comparator, constant, isBelow: test.isNegated)
+        default: return nil
+        }
+    }
+
+    /// The bound counts, whatever the operator: its number may be that of others, too.
+    private static func range(
+        _ slot: Int, _ comparator: Comparator, _ constant: [UInt8], isBelow: Bool
+    ) -> ValueRange? {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        guard let form = comparator.orderForm, let bound = form.number(unsafe constant.span.bytes) else { return nil }
+        return isBelow
+            ? ValueRange(slot: slot, form: form, high: bound) : ValueRange(slot: slot, form: form, low: bound)
+    }
+
+    /// What a pattern begins with before its first wildcard.
+    private static func starting(_ pattern: [UInt8], _ slot: Int) -> Reach {
+        let (start, isAll) = LikePattern.beginning(pattern)
+        guard !start.isEmpty, !LikePattern.endsWithEscape(pattern) else { return Reach(.scan, isExact: false) }
+        let length = EqualityKey.prefixLength(start.count)
+        let key = EqualityKey(slot: slot, form: .asIs, bytes: Array(start.prefix(length)), part: .prefix)
+        return Reach(.anyOf([key]), isExact: isAll && length == start.count)
     }
 
     private static func keyed(_ keys: [EqualityKey], isExact: Bool) -> Reach {
@@ -79,18 +124,18 @@ struct Reach {
 
     private static func isBefore(_ left: EqualityKey, _ right: EqualityKey) -> Bool {
         if left.slot != right.slot { return left.slot < right.slot }
-        if left.isElement != right.isElement { return right.isElement }
+        if left.part != right.part { return left.part.rawValue < right.part.rawValue }
         return left.bytes.lexicographicallyPrecedes(right.bytes)
     }
 
     /// The fewest keys are taken to select best.
     private static func all(_ parts: [Reach]) -> Reach {
         guard parts.count != 1 else { return parts[0] }
-        var best = Reach(.scan, isExact: false)
+        var best = Reach(narrowest(parts).map { .within($0) } ?? .scan, isExact: false)
         for part in parts {
             switch (part.access, best.access) {
             case (.never, _): return part
-            case (.anyOf, .scan): best = part
+            case (.anyOf, .scan), (.anyOf, .within): best = part
             case (.anyOf(let keys), .anyOf(let others)) where keys.count < others.count: best = part
             default: break
             }
@@ -99,17 +144,47 @@ struct Reach {
         return best
     }
 
+    /// What all ranges of a column have in common; of several columns' the one that is narrower by its looks.
+    private static func narrowest(_ parts: [Reach]) -> ValueRange? {
+        var ranges: [ValueRange] = []
+        for part in parts {
+            guard case .within(let range) = part.access else { continue }
+            if let index = ranges.firstIndex(where: range.isOfSame) {
+                ranges[index] = ranges[index].common(range)
+            } else {
+                ranges.append(range)
+            }
+        }
+        return ranges.first(where: \.isBounded) ?? ranges.first
+    }
+
     private static func any(_ parts: [Reach]) -> Reach {
+        if let hull = hull(parts) { return Reach(.within(hull), isExact: false) }
         var keys: Set<EqualityKey> = []
         var isExact = true
         for part in parts {
             switch part.access {
             case .never: break
             case .anyOf(let more): keys.formUnion(more)
-            case .always, .scan: return Reach(.scan, isExact: false)
+            case .always, .scan, .within: return Reach(.scan, isExact: false)
             }
             isExact = isExact && part.isExact
         }
         return keyed(Array(keys), isExact: isExact)
+    }
+
+    /// Where all parts are ranges of one column.
+    private static func hull(_ parts: [Reach]) -> ValueRange? {
+        var hull: ValueRange?
+        for part in parts {
+            guard case .within(let range) = part.access else { return nil }
+            guard let known = hull else {
+                hull = range
+                continue
+            }
+            guard let wider = known.hull(range) else { return nil }
+            hull = wider
+        }
+        return hull
     }
 }

@@ -238,10 +238,16 @@ private struct Model: ~Copyable {
     private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage, before: Bool) -> Bool {
         // Filter and policy may each be open and still leave no row for both.
         if predicate.access == .never { return false }
+        if case .within(let range) = predicate.access {
+            if row.kind(range.slot) == .absent { return !before }
+            return row.kind(range.slot) == .text && range.mayHold(row.text(range.slot))
+        }
         guard case .anyOf(let keys) = predicate.access else { return true }
         if !before { for key in keys where row.kind(key.slot) == .absent { return true } }
         for key in keys where row.kind(key.slot) == .text {
-            if key.isElement {
+            if key.part == .prefix {
+                if row.text(key.slot).copied().starts(with: key.bytes) { return true }
+            } else if key.part == .element {
                 var isFound = false
                 EqualityKey.eachPlainElement(of: row.text(key.slot)) {
                     isFound = isFound || $0.equals(key.bytes.span.bytes)
@@ -309,7 +315,10 @@ private struct Model: ~Copyable {
         if Int.random(in: 0..<8, using: &random) == 0 { return .null }
         switch name {
         case "owner": return .text(owner())
-        case "amount": return .text(random.pick(["1.5", "1.50", "0", "0.00", "2", "10", "-3.10"]))
+        case "amount":
+            return .text(
+                random.pick(["1.5", "1.50", "0", "0.00", "2", "10", "-3.10", "NaN", "Infinity", "-Infinity", "?"]))
+        case "score": return .text(random.pick(["\(Int.random(in: -3...12, using: &random))", "5", "none"]))
         case "code": return .text(random.pick(["ab", "ab   ", "b", ""]))
         case "done": return .text(random.pick(["t", "f"]))
         case "title": return .text(title())
@@ -325,7 +334,7 @@ private struct Model: ~Copyable {
     }
 
     private mutating func title() -> String {
-        random.pick(["tea", "milk", "Tea", "ä", String(repeating: "long", count: 12), "m"])
+        random.pick(["tea", "milk", "Tea", "ä", "äh", "te", String(repeating: "long", count: 12), "m"])
     }
 
     private mutating func filter() -> String {
@@ -335,14 +344,19 @@ private struct Model: ~Copyable {
         case 2: "or=(\(condition()),\(condition()))"
         case 3: "or=(\(condition()),and(\(condition()),\(condition())))"
         case 4: "and=(\(condition()),or(\(condition()),\(condition())))"
-        default: condition().replacing(first: ".", with: "=")
+        default: whole(condition())
         }
+    }
+
+    private func whole(_ condition: String) -> String {
+        condition.first(where: { ".(".contains($0) }) == "("
+            ? condition.replacing(first: "(", with: "=(") : condition.replacing(first: ".", with: "=")
     }
 
     private mutating func condition() -> String {
         let number = Int.random(in: 0...12, using: &random)
         let plain = String(repeating: "long", count: 12)
-        switch Int.random(in: 0..<14, using: &random) {
+        switch Int.random(in: 0..<22, using: &random) {
         case 0: return "id.eq.\(number)"
         case 1: return "owner.eq.\(owner())"
         case 2: return "owner.in.(\(owner()),\(owner()))"
@@ -356,7 +370,18 @@ private struct Model: ~Copyable {
         case 10: return "done.is.true"
         case 11: return "title.is.null"
         case 12: return "id.neq.\(number)"
-        default: return "title.gt.m"
+        case 13:
+            return
+                "title.like.\(random.pick(["te%", "te_", "t%a", "T%", "longlonglonglonglonglonglonglonglong%", "ä%%", "te"]))"
+        case 14: return "title.not.like.t%"
+        case 15:
+            return "amount.\(random.pick(["gt", "gte", "lt", "lte"])).\(random.pick(["1.5", "-3.1", "0", "-1", "1e1"]))"
+        case 16: return "score.not.\(random.pick(["gt", "gte", "lt", "lte"])).\(number)"
+        case 17: return "and(score.gte.\(number),score.lt.\(number + 2))"
+        case 18: return "or(score.lt.\(number - 6),score.gt.\(number + 6),score.lte.-1)"
+        case 19: return "and(score.gte.\(number),amount.lt.2,id.lte.9)"
+        case 20: return "score.\(random.pick(["gte", "lt", "lte"])).\(number)"
+        default: return "title.\(random.pick(["gt", "lt"])).m"
         }
     }
 }

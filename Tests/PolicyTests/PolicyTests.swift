@@ -129,7 +129,6 @@ private func row(
         #expect(both.access == keys([(1, .asIs, "x")]))
         #expect(!both.isDecidedByAccess)
         #expect(both.slots == [0, 1, 3])
-        #expect(try predicate("id=gt.1,id=lt.9").access == .scan)
         #expect(try predicate("id=gt.1,id=in.()").access == .never)
     }
 
@@ -144,6 +143,69 @@ private func row(
         #expect(!(try predicate("or=(id.eq.1,name.eq.x)").isDecidedByAccess))
         #expect(try predicate("or=(id.eq.1,id.gt.5)").access == .scan)
         #expect(try predicate("not.or=(id.eq.1)").access == .scan)
+    }
+
+    @Test func `an order is found by its range, and looked at again`() throws {
+        func range(_ low: Int64?, _ high: Int64?) -> Access {
+            var range = ValueRange(slot: 0, form: .integer)
+            if let low { range.low = UInt64(bitPattern: low) ^ 1 << 63 }
+            if let high { range.high = UInt64(bitPattern: high) ^ 1 << 63 }
+            return .within(range)
+        }
+        #expect(try predicate("id=gt.1,id=lt.9").access == range(1, 9))
+        #expect(try !predicate("id=gt.1").isDecidedByAccess)
+        #expect(try predicate("id=not.lt.-4").access == range(-4, nil))
+        #expect(try predicate("or=(id.lt.3,and(id.gt.5,id.lte.9))").access == range(nil, 9))
+        #expect(try predicate("or=(id.lt.3,price.lt.3)").access == .scan)
+        #expect(try predicate("id=gt.1,name=eq.x").access == keys([(1, .asIs, "x")]))
+        // What is bounded on both sides is narrower by its looks.
+        #expect(try predicate("price=lt.3,id=gt.1,id=lt.9").access == range(1, 9))
+    }
+
+    @Test func `a pattern is found by what it begins with`() throws {
+        func prefix(_ text: String) -> Access {
+            .anyOf([EqualityKey(slot: 1, form: .asIs, bytes: Array(text.utf8), part: .prefix)])
+        }
+        #expect(try predicate("name=like.abc%").access == prefix("abc"))
+        #expect(try predicate("name=like.abc%").isDecidedByAccess)
+        #expect(try predicate("name=like.a\\%c_d%").access == prefix("a%c"))
+        #expect(try !predicate("name=like.a\\%c_d%").isDecidedByAccess)
+        // Long ones are looked up by fewer bytes, and then looked at.
+        let long = String(repeating: "x", count: 50)
+        #expect(try predicate("name=like.\(long)%").access == prefix(String(repeating: "x", count: 48)))
+        #expect(try !predicate("name=like.\(long)%").isDecidedByAccess)
+        #expect(try predicate("name=like.%abc").access == .scan)
+        #expect(try predicate("name=ilike.abc%").access == .scan)
+        #expect(try predicate("name=not.like.abc%").access == .scan)
+    }
+
+    @Test(arguments: [
+        (OrderForm.integer, ["-9223372036854775808", "-10", "-9", "0", "1", "9", "10", "9223372036854775807"]),
+        (
+            .numeric,
+            [
+                "-Infinity", "-12345678901234567890", "-99.5", "-10", "-9.999", "-0.001", "0", "0.0009", "0.001", "0.5",
+                "1", "1.0001", "9.9", "10", "99.99", "100", "12345678901234567890", "Infinity", "NaN",
+            ]
+        ),
+        (
+            .float8,
+            ["-Infinity", "-1e+300", "-1.5", "-1e-300", "-0", "0", "1e-300", "1.5", "1e+300", "Infinity", "NaN"]
+        ),
+        (.float4, ["-Infinity", "-1.5", "0", "1e-30", "0.1", "Infinity", "NaN"]),
+        (.date, ["-infinity", "0044-03-15 BC", "1999-12-31", "2000-01-01", "12026-01-01", "infinity"]),
+        (
+            .timestamp,
+            ["-infinity", "1999-12-31 23:59:59.5", "2000-01-01 00:00:00", "2000-01-01 00:00:00.1", "infinity"]
+        ),
+        (.bytes, ["", "a", "a b", "ab", "abcdefgh", "abcdefghi", "b", "ä"]),
+        (.blankPadded, ["", "a  ", "ab ", "b"]),
+    ]) func `numbers of values stand in the order of the values`(form: OrderForm, texts: [String]) {
+        let numbers = texts.map { form.number(Array($0.utf8).span.bytes) }
+        #expect(!numbers.contains(nil))
+        for (number, next) in zip(numbers, numbers.dropFirst()) { #expect(number ?? 0 <= next ?? 0) }
+        if form != .bytes { #expect(form == .blankPadded || form.number(Array("x".utf8).span.bytes) == nil) }
+        #expect(Set(numbers).count > texts.count / 2)
     }
 
     @Test func `with more keys than allowed a predicate is scanned`() throws {

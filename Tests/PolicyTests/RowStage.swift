@@ -44,6 +44,9 @@ extension Predicate {
         switch access {
         case .never: return false
         case .always, .scan: return true
+        case .within(let range):
+            guard case .text(let text) = values[range.slot] else { return false }
+            return range.mayHold(Array(text.utf8).span.bytes)
         case .anyOf(let keys):
             return keys.contains { key in
                 guard case .text(let text) = values[key.slot] else { return false }
@@ -56,7 +59,8 @@ extension Predicate {
 extension EqualityKey {
     func holds(_ text: String) -> Bool {
         let value = Array(text.utf8)
-        if isElement {
+        if part == .prefix { return value.starts(with: bytes) }
+        if part == .element {
             var isFound = false
             EqualityKey.eachPlainElement(of: value.span.bytes) { isFound = isFound || $0.equals(bytes.span.bytes) }
             return isFound

@@ -46,7 +46,7 @@ extension Predicate {
     private static func common(_ filter: Predicate, _ policy: Predicate) -> Predicate? {
         guard filter.isDecidedByAccess, policy.isDecidedByAccess, case .anyOf(let keys) = filter.access,
             case .anyOf(let others) = policy.access, let first = keys.first,
-            (keys + others).allSatisfy({ $0.slot == first.slot && $0.form == first.form && !$0.isElement })
+            (keys + others).allSatisfy({ $0.slot == first.slot && $0.form == first.form && $0.part == .whole })
         else { return nil }
         let allowed = Set(others)
         let both = keys.filter { allowed.contains($0) }
@@ -78,6 +78,9 @@ extension Predicate {
         case (.anyOf(let keys), .anyOf(let others)): others.count < keys.count ? right : left
         case (.anyOf, _): left
         case (_, .anyOf): right
+        case (.within(let range), .within(let other)): .within(range.common(other))
+        case (.within, _): left
+        case (_, .within): right
         default: .scan
         }
     }

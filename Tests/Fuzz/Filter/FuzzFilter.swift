@@ -42,9 +42,16 @@ private func judge(_ predicate: Predicate, _ lines: [ArraySlice<UInt8>], _ shift
     let row = RowImage(bytes: bytes.span.bytes, places: places.span)
     let verdict = predicate.verdict(on: row)
     precondition(verdict != .ask || predicate.question != nil, "nothing to ask with")
+    if case .within(let range) = predicate.access {
+        precondition(range.mayHold(row.text(range.slot)) || verdict != .yes && verdict != .ask, "a match out of range")
+    }
     guard case .anyOf(let keys) = predicate.access else { return }
     let isReached = keys.contains { key in
         let text = row.text(key.slot)
+        if key.part == .prefix {
+            return text.byteCount >= key.bytes.count
+                && text.extracting(first: key.bytes.count).equals(key.bytes.span.bytes)
+        }
         return key.form.equals(text, canonical: key.bytes.span.bytes)
     }
     precondition(isReached || verdict != .yes, "a match without a key")

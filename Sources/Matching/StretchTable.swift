@@ -1,0 +1,158 @@
+import Policy
+
+/// A node that is found by a range, as an element of a tree of ranges.
+struct Stretch: BitwiseCopyable {
+    var low: UInt64
+    var high: UInt64
+    /// The greatest end of all below it, and its own.
+    var reach: UInt64
+    var node: UInt32
+    var left: UInt32 = .none
+    var right: UInt32 = .none
+    /// By chance, greater than those below it: that keeps trees flat, whatever clients choose.
+    var rank: UInt32
+    var operations: OperationSet
+
+    func precedes(_ other: Stretch) -> Bool {
+        if low != other.low { return low < other.low }
+        if high != other.high { return high < other.high }
+        return node < other.node
+    }
+}
+
+/// The ranges of all columns, each column's a tree: in the order of their beginnings, and above each the greatest end. What
+/// looking costs grows with what is found.
+struct StretchTable: ~Copyable {
+    private(set) var stretches = Slab<Stretch>()
+    private var chance: UInt64
+
+    init(seed: UInt64) { chance = seed }
+
+    private mutating func nextRank() -> UInt32 {
+        chance = chance &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return UInt32(truncatingIfNeeded: chance >> 33)
+    }
+
+    /// The tree's new root; the stretch's number is the first of the pair.
+    mutating func insert(
+        _ range: ValueRange, _ node: UInt32, _ operations: OperationSet, at root: UInt32
+    ) -> (
+        UInt32, root: UInt32
+    ) {
+        let number = stretches.insert(
+            Stretch(
+                low: range.low, high: range.high, reach: range.high, node: node, rank: nextRank(),
+                operations: operations))
+        return (number, insert(number, at: root))
+    }
+
+    private mutating func insert(_ number: UInt32, at root: UInt32) -> UInt32 {
+        guard root != .none else { return number }
+        if stretches[number].rank > stretches[root].rank {
+            (stretches[number].left, stretches[number].right) = split(root, by: stretches[number])
+            measure(number)
+            return number
+        }
+        if stretches[number].precedes(stretches[root]) {
+            stretches[root].left = insert(number, at: stretches[root].left)
+        } else {
+            stretches[root].right = insert(number, at: stretches[root].right)
+        }
+        measure(root)
+        return root
+    }
+
+    /// What comes before it, and what comes behind.
+    private mutating func split(_ root: UInt32, by stretch: Stretch) -> (UInt32, UInt32) {
+        guard root != .none else { return (.none, .none) }
+        if stretches[root].precedes(stretch) {
+            let (before, behind) = split(stretches[root].right, by: stretch)
+            stretches[root].right = before
+            measure(root)
+            return (root, behind)
+        }
+        let (before, behind) = split(stretches[root].left, by: stretch)
+        stretches[root].left = behind
+        measure(root)
+        return (before, root)
+    }
+
+    /// The tree's new root.
+    mutating func remove(_ number: UInt32, from root: UInt32) -> UInt32 {
+        let stretch = stretches[number]
+        let left = remove(stretch, number, from: root)
+        stretches.remove(number)
+        return left
+    }
+
+    private mutating func remove(_ stretch: Stretch, _ number: UInt32, from root: UInt32) -> UInt32 {
+        precondition(root != .none, "a range stands in its tree")
+        if root == number { return merge(stretch.left, stretch.right) }
+        if stretch.precedes(stretches[root]) {
+            stretches[root].left = remove(stretch, number, from: stretches[root].left)
+        } else {
+            stretches[root].right = remove(stretch, number, from: stretches[root].right)
+        }
+        measure(root)
+        return root
+    }
+
+    private mutating func merge(_ before: UInt32, _ behind: UInt32) -> UInt32 {
+        if before == .none { return behind }
+        if behind == .none { return before }
+        if stretches[before].rank > stretches[behind].rank {
+            stretches[before].right = merge(stretches[before].right, behind)
+            measure(before)
+            return before
+        }
+        stretches[behind].left = merge(before, stretches[behind].left)
+        measure(behind)
+        return behind
+    }
+
+    private mutating func measure(_ number: UInt32) {
+        let stretch = stretches[number]
+        var reach = stretch.high
+        if stretch.left != .none { reach = max(reach, stretches[stretch.left].reach) }
+        if stretch.right != .none { reach = max(reach, stretches[stretch.right].reach) }
+        stretches[number].reach = reach
+    }
+
+    /// Nodes whose ranges have the number; all, where nobody knows what it is.
+    func find(_ number: UInt64?, _ operation: OperationSet, from root: UInt32, into found: inout Pool<UInt32>) {
+        var next = root
+        while next != .none {
+            let stretch = stretches[next]
+            if let number, stretch.reach < number { return }
+            find(number, operation, from: stretch.left, into: &found)
+            // Those behind it begin later still.
+            if let number, stretch.low > number { return }
+            if number.map({ $0 <= stretch.high }) ?? true, !stretch.operations.isDisjoint(with: operation) {
+                found.append(stretch.node)
+            }
+            next = stretch.right
+        }
+    }
+
+    /// How many there are below a root, and whether they stand as they should: for tests.
+    func check(_ root: UInt32) -> Int {
+        guard root != .none else { return 0 }
+        let stretch = stretches[root]
+        var reach = stretch.high
+        for (child, isLeft) in [(stretch.left, true), (stretch.right, false)] where child != .none {
+            let below = stretches[child]
+            precondition(below.rank <= stretch.rank, "a tree's ranks grow downwards")
+            precondition(below.precedes(stretch) == isLeft, "ranges out of order")
+            reach = max(reach, below.reach)
+        }
+        precondition(reach == stretch.reach, "a tree reaches elsewhere")
+        return 1 + check(stretch.left) + check(stretch.right)
+    }
+}
+
+/// The ranges of one column.
+struct StretchGroup: BitwiseCopyable {
+    let slot: Int
+    let form: OrderForm
+    var root: UInt32 = .none
+}

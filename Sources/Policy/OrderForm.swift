@@ -1,0 +1,129 @@
+import Bytes
+
+/// How values of a type are brought into one order of numbers, for an index to look among ranges.
+///
+/// It never tells more than the type's own order: of two values the greater one never has the smaller number. Values that are
+/// different may have the same, so what a range finds is still to be tried.
+public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
+    case integer, numeric, float4, float8, date, timestamp
+    /// By their first bytes.
+    case bytes, blankPadded
+
+    /// Nil where the text is none of the type's: where it stands is not known.
+    public func number(_ text: RawSpan) -> UInt64? {
+        switch self {
+        case .integer: IntegerText.value(text).map(Self.ordered)
+        case .date: DateText.days(text).map(Self.ordered)
+        case .timestamp: DateText.microseconds(text).map(Self.ordered)
+        case .float4: FloatText.float(text).map { Self.ordered(Double($0)) }
+        case .float8: FloatText.double(text).map(Self.ordered)
+        case .numeric: NumericText.ordered(text)
+        case .bytes: Self.firstBytes(text)
+        case .blankPadded: Self.firstBytes(KeyForm.bpchar.canonical(text))
+        }
+    }
+
+    private static func ordered(_ value: Int64) -> UInt64 { UInt64(bitPattern: value) ^ 1 << 63 }
+
+    private static func ordered(_ value: Double) -> UInt64 {
+        if value.isNaN { return .max }
+        // Zero has two signs and one place.
+        let bits = (value == 0 ? 0 : value).bitPattern
+        return bits >> 63 == 1 ? ~bits : bits | 1 << 63
+    }
+
+    private static func firstBytes(_ text: RawSpan) -> UInt64 {
+        var number: UInt64 = 0
+        for index in 0..<8 { number = number << 8 | (index < text.byteCount ? UInt64(text.byte(index)) : 0) }
+        return number
+    }
+}
+
+extension NumericText {
+    /// The digits that count beside the number of whole ones.
+    private static let countedDigits = 13
+
+    static func ordered(_ text: RawSpan) -> UInt64? {
+        guard let last = text.byteCount > 0 ? text.byte(text.byteCount - 1) : nil else { return nil }
+        let isNegative = text.byte(0) == UInt8(ascii: "-")
+        if last == UInt8(ascii: "N") { return 1 << 63 | 1 }
+        if last == UInt8(ascii: "y") { return isNegative ? 0 : 1 << 63 }
+        guard let magnitude = magnitude(text.extracting(droppingFirst: isNegative ? 1 : 0)) else { return nil }
+        return isNegative ? 1 << 62 - 1 - magnitude : 1 << 62 | magnitude
+    }
+
+    /// First how many whole digits there are, then which are first.
+    private static func magnitude(_ digits: RawSpan) -> UInt64? {
+        var whole = 0
+        while whole < digits.byteCount, digits.byte(whole) != UInt8(ascii: ".") { whole += 1 }
+        guard whole < 1 << 18 else { return nil }
+        var first: UInt64 = 0
+        var taken = 0
+        for index in 0..<digits.byteCount where index != whole {
+            let digit = UInt64(digits.byte(index)) &- 48
+            guard digit <= 9 else { return nil }
+            first = first * 10 + digit
+            taken += 1
+            if taken == countedDigits { break }
+        }
+        while taken < countedDigits {
+            first *= 10
+            taken += 1
+        }
+        return UInt64(whole) << 44 | first
+    }
+}
+
+/// That a column's value lies between two others, both included, as far as their numbers tell.
+public struct ValueRange: Sendable, Hashable {
+    public var slot: Int
+    public var form: OrderForm
+    public var low: UInt64
+    public var high: UInt64
+
+    public init(slot: Int, form: OrderForm, low: UInt64 = .min, high: UInt64 = .max) {
+        self.slot = slot
+        self.form = form
+        self.low = low
+        self.high = high
+    }
+
+    /// Whether a value may be in it.
+    public func mayHold(_ text: RawSpan) -> Bool {
+        guard let number = form.number(text) else { return true }
+        return low <= number && number <= high
+    }
+
+    func isOfSame(_ other: ValueRange) -> Bool { slot == other.slot && form == other.form }
+
+    var isBounded: Bool { low != .min && high != .max }
+
+    /// What lies in both; of two columns' the one that is narrower by its looks.
+    func common(_ other: ValueRange) -> ValueRange {
+        guard isOfSame(other) else { return isBounded || !other.isBounded ? self : other }
+        return ValueRange(slot: slot, form: form, low: max(low, other.low), high: min(high, other.high))
+    }
+
+    /// What lies in either, or between them; nil for two columns'.
+    func hull(_ other: ValueRange) -> ValueRange? {
+        guard isOfSame(other) else { return nil }
+        return ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))
+    }
+}
+
+extension Comparator {
+    var orderForm: OrderForm? {
+        guard !isArray else { return nil }
+        switch kind {
+        case .bytes: return .bytes
+        case .blankPadded: return .blankPadded
+        case .integer: return .integer
+        case .numeric: return .numeric
+        case .float4: return .float4
+        case .float8: return .float8
+        case .date: return .date
+        case .timestamp: return .timestamp
+        case .bytesUnordered, .blankPaddedUnordered, .timeWithZone, .interval, .enumeration, .jsonb, .opaque: return nil
+        }
+    }
+}
