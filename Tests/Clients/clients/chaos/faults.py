@@ -218,9 +218,9 @@ async def types_changed(storm, source):
     rows = hand(storm, source)
     change = f"ALTER TABLE {table} ALTER COLUMN n TYPE"
     await storm.worker.attempt(
-        "BEGIN", *rows.changes(2), "SAVEPOINT s", f"{change} bigint", *rows.changes(2), "ROLLBACK TO s", *rows.changes(2), "COMMIT")  # fmt: skip
+        "BEGIN", *rows.changes(2, table), "SAVEPOINT s", f"{change} bigint", *rows.changes(2, table), "ROLLBACK TO s", *rows.changes(2, table), "COMMIT")  # fmt: skip
     for kind in ("bigint", "int"):
-        await storm.worker.attempt("BEGIN", *rows.changes(3), f"{change} {kind}", *rows.changes(3), "COMMIT")
+        await storm.worker.attempt("BEGIN", *rows.changes(6, table), f"{change} {kind}", *rows.changes(3, table), "COMMIT")
 
 
 @fault(2)

@@ -128,8 +128,8 @@ class Writer:
             row["body"] = self.random.choice([self.body(), self.body(), "NULL", "'a small one'"])
         return row
 
-    def change(self) -> str:
-        table = self.random.choice(self.storm.tables)
+    def change(self, table: str | None = None) -> str:
+        table = table or self.random.choice(self.storm.tables)
         row, id = self.row(table), self.first + self.random.randrange(ROWS)
         kind = self.random.choices(["insert", "update", "move", "delete"], [45, 35, 3, 17])[0]
         if kind == "delete":
@@ -144,8 +144,9 @@ class Writer:
         return (f"INSERT INTO {table} (id, {', '.join(row)}) VALUES ({id}, {', '.join(row.values())}) "
                 f"ON CONFLICT (id) DO UPDATE SET {sets}")  # fmt: skip
 
-    def changes(self, most: int) -> list[str]:
-        return [self.change() for _ in range(self.random.randint(1, most))]
+    def changes(self, most: int, table: str | None = None) -> list[str]:
+        """Of any table, or all of this one."""
+        return [self.change(table) for _ in range(self.random.randint(1, most))]
 
     def membership(self) -> list[str]:
         """Somebody goes, somebody comes; each writer has teams' people of its own."""
