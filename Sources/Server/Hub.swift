@@ -98,6 +98,8 @@ public final class Hub: Sendable {
     var followsMemberships: Bool { director.main?.followsMemberships ?? false }
     /// Whether a table comes down the stream for the sake of memberships.
     func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
+    /// Policies could not be read for the moment, and their rows wait.
+    var hasUnsettledPolicies: Bool { director.main?.hasUnsettledPolicies ?? false }
 
     /// No login is fit to run what policies and generated columns call.
     var policyLoginIsRefused: Bool { director.main.map { !$0.project.mayCompute } ?? false }

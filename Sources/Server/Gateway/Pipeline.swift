@@ -37,6 +37,8 @@ struct Pipeline: ~Copyable {
     /// It waits for the catalog …
     private var isPaused = false
     private var pausedSince: UInt64?
+    /// It waits for a catalog with policies that could be read.
+    private(set) var isHeldByPolicies = false
     /// … to know what this transaction did; and so often it was not seen in time.
     private var awaited: UInt32?
     /// It was read for the entry at hand.
@@ -91,7 +93,9 @@ struct Pipeline: ~Copyable {
 
     // MARK: Reading
 
-    private var isWaiting: Bool { isPaused || recalling != nil || computing != nil || converting != nil }
+    private var isWaiting: Bool {
+        isPaused || isHeldByPolicies || recalling != nil || computing != nil || converting != nil
+    }
 
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
     /// gathered. From `expiry` on, in Unix seconds, nothing more is read: somebody's token has come to its end.
@@ -220,6 +224,7 @@ struct Pipeline: ~Copyable {
             return true
         }
         guard project.catalog.isCurrent else { return pause(nil, mailbox) }
+        if try hasUnsettledRows(feed) { return holdForPolicies() }
         if !isApplied {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
@@ -672,6 +677,24 @@ struct Pipeline: ~Copyable {
 
     // MARK: Waiting for the catalog
 
+    /// The entry has rows of tables whose policies could not be read for the moment.
+    private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
+        guard let unsettled = project.catalog.snapshot?.policies.unsettled, !unsettled.isEmpty else { return false }
+        var part = try TransactionPart(feed.payload)
+        while let change = try part.next() {
+            if change.relation != 0, unsettled.contains(try relation(change.relation).oid) { return true }
+        }
+        return false
+    }
+
+    /// The catalog is read again by itself until they can be read; whatever comes of it is a new snapshot.
+    private mutating func holdForPolicies() -> Bool {
+        isHeldByPolicies = true
+        if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
+        Metrics.shared.readerPauses.add()
+        return false
+    }
+
     /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
     /// and all marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark, _ mailbox: Mailbox<Mail>) -> Bool {
@@ -710,7 +733,9 @@ struct Pipeline: ~Copyable {
 
     /// Clients have waited for the catalog for as long as they are made to; once each time that is so.
     mutating func takeTiredOfWaiting(_ now: UInt64) -> Bool {
-        guard isPaused, let since = pausedSince, now - since > Limits.maximumCatalogAbsence.wholeNanoseconds else {
+        guard isPaused || isHeldByPolicies, let since = pausedSince,
+            now - since > Limits.maximumCatalogAbsence.wholeNanoseconds
+        else {
             return false
         }
         pausedSince = now
@@ -733,6 +758,8 @@ struct Pipeline: ~Copyable {
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
         heardOf = snapshot.version
+        if isHeldByPolicies, !isPaused, snapshot.policies.unsettled.isEmpty { pausedSince = nil }
+        isHeldByPolicies = false
         generation.forgetPlans()
         forgetComposed()
         schemas.take(snapshot, &courier)

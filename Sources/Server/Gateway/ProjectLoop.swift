@@ -121,6 +121,7 @@ final class ProjectLoop {
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
         let more = pipeline.run(on: loop, mailbox, until: nextExpiry) { topics.find($0, isPrivate: $1) != nil }
+        if pipeline.isHeldByPolicies { lookAgainLater() }
         if let messages = pipeline.takeMessages() { heardOfDatabase(messages) }
         followMemberships()
         fillMemberships()

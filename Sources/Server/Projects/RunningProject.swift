@@ -36,6 +36,7 @@ final class RunningProject: Sendable {
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             project = Project(
                 plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
+                inputBudget: gateway.inputBudget(),
                 logEnd: { ingest.end }, covered: { ingest.status.covered },
                 hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,
@@ -83,6 +84,7 @@ final class RunningProject: Sendable {
     }
 
     var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }
+    var hasUnsettledPolicies: Bool { project.catalog.snapshot?.policies.unsettled.isEmpty == false }
 
     /// Whether memberships may live on the table of this name.
     func follows(_ name: String) -> Bool {

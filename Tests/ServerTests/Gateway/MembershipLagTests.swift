@@ -128,6 +128,33 @@ extension Gateways {
             }
         }
 
+        /// A function that reads a locked table cannot be read itself. PostgreSQL would say who is a member when it is free again.
+        @Test func `rows whose policies cannot be read for a lock wait for it`() throws {
+            let stage = try stage()
+            try stage.run(
+                """
+                CREATE FUNCTION in_team(wanted int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS
+                    'SELECT EXISTS (SELECT FROM public.members m WHERE m.team = wanted AND m.person = auth.uid())';
+                ALTER POLICY team ON notes USING (in_team(team));
+                GRANT SELECT ON members TO HUB;
+                """)
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            for round in 0..<3 {
+                try stage.run(make(1))
+                let holding = try stage.database.cluster.connect(database: stage.database.name)
+                try holding.execute("BEGIN; LOCK TABLE members IN ACCESS EXCLUSIVE MODE")
+                try stage.run("CREATE FUNCTION beside_\(round)() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+                #expect(eventually { stage.hub.hasUnsettledPolicies })
+                try stage.run("INSERT INTO notes VALUES (\(2 * round + 1), 1)")
+                try holding.execute(make(2) + "COMMIT")
+                try stage.run("INSERT INTO notes VALUES (\(2 * round + 2), 1); INSERT INTO fences VALUES (\(round))")
+                let (ofOne, ofTwo) = (try heard(one, round), try heard(two, round))
+                #expect(ofOne == [2 * round + 1])
+                #expect(ofTwo == [2 * round + 2])
+            }
+            #expect((one.takeUnheard() + two.takeUnheard()).allSatisfy { !$0.isTrouble })
+        }
+
         /// What it missed was not for it: it was no member when it was written, or it was not there.
         @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
             let stage = try stage()

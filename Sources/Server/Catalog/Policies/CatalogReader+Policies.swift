@@ -38,6 +38,9 @@ extension CatalogReader {
                 return policy
             }
         }
+        for policy in book.policies.values.joined() where !policy.functions.isDisjoint(with: book.unsettledFunctions) {
+            book.unsettled.insert(policy.table)
+        }
         try confirm(survey, &book)
         book.functions = book.policies.values.joined().reduce(into: []) { $0.formUnion($1.functions) }
     }
@@ -52,7 +55,7 @@ extension CatalogReader {
         var isForbidden = survey.isForbidden
         for policy in compiled {
             let found = trials(policy, survey).map { outcomes[$0] ?? .refused }
-            if found.contains(.busy) { book.isUnfinished = true }
+            if found.contains(.busy) { book.unsettled.insert(policy.table) }
             if found.contains(.forbidden) { isForbidden = true }
             if found.count == 2, found[0] == found[1], case .written = found[0] { continue }
             book.leaveToServer(policy)

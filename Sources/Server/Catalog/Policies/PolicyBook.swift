@@ -43,8 +43,12 @@ struct PolicyBook: Sendable, Equatable {
     var surroundings = ""
     /// The version of the first snapshot that had it.
     var version: UInt64 = 0
-    /// Something could not be asked for the moment: it is to be read again.
-    var isUnfinished = false
+    /// Tables with policies that could not be read for the moment, as something they look at is locked: they are to be read
+    /// again, and nobody is to be judged by them meanwhile. PostgreSQL would decide by what is there then.
+    var unsettled: Set<UInt32> = []
+    /// Functions of which that is so.
+    var unsettledFunctions: Set<UInt32> = []
+    var isUnfinished: Bool { !unsettled.isEmpty || !unsettledFunctions.isEmpty }
 
     func of(_ table: UInt32) -> [CatalogPolicy] { policies[table] ?? [] }
 
@@ -57,6 +61,6 @@ struct PolicyBook: Sendable, Equatable {
     func isSame(as other: PolicyBook) -> Bool {
         policies == other.policies && tables == other.tables && owners == other.owners && definers == other.definers
             && login == other.login && functions == other.functions && surroundings == other.surroundings
-            && typesCastFromText == other.typesCastFromText
+            && typesCastFromText == other.typesCastFromText && unsettled == other.unsettled
     }
 }

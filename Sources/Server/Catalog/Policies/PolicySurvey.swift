@@ -91,7 +91,7 @@ struct PolicySurvey {
         var bodies: [UInt32: String] = [:]
         for function in functions {
             let found = (trials[function.oid] ?? []).map { outcomes[$0] ?? .refused }
-            if found.contains(.busy) { book.isUnfinished = true }
+            if found.contains(.busy) { book.unsettledFunctions.insert(function.oid) }
             if found.contains(.forbidden) { isForbidden = true }
             let texts = Set(found.filter { $0 != .refused })
             let expected = function.returnsSet ? types.array(of: function.result) : function.result
