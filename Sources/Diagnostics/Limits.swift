@@ -332,6 +332,10 @@ public enum Limits {
     /// What one read takes at most; the next connection gets its turn then.
     public static let socketReadBytes = 64 << 10
 
+    /// What is kept of clients' messages and requests that are not whole, of all connections together; a project's have half.
+    public static let unfinishedInputBytes = 64 << 20
+    /// A message that was begun is whole after this long, whatever else its client sends meanwhile.
+    public static let unfinishedInputLimit = Duration.seconds(60)
     /// The largest message of a client and what frames it.
     public static let receiveBufferBytes = clientMessageBytes + (64 << 10)
 

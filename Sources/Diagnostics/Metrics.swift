@@ -34,6 +34,14 @@ public final class Metrics: Sendable {
         public static let labelName = "event"
     }
 
+    public enum UnfinishedInput: String, MetricLabel {
+        /// All of them together took what there is for that.
+        case noRoom = "no_room"
+        case tooSlow = "too_slow"
+
+        public static let labelName = "reason"
+    }
+
     public enum DropReason: String, MetricLabel {
         /// The socket did not take what was sent; it was closed with a reason to come back.
         case slowConsumer = "slow_consumer"
@@ -165,6 +173,8 @@ public final class Metrics: Sendable {
     public let connectionsBlocked: Gauge
     public let outboxBytes: Gauge
     public let connectionsFellBehind: Counter
+    public let unfinishedInputBytes: Gauge
+    public let unfinishedInputRefused: CounterFamily<UnfinishedInput>
 
     // MARK: Bindings
     public let catalogConnected: Gauge
@@ -301,6 +311,12 @@ public final class Metrics: Sendable {
             "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
         outboxBytes = registry.gauge(
             "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
+        unfinishedInputBytes = registry.gauge(
+            "tidewire_unfinished_input_bytes", "What is kept of clients' messages and requests that are not whole.")
+        unfinishedInputRefused = registry.counters(
+            "tidewire_unfinished_input_refused_total",
+            "Connections ended for messages or requests that they began and did not finish, by reason.",
+            by: UnfinishedInput.self)
         connectionsFellBehind = registry.counter(
             "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late."
         )

@@ -52,6 +52,12 @@ struct Connection: BitwiseCopyable {
     var inputCapacity: UInt32
     /// The application is not asked before there are so many bytes of input.
     var inputWanted: UInt32
+    /// What the application keeps of a message that is not whole.
+    var held: UInt32
+    /// Since when a message is not whole; 0 where there is none.
+    var unfinishedSince: UInt64
+    /// Who pays for that, among the loop's accounts.
+    var account: UInt16
     /// 0: it may be idle for ever.
     var idleMilliseconds: UInt32
     var lastReceived: UInt64
@@ -132,7 +138,8 @@ final class ConnectionTable {
         unsafe self[slot] = Connection(
             descriptor: descriptor, generation: generation, stage: stage, flags: [], watched: 0, firstLink: 0,
             lastLink: 0, queuedBytes: 0, backlog: 0, session: 0, input: nil, inputCount: 0, inputCapacity: 0,
-            inputWanted: 0, idleMilliseconds: 0, lastReceived: now, deadline: 0, end: .stopped)
+            inputWanted: 0, held: 0, unfinishedSince: 0, account: 0, idleMilliseconds: 0, lastReceived: now,
+            deadline: 0, end: .stopped)
         count += 1
         return slot
     }

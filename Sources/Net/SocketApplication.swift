@@ -29,7 +29,7 @@ public enum ConnectionEnd: Sendable, Equatable, BitwiseCopyable {
     case closedUnfinished
     /// It was slower than the limits of its outbox allow.
     case fellBehind
-    /// It sent a message larger than the receive limit.
+    /// It sent a message larger than the receive limit, or began what there was no room or no time for.
     case inputTooLong
     /// The server stopped.
     case stopped
@@ -66,4 +66,11 @@ public protocol SocketApplication: AnyObject {
     /// The outbox passed one of its limits. Everything behind the frame under way has been dropped; a farewell may be
     /// sent now. Unless the application closes it, the loop does.
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int)
+
+    /// What it began and did not finish takes more memory than there is for that. A farewell may be sent; unless the
+    /// application closes it, the loop does.
+    func hasNoRoom(_ connection: ConnectionID)
+
+    /// What it began was not finished in time. Likewise.
+    func tookTooLong(_ connection: ConnectionID)
 }

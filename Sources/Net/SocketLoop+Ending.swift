@@ -64,6 +64,7 @@ extension SocketLoop {
             let id = table.id(of: slot)
             let wasOpened = table[slot].flags.contains(.wasOpened)
             let reason = table[slot].end
+            hold(nothingOf: slot)
             forgetInput(slot)
             // The slot may still stand in a list of this turn; what is found there is then somebody else's, harmlessly.
             table.giveBack(slot)
@@ -165,14 +166,20 @@ extension SocketLoop {
             timeIsUp(slot)
             return .max
         }
-        guard connection.idleMilliseconds > 0 else { return .max }
+        var due = unfinishedDue(slot)
+        if due <= now {
+            unfinishedIsDue(slot)
+            return .max
+        }
+        guard connection.idleMilliseconds > 0 else { return due }
         let limit = UInt64(connection.idleMilliseconds) * 1_000_000
         if connection.lastReceived + limit <= now {
             table[slot].lastReceived = now
             application.wentIdle(table.id(of: slot))
-            return now + limit
+            return min(due, now + limit)
         }
-        return connection.lastReceived + limit
+        due = min(due, connection.lastReceived + limit)
+        return due
     }
 
     private func timeIsUp(_ slot: Int) {

@@ -95,6 +95,8 @@ extension SocketLoop {
         let consumed = application.received(table.id(of: slot), &bytes)
         precondition(consumed >= 0 && consumed <= count, "an application consumes what it was shown")
         guard table[slot].generation == generation, table[slot].stage == .open else { return }
+        // What is left was begun just now, unless the application has some of it, too.
+        if consumed > 0, table[slot].held == 0 { table[slot].unfinishedSince = 0 }
         unsafe keep(slot, start, count, from: consumed)
     }
 
@@ -114,6 +116,7 @@ extension SocketLoop {
             if let input = unsafe table[slot].input { unsafe memcpy(input, start + consumed, left) }
         }
         table[slot].inputCount = UInt32(left)
+        noteHeld(slot, before: heldInput(slot))
     }
 
     /// Makes the input's memory at least this long.
@@ -129,6 +132,8 @@ extension SocketLoop {
     }
 
     private func resizeInput(_ slot: Int, _ capacity: Int) {
+        let before = heldInput(slot)
+        defer { noteHeld(slot, before: before) }
         // SAFETY: realloc moves what was kept; the old address is replaced at once.
         guard let moved = unsafe realloc(table[slot].input, capacity) else {
             preconditionFailure("no memory for input")
@@ -139,11 +144,13 @@ extension SocketLoop {
 
     func forgetInput(_ slot: Int) {
         guard let input = unsafe table[slot].input else { return }
+        let before = heldInput(slot)
         // SAFETY: the input's own memory, forgotten at once.
         unsafe free(input)
         unsafe table[slot].input = nil
         table[slot].inputCount = 0
         table[slot].inputCapacity = 0
+        noteHeld(slot, before: before)
     }
 
     // MARK: The end of input

@@ -28,6 +28,10 @@ public final class SocketLoop {
     /// Told to the application at the end of the turn.
     let ended = PlainArray<UInt32>()
     let fallen = PlainArray<UInt32>()
+    /// Those who hold what there is no room for.
+    let sendAway = PlainArray<UInt32>()
+    /// Who pays for unfinished input: first everybody together, then parts that were named.
+    var accounts: [InputBudget]
     let readAgain = PlainArray<UInt32>()
     let readBuffer: ReadArea
 
@@ -88,6 +92,7 @@ public final class SocketLoop {
         self.control = control
         bell = control.bell
         self.settings = settings
+        accounts = [settings.inputBudget]
         self.listeners = listeners
         self.application = application
         self.metrics = metrics
@@ -187,9 +192,10 @@ public final class SocketLoop {
         repeat {
             flush()
             tellFallen()
+            sendOverfullAway()
             tellEnded()
             if queued.isEmpty { endTurn() }
-        } while !queued.isEmpty || !ended.isEmpty || !fallen.isEmpty
+        } while !queued.isEmpty || !ended.isEmpty || !fallen.isEmpty || !sendAway.isEmpty
         publish()
     }
 

@@ -42,6 +42,10 @@ public struct SocketSettings: Sendable {
     public var handshakeLimit = Limits.handshakeLimit
     /// Bytes that the application may leave unconsumed.
     public var receiveBytes = Limits.receiveBufferBytes
+    /// What is kept of messages that are not whole, of all connections together …
+    public var inputBudget = InputBudget(Limits.unfinishedInputBytes)
+    /// … and for how long, whatever else the client sends.
+    public var unfinishedLimit = Limits.unfinishedInputLimit
     public var outboxBytes = Limits.outboxBytes
     public var outboxAge = Limits.outboxAge
     /// What blocked connections may hold together on one loop.

@@ -67,6 +67,9 @@ public struct FrameDecoder: ~Copyable {
         return message
     }
 
+    /// What is kept of a message whose end has not come.
+    public var unfinishedBytes: Int { progress == .none ? 0 : Self.count(of: assembled) + 1 }
+
     /// What comes next in the bytes from `offset` on. To be called again behind what was consumed, until it needs more.
     public mutating func next(
         in bytes: inout MutableRawSpan, from offset: Int, inflater: Inflater

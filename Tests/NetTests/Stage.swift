@@ -14,6 +14,8 @@ final class Diary: Sendable {
         case timeIsUp(UInt64)
         case wentIdle(ConnectionID)
         case fellBehind(ConnectionID, Int)
+        case hadNoRoom(ConnectionID)
+        case tookTooLong(ConnectionID)
         case note(String)
     }
 
@@ -101,6 +103,9 @@ final class Scripted: SocketApplication, @unchecked Sendable {
         diary.write(.wentIdle(connection))
         onIdle?(loop, connection)
     }
+
+    func hasNoRoom(_ connection: ConnectionID) { diary.write(.hadNoRoom(connection)) }
+    func tookTooLong(_ connection: ConnectionID) { diary.write(.tookTooLong(connection)) }
 
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         diary.write(.fellBehind(connection, queuedBytes))

@@ -9,6 +9,8 @@ import WebSocket
 extension ClientLoop {
     func receiveFrames(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
         guard var frames = session.frames.take() else { return bytes.byteCount }
+        let heldBefore = frames.unfinishedBytes
+        var hasFinished = false
         var at = 0
         reading: while true {
             let step = frames.next(in: &bytes, from: at, inflater: inflater)
@@ -19,6 +21,7 @@ extension ClientLoop {
                 break reading
             case .message(let kind, .inPlace(let range)): message(kind, bytes.bytes.extracting(range), session)
             case .message(let kind, .assembled):
+                hasFinished = true
                 let whole = frames.takeMessage()
                 message(kind, whole.bytes, session)
             case .ping(let range): pong(bytes.bytes.extracting(range), session)
@@ -31,6 +34,8 @@ extension ClientLoop {
                 break
             }
         }
+        let held = frames.unfinishedBytes
+        if held > 0 || heldBefore > 0 { loop.hold(held, for: session.connection, restarting: hasFinished) }
         session.frames = consume frames
         return at
     }

@@ -53,6 +53,7 @@ extension ClientLoop {
             Metrics.shared.refusals[.badRequest].add()
             return answer(session, error.response, keepAlive: false)
         }
+        if let project = served(request) { loop.bill(session.connection, to: project.project.inputBudget) }
         session.stage = .body
         guard request.expectsContinue else { return }
         let goAhead = HTTPResponse.continue
@@ -65,9 +66,11 @@ extension ClientLoop {
         do throws(HTTPRefusal) {
             let count = try reader.read(bytes.bytes)
             guard reader.isComplete else {
+                loop.hold(reader.bytes.byteCount, for: session.connection, restarting: false)
                 session.body = consume reader
                 return count
             }
+            loop.hold(0, for: session.connection, restarting: true)
             incoming.body = reader.bytes.copied()
             session.stage = .request(scanned: 0)
             serve(incoming, session)
@@ -106,7 +109,7 @@ extension ClientLoop {
         answer(session, response, keepAlive: request?.keepAlive ?? false, toHead: request?.isHead ?? false)
     }
 
-    private func answer(_ session: Session, _ response: HTTPResponse, keepAlive: Bool, toHead: Bool = false) {
+    func answer(_ session: Session, _ response: HTTPResponse, keepAlive: Bool, toHead: Bool = false) {
         var response = response
         if let incoming = session.incoming { response.headers += incoming.headers }
         session.incoming = nil
@@ -329,6 +332,7 @@ extension ClientLoop {
                 guard let limits = session.project?.limits.channelLimits else {
                     preconditionFailure("a client without a project")
                 }
+                if let project = session.project?.project { loop.bill(session.connection, to: project.inputBudget) }
                 session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
                 Metrics.shared.sessions.add(1)
             }

@@ -116,6 +116,25 @@ final class ClientLoop: SocketApplication {
         say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
     }
 
+    func hasNoRoom(_ connection: ConnectionID) {
+        unfinished(
+            connection, .tryAgainLater, .serviceUnavailable, "too much of large messages is unfinished: try again")
+    }
+
+    func tookTooLong(_ connection: ConnectionID) {
+        let seconds = Limits.unfinishedInputLimit.components.seconds
+        unfinished(connection, .policyViolation, .requestTimeout, "a message was not finished within \(seconds) s")
+    }
+
+    private func unfinished(_ connection: ConnectionID, _ code: CloseCode, _ status: HTTPStatus, _ reason: String) {
+        guard let session = session(connection) else { return }
+        switch session.stage {
+        case .client, .echo: say(code, reason, to: session)
+        case .request, .body: answer(session, .error(status, reason), keepAlive: false)
+        case .refused, .answering, .ending: loop.close(connection, afterFlushing: .zero)
+        }
+    }
+
     /// A close frame, and the end.
     func say(_ code: CloseCode, _ reason: String, to session: Session) {
         switch session.stage {

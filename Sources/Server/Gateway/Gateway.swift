@@ -25,6 +25,11 @@ public final class Gateway: Sendable {
     public var addresses: [SocketAddress] { sockets.addresses }
     var loopCount: Int { mailboxes.count }
 
+    /// For a project, of what all clients may keep unfinished.
+    func inputBudget() -> InputBudget {
+        InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget)
+    }
+
     /// The projects that are known from the start were added: whoever means another means none, and operators' requests
     /// are answered.
     func open(_ director: ProjectDirector) {

@@ -3,6 +3,7 @@ import Change
 import Channels
 import Diagnostics
 import EventLog
+import Net
 import Synchronization
 import System
 
@@ -37,6 +38,8 @@ final class Project: Sendable {
     let settings: ProjectSettings
     let services: ProjectServices
     let rates: ProjectRates
+    /// Its clients' part of what all may keep unfinished.
+    let inputBudget: InputBudget
     let metrics = ProjectMetrics()
     private let currentLimits: Mutex<ProjectLimits>
     /// Sockets that have joined a channel, until they end.
@@ -62,7 +65,7 @@ final class Project: Sendable {
 
     init(
         _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
-        _ verifier: TokenVerifier, logEnd: @escaping @Sendable () -> EventLogEnd?,
+        _ verifier: TokenVerifier, inputBudget: InputBudget, logEnd: @escaping @Sendable () -> EventLogEnd?,
         covered: @escaping @Sendable () -> LSN, hearsDatabase: @escaping @Sendable () -> Bool,
         presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
@@ -73,6 +76,7 @@ final class Project: Sendable {
         let catalog = services.catalog
         self.services = services
         rates = ProjectRates(settings.limits)
+        self.inputBudget = inputBudget
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         self.logEnd = logEnd

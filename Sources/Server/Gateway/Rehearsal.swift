@@ -94,6 +94,9 @@ public final class RehearsalLoop: SocketApplication {
     public func timeIsUp(_ token: UInt64) { clients.timeIsUp(token) }
     public func wentIdle(_ connection: ConnectionID) { clients.wentIdle(connection) }
 
+    public func hasNoRoom(_ connection: ConnectionID) { clients.hasNoRoom(connection) }
+    public func tookTooLong(_ connection: ConnectionID) { clients.tookTooLong(connection) }
+
     public func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         clients.fellBehind(connection, queuedBytes: queuedBytes)
     }

@@ -7,7 +7,7 @@ import random
 import resource
 import struct
 
-from clients.expect import equal, fail, true
+from clients.expect import Failure, equal, fail, true
 from clients.peer import Peer, binding
 from clients.scenario import published, scenario
 from clients.wire import BINARY, TEXT, Closed, Connection
@@ -198,6 +198,39 @@ async def promises(stage):
     for connection in connections:
         connection.abort()
     await settled(stage, before, 64 * MIB, "500 promises of 4.9 MB")
+
+
+@scenario("messages that are begun and not finished take a bounded memory, and nobody else's", own_hub=True, tables=ALIVE)
+async def unfinished(stage):
+    await serves(stage)
+    before = stage.hub.memory()
+    connections, refused = [], 0
+    for number in range(120):
+        peer = await stage.peer()
+        connection = peer.connection
+        connections.append(connection)
+        with contextlib.suppress(ConnectionError):
+            if number % 2:
+                await connection.send(struct.pack("!BBQ", 0x81, 0x80 | 127, 4_900_000) + b"mask" + b"x" * 4_800_000)
+            else:
+                # In two fragments, of which the second never ends.
+                await connection.frame(0x1, b"x" * 2_400_000, final=False)
+                await connection.send(struct.pack("!BBQ", 0x80, 0x80 | 127, 2_400_000) + b"mask" + b"x" * 2_300_000)
+    for connection in connections:
+        with contextlib.suppress(asyncio.TimeoutError, Failure, ConnectionError):
+            await asyncio.wait_for(connection.closed("a close for what there is no room for"), 0.02)
+            refused += 1
+    true(stage.hub.memory() <= before + 160 * MIB, "memory by the budget", f"{stage.hub.memory() // MIB} MiB, {before // MIB} MiB before")
+    true(refused >= 60, "at least half of 120 messages of 4.9 MB refused", str(refused))
+    await serves(stage)
+    for connection in connections:
+        connection.abort()
+    await settled(stage, before, 64 * MIB, "120 unfinished messages of 4.9 MB")
+    # There is room again.
+    peer = await stage.peer()
+    await peer.join("realtime:large")
+    await peer.connection.text(b'[null,"1","realtime:large","broadcast",{"type":"broadcast","event":"e","payload":{"x":"' + b"y" * 2_000_000 + b'"}}]')
+    await serves(stage)
 
 
 @scenario("oversized frames, again and again", own_hub=True, tables=ALIVE)

@@ -1,0 +1,124 @@
+import Diagnostics
+import Synchronization
+
+/// What unfinished messages and requests may take together: the bytes that came of them and are kept until the rest comes.
+///
+/// Shared by all loops. One that belongs to a part of the clients has its share of a larger one, so that a part cannot use up
+/// what the others need.
+public final class InputBudget: Sendable {
+    private let limit: Int
+    private let whole: InputBudget?
+    private let used = Atomic<Int>(0)
+
+    public init(_ limit: Int, of whole: InputBudget? = nil) {
+        self.limit = limit
+        self.whole = whole
+    }
+
+    public var usedBytes: Int { used.load(ordering: .relaxed) }
+
+    func add(_ bytes: Int) {
+        used.add(bytes, ordering: .relaxed)
+        whole?.add(bytes)
+    }
+
+    /// Whether one that holds so much has to go. Who holds little may go beyond the limit once again as far: the many who
+    /// send small messages are not to pay for the few who begin large ones.
+    func isExceeded(byHolderOf bytes: Int) -> Bool {
+        let allowed = bytes <= Self.little ? 2 * limit : limit
+        return used.load(ordering: .relaxed) > allowed || whole?.isExceeded(byHolderOf: bytes) ?? false
+    }
+
+    static let little = 256 << 10
+}
+
+// MARK: What connections hold
+
+extension SocketLoop {
+    /// Input that fits into the shared buffer's beginning is not counted.
+    private static let uncounted = 16 << 10
+
+    /// Who pays for what the connection holds: the first that was said is everybody's.
+    public func bill(_ connection: ConnectionID, to budget: InputBudget) {
+        guard let slot = table.slot(of: connection) else { return }
+        let held = heldInput(slot)
+        count(slot, from: held, to: 0)
+        table[slot].account = account(of: budget)
+        count(slot, from: 0, to: held)
+    }
+
+    private func account(of budget: InputBudget) -> UInt16 {
+        if let known = accounts.firstIndex(where: { $0 === budget }) { return UInt16(known) }
+        // After so many that came and went the whole pays.
+        guard accounts.count < Int(UInt16.max) else { return 0 }
+        accounts.append(budget)
+        return UInt16(accounts.count - 1)
+    }
+
+    /// The application keeps so many bytes of a message that is not whole. With `restarting` it is another message than it was
+    /// before.
+    public func hold(_ bytes: Int, for connection: ConnectionID, restarting: Bool) {
+        guard let slot = table.slot(of: connection) else { return }
+        let before = heldInput(slot)
+        table[slot].held = UInt32(clamping: bytes)
+        if restarting { table[slot].unfinishedSince = 0 }
+        noteHeld(slot, before: before)
+    }
+
+    /// The connection has ended.
+    func hold(nothingOf slot: Int) {
+        let before = heldInput(slot)
+        table[slot].held = 0
+        noteHeld(slot, before: before)
+    }
+
+    func heldInput(_ slot: Int) -> Int {
+        let held = Int(table[slot].inputCapacity) + Int(table[slot].held)
+        return held > Self.uncounted ? held : 0
+    }
+
+    /// What a connection holds has changed.
+    func noteHeld(_ slot: Int, before: Int) {
+        let held = heldInput(slot)
+        count(slot, from: before, to: held)
+        if table[slot].inputCount == 0, table[slot].held == 0 {
+            table[slot].unfinishedSince = 0
+        } else if table[slot].unfinishedSince == 0 {
+            table[slot].unfinishedSince = now
+            needSweep(at: now + settings.unfinishedLimit.nanoseconds)
+        }
+        guard held > before, table[slot].stage == .open else { return }
+        guard accounts[Int(table[slot].account)].isExceeded(byHolderOf: held) else { return }
+        metrics.unfinishedInputRefused[.noRoom].add()
+        sendAway.append(UInt32(slot))
+    }
+
+    private func count(_ slot: Int, from before: Int, to after: Int) {
+        guard before != after else { return }
+        accounts[Int(table[slot].account)].add(after - before)
+        metrics.unfinishedInputBytes.add(Int64(after - before))
+    }
+
+    /// Those who hold what there is no room for; told between calls of the application's.
+    func sendOverfullAway() {
+        while let number = sendAway.popLast() {
+            let slot = Int(number)
+            guard table[slot].stage == .open, heldInput(slot) > 0 else { continue }
+            application.hasNoRoom(table.id(of: slot))
+            if table[slot].stage == .open { end(slot, .inputTooLong, byReset: true) }
+        }
+    }
+
+    /// When the message that a connection began has to be whole; `.max` where there is none.
+    func unfinishedDue(_ slot: Int) -> UInt64 {
+        let since = table[slot].unfinishedSince
+        guard since != 0, table[slot].stage == .open else { return .max }
+        return since + settings.unfinishedLimit.nanoseconds
+    }
+
+    func unfinishedIsDue(_ slot: Int) {
+        metrics.unfinishedInputRefused[.tooSlow].add()
+        application.tookTooLong(table.id(of: slot))
+        if table[slot].stage == .open { end(slot, .inputTooLong, byReset: true) }
+    }
+}

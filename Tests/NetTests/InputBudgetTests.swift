@@ -1,0 +1,94 @@
+import Diagnostics
+import Glibc
+import Net
+import TestSupport
+import Testing
+
+/// What connections begin and do not finish has a limit for all of them together, and a time.
+@Suite(.serialized) struct InputBudgetTests {
+    private func eventually(_ stage: Stage, _ holds: () -> Bool) -> Bool {
+        stage.diary.wait { _ in holds() ? true : nil } ?? false
+    }
+
+    @Test func `who begins more than there is room for is sent away, and who began little is not`() throws {
+        let budget = InputBudget(2 << 20)
+        let stage = try Stage(
+            {
+                $0.inputBudget = budget
+                $0.receiveBytes = 4 << 20
+            }, script: { $0.onReceived = { _, _, _ in 0 } })
+        let small = try stage.connect()
+        try small.send(pattern(100_000))
+        #expect(eventually(stage) { budget.usedBytes >= 100_000 })
+        let large = try (0..<4).map { _ in try stage.connect() }
+        for client in large { _ = try? client.send(pattern(900_000)) }
+        let refused = stage.diary.wait { entries in
+            entries.count { if case .hadNoRoom = $0 { true } else { false } } >= 1 ? true : nil
+        }
+        #expect(refused == true)
+        #expect(stage.diary.waitForEnd() == .inputTooLong)
+        #expect(budget.usedBytes <= (2 << 20) + (1 << 20))
+        // It is still there, and what the others held is free again when they go.
+        for client in large { client.close() }
+        #expect(eventually(stage) { budget.usedBytes < 200_000 && budget.usedBytes >= 100_000 })
+        small.close()
+        #expect(eventually(stage) { budget.usedBytes == 0 })
+        #expect(stage.metrics.unfinishedInputRefused[.noRoom].value >= 1)
+    }
+
+    @Test func `a part of the clients cannot use up what the others need`() throws {
+        let whole = InputBudget(8 << 20)
+        let part = InputBudget(1 << 20, of: whole)
+        let stage = try Stage(
+            {
+                $0.inputBudget = whole
+                $0.receiveBytes = 4 << 20
+            },
+            script: {
+                $0.onReceived = { _, _, _ in 0 }
+                $0.onOpened = { loop, id in loop.bill(id, to: part) }
+            })
+        let client = try stage.connect()
+        _ = try? client.send(pattern(2 << 20))
+        #expect(stage.diary.waitForEnd() == .inputTooLong)
+        #expect(eventually(stage) { part.usedBytes == 0 && whole.usedBytes == 0 })
+    }
+
+    @Test func `what is not finished in time ends its connection, whatever else comes`() throws {
+        let stage = try Stage(
+            { $0.unfinishedLimit = .milliseconds(300) },
+            script: {
+                // Each byte is taken, as of pings between the fragments of a message, and the message goes on.
+                $0.onReceived = { loop, id, bytes in
+                    loop.hold(10, for: id, restarting: false)
+                    return bytes.byteCount
+                }
+            })
+        let client = try stage.connect()
+        for _ in 0..<1000 {
+            let isOver = stage.diary.all.contains { if case .tookTooLong = $0 { true } else { false } }
+            if isOver || (try? client.send([1])) == nil { break }
+            usleep(10_000)
+        }
+        #expect(stage.diary.waitForEnd() == .inputTooLong)
+    }
+
+    @Test func `who goes on to another message has its time anew`() throws {
+        let stage = try Stage(
+            { $0.unfinishedLimit = .seconds(2) },
+            script: {
+                $0.onReceived = { loop, id, bytes in
+                    loop.hold(10, for: id, restarting: true)
+                    loop.send(bytes.bytes, to: id)
+                    return bytes.byteCount
+                }
+            })
+        let client = try stage.connect()
+        for _ in 0..<5 {
+            try client.send([7])
+            #expect(try client.receive(1) == [7])
+            usleep(500_000)
+        }
+        #expect(stage.diary.all.allSatisfy { if case .tookTooLong = $0 { false } else { true } })
+    }
+}
