@@ -760,6 +760,9 @@ struct Pipeline: ~Copyable {
         heardOf = snapshot.version
         if isHeldByPolicies, !isPaused, snapshot.policies.unsettled.isEmpty { pausedSince = nil }
         isHeldByPolicies = false
+        // They are of the types that columns had in the catalog before; what is under way, too.
+        converting = nil
+        convertedRows = nil
         generation.forgetPlans()
         forgetComposed()
         schemas.take(snapshot, &courier)

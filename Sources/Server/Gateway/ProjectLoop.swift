@@ -114,6 +114,8 @@ final class ProjectLoop {
 
     private func followTables() -> Bool {
         pipeline.openIfBegun(on: loop)
+        // Of a log that begins: to those who were answered before, and to nobody who comes later.
+        for gap in pipeline.takeGaps() { tellOfGap(gap) }
         if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
         fillMemberships()

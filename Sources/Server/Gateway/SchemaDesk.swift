@@ -55,7 +55,9 @@ struct SchemaDesk {
     mutating func isReady(
         _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ courier: inout Courier
     ) -> Bool {
-        let table = snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
+        // As those have it who are judged: a newer snapshot may be there that they have yet to hear of.
+        let table =
+            declared[relation.oid]?.table ?? snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
         // Messages come with a publication of their own: that the clients' does not have their table is no news.
         let isKnown = table.map { $0.has(relation) } ?? (messages.layout(of: fingerprint) != nil)
         guard isKnown || asked.contains(fingerprint) else {
