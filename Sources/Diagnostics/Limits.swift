@@ -333,7 +333,7 @@ public enum Limits {
     public static let socketReadBytes = 64 << 10
 
     /// What is kept of clients' messages and requests that are not whole, of all connections together; a project's have half.
-    public static let unfinishedInputBytes = 64 << 20
+    public static let unfinishedInputBytes = 192 << 20
     /// A message that was begun is whole after this long, whatever else its client sends meanwhile.
     public static let unfinishedInputLimit = Duration.seconds(60)
     /// The largest message of a client and what frames it.

@@ -122,6 +122,9 @@ async def early(stage):
         equal([str(message) for message in await peer.fence()], [], "what comes while nothing streams")
     finally:
         await stage.database.run(f'ALTER ROLE "{role}" REPLICATION')
-    equal((await peer.system("realtime:early")).payload["message"], SUBSCRIBED, "what is said then")
+    # There was no log when it was told that it has joined: what was committed before there is one is not known.
+    equal((await peer.system("realtime:early")).payload["message"],
+          "Changes may be missing (the database is followed from now on): fetch again what is shown", "what is said then")  # fmt: skip
+    equal((await peer.system("realtime:early")).payload["message"], SUBSCRIBED, "what is said after that")
     await stage.database.run("INSERT INTO c_early VALUES (1)")
     equal((await peer.change("realtime:early")).data["record"], {"id": 1}, "the change that follows")
