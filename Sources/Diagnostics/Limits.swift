@@ -131,6 +131,8 @@ public enum Limits {
     /// How often the partitions of realtime.messages are looked after, and how soon again what could not be done.
     public static let janitorInterval = Duration.seconds(4 * 3600)
     public static let janitorRetryInterval = Duration.seconds(60)
+    /// Between rounds at least, however often a partition is missed.
+    public static let janitorCallInterval = Duration.seconds(5)
     public static let janitorQueryTimeout = Duration.seconds(30)
 
     /// Whoever waits to drop a partition holds up everybody who broadcasts: not for longer than this.
@@ -152,6 +154,19 @@ public enum Limits {
 
     /// Entries of `postgres_changes` in one join.
     public static let maximumBindingsPerChannel = 128
+
+    /// Conditions, and values that these name, in the filters of all channels of the process, of which a project has half:
+    /// each takes some 360 bytes.
+    public static let filterParts = 512 << 10
+    /// Connections that have no more than this may use so many times as much.
+    public static let fewFilterParts = 64
+    public static let filterPartsForFew = 8
+    /// A channel with more is made ready apart, and nobody waits for it: a loop would take milliseconds.
+    public static let filterPartsAtOnce = 1024
+    /// Outcomes of filters with more are not remembered.
+    public static let rememberedFilterParts = 64
+    /// Of one connection.
+    public static let filterPartsOfConnection = 16 << 10
 
     /// Ways in which one channel's bindings match together that are remembered.
     public static let maximumEnvelopesPerChannel = 256
@@ -647,6 +662,22 @@ public enum Limits {
     /// Bytes of a value times bytes of the pattern or part looked for in it, within one condition on one row: some
     /// milliseconds. Beyond that PostgreSQL is asked, which can be told to give up.
     public static let maximumFilterWork = 1 << 22
+
+    // What filters that are tried one by one may take of a loop, in steps of about half a nanosecond: as much as this of each
+    // change …
+    public static let filterWorkOfChange = 200_000
+    /// … and of each connection so much more: a condition takes some dozens, one that searches in 5 KB some ten thousands.
+    public static let filterWorkOfConnection = 100_000
+    /// Beyond that, all together: a tenth of the time, and some milliseconds at once.
+    public static let filterWorkPerMicrosecond = 200
+    public static let filterWorkReserve = 20_000_000
+
+    /// A connection whose filters took more than that is left out of changes for so long, and twice as long each time that it
+    /// does so again.
+    public static let filterRest = Duration.seconds(2)
+    public static let maximumFilterRest = Duration.seconds(64)
+    /// After this long without it is as if it never had.
+    public static let filterRestForgotten = Duration.seconds(300)
 
     // MARK: Configuration and diagnostics
 

@@ -42,6 +42,13 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
+    /// Whose filters have as many conditions and values as they may.
+    public enum FiltersRefused: String, MetricLabel {
+        case connection, project
+
+        public static let labelName = "limit"
+    }
+
     public enum DropReason: String, MetricLabel {
         /// The socket did not take what was sent; it was closed with a reason to come back.
         case slowConsumer = "slow_consumer"
@@ -52,6 +59,8 @@ public final class Metrics: Sendable {
         /// A delete does not say what a filter or a policy looks at, and the event log did not have the row; the client was
         /// told when it subscribed that there may be such.
         case absentValue = "absent_value"
+        /// A filter would have taken more time than there was for it; the client was told.
+        case tooMuchWork = "too_much_work"
         /// A project's rate was exceeded; the channel was closed and told.
         case rateLimit = "rate_limit"
         /// A payload over the limit.
@@ -173,6 +182,9 @@ public final class Metrics: Sendable {
     public let connectionsBlocked: Gauge
     public let outboxBytes: Gauge
     public let connectionsFellBehind: Counter
+    public let filtersRested: Counter
+    public let filterParts: Gauge
+    public let filtersRefused: CounterFamily<FiltersRefused>
     public let unfinishedInputBytes: Gauge
     public let unfinishedInputRefused: CounterFamily<UnfinishedInput>
 
@@ -311,6 +323,15 @@ public final class Metrics: Sendable {
             "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
         outboxBytes = registry.gauge(
             "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
+        filtersRested = registry.counter(
+            "tidewire_filters_rested_total",
+            "Times a connection was left out of changes for a while, because its filters took more than their share.")
+        filterParts = registry.gauge(
+            "tidewire_filter_parts", "Conditions, and values that these name, in the filters of all channels.")
+        filtersRefused = registry.counters(
+            "tidewire_filters_refused_total",
+            "Joins refused because filters have as many conditions and values as they may, by whose limit it was.",
+            by: FiltersRefused.self)
         unfinishedInputBytes = registry.gauge(
             "tidewire_unfinished_input_bytes", "What is kept of clients' messages and requests that are not whole.")
         unfinishedInputRefused = registry.counters(

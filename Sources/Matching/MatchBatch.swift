@@ -14,12 +14,14 @@ public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
 public struct MatchBatch: ~Copyable {
     private var certainNodes = Pool<MatchedNode>()
     private var askingNodes = Pool<MatchedNode>()
+    private var skippedNodes = Pool<MatchedNode>()
     private var ends = Pool<Ends>()
 
     /// Where the nodes of a change end in the two rows.
     struct Ends: BitwiseCopyable {
         var certain = 0
         var asking = 0
+        var skipped = 0
         var isLeft = false
     }
 
@@ -42,6 +44,14 @@ public struct MatchBatch: ~Copyable {
         askingNodes.span.extracting(start(of: change).asking..<ends[change].asking)
     }
 
+    /// Those who were not tried: it would have taken more than there was for them.
+    @_lifetime(borrow self)
+    public func skipped(of change: Int) -> Span<MatchedNode> {
+        skippedNodes.span.extracting(start(of: change).skipped..<ends[change].skipped)
+    }
+
+    public var hasSkipped: Bool { !skippedNodes.isEmpty }
+
     /// A change was not judged, because its image lacks what somebody looks at.
     @inline(__always)
     public func isLeft(_ change: Int) -> Bool { ends[change].isLeft }
@@ -51,6 +61,7 @@ public struct MatchBatch: ~Copyable {
     public mutating func removeAll() {
         certainNodes.removeAll()
         askingNodes.removeAll()
+        skippedNodes.removeAll()
         ends.removeAll()
     }
 
@@ -62,9 +73,13 @@ public struct MatchBatch: ~Copyable {
     @inline(__always)
     mutating func addAsking(_ node: UInt32) { askingNodes.append(MatchedNode(node, soleMember: .none)) }
 
+    mutating func addSkipped(_ node: UInt32) { skippedNodes.append(MatchedNode(node, soleMember: .none)) }
+
     /// What is added from here on is the next change's.
     @inline(__always)
     mutating func endChange(isLeft: Bool = false) {
-        ends.append(Ends(certain: certainNodes.count, asking: askingNodes.count, isLeft: isLeft))
+        ends.append(
+            Ends(
+                certain: certainNodes.count, asking: askingNodes.count, skipped: skippedNodes.count, isLeft: isLeft))
     }
 }

@@ -98,6 +98,7 @@ extension NodeStore {
         into matches: inout MatchBatch
     ) {
         advanceStamp()
+        ledger.beginChange()
         addSettled(subject, lookups, of: batch, into: &matches)
         for index in lookups {
             let number = batch.lookups[index].key
@@ -196,7 +197,7 @@ extension NodeStore {
         }
     }
 
-    private func tryAll(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
+    private mutating func tryAll(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
         for set in OperationSet.sets where !set.isDisjoint(with: subject.operation) {
             for index in 0..<tables[Int(subject.table)].scan.nodeCount(set) {
                 judge(tables[Int(subject.table)].scan.node(set, index), image, into: &matches)
@@ -204,8 +205,12 @@ extension NodeStore {
         }
     }
 
-    private func judge(_ number: UInt32, _ image: borrowing RowImage, into matches: inout MatchBatch) {
-        switch predicates[nodes[number].predicate].verdict(on: image) {
+    private mutating func judge(_ number: UInt32, _ image: borrowing RowImage, into matches: inout MatchBatch) {
+        let trial = nodes[number].predicate
+        guard ledger.take(predicates[trial].predicate.effort.on(image), predicates[trial].account) else {
+            return matches.addSkipped(number)
+        }
+        switch predicates[trial].predicate.verdict(on: image) {
         case .yes: matches.addCertain(number)
         case .ask: matches.addAsking(number)
         case .no, .unknown, .notYes, .failed: break
@@ -234,6 +239,6 @@ extension NodeStore {
     /// Nil where a key says all of it.
     func predicate(of number: UInt32) -> Predicate? {
         let predicate = nodes[number].predicate
-        return predicate == .none ? nil : predicates[predicate]
+        return predicate == .none ? nil : predicates[predicate].predicate
     }
 }

@@ -7,7 +7,8 @@ struct NodeStore: ~Copyable {
     private var freeTables = Pool<UInt32>()
     var nodes = Slab<Node>()
     /// Of the nodes that are not settled by a key.
-    var predicates = Slab<Predicate>()
+    var predicates = Slab<Trial>()
+    var ledger: Ledger
     /// Nodes by what they want.
     private(set) var identities = HashSlots()
     var groups = Slab<KeyGroup>()
@@ -24,10 +25,18 @@ struct NodeStore: ~Copyable {
     struct Place: BitwiseCopyable {
         var node: UInt32
         var position: UInt32
+        var account: UInt32
     }
 
-    init(seed: UInt64) {
+    /// What is asked of rows that come to a node, and who answers for the time that it takes: one of its members.
+    struct Trial {
+        var predicate: Predicate
+        var account: UInt32
+    }
+
+    init(seed: UInt64, _ allowance: Allowance) {
         self.seed = seed
+        ledger = Ledger(allowance)
         stretches = StretchTable(seed: seed)
     }
 
@@ -67,10 +76,10 @@ struct NodeStore: ~Copyable {
 
     // MARK: Members
 
-    mutating func add(_ member: UInt32, _ wish: Wish) -> UInt32 {
+    mutating func add(_ member: UInt32, _ wish: Wish, account: UInt32) -> UInt32 {
         let identity = wish.identity(seed: seed)
-        let node = find(wish, identity) ?? insert(wish, identity)
-        let handle = handles.insert(Place(node: node, position: 0))
+        let node = find(wish, identity) ?? insert(wish, identity, account)
+        let handle = handles.insert(Place(node: node, position: 0, account: account))
         handles[handle].position = nodes[node].members.append(member, handle)
         noteSoleMember(of: node)
         return handle
@@ -84,7 +93,16 @@ struct NodeStore: ~Copyable {
         }
         handles[handle].node = .none
         handles.remove(handle)
-        if nodes[place.node].members.count == 0 { removeNode(place.node) } else { noteSoleMember(of: place.node) }
+        if nodes[place.node].members.count == 0 { return removeNode(place.node) }
+        noteSoleMember(of: place.node)
+        passOn(place.node, from: place.account)
+    }
+
+    /// Who answered for the node has left it.
+    private mutating func passOn(_ node: UInt32, from account: UInt32) {
+        let predicate = nodes[node].predicate
+        guard predicate != .none, predicates[predicate].account == account else { return }
+        predicates[predicate].account = handles[nodes[node].members[0].handle].account
     }
 
     private mutating func noteSoleMember(of number: UInt32) {
@@ -107,16 +125,17 @@ struct NodeStore: ~Copyable {
         guard node.table == wish.table, node.operations == wish.operations, node.access == wish.access else {
             return false
         }
-        guard node.access == .settled else { return predicates[node.predicate] == wish.predicate }
+        guard node.access == .settled else { return predicates[node.predicate].predicate == wish.predicate }
         let key = wish.keys[0]
         guard let group = group(of: key, in: wish.table) else { return false }
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         return keys.isKey(of: node.place, group: group, unsafe key.bytes.span.bytes)
     }
 
-    private mutating func insert(_ wish: Wish, _ identity: UInt32) -> UInt32 {
+    private mutating func insert(_ wish: Wish, _ identity: UInt32, _ account: UInt32) -> UInt32 {
         // A key that settles the question says all that the predicate would.
-        let predicate = wish.access == .settled ? .none : predicates.insert(wish.predicate)
+        let predicate =
+            wish.access == .settled ? .none : predicates.insert(Trial(predicate: wish.predicate, account: account))
         let number = nodes.insert(
             Node(
                 predicate: predicate, table: wish.table, identity: identity, operations: wish.operations,
@@ -137,10 +156,10 @@ struct NodeStore: ~Copyable {
             tables[table].use.remove(groups[keys[keys.link(node.place).key].group].slot)
         } else {
             if node.access.looksAtRows {
-                for slot in predicates[node.predicate].slots { tables[table].use.remove(slot) }
+                for slot in predicates[node.predicate].predicate.slots { tables[table].use.remove(slot) }
             }
             // What is free still stands in the slab: let go of its memory.
-            predicates[node.predicate] = .never
+            predicates[node.predicate].predicate = .never
             predicates.remove(node.predicate)
         }
         if node.access.hasKeys { unlink(node) } else { delist(node, range) }
@@ -174,7 +193,9 @@ struct NodeStore: ~Copyable {
     // MARK: Ranges
 
     private func range(of node: Node) -> ValueRange? {
-        guard node.access == .ranged, case .within(let range) = predicates[node.predicate].access else { return nil }
+        guard node.access == .ranged, case .within(let range) = predicates[node.predicate].predicate.access else {
+            return nil
+        }
         return range
     }
 

@@ -45,11 +45,12 @@ public struct PredicateIndex: ~Copyable {
 
     /// `maximumRelations`: how many schemas are remembered before all are forgotten and asked for again.
     public init(
-        judging judged: Judged = .new, maximumRelations: Int, seed: UInt64 = .random(in: .min ... .max)
+        judging judged: Judged = .new, maximumRelations: Int, allowance: Allowance = .unlimited,
+        seed: UInt64 = .random(in: .min ... .max)
     ) {
         self.judged = judged
         relations = RelationBook(limit: maximumRelations)
-        store = NodeStore(seed: seed)
+        store = NodeStore(seed: seed, allowance)
     }
 
     /// How many subscriptions there are.
@@ -84,18 +85,28 @@ public struct PredicateIndex: ~Copyable {
     // MARK: Subscriptions
 
     /// `member` is the caller's number for the subscription. The table must be declared, and the predicate made for its
-    /// columns as they were declared.
+    /// columns as they were declared. `account`: whose the subscription is, where somebody has to answer for what it takes to
+    /// try it.
     public mutating func add(
-        table oid: UInt32, operations: OperationSet, predicate: Predicate, member: UInt32
+        table oid: UInt32, operations: OperationSet, predicate: Predicate, member: UInt32, account: UInt32? = nil
     ) -> Handle {
         guard let table = tables[oid] else { preconditionFailure("a table is declared before it is subscribed to") }
-        return Handle(number: store.add(member, Wish(table: table, operations: operations, predicate: predicate)))
+        let wish = Wish(table: table, operations: operations, predicate: predicate)
+        return Handle(number: store.add(member, wish, account: account ?? .none))
     }
 
     public mutating func remove(_ handle: Handle) { store.remove(handle.number) }
 
     /// Whether the index is whole: for tests.
     func checkInvariants() { store.checkInvariants() }
+
+    // MARK: Who takes how much
+
+    /// Time has gone by: nanoseconds of any clock.
+    public mutating func fillPurse(_ now: UInt64) { store.ledger.fill(now) }
+
+    /// The accounts that were stopped since this was asked last.
+    public mutating func takeStopped() -> [UInt32] { store.ledger.takeStopped() }
 
     // MARK: Matches
 

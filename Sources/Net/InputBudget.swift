@@ -88,9 +88,12 @@ extension SocketLoop {
             needSweep(at: now + settings.unfinishedLimit.nanoseconds)
         }
         guard held > before, table[slot].stage == .open else { return }
-        guard accounts[Int(table[slot].account)].isExceeded(byHolderOf: held) else { return }
-        metrics.unfinishedInputRefused[.noRoom].add()
-        sendAway.append(UInt32(slot))
+        if hasNoRoom(slot) { sendAway.append(UInt32(slot)) }
+    }
+
+    private func hasNoRoom(_ slot: Int) -> Bool {
+        let held = heldInput(slot)
+        return held > 0 && accounts[Int(table[slot].account)].isExceeded(byHolderOf: held)
     }
 
     private func count(_ slot: Int, from before: Int, to after: Int) {
@@ -103,7 +106,9 @@ extension SocketLoop {
     func sendOverfullAway() {
         while let number = sendAway.popLast() {
             let slot = Int(number)
-            guard table[slot].stage == .open, heldInput(slot) > 0 else { continue }
+            // It may have finished meanwhile, or others may have gone.
+            guard table[slot].stage == .open, hasNoRoom(slot) else { continue }
+            metrics.unfinishedInputRefused[.noRoom].add()
             application.hasNoRoom(table.id(of: slot))
             if table[slot].stage == .open { end(slot, .inputTooLong, byReset: true) }
         }

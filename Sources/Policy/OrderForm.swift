@@ -48,6 +48,8 @@ extension NumericText {
         let isNegative = text.byte(0) == UInt8(ascii: "-")
         if last == UInt8(ascii: "N") { return 1 << 63 | 1 }
         if last == UInt8(ascii: "y") { return isNegative ? 0 : 1 << 63 }
+        // What compares with nothing stands nowhere.
+        guard (48...57).contains(last) else { return nil }
         guard let magnitude = magnitude(text.extracting(droppingFirst: isNegative ? 1 : 0)) else { return nil }
         return isNegative ? 1 << 62 - 1 - magnitude : 1 << 62 | magnitude
     }

@@ -23,6 +23,8 @@ public struct Predicate: Sendable, Hashable {
     /// What the tests cannot say.
     let terms: [Term]
     let maximumWork: Int
+    /// Of the filter.
+    public let effort: Effort
 
     /// Holds for every row: what a subscription without a filter asks.
     public static let always = Predicate(constant: true)
@@ -45,6 +47,7 @@ public struct Predicate: Sendable, Hashable {
         pool = []
         terms = []
         maximumWork = 0
+        effort = .none
     }
 
     /// `canonical` holds an answer for each of the check's literals, in their order.
@@ -62,6 +65,7 @@ public struct Predicate: Sendable, Hashable {
         constants = builder.constants
         pool = builder.pool
         maximumWork = check.settings.maximumWork
+        effort = Effort(builder.tests, builder.constants)
         let reach = Reach(tree, check)
         access = reach.access
         isDecidedByAccess = reach.isExact && slots.count == 1

@@ -51,16 +51,25 @@ public struct Backoff {
     /// Somebody else has reached the database since the last failure.
     public var isCutShort: Bool { hasFailed && reachability.count != known }
 
-    /// Lets the time pass that `next` said; less where it is cut short, or `interrupt` rings.
-    public func wait(_ delay: Duration, _ interrupt: Wake) {
+    /// Lets the time pass that `next` said; less where it is cut short, or `interrupt` or `call` rings.
+    public func wait(_ delay: Duration, _ interrupt: Wake, orCalled call: Wake? = nil) {
         let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
-        while !interrupt.isRung, let left = left(until: end) { interrupt.sleep(milliseconds: left.wholeMilliseconds) }
+        while !interrupt.isRung, let left = left(until: end) {
+            guard let call else {
+                interrupt.sleep(milliseconds: left.wholeMilliseconds)
+                continue
+            }
+            let limit = Int32(clamping: left.wholeMilliseconds)
+            if Poll.wait(socket: call.descriptor, interrupt: interrupt, timeoutMilliseconds: limit).socket { return }
+        }
     }
 
     /// How long to sleep before looking again; nil when the wait is over.
     public func left(until end: UInt64) -> Duration? {
         let now = Clock.monotonicNanoseconds()
         guard now < end, !isCutShort else { return nil }
-        return min(.nanoseconds(end - now), Limits.recoveryInterval) + .milliseconds(1)
+        let all = Duration.nanoseconds(end - now)
+        // Who did not fail waits for nobody, and is not to be woken all the time for that.
+        return (hasFailed ? min(all, Limits.recoveryInterval) : all) + .milliseconds(1)
     }
 }

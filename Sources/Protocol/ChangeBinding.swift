@@ -211,3 +211,34 @@ private struct BindingMembers {
         }
     }
 }
+
+extension BindingParameters {
+    /// The value of a filter that is one condition, where it goes on like another one: `OPEN OR x=eq.1`.
+    var valueLikeCondition: Substring? {
+        guard let filter, let start = filter.firstIndex(of: "="),
+            !["and", "or", "not.and", "not.or"].contains(filter[..<start])
+        else { return nil }
+        let text = filter[filter.index(after: start)...]
+        let value = text.firstIndex(of: ".").map { text[text.index(after: $0)...] } ?? text
+        let bytes = Array(value.utf8)
+        for place in bytes.indices where bytes[place] == UInt8(ascii: "=") {
+            let name = bytes[..<place].reversed().prefix(while: Self.isOfName).count
+            let operation = bytes[(place + 1)...].prefix(while: Self.isOfName).count
+            let (before, after) = (place - name - 1, place + 1 + operation)
+            guard name > 0, (2...10).contains(operation), before >= 0, after < bytes.count else { continue }
+            guard " &;".utf8.contains(bytes[before]), bytes[after] == UInt8(ascii: ".") else { continue }
+            // After a comma it is one.
+            if bytes[...before].last(where: { $0 != UInt8(ascii: " ") }) != UInt8(ascii: ",") { return value }
+        }
+        return nil
+    }
+
+    private static func isOfName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "_"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: false
+        }
+    }
+}

@@ -56,6 +56,11 @@ public struct JoinRequest: Sendable {
         var advice = options.unknown.map(options.complaint)
         for case .success(let parameters) in bindings.lazy.map(\.parameters) {
             advice += parameters.options.unknown.map(options.complaint)
+            if let value = parameters.valueLikeCondition {
+                advice.append(
+                    "A filter looks for the text \"\(value.prefix(64))\", which reads like more than one condition: several are "
+                        + "written and=(a.eq.1,b.gt.2) or or=(a.eq.1,b.gt.2)")
+            }
             if let event = parameters.unknownEvent {
                 advice.append("Unknown event \(event.prefix(64)) counts as *: there are INSERT, UPDATE, DELETE and *")
             }

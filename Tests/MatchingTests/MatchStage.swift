@@ -201,8 +201,8 @@ enum Notes {
         return function
     }
 
-    static func index(columns: [String] = names) -> PredicateIndex {
-        var index = PredicateIndex(maximumRelations: 10)
+    static func index(columns: [String] = names, allowance: Allowance = .unlimited) -> PredicateIndex {
+        var index = PredicateIndex(maximumRelations: 10, allowance: allowance)
         index.declare(table: 1, columns: columns)
         return index
     }

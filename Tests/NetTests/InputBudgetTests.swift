@@ -75,7 +75,7 @@ import Testing
 
     @Test func `who goes on to another message has its time anew`() throws {
         let stage = try Stage(
-            { $0.unfinishedLimit = .seconds(2) },
+            { $0.unfinishedLimit = .seconds(5) },
             script: {
                 $0.onReceived = { loop, id, bytes in
                     loop.hold(10, for: id, restarting: true)
@@ -84,7 +84,7 @@ import Testing
                 }
             })
         let client = try stage.connect()
-        for _ in 0..<5 {
+        for _ in 0..<12 {
             try client.send([7])
             #expect(try client.receive(1) == [7])
             usleep(500_000)

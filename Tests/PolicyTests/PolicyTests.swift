@@ -208,6 +208,14 @@ private func row(
         #expect(Set(numbers).count > texts.count / 2)
     }
 
+    /// What cannot be compared with anything may be in any range: it is asked about.
+    @Test(arguments: ["", "x", "24444444444444x45%", "1234567890123456 ", "-", "1e5x", "0044-03-15 XY"])
+    func `what is no value stands nowhere`(text: String) {
+        for form in [OrderForm.integer, .numeric, .float4, .float8, .date, .timestamp] {
+            #expect(form.number(Array(text.utf8).span.bytes) == nil, "\(form)")
+        }
+    }
+
     @Test func `with more keys than allowed a predicate is scanned`() throws {
         let filter = try #require(try Filter.parse("or=(id.in.(1,2),id.in.(2,3,4))", within: bounds))
         func access(maximumKeys: Int) throws -> Access {

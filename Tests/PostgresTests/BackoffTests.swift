@@ -39,6 +39,8 @@ import Testing
         #expect(second.isCutShort)
         #expect(second.left(until: .max) == nil)
         #expect(second.next() <= Limits.reconnectBackoffInitial * 1.2)
+        #expect(first.left(until: .max) ?? .zero > .seconds(3600))
+        #expect(second.left(until: .max) ?? .zero <= Limits.recoveryInterval * 2)
         // Who goes on being served is no news.
         first.reached()
         #expect(!second.isCutShort)

@@ -83,6 +83,20 @@ import Testing
     }
 
     /// Each client drops what it does not know, and each something else.
+    @Test(arguments: [
+        ("status=eq.OPEN OR x=eq.1", "OPEN OR x=eq.1"), ("status=eq.OPEN AND n=not.gt.3", "OPEN AND n=not.gt.3"),
+        ("a=eq.1&b=eq.2", "1&b=eq.2"), ("a=eq.1, b=in.(1,2)", nil), ("a=like.x;b=is.null", "x;b=is.null"),
+        ("a=eq.1", nil), ("a=eq.x=y", nil), ("a=eq.1 = 2.5", nil), ("url=eq.http://x/?a=b.c", nil), ("a=in.(1,2)", nil),
+        ("and=(a.eq.1,b.eq.2)", nil), ("or=(a.eq.x b=eq.1)", nil), ("a=eq.", nil), ("a", nil), ("=", nil),
+        ("a=eq.  b=", nil),
+    ])
+    func `a value that looks like a condition is told of`(filter: String, value: String?) {
+        let request = join(
+            #"{"config":{"postgres_changes":[{"event":"*","schema":"public","table":"t","filter":"\#(filter)"}]}}"#)
+        #expect(request.advice.count == (value == nil ? 0 : 1))
+        if let value { #expect(request.advice.first?.contains("the text \"\(value)\"") == true, "\(request.advice)") }
+    }
+
     @Test func `options are taken wherever a client can put them, and the nearest counts`() throws {
         let parameters = [
             ("tidewire.moves", "true"), ("tidewire.limits", "1"), ("vsn", "2.0.0"), ("tidewire.what", "7"),

@@ -44,7 +44,6 @@ struct LatencyScenario: Scenario {
 
 private final class LatencyRace {
     private static let owners = 10
-    private static let intervalNanoseconds: UInt64 = 10_000_000
 
     private let stage: ServingStage
     private let fleet: LoadFleet
@@ -67,21 +66,10 @@ private final class LatencyRace {
         if !hubFirst { hub.append(try measureHub()) }
     }
 
-    /// Calls at even moments, late ones at once.
-    private func evenly(_ body: (Int) throws -> Void) rethrows {
-        let began = Clock.monotonicNanoseconds()
-        for number in 0..<changes {
-            let due = began + UInt64(number) * Self.intervalNanoseconds
-            let now = Clock.monotonicNanoseconds()
-            if now < due { BackgroundThread.rest(nanoseconds: due - now) }
-            try body(number)
-        }
-    }
-
     /// The rows of each owner are numbered by themselves, so that each client can tell what is missing.
     private func measureHub() throws -> LatencyHistogram {
         try fleet.expect(first: next, each: Int64(changes / Self.owners), owner: "{n%\(Self.owners)}")
-        try evenly { number in
+        try EvenPace.run(changes) { number in
             try stage.connection.query(
                 """
                 INSERT INTO latency VALUES
@@ -104,7 +92,7 @@ private final class LatencyRace {
 
     private func measureNotify() throws -> LatencyHistogram {
         let listener = try NotifyListener(stage.cluster.target(), expected: changes)
-        try evenly { _ in
+        try EvenPace.run(changes) { _ in
             try notifier.query("SELECT pg_notify('bench', \(Self.moment)::text)")
         }
         return try listener.finish()

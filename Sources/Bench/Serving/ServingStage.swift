@@ -88,9 +88,10 @@ final class ServingStage {
         )
     }
 
-    var path: String {
+    var path: String { "/socket/websocket?vsn=2.0.0&apikey=" + token }
+
+    var token: String {
         let claims = Array(#"{"role":"\#(Self.role)","exp":\#(Clock.unixMicroseconds() / 1_000_000 + 86_400)}"#.utf8)
-        let token = JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
-        return "/socket/websocket?vsn=2.0.0&apikey=" + token
+        return JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
     }
 }

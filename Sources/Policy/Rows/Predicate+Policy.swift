@@ -17,6 +17,7 @@ extension Predicate {
         pool = builder.pool
         terms = builder.terms
         maximumWork = settings.maximumWork
+        effort = .none
         let reach = Reach(node, maximumKeys: settings.maximumPolicyKeys)
         access = reach.access
         isDecidedByAccess = reach.isExact
@@ -64,6 +65,7 @@ extension Predicate {
         isDecidedByAccess = false
         access = Self.better(filter.access, policy.access)
         maximumWork = min(filter.maximumWork, policy.maximumWork)
+        effort = filter.effort
         let parts = ProgramJoiner(filter, policy)
         program = parts.program
         tests = parts.tests

@@ -18,13 +18,16 @@ final class ChannelAuthorizer: Sendable {
         var policies: ConnectionTarget?
         /// Those that tokens may name, to tell whether the login fits.
         var clientRoles = ["anon", "authenticated"]
+        /// Called where realtime.messages has no partition for today.
+        var missesPartition: @Sendable () -> Void = {}
     }
 
     private let exchange: ChannelExchange
-    private let shared = ChannelWorker.Shared()
+    private let shared: ChannelWorker.Shared
     private let threads: [BackgroundThread]
 
     init(_ settings: Settings) throws(SystemError) {
+        shared = ChannelWorker.Shared(settings)
         let exchange = try ChannelExchange()
         self.exchange = exchange
         let shared = self.shared

@@ -4,7 +4,11 @@ import Synchronization
 
 /// Says why questions about private channels fail, the same not for every question.
 final class ChannelTroubles: Sendable {
+    /// Told that today's partition is missing.
+    private let missed: @Sendable () -> Void
     private let last = Mutex<[String: LastTrouble]>([:])
+
+    init(missed: @escaping @Sendable () -> Void) { self.missed = missed }
 
     /// The way to the database.
     func report(_ error: PostgresError) {
@@ -26,6 +30,7 @@ final class ChannelTroubles: Sendable {
 
     /// Neither what a policy said nor what it was asked about: both may hold what is for no log.
     func report(_ failure: ChannelAuthorizationError, role: String) {
+        if case .missingPartition = failure { missed() }
         guard let words = failure.words else { return }
         var fields: [LogField] = [.reason(failure.code), .user(role)]
         if case .policy(let state) = failure { fields.append(.sqlstate(state)) }

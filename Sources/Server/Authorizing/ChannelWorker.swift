@@ -8,7 +8,9 @@ final class ChannelWorker {
     final class Shared: Sendable {
         let pace = ChannelPace()
         let fitness = PolicyFitness()
-        let troubles = ChannelTroubles()
+        let troubles: ChannelTroubles
+
+        init(_ settings: ChannelAuthorizer.Settings) { troubles = ChannelTroubles(missed: settings.missesPartition) }
     }
 
     private let settings: ChannelAuthorizer.Settings

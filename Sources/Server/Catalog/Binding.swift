@@ -1,4 +1,6 @@
+import Diagnostics
 import Policy
+import Protocol
 
 /// One `postgres_changes` entry of a join, together with the role that asks.
 public struct BindingRequest: Sendable, Hashable {
@@ -22,6 +24,14 @@ public struct BindingRequest: Sendable, Hashable {
         self.select = select
         self.operations = operations
     }
+
+    /// A name that PostgreSQL could have, and no pattern.
+    var namesOneTable: Bool {
+        [schema, table].allSatisfy { !NamePattern.isPattern($0) && !$0.utf8.contains(0) }
+    }
+
+    /// Small enough to be remembered, with what it came to.
+    var isSmall: Bool { BindingParameters.parts(of: filter) <= Limits.rememberedFilterParts }
 
     /// Of its texts: what it takes to hold it.
     var byteCount: Int {

@@ -25,6 +25,27 @@ enum BindingMessages {
             + dump(request, filter) + (hint ?? "")
     }
 
+    /// `kind`: of the relation that has the name, as `pg_class` has it; nil where there is none that the role may read, which
+    /// is as much as it may know.
+    static func cause(of request: BindingRequest, _ kind: String?, _ publication: String) -> String {
+        let name = SQLName.quoted(request.schema) + "." + SQLName.quoted(request.table)
+        func without(_ what: String) -> String {
+            ". \(name) is a \(what), of which there are no changes: bind to the tables that it reads"
+        }
+        switch kind {
+        case "v": return without("view")
+        case "m": return without("materialized view")
+        case "f": return ". \(name) is a foreign table: its changes are in the database that it is in"
+        case nil:
+            return
+                ". There is no table \(name) that role \(SQLName.quoted(request.role)) may read: are both names written as "
+                + "the database has them (SELECT relname FROM pg_class), and is SELECT granted?"
+        default:
+            return ". \(name) is not in publication \(publication) "
+                + "(ALTER PUBLICATION \(SQLName.quoted(publication)) ADD TABLE \(name))"
+        }
+    }
+
     /// An SQL error, or what the reference raises as one.
     static func refusal(_ refusal: FilterRefusal, _ request: BindingRequest, _ filter: Filter?) -> String {
         cannotSubscribe + "An exception happened so please check your connect parameters: \(dump(request, filter)). "
@@ -138,6 +159,16 @@ enum BindingMessages {
     static func filteredDeletesAreHidden(_ table: CatalogTable) -> String {
         "Deletes of \(table.schema).\(table.name) are not delivered to a filter that looks at columns which changes do "
             + "not carry of deleted rows \(wholeIdentity(table))"
+    }
+
+    static func movesAreRecalled(_ table: CatalogTable) -> String {
+        "Rows of \(table.quotedName) that an update takes out of view are told only as long as the row's former version is in "
+            + "the server's event log: the replica identity does not keep it \(wholeIdentity(table))"
+    }
+
+    static func movesAreHidden(_ table: CatalogTable) -> String {
+        "Rows of \(table.quotedName) that an update takes out of view are not told: changes do not say what the row was "
+            + wholeIdentity(table)
     }
 
     static func nothingIsReadable(_ table: CatalogTable) -> String {

@@ -48,7 +48,7 @@ struct CatalogReader {
     func fingerprint(_ snapshot: CatalogSnapshot?) throws(PostgresError) -> Fingerprint {
         let began = Clock.monotonicNanoseconds()
         let read = PostgresArray.literal((snapshot?.policies.tables.keys.sorted() ?? []).map { String($0) })
-        let rows = try query(CatalogReader.fingerprintText, [publication, read])
+        let rows = try query(fingerprintText, [publication, read])
         guard let row = rows.first, let text = row[0], let visible = row[1].flatMap({ VisibleTransactions($0) }) else {
             throw CatalogReader.unreadable
         }
@@ -90,18 +90,24 @@ struct CatalogReader {
                 OR s.setdatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())))
         """
 
-    private static let fingerprintText = """
-        WITH published AS MATERIALIZED (
-            SELECT g.relid FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname::text) g
+    /// Of publication `p`.
+    var publishedTables: String { PublishedTables.of(serverVersion: connection.serverVersion) }
+
+    private var fingerprintText: String {
+        """
+        WITH RECURSIVE published AS MATERIALIZED (
+            SELECT g.relid FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
             WHERE p.pubname = $1::text
-            UNION SELECT unnest($2::oid[]))
+            UNION SELECT unnest($2::oid[])),
+        family (relid) AS (
+            SELECT relid FROM published
+            UNION SELECT i.inhrelid FROM family JOIN pg_inherits i ON i.inhparent = family.relid)
         SELECT concat_ws('|', $2::text,
             (SELECT string_agg(p.oid || ':' || p.xmin, ',' ORDER BY p.oid) FROM pg_publication p),
             (SELECT sum(hashtextextended(r.prrelid || ':' || r.xmin, 0)) FROM pg_publication_rel r),
             (SELECT count(*) || ':' || sum(hashtextextended(c.oid || ':' || c.xmin || ':' || n.oid || ':' || n.xmin, 0))
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-             WHERE c.oid IN (SELECT relid FROM published UNION SELECT t.relid FROM published
-                CROSS JOIN LATERAL pg_partition_tree(published.relid) t)),
+             WHERE c.oid IN (SELECT relid FROM family)),
             (SELECT sum(hashtextextended(a.attrelid || ':' || a.attnum || ':' || a.xmin, 0)) FROM pg_attribute a
              WHERE a.attnum > 0 AND (a.attrelid IN (SELECT relid FROM published)
                 OR a.attrelid IN (SELECT c.oid FROM pg_class c WHERE c.relkind = 'c'))),
@@ -116,7 +122,7 @@ struct CatalogReader {
                 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
              WHERE d.classid = 'pg_policy'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid = 0
                 AND q.polrelid IN (SELECT relid FROM published)),
-            \(surroundingsText), \(messageRulesText),
+            \(CatalogReader.surroundingsText), \(CatalogReader.messageRulesText),
             (SELECT sum(hashtextextended(e.oid || ':' || e.xmin, 0)) FROM pg_enum e),
             (SELECT sum(hashtextextended(concat_ws(':', r.oid, r.rolname, r.rolsuper, r.rolinherit, r.rolbypassrls,
                 r.rolreplication), 0))
@@ -125,6 +131,16 @@ struct CatalogReader {
             (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database())),
             pg_current_snapshot()::text
         """
+    }
+
+    /// Somebody has the table for himself, or waits for that: whoever writes out an expression that names it waits, too.
+    static func isLocked(_ table: String) -> String {
+        """
+        EXISTS (SELECT FROM pg_locks l
+            WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.relation = \(table)
+                AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+        """
+    }
 
     static let unreadable = PostgresError(operation: "catalog", message: "the catalog cannot be read")
 
@@ -196,19 +212,15 @@ struct CatalogReader {
     }
 
     private func tableHeads() throws(PostgresError) -> [TableHead] {
-        // Lists of columns and filters of rows came with PostgreSQL 15.
-        let hasLists = connection.serverVersion >= 150_000
-        let published = hasLists ? "g.attrs::text" : "NULL"
-        let isFiltered = hasLists ? "g.qual IS NOT NULL" : "false"
         let rows = try query(
             """
             SELECT c.oid, n.nspname, c.relname, c.relrowsecurity, c.relforcerowsecurity, c.relreplident,
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                p.pubinsert, p.pubupdate, p.pubdelete, \(published), \(CatalogReader.isOrdinary), \(isFiltered),
+                p.pubinsert, p.pubupdate, p.pubdelete, g.attrs, \(CatalogReader.isOrdinary), g.is_filtered,
                 \(CatalogReader.sureIdentity)
-            FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
+            FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
                 JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE p.pubname = $1::text
             ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C"
@@ -221,11 +233,11 @@ struct CatalogReader {
         let rows = try query(
             """
             SELECT n.nspname, k.relname, min(quote_ident(m.nspname) || '.' || quote_ident(c.relname))
-            FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
+            FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
                 JOIN pg_class c ON c.oid = g.relid AND (c.relispartition OR c.relkind = 'p')
                 JOIN pg_namespace m ON m.oid = c.relnamespace
                 CROSS JOIN LATERAL (SELECT a.relid FROM pg_partition_ancestors(c.oid) a
-                    UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) kin
+                    UNION SELECT t.relid FROM \(PublishedTables.partitions(of: "c.oid")) t) kin
                 JOIN pg_class k ON k.oid = kin.relid AND k.oid <> c.oid
                 JOIN pg_namespace n ON n.oid = k.relnamespace
             WHERE p.pubname = $1::text
@@ -244,8 +256,8 @@ struct CatalogReader {
     private static let sureIdentity = """
         CASE WHEN c.relkind = 'p' THEN (
             SELECT CASE WHEN bool_and(k.relreplident IN ('d', 'f')) THEN 'd' ELSE 'n' END
-            FROM pg_partition_tree(c.oid) t JOIN pg_class k ON k.oid = t.relid
-            WHERE t.isleaf OR k.oid = c.oid
+            FROM \(PublishedTables.partitions(of: "c.oid")) t JOIN pg_class k ON k.oid = t.relid
+            WHERE k.relkind <> 'p' OR k.oid = c.oid
             HAVING count(DISTINCT k.relreplident::text || CASE WHEN k.relreplident = 'i' THEN (
                 SELECT string_agg(a.attname, ',' ORDER BY a.attname)
                 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
@@ -257,6 +269,26 @@ struct CatalogReader {
         c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND NOT EXISTS (
             SELECT FROM pg_inherits i WHERE i.inhparent = c.oid OR i.inhrelid = c.oid)
         """
+
+    /// Of the relations that the requests name: what they are, where the role may read them.
+    func kinds(of requests: [BindingRequest]) throws(PostgresError) -> [BindingRequest: String] {
+        let rows = try query(
+            """
+            SELECT w.number, c.relkind
+            FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS w (schema, name, role, number)
+                JOIN pg_roles r ON r.rolname = w.role JOIN pg_namespace n ON n.nspname = w.schema
+                JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+            WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND has_schema_privilege(r.oid, n.oid, 'USAGE')
+                AND has_any_column_privilege(r.oid, c.oid, 'SELECT')
+            """,
+            [requests.map(\.schema), requests.map(\.table), requests.map(\.role)].map { PostgresArray.literal($0) })
+        var kinds: [BindingRequest: String] = [:]
+        for row in rows.values {
+            guard let number = row[0].flatMap({ Int($0) }), requests.indices.contains(number - 1) else { continue }
+            kinds[requests[number - 1]] = row[1]
+        }
+        return kinds
+    }
 
     /// Of tables that policies read, which nobody can subscribe to.
     func heads(_ oids: Set<UInt32>) throws(PostgresError) -> [TableHead] {
@@ -282,7 +314,8 @@ struct CatalogReader {
                 (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
                  FROM pg_type t, pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
                  WHERE t.oid = a.atttypid AND l.oid = a.attcollation AND t.typcollation <> a.attcollation),
-                CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+                CASE WHEN a.attgenerated <> '' AND NOT \(CatalogReader.isLocked("a.attrelid"))
+                    THEN pg_get_expr(d.adbin, d.adrelid) END,
                 ARRAY(SELECT DISTINCT p.refobjsubid FROM pg_depend p
                     WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
                         AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid

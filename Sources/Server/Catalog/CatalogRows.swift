@@ -50,7 +50,8 @@ struct TableHead {
             columns: attributes.map { column($0, attributes, types, collations) }, primaryKey: slots(primaryKey),
             identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
             forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations,
-            hasRowFilter: hasRowFilter, isOrdinary: isOrdinary, hasMixedIdentity: sureIdentity != nil)
+            hasRowFilter: hasRowFilter, isOrdinary: isOrdinary, hasMixedIdentity: sureIdentity != nil,
+            isUnsettled: attributes.contains { $0.isGenerated && $0.generation == nil })
     }
 
     private func column(

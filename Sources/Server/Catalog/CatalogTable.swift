@@ -107,13 +107,15 @@ public final class CatalogTable: Sendable {
     public let isOrdinary: Bool
     /// Its partitions keep other parts of old rows than it does itself: `identity` is what is sure of all of them.
     public let hasMixedIdentity: Bool
+    /// It is locked, and how its generated columns are computed could not be read.
+    let isUnsettled: Bool
     private let slots: [String: Int]
 
     init(
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
         operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true,
-        hasMixedIdentity: Bool = false
+        hasMixedIdentity: Bool = false, isUnsettled: Bool = false
     ) {
         self.oid = oid
         self.schema = schema
@@ -129,6 +131,7 @@ public final class CatalogTable: Sendable {
         self.hasRowFilter = hasRowFilter
         self.isOrdinary = isOrdinary
         self.hasMixedIdentity = hasMixedIdentity
+        self.isUnsettled = isUnsettled
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
@@ -175,6 +178,6 @@ extension CatalogTable: Equatable {
                 && one.hasRowSecurity == other.hasRowSecurity && one.forcesRowSecurity == other.forcesRowSecurity
                 && one.hasPolicies == other.hasPolicies && one.operations == other.operations
                 && one.hasRowFilter == other.hasRowFilter && one.isOrdinary == other.isOrdinary
-                && one.hasMixedIdentity == other.hasMixedIdentity
+                && one.hasMixedIdentity == other.hasMixedIdentity && one.isUnsettled == other.isUnsettled
     }
 }

@@ -209,7 +209,7 @@ final class CatalogWorker {
 
     private func remember(_ outcomes: [BindingRequest: BindingOutcome]) {
         let version = view?.snapshot.version ?? 0
-        for (request, outcome) in outcomes where outcome.isGoodNews {
+        for (request, outcome) in outcomes where outcome.isGoodNews && request.isSmall {
             exchange.remember(outcome, of: request, version: version)
         }
     }
@@ -251,11 +251,29 @@ final class CatalogWorker {
         if !outcomes.values.allSatisfy(\.isGoodNews), try look(reader) {
             outcomes = try attempt(requests, reader)
         }
+        try explain(&outcomes, reader)
         resolves.removeFirst(batch.count)
         remember(outcomes)
         Metrics.shared.bindingsResolved.add(count)
         let version = view?.snapshot.version ?? 0
         for job in batch { job.then(job.requests.map { outcomes[$0] ?? .unavailable }, version) }
+    }
+
+    /// Says which it is where no published table is found, as far as the role may know.
+    private func explain(
+        _ outcomes: inout [BindingRequest: BindingOutcome], _ reader: CatalogReader
+    ) throws(PostgresError) {
+        guard let snapshot = view?.snapshot else { return }
+        let unfound = outcomes.keys.filter {
+            $0.namesOneTable && snapshot.tables(schema: $0.schema, table: $0.table).isEmpty
+        }
+        if unfound.isEmpty { return }
+        let kinds = try reader.kinds(of: unfound)
+        for request in unfound {
+            guard case .failed(let message)? = outcomes[request] else { continue }
+            let cause = BindingMessages.cause(of: request, kinds[request], snapshot.publication)
+            outcomes[request] = .failed(message + cause)
+        }
     }
 
     private func attempt(

@@ -1,6 +1,7 @@
 import Auth
 import Bytes
 import Channels
+import Diagnostics
 import Matching
 import Net
 import Protocol
@@ -36,6 +37,8 @@ final class Channel {
         var openDeletes: OpenDeletes?
         /// Changes that name the row that was by its key only are judged on what it was.
         var isRecalled = false
+        /// … and for who wants to hear of rows that updates take away.
+        var recallsDepartures = false
         /// The role by which generated columns of the table are computed for it, among others.
         var computedAs: String?
     }
@@ -69,6 +72,8 @@ final class Channel {
     var claims: Claims
     let isLegacy: Bool
     var bindings: [Binding]
+    /// What its filters count.
+    let filterParts: Int
     /// The join's bindings as the reply repeats them; nil once it was answered.
     var reply: [ChangeBinding]?
     /// What it says and hears beside changes of tables.
@@ -96,6 +101,10 @@ final class Channel {
     var bindTimer: TimerID?
     /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
     var hasUntoldLoss = false
+    /// Left out of changes with its session.
+    var isResting = false
+    /// The log went on without its bindings.
+    var missesUntilBound = false
     /// What it was told of generated columns that could not be computed: each thing once.
     var toldOfUncomputed: Set<String> = []
     /// When it was last told that records lack values.
@@ -123,6 +132,7 @@ final class Channel {
             return Binding(
                 id: binding.id, parameters: parameters, wantsMoves: parameters?.options[.moves] ?? movesOfAll)
         }
+        filterParts = bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) }
         wantsMoves = bindings.contains(where: \.wantsMoves)
         advice = join.advice
         for binding in join.bindings {
@@ -130,6 +140,11 @@ final class Channel {
         }
         if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
     }
+
+    /// Its filters take long to make ready.
+    var isHeavy: Bool { filterParts > Limits.filterPartsAtOnce }
+
+    var hasFilters: Bool { bindings.contains { $0.parameters?.filter != nil } }
 
     var wantsReplay: Bool { replay != .none || resumption != .none }
 

@@ -53,7 +53,7 @@ extension ClientLoop {
             Metrics.shared.refusals[.badRequest].add()
             return answer(session, error.response, keepAlive: false)
         }
-        if let project = served(request) { loop.bill(session.connection, to: project.project.inputBudget) }
+        if let project = served(request) { loop.bill(session.connection, to: project.project.budgets.input) }
         session.stage = .body
         guard request.expectsContinue else { return }
         let goAhead = HTTPResponse.continue
@@ -332,7 +332,7 @@ extension ClientLoop {
                 guard let limits = session.project?.limits.channelLimits else {
                     preconditionFailure("a client without a project")
                 }
-                if let project = session.project?.project { loop.bill(session.connection, to: project.inputBudget) }
+                if let project = session.project?.project { loop.bill(session.connection, to: project.budgets.input) }
                 session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
                 Metrics.shared.sessions.add(1)
             }

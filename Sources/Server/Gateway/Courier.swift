@@ -16,9 +16,10 @@ struct Courier: ~Copyable {
     var audience = Audience()
     var views: ViewTable
     /// Who wants a row as a change leaves it, or of a row that goes as it was …
-    var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
+    var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     /// … and who wants to know of rows that updates take out of their view.
-    var departures = PredicateIndex(judging: .old, maximumRelations: Limits.maximumCachedRelations)
+    var departures = PredicateIndex(
+        judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     var policies = HeldPolicies()
     /// What rows were whose deletes do not say it.
     var recall = RowRecall()
@@ -26,6 +27,7 @@ struct Courier: ~Copyable {
     private var recalled = MatchBatch()
     private var departed = MatchBatch()
     private var departedWhole = MatchBatch()
+    private var departedFormer = MatchBatch()
     private var desk: DeliveryDesk
     private var touches = Touches()
     private var waiting: [UInt32: WaitingQueue] = [:]
@@ -77,6 +79,21 @@ struct Courier: ~Copyable {
         return (overfull, unanswered.sorted())
     }
 
+    /// Channels that were left out because to try somebody's filter would have taken more than there was for that.
+    private var skipped: Set<UInt32> = []
+
+    mutating func takeSkipped() -> (listeners: [UInt32], stopped: [UInt32]) {
+        let stopped = index.takeStopped() + departures.takeStopped()
+        if skipped.isEmpty, stopped.isEmpty { return ([], []) }
+        defer { skipped = [] }
+        return (skipped.sorted(), Set(stopped).sorted())
+    }
+
+    mutating func fillPurses(_ now: UInt64) {
+        index.fillPurse(now)
+        departures.fillPurse(now)
+    }
+
     mutating func takeQuestions() -> AskedQuestions {
         defer { asked = AskedQuestions() }
         return asked
@@ -109,9 +126,36 @@ struct Courier: ~Copyable {
         departures.moment = moment
         if departures.count > 0 {
             var same = part
-            _ = try departures.match(&same, into: &departed)
+            _ = try Self.match(&same, by: &departures, into: &departed, audience, &skipped)
         }
-        return try index.match(&part, into: &matches, leavingPartial: true)
+        return try Self.match(&part, by: &index, into: &matches, audience, &skipped, leavingPartial: true)
+    }
+
+    /// Nothing is matched but by this: whoever is left out for what it would take is noted, to be told.
+    @_lifetime(part: copy part)
+    private static func match(
+        _ part: inout TransactionPart, by index: inout PredicateIndex, into batch: inout MatchBatch,
+        _ audience: borrowing Audience, _ skipped: inout Set<UInt32>, leavingPartial: Bool = false
+    ) throws(ByteError) -> PredicateIndex.Outcome {
+        let outcome = try index.match(&part, into: &batch, leavingPartial: leavingPartial)
+        if batch.hasSkipped { note(skippedOf: batch, index, audience, in: &skipped) }
+        return outcome
+    }
+
+    private static func note(
+        skippedOf batch: borrowing MatchBatch, _ index: borrowing PredicateIndex, _ audience: borrowing Audience,
+        in skipped: inout Set<UInt32>
+    ) {
+        for change in 0..<batch.changeCount {
+            for node in 0..<batch.skipped(of: change).count {
+                let members = index.members(of: batch.skipped(of: change), at: node)
+                for place in members.indices {
+                    guard let member = audience.members[members[place]] else { continue }
+                    skipped.insert(member.listener)
+                }
+                Metrics.shared.drops[.tooMuchWork].add(members.count)
+            }
+        }
     }
 
     /// Whether the row has to be known whole before the change is delivered: somebody looks at what its image lacks, or
@@ -147,8 +191,8 @@ struct Courier: ~Copyable {
     }
 
     /// Delivers one of the changes that were judged; says how many channels got it now. With `whole`, which is the change
-    /// with all of its row, everybody is judged on that. `former` is the row that an update names by its key only: whether
-    /// somebody hears what the key was is judged on that.
+    /// with all of its row, everybody is judged on that. `former` is the row that an update tells at most the key of: whether
+    /// somebody hears what the key was, and from whom the update takes the row away, is judged on that.
     mutating func deliver(
         _ place: Int, _ change: borrowing Change, _ relation: Relation, whole: WholeChange? = nil,
         former: [UInt8]? = nil, commitTime: Int64, offset: UInt64, on loop: SocketLoop
@@ -160,7 +204,7 @@ struct Courier: ~Copyable {
         if let whole { return try deliver(change, relation, whole, former, commitTime, offset, on: loop) }
         let moment = moment(of: change, commitTime, offset)
         var delivered = try distribute(place, change, former, relation, moment, on: loop)
-        if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
+        try addDepartures(of: place, change, former, relation, moment)
         delivered += try deliverTouched(change, relation, moment, on: loop)
         return delivered
     }
@@ -198,7 +242,7 @@ struct Courier: ~Copyable {
         // A row of the schema that was says nothing in another one.
         let past = whole.fingerprint == change.relation ? former : nil
         let delivered = try distribute(0, judged, past, whole.relation, moment, on: loop)
-        if hasDepartures(at: 0) { try addDepartures(of: 0, judged, whole.relation, moment) }
+        try addDepartures(of: 0, judged, past, whole.relation, moment)
         return try delivered + deliverTouched(judged, whole.relation, moment, on: loop)
     }
 
@@ -227,21 +271,21 @@ struct Courier: ~Copyable {
     /// What is still absent is asked about.
     private mutating func matchWhole(_ part: TransactionPart, _ whole: WholeChange) throws(ByteError) {
         var same = part
-        if case .unknownRelation = try index.match(&same, into: &recalled) {
+        if case .unknownRelation = try Self.match(&same, by: &index, into: &recalled, audience, &skipped) {
             noteRelation(whole.fingerprint, whole.relation, foreign: [])
             same = part
-            _ = try index.match(&same, into: &recalled)
+            _ = try Self.match(&same, by: &index, into: &recalled, audience, &skipped)
         }
         guard departures.count > 0 else { return departedWhole.removeAll() }
         same = part
-        _ = try departures.match(&same, into: &departedWhole)
+        _ = try Self.match(&same, by: &departures, into: &departedWhole, audience, &skipped)
     }
 
     private mutating func distribute(
         _ place: Int, _ change: borrowing Change, _ past: [UInt8]?, _ relation: Relation, _ moment: Moment,
         on loop: SocketLoop
     ) throws(ByteError) -> Int {
-        guard let past else {
+        guard let past, moment.hasPast else {
             return try distribute(
                 place, judging: change, of: relation, change, former: change, relation, moment, on: loop)
         }
@@ -431,12 +475,32 @@ struct Courier: ~Copyable {
     // MARK: Rows that move out of view
 
     private mutating func addDepartures(
-        of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+        of place: Int, _ change: borrowing Change, _ former: [UInt8]?, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        guard departures.count > 0, change.operation == .update else { return }
+        guard let former else {
+            if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
+            return
+        }
+        let bytes = Self.part(of: change, asItWas: former)
+        var part = try TransactionPart(bytes.asBytes)
+        var same = part
+        _ = try Self.match(&same, by: &departures, into: &departedFormer, audience, &skipped)
+        guard let whole = try part.next() else { return }
+        swap(&departed, &departedFormer)
+        defer { swap(&departed, &departedFormer) }
+        if hasDepartures(at: 0) { try addDepartures(of: 0, whole, relation, moment, isComposed: true) }
+    }
+
+    /// `isComposed`: the change says what the row was, which the one in the log does not.
+    private mutating func addDepartures(
+        of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment, isComposed: Bool = false
     ) throws(ByteError) {
         for node in 0..<departed.certain(of: place).count {
             let count = departures.members(of: departed.certain(of: place), at: node).count
             for at in 0..<count {
-                depart(departures.members(of: departed.certain(of: place), at: node)[at], nil, moment)
+                let number = departures.members(of: departed.certain(of: place), at: node)[at]
+                try depart(number, nil, change, relation, moment, isComposed: isComposed)
             }
         }
         for node in 0..<departed.asking(of: place).count {
@@ -449,7 +513,8 @@ struct Courier: ~Copyable {
                 guard let member = audience.members[number] else { continue }
                 switch try question(&questions, member, change, relation, .old) {
                 case .nobody: continue
-                case .pending(let pending): depart(number, pending, moment)
+                case .pending(let pending):
+                    try depart(number, pending, change, relation, moment, isComposed: isComposed)
                 // Of moves whoever wants to hear of them needs the whole old row.
                 case .unanswerable: if change.oldImage == .full { miss(member, change.operation) }
                 }
@@ -457,9 +522,14 @@ struct Courier: ~Copyable {
         }
     }
 
-    private mutating func depart(_ number: UInt32, _ pending: PendingQuestion?, _ moment: Moment) {
+    private mutating func depart(
+        _ number: UInt32, _ pending: PendingQuestion?, _ change: borrowing Change, _ relation: Relation,
+        _ moment: Moment, isComposed: Bool
+    ) throws(ByteError) {
         guard let member = audience.members[number], audience.wants(moment, member) else { return }
-        touches.depart(member, views.departed(member.view), pending, &audience.recipients, changeNumber)
+        let view = views.departed(member.view)
+        if isComposed { try desk.write(change, relation, moment, view, &views) }
+        touches.depart(member, view, pending, &audience.recipients, changeNumber)
     }
 
     // MARK: Those with several bindings
@@ -596,4 +666,11 @@ struct Courier: ~Copyable {
 enum PostgresMoment {
     /// Microseconds since the beginning of 2000, from which PostgreSQL counts.
     static func now() -> Int64 { Clock.unixMicroseconds() - 946_684_800_000_000 }
+}
+
+extension Allowance {
+    /// What filters that are tried one by one may take of a loop.
+    fileprivate static let ofFilters = Allowance(
+        ofChange: Limits.filterWorkOfChange, ofAccount: Limits.filterWorkOfConnection, most: Limits.filterWorkReserve,
+        perMicrosecond: Limits.filterWorkPerMicrosecond)
 }

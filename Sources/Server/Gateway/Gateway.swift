@@ -8,6 +8,7 @@ public final class Gateway: Sendable {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
+    private let filters = FilterBudget(Limits.filterParts)
 
     /// Listens when it returns; whoever comes before it is open is told to come again.
     public init(_ settings: GatewaySettings, rehearsal: Rehearsal? = nil) throws {
@@ -25,9 +26,11 @@ public final class Gateway: Sendable {
     public var addresses: [SocketAddress] { sockets.addresses }
     var loopCount: Int { mailboxes.count }
 
-    /// For a project, of what all clients may keep unfinished.
-    func inputBudget() -> InputBudget {
-        InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget)
+    /// For a project, its half of what all clients may take.
+    func budgets() -> ProjectBudgets {
+        ProjectBudgets(
+            input: InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget),
+            filters: FilterBudget(Limits.filterParts / 2, of: filters))
     }
 
     /// The projects that are known from the start were added: whoever means another means none, and operators' requests

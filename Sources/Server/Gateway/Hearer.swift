@@ -76,6 +76,8 @@ final class ConversationDetails {
     /// Of a private channel; nil where presence was not looked at.
     var readsBroadcasts = true
     var readsPresence: Bool?
+    /// What it may read of presence could not be found out: what it tracks next is not asked about.
+    var tracksUnseen = false
     var writes = WriteRights.unknown
     /// The answer to what it may read that counts; older ones are of no use.
     var readTicket: UInt64 = 0

@@ -106,6 +106,7 @@ struct Pipeline: ~Copyable {
         guard !isWaiting, !hasFailed else { return false }
         do {
             guard var feed = feed.take() else { return false }
+            courier.fillPurses(loop.now)
             let more = try read(&feed, on: loop, mailbox, TurnBudget(until: expiry), hears)
             self.feed = consume feed
             return more
@@ -225,6 +226,7 @@ struct Pipeline: ~Copyable {
         }
         guard project.catalog.isCurrent else { return pause(nil, mailbox) }
         if try hasUnsettledRows(feed) { return holdForPolicies() }
+        pausedSince = nil
         if !isApplied {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
@@ -388,7 +390,7 @@ struct Pipeline: ~Copyable {
                 let missing = try complete(place, change, isWanted: isWanted, &whole, &former)
                 guard case .nothing = missing else { return (delivered, missing) }
             }
-            if whole != nil || isWanted {
+            if whole != nil || former != nil || isWanted {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
@@ -758,7 +760,6 @@ struct Pipeline: ~Copyable {
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     mutating func take(_ snapshot: CatalogSnapshot) {
         heardOf = snapshot.version
-        if isHeldByPolicies, !isPaused, snapshot.policies.unsettled.isEmpty { pausedSince = nil }
         isHeldByPolicies = false
         // They are of the types that columns had in the catalog before; what is under way, too.
         converting = nil

@@ -39,7 +39,7 @@ final class Project: Sendable {
     let services: ProjectServices
     let rates: ProjectRates
     /// Its clients' part of what all may keep unfinished.
-    let inputBudget: InputBudget
+    let budgets: ProjectBudgets
     let metrics = ProjectMetrics()
     private let currentLimits: Mutex<ProjectLimits>
     /// Sockets that have joined a channel, until they end.
@@ -65,7 +65,7 @@ final class Project: Sendable {
 
     init(
         _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
-        _ verifier: TokenVerifier, inputBudget: InputBudget, logEnd: @escaping @Sendable () -> EventLogEnd?,
+        _ verifier: TokenVerifier, budgets: ProjectBudgets, logEnd: @escaping @Sendable () -> EventLogEnd?,
         covered: @escaping @Sendable () -> LSN, hearsDatabase: @escaping @Sendable () -> Bool,
         presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
@@ -76,7 +76,7 @@ final class Project: Sendable {
         let catalog = services.catalog
         self.services = services
         rates = ProjectRates(settings.limits)
-        self.inputBudget = inputBudget
+        self.budgets = budgets
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         self.logEnd = logEnd

@@ -19,10 +19,16 @@ extension ProjectLoop {
     func bind(_ place: UInt32, _ channel: Channel) -> Bool {
         // Answers to what was asked before are of no use: they may be about another role.
         channel.ticket = 0
+        if channel.isResting {
+            // It is bound when it has rested.
+            if channel.session.rest.secondsLeft(loop.now) != nil { return true }
+            channel.isResting = false
+        }
         let requests = channel.requests()
         guard !requests.isEmpty else { return true }
         var outcomes: [BindingOutcome] = []
-        if pipeline.isOpen, project.catalog.isCurrent {
+        // What takes long is made ready on the catalog's thread.
+        if pipeline.isOpen, project.catalog.isCurrent, !channel.isHeavy {
             for (_, request) in requests {
                 guard let outcome = project.catalog.resolved(request) else { break }
                 outcomes.append(outcome)
@@ -61,14 +67,20 @@ extension ProjectLoop {
 
     /// The client is to know what its bindings came to: in the join's reply, or after it.
     func tellThatBound(_ channel: Channel) {
+        if channel.isResting { return }
+        defer {
+            // What came since it was told so last is missing, too.
+            if channel.missesUntilBound { missed(channel) }
+            channel.missesUntilBound = false
+        }
         if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
     }
 
     /// The database is away: asked again in a while, for as long as the channel lives. Meanwhile the join is answered.
-    func bindLater(_ channel: Channel) {
+    func bindLater(_ channel: Channel, in time: Duration = Limits.bindAgainInterval) {
         if let timer = channel.bindTimer { loop.cancel(timer) }
         channel.bindTimer = loop.after(
-            nanoseconds: Limits.bindAgainInterval.wholeNanoseconds,
+            nanoseconds: time.wholeNanoseconds,
             token: token(channel) { .bind(channel: $0, generation: $1) })
     }
 
@@ -77,7 +89,20 @@ extension ProjectLoop {
     func promise(_ channel: Channel) {
         guard !channel.requests().isEmpty else { return }
         _ = listener(of: channel)
-        holdUpChanges(for: channel.place)
+        waitForBindings(of: channel)
+    }
+
+    /// Nobody else waits for what takes long: who asked for that is told, when it is there, that changes may be missing.
+    private func waitForBindings(of channel: Channel) {
+        if channel.isHeavy { channel.missesUntilBound = true } else { holdUpChanges(for: channel.place) }
+    }
+
+    /// What it has is no longer sure to hold.
+    private func clearBindings(of channel: Channel) {
+        for index in channel.bindings.indices {
+            replace([], index, channel)
+            channel.bindings[index].outcome = .nothing
+        }
     }
 
     private func holdUpChanges(for place: UInt32) {
@@ -91,7 +116,11 @@ extension ProjectLoop {
     func giveUpOnBindings() {
         guard project.catalog.isCurrent else { return sendFollowersAway() }
         guard let missing = rebinding?.giveUp() else { return }
-        for place in missing { if let channel = channels[place], channel.isAnswered { missed(channel) } }
+        for place in missing {
+            guard let channel = channels[place], channel.isAnswered else { continue }
+            channel.missesUntilBound = true
+            missed(channel)
+        }
     }
 
     func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
@@ -115,12 +144,9 @@ extension ProjectLoop {
         channel.holder = nil
         defer { if let former { release(former, of: channel) } }
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
-        if bind(place, channel) { return sayWhatBindingsCameTo(channel) }
-        for index in channel.bindings.indices {
-            replace([], index, channel)
-            channel.bindings[index].outcome = .nothing
-        }
-        holdUpChanges(for: place)
+        if bind(place, channel) { return tellThatBound(channel) }
+        clearBindings(of: channel)
+        waitForBindings(of: channel)
     }
 
     // MARK: Placing
@@ -138,7 +164,9 @@ extension ProjectLoop {
                 }
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
-                note(.subscribed(warnings(about: tables, policies)), request.binding, channel)
+                let moves =
+                    channel.bindings[request.binding].wantsMoves ? tables.compactMap(warning(aboutMovesOf:)) : []
+                note(.subscribed(warnings(about: tables, policies) + moves), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
@@ -234,6 +262,16 @@ extension ProjectLoop {
             : BindingMessages.filteredDeletesAreHidden(binding.table)
     }
 
+    /// Of rows that updates take away, where these do not say what the row was.
+    private func warning(aboutMovesOf binding: TableBinding) -> String? {
+        guard binding.hearsOfMoves else { return nil }
+        let columns = binding.policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []
+        let judged = binding.table.sources(of: Set(columns + (binding.predicate?.slots ?? [])))
+        if binding.table.identifies(judged) { return nil }
+        return binding.table.isRecallable
+            ? BindingMessages.movesAreRecalled(binding.table) : BindingMessages.movesAreHidden(binding.table)
+    }
+
     private func note(_ what: Channel.Said, _ index: Int, _ channel: Channel) {
         if channel.bindings[index].outcome != what {
             channel.bindings[index].outcome = what
@@ -268,7 +306,7 @@ extension ProjectLoop {
         if policy != nil, !binding.isKeptSecret, !project.settings.deletesAreStrict,
             binding.operations.contains(.delete)
         {
-            placed.openDeletes = addOpenDeletes(binding, listener, index)
+            placed.openDeletes = addOpenDeletes(binding, listener, index, channel)
         }
         return placed
     }
@@ -283,17 +321,22 @@ extension ProjectLoop {
         var predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
         placed.handle = pipeline.courier.index.add(
-            table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member)
+            table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member,
+            account: channel.session.connection.slot)
         if let policy = placed.policy, policy.predicate != .always, project.settings.deletesAreStrict,
             !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
         {
             placed.isRecalled = true
             pipeline.courier.recall.watch(binding.table.oid)
         }
-        let hearsOfMoves: RowOperations = [.update, .delete]
-        if placed.wantsMoves, binding.operations.isSuperset(of: hearsOfMoves), binding.access == .readable {
+        if placed.wantsMoves, binding.hearsOfMoves {
             placed.departure = pipeline.courier.departures.add(
-                table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member)
+                table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member,
+                account: channel.session.connection.slot)
+            if binding.table.identity != .full, binding.table.isRecallable {
+                placed.recallsDepartures = true
+                pipeline.courier.recall.watchDepartures(binding.table.oid)
+            }
         }
     }
 
@@ -301,14 +344,18 @@ extension ProjectLoop {
         if let handle = placed.handle { pipeline.courier.index.remove(handle) }
         if let departure = placed.departure { pipeline.courier.departures.remove(departure) }
         if placed.isRecalled { pipeline.courier.recall.leave(placed.binding.table.oid) }
+        if placed.recallsDepartures { pipeline.courier.recall.leaveDepartures(placed.binding.table.oid) }
     }
 
-    private func addOpenDeletes(_ binding: TableBinding, _ listener: UInt32, _ index: Int) -> Channel.OpenDeletes {
+    private func addOpenDeletes(
+        _ binding: TableBinding, _ listener: UInt32, _ index: Int, _ channel: Channel
+    ) -> Channel.OpenDeletes {
         let view = pipeline.courier.views.take(
             ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
         let member = pipeline.courier.audience.add(Member(listener: listener, view: view, binding: UInt8(index)))
         let handle = pipeline.courier.index.add(
-            table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member)
+            table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member,
+            account: channel.session.connection.slot)
         return Channel.OpenDeletes(member: member, view: view, handle: handle)
     }
 
@@ -323,6 +370,7 @@ extension ProjectLoop {
                 pipeline.courier.audience.judge(placed.member, by: judged)
                 placed.departure = nil
                 placed.isRecalled = false
+                placed.recallsDepartures = false
                 enlist(&placed, channel)
                 channel.bindings[index].tables[place] = placed
             }
@@ -422,6 +470,9 @@ extension ProjectLoop {
             left -= 1
             if bind(work.next, channel) {
                 tellThatBound(channel)
+            } else if channel.isHeavy {
+                clearBindings(of: channel)
+                channel.missesUntilBound = true
             } else {
                 work.await(channel.place)
             }
@@ -450,6 +501,33 @@ extension ProjectLoop {
                 to: channel.session)
         }
         for listener in unanswered { if let channel = channel(ofListener: listener) { missed(channel) } }
+        let (skipped, stopped) = pipeline.courier.takeSkipped()
+        for account in stopped {
+            guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)] else { continue }
+            rest(session)
+        }
+        // Others who asked for the same.
+        for listener in skipped {
+            if let channel = channel(ofListener: listener), !channel.isResting { missed(channel) }
+        }
+    }
+
+    /// Its filters took more time than there was for them. It is told, and hears no changes for a while.
+    private func rest(_ session: Session) {
+        let places = session.channels.compactMap(\.self)
+        let resting = places.compactMap { channels[$0] }.filter(\.hasFilters)
+        guard !resting.isEmpty, session.rest.secondsLeft(loop.now) == nil else { return }
+        let time = session.rest.begin(loop.now)
+        Metrics.shared.filtersRested.add()
+        for channel in resting {
+            clearBindings(of: channel)
+            channel.isResting = true
+            // What comes meanwhile is missing, too.
+            channel.missesUntilBound = true
+            rebinding?.finished(channel.place)
+            tell(channel, .error, FilterRest.message(Int(time.components.seconds)))
+            bindLater(channel, in: time)
+        }
     }
 
     /// Something was not delivered to the channel, or may not have been: it is told.
@@ -561,6 +639,8 @@ struct Rebinding {
     mutating func await(_ channel: UInt32) { missing.insert(channel) }
     mutating func finished(_ channel: UInt32) { missing.remove(channel) }
 
+    var missingCount: Int { missing.count }
+
     mutating func giveUp() -> [UInt32] {
         defer { missing.removeAll() }
         return missing.sorted()
@@ -580,6 +660,9 @@ extension TableBinding {
         table === other.table && delivered == other.delivered
             && operations == other.operations && access == other.access && policy == other.policy
     }
+
+    /// Who asks for rows that updates take away may be told of them: as deletes.
+    var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
 
     /// A policy reads the column.
     func isJudged(by slot: Int) -> Bool { policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false }

@@ -49,6 +49,7 @@ extension ProjectLoop {
             if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
             if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
             try checkReplay(join)
+            try takeFilterParts(of: channel)
             begin(channel)
         } catch {
             project.giveBack(session)
@@ -69,6 +70,18 @@ extension ProjectLoop {
         case reason(String)
         /// The socket ends with it.
         case tooManyJoins
+    }
+
+    private func takeFilterParts(of channel: Channel) throws(JoinRefusal) {
+        if channel.hasFilters, let seconds = channel.session.rest.secondsLeft(loop.now) {
+            throw .reason("TooMuchFilterWork: \(FilterRest.message(seconds))")
+        }
+        do throws(FilterBudget.Refusal) {
+            try project.budgets.filters.take(channel.filterParts, of: channel.session.filterParts)
+        } catch {
+            throw .reason(error.message)
+        }
+        channel.session.filterParts += channel.filterParts
     }
 
     private func checkReplay(_ join: JoinRequest) throws(JoinRefusal) {
@@ -224,6 +237,8 @@ extension ProjectLoop {
         if let timer = channel.readyTimer { loop.cancel(timer) }
         unbind(channel)
         untrack(channel)
+        session.filterParts -= channel.filterParts
+        project.budgets.filters.give(back: channel.filterParts)
         // What is held there knows the channel.
         channel.conversation.details?.writes = .unknown
         if let place = channel.conversation.place { topics.remove(place) }

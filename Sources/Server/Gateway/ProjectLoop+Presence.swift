@@ -16,6 +16,7 @@ extension ProjectLoop {
     ) {
         let request = PresenceRequest(message)
         if request == .nothing { return answer(channel, reply) }
+        if case .track = request, learnsFirst(channel, whole, isBinary: isBinary) { return }
         guard case .known(_, let mayWrite) = mayWrite(channel, whole, isBinary: isBinary) else { return }
         guard admits(channel) else { return }
         guard mayWrite else {
@@ -74,7 +75,6 @@ extension ProjectLoop {
                 ref: ref)
             if let change { note(change) }
             answer(channel, reply)
-            hearsPresenceFromNow(channel, details)
         } catch {
             refuse(error, channel, reply)
         }
@@ -93,12 +93,26 @@ extension ProjectLoop {
         }
     }
 
-    /// Whoever tracks is shown the others, as far as it may know of them.
-    private func hearsPresenceFromNow(_ channel: Channel, _ details: ConversationDetails) {
-        guard channel.conversation.isPrivate, let place = channel.conversation.place, !topics[place].hearsPresence,
-            details.readsPresence == nil
-        else { return }
+    /// Whoever tracks is shown the others and itself, as far as it may know of them: where it was never asked what that is,
+    /// it is asked before, and what it says meanwhile waits.
+    private func learnsFirst(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Bool {
+        guard channel.conversation.isPrivate, let place = channel.conversation.place, !topics[place].hearsPresence
+        else { return false }
+        let details = channel.conversation.detailed()
+        guard details.readsPresence == nil else { return false }
+        if details.tracksUnseen {
+            details.tracksUnseen = false
+            return false
+        }
+        switch details.writes {
+        // It waits with what was said before.
+        case .asked, .held: return false
+        case .known, .unknown: holdWrites(channel, details)
+        }
+        // The room is there: nothing else waits yet.
+        _ = mayWrite(channel, whole, isBinary: isBinary)
         askReadRights(channel, .presenceTurnedOn)
+        return true
     }
 
     private func newTracker() -> PresenceTracker {

@@ -72,8 +72,13 @@ extension ProjectLoop {
             case .join: mayJoin(channel, answer)
             case .refresh(let claims): mayStay(channel, claims, answer)
             case .presenceTurnedOn:
-                guard case .rights(_, let presence) = answer else { return }
-                setReads(channel, broadcast: channel.conversation.detailed().readsBroadcasts, presence: presence)
+                let details = channel.conversation.detailed()
+                if case .rights(_, let presence) = answer {
+                    setReads(channel, broadcast: details.readsBroadcasts, presence: presence)
+                }
+                // Where nobody knows, it goes on without hearing of it.
+                details.tracksUnseen = details.readsPresence == nil
+                askWriteRightsAgain(channel, details)
             }
         case .write(let pending): mayWrite(pending, answer)
         case .post(let post, let topic): authorized(post, topic, answer)
@@ -148,7 +153,7 @@ extension ProjectLoop {
     }
 
     /// What waited for the answer about an older token waits on, before what is said from now on.
-    private func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
+    func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
         case .held: break
         case .asked(let ticket):
@@ -198,7 +203,10 @@ extension ProjectLoop {
             channel.conversation.detailed().writes = .known(broadcast: false, presence: false)
             handleAgain(pending)
             // A failure is not remembered.
-            if channels[channel.place] === channel { channel.conversation.detailed().writes = .unknown }
+            guard channels[channel.place] === channel, case .known = channel.conversation.detailed().writes else {
+                return
+            }
+            channel.conversation.detailed().writes = .unknown
             return
         }
         channel.conversation.detailed().writes = .known(broadcast: rights.broadcast, presence: rights.presence)

@@ -21,8 +21,8 @@ final class ProjectLoop {
     private var isLookingAgain = false
     var isUnwindTimed = false
     private var crowdedSince: UInt64?
-    /// Since when changes wait for bindings.
-    private var heldUpSince: UInt64?
+    /// Since when changes wait for so many channels' bindings, none of which was placed meanwhile.
+    private var heldUp: (since: UInt64, by: Int)?
     private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
     var lastTicket: UInt64 = 0
@@ -138,16 +138,18 @@ final class ProjectLoop {
     }
 
     private func holdUp(_ rebound: Rebinding.Progress) {
-        guard rebound == .waiting, pipeline.isBehind else {
-            heldUpSince = nil
+        guard rebound == .waiting, pipeline.isBehind, let missing = rebinding?.missingCount else {
+            heldUp = nil
             return
         }
         lookAgainLater()
-        let since = heldUpSince ?? loop.now
-        heldUpSince = since
+        guard let known = heldUp, missing >= known.by else {
+            heldUp = (loop.now, missing)
+            return
+        }
         let patience = project.catalog.isCurrent ? Limits.bindingPatience : Limits.maximumCatalogAbsence
-        guard loop.now - since > patience.wholeNanoseconds else { return }
-        heldUpSince = nil
+        guard loop.now - known.since > patience.wholeNanoseconds else { return }
+        heldUp = nil
         giveUpOnBindings()
     }
 

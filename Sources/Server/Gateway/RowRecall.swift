@@ -55,6 +55,8 @@ struct RowRecall {
 
     /// How many want to hear of a table's deletes.
     private var watched: [UInt32: Int] = [:]
+    /// How many want to hear of a table's rows that updates take away: what those were is looked for.
+    private var departing: [UInt32: Int] = [:]
     /// Tables that are followed because rows were needed, and how many of their changes may pass before one is again.
     private var needed: [UInt32: Need] = [:]
 
@@ -80,6 +82,17 @@ struct RowRecall {
 
     /// Rows are kept until the next transaction: who was replaced may come back at once.
     mutating func leave(_ table: UInt32) { watched[table, default: 1] -= 1 }
+
+    mutating func watchDepartures(_ table: UInt32) {
+        watch(table)
+        departing[table, default: 0] += 1
+    }
+
+    mutating func leaveDepartures(_ table: UInt32) {
+        leave(table)
+        departing[table, default: 1] -= 1
+        if departing[table] == 0 { departing[table] = nil }
+    }
 
     /// Nobody follows what happens to the rows of tables that are not watched.
     mutating func settle() {
@@ -146,8 +159,10 @@ struct RowRecall {
         case .truncate: dropRows(of: relation.oid)
         case .insert: try follow(change, plan, columns)
         case .update:
-            let isGuarded = isWaiting && watched[relation.oid] != nil
-            return try update(change, plan, columns, isNeeded: isLacking, isGuarded: isGuarded, mayAsk: mayAsk)
+            // Who sees the new row may not be told the old one's key.
+            let isGuarded = isWaiting && watched[relation.oid] != nil && change.oldImage == .key
+            let isWanted = isGuarded || departing[relation.oid] != nil
+            return try update(change, plan, columns, isNeeded: isLacking, wantsFormer: isWanted, mayAsk: mayAsk)
         case .delete:
             let isWanted = isLacking || isWaiting && watched[relation.oid] != nil
             return try take(change, plan, columns, isWanted: isWanted, mayAsk: mayAsk)
@@ -167,10 +182,10 @@ struct RowRecall {
     }
 
     private mutating func update(
-        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, isNeeded: Bool, isGuarded: Bool, mayAsk: Bool
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, isNeeded: Bool, wantsFormer: Bool, mayAsk: Bool
     ) throws(ByteError) -> Past {
         var known = Known()
-        if isGuarded {
+        if wantsFormer {
             let former = try self.former(of: change, plan, columns, mayAsk: mayAsk)
             if case .unknown = former { return .unknown }
             if case .row(let row) = former { known.former = row.former }
@@ -193,11 +208,22 @@ struct RowRecall {
         return .row(known)
     }
 
-    /// The row as it was before an update that names it by its key.
+    /// The row as it was before an update that names it by its key, or leaves its key alone.
     private func former(
         of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
     ) throws(ByteError) -> Past {
-        guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return .untold }
+        switch change.oldImage {
+        case .full: break
+        case .key: if let old = change.old { return try former(named: old, plan, columns, mayAsk: mayAsk) }
+        case .none: if let new = change.new { return try former(named: new, plan, columns, mayAsk: mayAsk) }
+        }
+        return .untold
+    }
+
+    private func former(
+        named old: borrowing Tuple, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        guard let id = try columns.id(of: old) else { return .untold }
         guard let row = find(id), try isSame(row, old, plan, columns), !(mayAsk && row.isPartial && !row.isFromLog)
         else {
             if mayAsk { return .unknown }
@@ -419,11 +445,12 @@ struct RowRecall {
     /// Whether the row that a change names has to be looked for.
     private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
         let row = find(former)
+        guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
+        if change.operation == .update, change.oldImage != .full, departing[former.table] != nil { return true }
         // Who sees the new row may not be told the old one's key.
         if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil {
             return true
         }
-        guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
         guard change.operation == .delete || needed[former.table]?.isOfUpdates == true else { return false }
         return try lacksValues(change)
     }

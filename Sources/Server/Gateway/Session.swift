@@ -41,6 +41,10 @@ final class Session {
     /// One of its project's users: it has joined a channel once, or asks to.
     var isCounted = false
     var hasJoined = false
+    /// What the filters of its channels count.
+    var filterParts = 0
+    /// Its filters took too much time: its channels are left out of changes.
+    var rest = FilterRest()
     var frames: FrameDecoder?
     var machine: ChannelMachine?
     /// Joins beyond the number of channels that are yet to be refused.

@@ -9,16 +9,23 @@ import System
 /// missing and the login belongs to the table's owner, it does it itself; else it says once what an operator has to do.
 public final class MessagesJanitor: Sendable {
     private let interrupt: Wake
+    private let call: Wake
     private let thread: BackgroundThread
 
     /// - Parameter hours: partitions of days that ended longer ago than that are dropped.
     public init(
         _ target: ConnectionTarget, hours: Int, reachability: Reachability = Reachability()
     ) throws(SystemError) {
-        let interrupt = try Wake()
+        let (interrupt, call) = (try Wake(), try Wake())
         self.interrupt = interrupt
-        thread = try BackgroundThread("janitor") { JanitorRounds(target, hours: hours, interrupt, reachability).run() }
+        self.call = call
+        thread = try BackgroundThread("janitor") {
+            JanitorRounds(target, hours: hours, interrupt, reachability).run(orCalled: call)
+        }
     }
+
+    /// A partition is missing: it is looked for soon, and not at the next round. From any thread.
+    public func isMissed() { call.ring() }
 
     /// Ends the thread and what it does just now. Once, by the owner, on a thread with the descriptors of the one that
     /// started it.
@@ -46,10 +53,13 @@ final class JanitorRounds {
         self.interrupt = interrupt
     }
 
-    func run() {
+    func run(orCalled call: Wake) {
         while !interrupt.isRung {
+            call.clear()
             let pause = round()
-            backoff.wait(pause, interrupt)
+            // Who cannot make it is not asked all the time.
+            interrupt.sleep(milliseconds: min(pause, Limits.janitorCallInterval).wholeMilliseconds)
+            backoff.wait(pause, interrupt, orCalled: call)
         }
     }
 

@@ -14,7 +14,7 @@ struct ProjectServices: Sendable {
     /// `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
     init(
         database: ConnectionTarget, policies: ConnectionTarget?, publication: String, coverage: StreamCoverage,
-        reachability: Reachability, logDirectory: String, ingest: IngestService
+        reachability: Reachability, logDirectory: String, ingest: IngestService, janitor: MessagesJanitor
     ) throws {
         var catalogSettings = CatalogService.Settings(target: database, publication: publication)
         catalogSettings.coverage = coverage
@@ -27,7 +27,9 @@ struct ProjectServices: Sendable {
         recall = try RecallService(logDirectory: logDirectory)
         archive = try MessageArchive(
             MessageArchive.Settings(logDirectory: logDirectory, target: database), following: ingest)
-        authorizer = try ChannelAuthorizer(ChannelAuthorizer.Settings(database: database, policies: policies))
+        var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
+        authorizing.missesPartition = { janitor.isMissed() }
+        authorizer = try ChannelAuthorizer(authorizing)
     }
 
     /// On the thread that started them.

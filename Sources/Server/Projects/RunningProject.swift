@@ -29,14 +29,14 @@ final class RunningProject: Sendable {
                 database: replication.target, policies: plan.policies, publication: replication.publication,
                 coverage: replication.coverage, reachability: replication.reachability,
                 logDirectory: plan.settings.logDirectory,
-                ingest: ingest)
+                ingest: ingest, janitor: janitor)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             project = Project(
                 plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
-                inputBudget: gateway.inputBudget(),
+                budgets: gateway.budgets(),
                 logEnd: { ingest.end }, covered: { ingest.status.covered },
                 hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,

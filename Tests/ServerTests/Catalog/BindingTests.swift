@@ -30,6 +30,37 @@ import Testing
         #expect(try stage.binding(stage.request("todos", select: ["due"])).delivered == [0, 2])
     }
 
+    /// As much of it as the role may know.
+    @Test func `which it is where a table is not found`() throws {
+        let stage = try CatalogStage(
+            """
+            CREATE TABLE there (id int PRIMARY KEY); CREATE TABLE hidden (id int PRIMARY KEY);
+            CREATE TABLE "Odd name" (id int PRIMARY KEY);
+            CREATE VIEW seen AS SELECT * FROM there; CREATE MATERIALIZED VIEW kept AS SELECT * FROM there;
+            CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY RANGE (id);
+            CREATE TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (10);
+            CREATE SCHEMA apart; CREATE TABLE apart.there (id int PRIMARY KEY);
+            GRANT SELECT ON there, "Odd name", seen, kept, whole, part, apart.there TO READER;
+            """, publication: "FOR TABLE whole")
+        let unknown = "that role \(stage.role) may read"
+        let cases: [(BindingRequest, String)] = [
+            (stage.request("there"), "(ALTER PUBLICATION supabase_realtime ADD TABLE public.there)"),
+            (stage.request("Odd name"), "(ALTER PUBLICATION supabase_realtime ADD TABLE public.\"Odd name\")"),
+            (stage.request("odd name"), unknown), (stage.request("hidden"), unknown), (stage.request("nope"), unknown),
+            (stage.request("there", schema: "nope"), unknown), (stage.request("there", schema: "apart"), unknown),
+            (stage.request("seen"), "is a view, of which there are no changes"),
+            (stage.request("kept"), "is a materialized view, of which there are no changes"),
+            (stage.request("whole"), "as rows of public.part: bind to that"),
+            (stage.request("nul\u{0}nul"), "table: nul"),
+        ]
+        for (request, wanted) in cases {
+            let message = try #require(stage.message(request))
+            #expect(message.hasPrefix("Unable to subscribe to changes with given parameters. Please check Realtime"))
+            #expect(message.contains(wanted), "\(message)")
+            #expect(!message.contains("hidden is") && !message.contains("apart.there is"))
+        }
+    }
+
     @Test func `messages are the reference's to the letter`() throws {
         let stage = try stage()
         let exception =
@@ -40,6 +71,8 @@ import Testing
                 stage.request("nope", operations: .insert),
                 "Unable to subscribe to changes with given parameters. Please check Realtime is enabled for the given "
                     + "connect parameters: [event: INSERT, schema: public, table: nope, filters: [], select: nil]"
+                    + ". There is no table public.nope that role \(stage.role) may read: are both names written as the "
+                    + "database has them (SELECT relname FROM pg_class), and is SELECT granted?"
             ),
             (
                 stage.request("todos", filter: "nope=eq.1"),

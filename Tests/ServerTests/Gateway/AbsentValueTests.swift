@@ -124,6 +124,84 @@ extension Gateways {
             #expect(try isTold(one))
         }
 
+        // MARK: Rows that move out of view
+
+        /// Whatever the table's identity, who asked for moves hears of all, of rows from before it came, too.
+        @Test(arguments: seeds(2), [nil, false, true])
+        func `rows that updates take away are told under every identity`(seed: UInt64, isAsked: Bool?) throws {
+            let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) }
+            for identity in ["DEFAULT", "USING INDEX notes_n_id", "FULL"] {
+                var random = SeededRandom(seed: seed)
+                let stage = try stage(
+                    (policy ?? "")
+                        + "ALTER TABLE notes ALTER n SET NOT NULL; CREATE UNIQUE INDEX notes_n_id ON notes (id);"
+                        + "ALTER TABLE notes REPLICA IDENTITY \(identity);")
+                var rows = Rows()
+                for _ in 0..<10 { try stage.run(rows.change(&random)) }
+                try pass(stage)
+                rows.told = []
+                let one = try follower(stage, policy == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
+                try one.fence()
+                let warnings = one.takeUnheard().compactMap(\.said)
+                #expect(warnings.contains { $0.contains("takes out of view") } == (identity != "FULL"))
+                for _ in 0..<8 {
+                    let changes = (0..<4).map { _ in rows.change(&random) }
+                    try stage.run("BEGIN; \(changes.joined(separator: "; ")); COMMIT")
+                }
+                let heard = try heard(one, stage)
+                let told = heard.map { "\($0.type ?? "") \($0.id ?? $0.old["id"] as? Int ?? 0)" }
+                #expect(told == rows.told, "\(identity)")
+                #expect(
+                    heard.count { $0.type == "DELETE" && $0.data["tidewire"] != nil } == rows.movedCount, "\(identity)")
+                #expect(try !isTold(one), "\(identity)")
+            }
+        }
+
+        /// What a table holds, and what somebody has to hear who sees rows with n > 3.
+        private struct Rows {
+            private var values: [Int: Int] = [:]
+            private var last = 0
+            var told: [String] = [] { didSet { if told.isEmpty { movedCount = 0 } } }
+            private(set) var movedCount = 0
+
+            mutating func change(_ random: inout SeededRandom) -> String {
+                let value = Int.random(in: 0..<8, using: &random)
+                guard let (id, former) = values.sorted(by: { $0.key < $1.key }).randomElement(using: &random),
+                    Int.random(in: 0..<4, using: &random) > 0
+                else {
+                    last += 1
+                    values[last] = value
+                    if value > 3 { told.append("INSERT \(last)") }
+                    return "INSERT INTO notes VALUES (\(last), \(value), 'k', repeat('x', \(value % 2 * 9000)))"
+                }
+                switch Int.random(in: 0..<6, using: &random) {
+                case 0:
+                    values[id] = nil
+                    if former > 3 { told.append("DELETE \(id)") }
+                    return "DELETE FROM notes WHERE id = \(id)"
+                case 1:
+                    last += 1
+                    values[id] = nil
+                    note(id, former, last, value)
+                    return "UPDATE notes SET id = \(last), n = \(value) WHERE id = \(id)"
+                case 2:
+                    note(id, former, id, former)
+                    return "UPDATE notes SET kind = 'l' WHERE id = \(id)"
+                default:
+                    note(id, former, id, value)
+                    return "UPDATE notes SET n = \(value) WHERE id = \(id)"
+                }
+            }
+
+            private mutating func note(_ oldID: Int, _ former: Int, _ id: Int, _ value: Int) {
+                values[id] = value
+                if value > 3 { return told.append("UPDATE \(id)") }
+                guard former > 3 else { return }
+                movedCount += 1
+                told.append("DELETE \(oldID)")
+            }
+        }
+
         // MARK: Large values that did not change
 
         private static func large(_ id: Int) -> String {

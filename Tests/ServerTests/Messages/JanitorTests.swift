@@ -116,6 +116,17 @@ import Testing
         database.cluster.stop()
     }
 
+    @Test func `a partition that is missed is made soon and not at the next round`() throws {
+        let database = try prepared()
+        let janitor = try MessagesJanitor(hub(database), hours: 72)
+        #expect(try waitFor { try partitions(database) == "5" })
+        try dropAll(database)
+        janitor.isMissed()
+        #expect(try waitFor { try partitions(database) == "5" })
+        janitor.stop()
+        database.cluster.stop()
+    }
+
     @Test func `it stops while the database is away and while it rests`() throws {
         let nowhere = try MessagesJanitor(ConnectionTarget("postgresql://nobody@127.0.0.1:1/none"), hours: 72)
         nowhere.stop()

@@ -19,7 +19,7 @@ extension CatalogReader {
         var book = survey.book
         // What nobody speaks of may change.
         if book.policies.isEmpty { book.surroundings = "" }
-        try compile(survey, into: &book)
+        try compile(survey, of: tables, into: &book)
         if let before, book.isSame(as: before) {
             book.version = before.version
         } else {
@@ -28,21 +28,38 @@ extension CatalogReader {
         return book
     }
 
-    private func compile(_ survey: PolicySurvey, into book: inout PolicyBook) throws(PostgresError) {
+    private func compile(
+        _ survey: PolicySurvey, of tables: [CatalogTable], into book: inout PolicyBook
+    ) throws(PostgresError) {
         for (oid, policies) in book.policies {
             guard let facts = survey.relation(oid) else { continue }
             book.policies[oid] = policies.map { policy in
+                if survey.kept.contains(policy.oid) { return policy }
                 var policy = policy
                 policy.compiled = compiling.compile(survey.catalog, policy.text, facts)
                 policy.functions = survey.functions(of: policy.text)
                 return policy
             }
         }
+        book.unsettled = Set((tables + book.tables.values).filter(\.isUnsettled).map(\.oid))
+        for policy in book.policies.values.joined() where policy.text.isEmpty || survey.kept.contains(policy.oid) {
+            book.unsettled.insert(policy.table)
+        }
         for policy in book.policies.values.joined() where !policy.functions.isDisjoint(with: book.unsettledFunctions) {
             book.unsettled.insert(policy.table)
         }
         try confirm(survey, &book)
+        unsettleReaders(survey, &book)
         book.functions = book.policies.values.joined().reduce(into: []) { $0.formUnion($1.functions) }
+    }
+
+    /// What a policy reads is judged by policies, too: where those are not known, neither is what it comes to.
+    private func unsettleReaders(_ survey: PolicySurvey, _ book: inout PolicyBook) {
+        if book.unsettled.isEmpty { return }
+        for policy in book.policies.values.joined()
+        where !survey.tables(of: policy.text).isDisjoint(with: book.unsettled) {
+            book.unsettled.insert(policy.table)
+        }
     }
 
     // MARK: Is it what the policy says?
@@ -50,7 +67,9 @@ extension CatalogReader {
     /// PostgreSQL reads the policy and what was made of it, and must read the same. Where it does not, or may not be
     /// asked, the policy is left to it.
     private func confirm(_ survey: PolicySurvey, _ book: inout PolicyBook) throws(PostgresError) {
-        let compiled = book.policies.values.joined().filter { $0.compiled.term != .undecided }
+        let compiled = book.policies.values.joined().filter {
+            $0.compiled.term != .undecided && !survey.kept.contains($0.oid)
+        }
         let outcomes = try bench.outcomes(compiled.flatMap { trials($0, survey) }, self)
         var isForbidden = survey.isForbidden
         for policy in compiled {
@@ -90,11 +109,16 @@ extension CatalogReader {
 
     // MARK: Reading
 
-    /// Policies that count for SELECT. One without USING lets nobody see anything.
+    /// Policies that count for SELECT. One without USING lets nobody see anything. One that names a table that is locked has
+    /// no text.
     func policies(of tables: Set<UInt32>) throws(PostgresError) -> [CatalogPolicy] {
         let rows = try query(
             """
-            SELECT q.oid, q.polrelid, q.polname, q.polpermissive, pg_get_expr(q.polqual, q.polrelid),
+            SELECT q.oid, q.polrelid, q.polname, q.polpermissive,
+                CASE WHEN NOT EXISTS (
+                    SELECT FROM pg_depend d
+                    WHERE d.classid = 'pg_policy'::regclass AND d.objid = q.oid AND d.refclassid = 'pg_class'::regclass
+                        AND \(CatalogReader.isLocked("d.refobjid"))) THEN pg_get_expr(q.polqual, q.polrelid) END,
                 ARRAY(SELECT d.refobjsubid FROM pg_depend d
                       WHERE d.classid = 'pg_policy'::regclass AND d.objid = q.oid
                         AND d.refclassid = 'pg_class'::regclass AND d.refobjid = q.polrelid AND d.refobjsubid <> 0)::text
@@ -103,9 +127,8 @@ extension CatalogReader {
             ORDER BY q.polrelid, q.polname COLLATE "C"
             """, [PostgresArray.literal(tables.sorted().map { String($0) })])
         return rows.values.compactMap { row in
-            guard let oid = row.number(0), let table = row.number(1), let name = row[2], let text = row[4] else {
-                return nil
-            }
+            guard let oid = row.number(0), let table = row.number(1), let name = row[2] else { return nil }
+            let text = row[4] ?? ""
             return CatalogPolicy(
                 oid: oid, table: table, name: name, isPermissive: row.flag(3), text: text,
                 columns: Set(row.numbers(5) ?? []), use: RowUse(of: text), compiled: PolicyCompiling.undecided)

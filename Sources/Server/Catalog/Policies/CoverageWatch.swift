@@ -57,7 +57,7 @@ extension CatalogReader {
         let published = try query(
             """
             SELECT g.relid, string_agg(concat_ws(':', p.oid, p.xmin, e.oid, e.xmin), ',' ORDER BY p.oid)
-            FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) g
+            FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
                 LEFT JOIN pg_publication_rel e ON e.prpubid = p.oid AND e.prrelid = g.relid
             WHERE p.pubname = ANY ($1::text[]) AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
                 AND NOT EXISTS (\(CatalogReader.cutText))
@@ -102,7 +102,7 @@ extension CatalogReader {
         // What the clients' publication sends whole is there already; what it sends in part must not be sent otherwise.
         let other = try query(
             """
-            SELECT DISTINCT g.relid FROM pg_publication p, LATERAL pg_get_publication_tables(p.pubname::text) g
+            SELECT DISTINCT g.relid FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
             WHERE p.pubname = $1::text AND (p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate
                 OR EXISTS (\(CatalogReader.cutText)))
             """, [publication])

@@ -16,6 +16,8 @@ struct PolicySurvey {
     private var known = PolicyNames()
     private var names: [String: PolicyNames] = [:]
     private var searchPaths: [String] = []
+    /// Policies that are as they were before, for they could not be read.
+    private(set) var kept: Set<UInt32> = []
     /// PostgreSQL was not to be asked what texts mean.
     private(set) var isForbidden = false
 
@@ -32,8 +34,14 @@ struct PolicySurvey {
 
     mutating func readPolicies(of tables: Set<UInt32>, _ reader: CatalogReader) throws(PostgresError) {
         for policy in try reader.policies(of: tables) {
+            var policy = policy
+            // One that cannot be read for a lock stays what it was until it can be: its rows wait, its holders need not.
+            if policy.text.isEmpty, let former = before?.of(policy.table).first(where: { $0.oid == policy.oid }) {
+                policy = former
+                kept.insert(policy.oid)
+            }
             book.policies[policy.table, default: []].append(policy)
-            unread.append(policy.text)
+            if !policy.text.isEmpty { unread.append(policy.text) }
         }
     }
 
@@ -123,17 +131,30 @@ struct PolicySurvey {
     func relation(_ oid: UInt32) -> RelationFacts? { table(oid)?.relation }
 
     /// All that the text may call, by itself or through other functions' bodies. Of several with one name, each.
-    func functions(of text: String) -> Set<UInt32> {
-        var found: Set<UInt32> = []
+    func functions(of text: String) -> Set<UInt32> { closure(of: text).functions }
+
+    /// All that it may read, by itself, through functions' bodies or through the policies of what it reads.
+    func tables(of text: String) -> Set<UInt32> { closure(of: text, withPolicies: true).tables }
+
+    private func closure(
+        of text: String, withPolicies: Bool = false
+    ) -> (functions: Set<UInt32>, tables: Set<UInt32>) {
+        var (functions, tables): (Set<UInt32>, Set<UInt32>) = ([], [])
         var rest = [text]
         while let text = rest.popLast() {
             for name in names[text]?.functions ?? [] {
-                for function in catalog.functions[name] ?? [] where found.insert(function.oid).inserted {
+                for function in catalog.functions[name] ?? [] where functions.insert(function.oid).inserted {
                     if let body = function.canonicalBody { rest.append(body) }
                 }
             }
+            for name in names[text]?.relations ?? [] {
+                guard let oid = catalog.relations[name]?.oid, tables.insert(oid).inserted, withPolicies else {
+                    continue
+                }
+                rest += (book.policies[oid] ?? []).map(\.text)
+            }
         }
-        return found
+        return (functions, tables)
     }
 
     // MARK: Settings

@@ -33,7 +33,7 @@ TABLES = [
     "GRANT SELECT ON early, guarded, teams TO anon, authenticated",
     "ALTER PUBLICATION supabase_realtime ADD TABLE early, guarded",
 ]  # fmt: skip
-ROUND = 10.0
+ROUND = 7.0
 JOINS = 8
 #: The last row of a round has reached everybody by then.
 ARRIVAL = 60

@@ -1,0 +1,123 @@
+import System
+
+/// What somebody with the public key can do to a hub, each as far as it lets them.
+enum Attack: String, CaseIterable {
+    /// Filters that take long to try on large rows: ten channels of 128.
+    case costlyFilters = "costly filters"
+    /// Filters with very many values: sixty channels of 128 lists of 15.
+    case longLists = "long lists"
+    case halfMessages = "half messages"
+    case halfRequests = "half requests"
+    /// Everything is asked for and nothing is read.
+    case slowReaders = "slow readers"
+    /// Joins and leaves as fast as they are answered.
+    case joins = "joins"
+    /// Talk in one channel as fast as it is taken.
+    case talk = "talk"
+    /// Bytes that are no protocol, and connecting again.
+    case garbage = "garbage"
+
+    /// Who is not heard of does not read.
+    var reads: Bool { self != .slowReaders }
+
+    /// What a socket sends when it has connected.
+    func opening(_ number: Int, _ target: HostileTarget) -> [UInt8] {
+        let upgrade = Array(
+            """
+            GET \(target.path) HTTP/1.1\r
+            Host: localhost\r
+            Upgrade: websocket\r
+            Connection: Upgrade\r
+            Sec-WebSocket-Version: 13\r
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r
+            \r
+
+            """.utf8)
+        switch self {
+        case .costlyFilters:
+            return upgrade + joins(10) { channel in target.bindings(128) { Self.costly(number, channel * 128 + $0) } }
+        case .longLists:
+            // As many values as a connection may have, and then more.
+            return upgrade + joins(60) { channel in target.bindings(128) { Self.long(channel * 128 + $0) } }
+        case .halfMessages: return upgrade + Self.frameHead(4_900_000) + [UInt8](repeating: 0x20, count: 2_450_000)
+        case .halfRequests:
+            let head =
+                "POST /api/broadcast HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \(target.token)\r\n"
+                + "Content-Type: application/json\r\nContent-Length: 7900000\r\n\r\n"
+            return Array(head.utf8) + [UInt8](repeating: 0x20, count: 3_950_000)
+        case .slowReaders: return upgrade + joins(1) { _ in target.bindings(1) { _ in nil } }
+        case .joins: return upgrade
+        case .talk: return upgrade + joins(1) { _ in "" }
+        case .garbage: return (0..<4096).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ number) }
+        }
+    }
+
+    /// What it goes on with, each time that all of the last has been taken.
+    func next(_ round: Int, _ target: HostileTarget) -> [UInt8] {
+        switch self {
+        case .joins:
+            let topic = "realtime:storm\(round % 50)"
+            return Self.frame(target.join(topic, target.bindings(1) { _ in "id=eq.\(round)" }))
+                + Self.frame(#"["1","2","\#(topic)","phx_leave",{}]"#)
+        case .talk:
+            let text = String(repeating: "x", count: 1000)
+            return Self.frame(
+                #"["1","3","realtime:hostile0","broadcast",{"type":"broadcast","event":"e","payload":{"x":"\#(text)"}}]"#
+            )
+        default: return []
+        }
+    }
+
+    private func joins(_ count: Int, _ bindings: (Int) -> String) -> [UInt8] {
+        (0..<count).flatMap { Self.frame(HostileTarget.join("realtime:hostile\($0)", bindings($0))) }
+    }
+
+    /// No two are the same, so that each has to be tried.
+    private static func costly(_ number: Int, _ binding: Int) -> String {
+        "or=(" + (0..<50).map { "title.like.%a%a%a%a%\(number)x\(binding)x\($0)" }.joined(separator: ",") + ")"
+    }
+
+    private static func long(_ binding: Int) -> String {
+        "id=in.(" + (0..<15).map { "\(binding * 15 + $0 + 1_000_000_000)" }.joined(separator: ",") + ")"
+    }
+
+    // MARK: Frames
+
+    /// Masked with nothing, which is as good as anything.
+    private static func frame(_ text: String) -> [UInt8] { frameHead(text.utf8.count) + Array(text.utf8) }
+
+    private static func frameHead(_ count: Int) -> [UInt8] {
+        let length: [UInt8] =
+            switch count {
+            case ..<126: [0x80 | UInt8(count)]
+            case ..<65536: [0x80 | 126] + Self.bytes(count, 2)
+            default: [0x80 | 127] + Self.bytes(count, 8)
+            }
+        return [0x81] + length + [0, 0, 0, 0]
+    }
+
+    private static func bytes(_ number: Int, _ count: Int) -> [UInt8] {
+        (0..<count).map { UInt8(truncatingIfNeeded: number >> (8 * (count - 1 - $0))) }
+    }
+}
+
+/// Where an attack goes.
+struct HostileTarget: Sendable {
+    var port: UInt16
+    var path: String
+    var token: String
+    var table: String
+
+    func bindings(_ count: Int, _ filter: (Int) -> String?) -> String {
+        (0..<count).map { number in
+            let filter = filter(number).map { #","filter":"\#($0)""# } ?? ""
+            return #"{"event":"*","schema":"public","table":"\#(table)"\#(filter)}"#
+        }.joined(separator: ",")
+    }
+
+    func join(_ topic: String, _ bindings: String) -> String { Self.join(topic, bindings) }
+
+    static func join(_ topic: String, _ bindings: String) -> String {
+        #"["1","1","\#(topic)","phx_join",{"config":{"postgres_changes":[\#(bindings)]}}]"#
+    }
+}

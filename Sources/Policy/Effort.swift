@@ -1,0 +1,51 @@
+/// What it takes to hold a filter against a row, as far as its holder is to answer for it: about half a nanosecond each.
+///
+/// An estimate from above, known before anything is tried: conditions cost the same whatever the row, and those that search
+/// in a value cost the product of both lengths. What a policy takes is not its holder's doing, and counts nothing.
+public struct Effort: Sendable, Hashable {
+    static let none = Effort(fixed: 0, searched: [])
+    private static let ofCondition = 32
+
+    /// A column, and what each byte of it takes.
+    struct Searched: Hashable {
+        let slot: Int
+        var ofByte: Int
+    }
+
+    private let fixed: Int
+    private let searched: [Searched]
+
+    private init(fixed: Int, searched: [Searched]) {
+        self.fixed = fixed
+        self.searched = searched
+    }
+
+    init(_ tests: [Predicate.Test], _ constants: [Predicate.Constant]) {
+        var fixed = 0
+        var searched: [Searched] = []
+        for test in tests {
+            fixed += Self.ofCondition
+            switch test.operation {
+            case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII, .hasElement:
+                let length = max(1, Int(constants[Int(test.firstConstant)].length))
+                if let known = searched.firstIndex(where: { $0.slot == Int(test.slot) }) {
+                    searched[known].ofByte += length
+                } else {
+                    searched.append(Searched(slot: Int(test.slot), ofByte: length))
+                }
+            case .isIn where test.comparator.keyForm == nil: fixed += Int(test.constantCount) * Self.ofCondition
+            default: break
+            }
+        }
+        self.init(fixed: fixed, searched: searched)
+    }
+
+    public func on(_ row: borrowing RowImage) -> Int {
+        var effort = fixed
+        for part in searched where row.kind(part.slot) == .text {
+            let (work, overflow) = row.text(part.slot).byteCount.multipliedReportingOverflow(by: part.ofByte)
+            effort = overflow ? .max / 2 : min(.max / 2, effort + work)
+        }
+        return effort
+    }
+}

@@ -1,0 +1,66 @@
+/// What a publication publishes, as SQL that takes no locks on tables.
+///
+/// PostgreSQL's own functions (`pg_get_publication_tables`, `pg_partition_tree`) open the tables that they speak of: one
+/// that somebody rewrites for minutes would keep the catalog from being read, and with it everybody who follows others.
+enum PublishedTables {
+    /// The tables of publication `p`: `relid`, the listed columns' numbers as `attrs` and whether rows are filtered.
+    ///
+    /// NULL is all columns that are not generated.
+    static func of(serverVersion: Int) -> String {
+        // Lists of columns, filters of rows and whole schemas came with PostgreSQL 15, generated columns with 18.
+        let hasLists = serverVersion >= 150_000
+        let columns = hasLists ? "r.prattrs::text" : "NULL::text"
+        let all = serverVersion >= 180_000 ? "CASE WHEN p.pubgencols = 's' THEN (\(sentColumns)) END" : "NULL::text"
+        let isFiltered = hasLists ? "r.prqual IS NOT NULL" : "false"
+        return """
+            (
+                WITH RECURSIVE listed AS (\(listed(hasSchemas: hasLists))), tree (relid, is_listed) AS (
+                    SELECT listed.relid, true FROM listed
+                    UNION SELECT i.inhrelid, false FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+                        JOIN pg_class above ON above.oid = tree.relid AND above.relkind = 'p'),
+                sent AS (
+                    SELECT c.oid AS relid FROM pg_class c
+                    WHERE p.puballtables AND \(isPublishable)
+                        AND CASE WHEN p.pubviaroot THEN NOT c.relispartition ELSE c.relkind = 'r' END
+                    UNION SELECT tree.relid FROM tree JOIN pg_class c ON c.oid = tree.relid
+                    WHERE NOT p.puballtables AND \(isPublishable)
+                        AND CASE WHEN p.pubviaroot
+                            THEN NOT EXISTS (SELECT FROM tree below WHERE below.relid = tree.relid AND NOT below.is_listed)
+                            ELSE c.relkind = 'r' END)
+                SELECT sent.relid, COALESCE(\(columns), \(all)) AS attrs, COALESCE(\(isFiltered), false) AS is_filtered
+                FROM sent LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = sent.relid
+            )
+            """
+    }
+
+    /// A table and all of its partitions, below each other: `relid`.
+    static func partitions(of table: String) -> String {
+        """
+        (
+            WITH RECURSIVE tree (relid) AS (
+                SELECT root.oid FROM pg_class root
+                WHERE root.oid = \(table) AND (root.relkind = 'p' OR root.relispartition)
+                UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+                    JOIN pg_class above ON above.oid = tree.relid AND above.relkind = 'p')
+            SELECT tree.relid FROM tree
+        )
+        """
+    }
+
+    /// Of `pg_class c`. Lower numbers are PostgreSQL's own.
+    private static let isPublishable = "c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384"
+
+    private static func listed(hasSchemas: Bool) -> String {
+        let tables = "SELECT r.prrelid AS relid FROM pg_publication_rel r WHERE r.prpubid = p.oid"
+        guard hasSchemas else { return tables }
+        return """
+            \(tables) UNION SELECT c.oid FROM pg_publication_namespace s JOIN pg_class c ON c.relnamespace = s.pnnspid
+            WHERE s.pnpubid = p.oid AND \(isPublishable)
+            """
+    }
+
+    private static let sentColumns = """
+        SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum) FROM pg_attribute a
+        WHERE a.attrelid = sent.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's')
+        """
+}

@@ -1,0 +1,97 @@
+import Diagnostics
+import TestSupport
+import Testing
+
+@testable import Server
+
+extension Gateways {
+    /// Filters cost their holder, and nobody else.
+    @Suite(.serialized) struct FilterBudgetTests {
+        private static let tables = """
+            CREATE TABLE notes (id int PRIMARY KEY, n int, body text);
+            CREATE TABLE fences (id int PRIMARY KEY);
+            GRANT SELECT ON notes, fences TO READER;
+            """
+
+        private func stage() throws -> GatewayStage {
+            try GatewayStage(Self.tables, publication: "FOR TABLE notes, fences")
+        }
+
+        /// Conditions that take long on a large value of nothing but `a`, each binding's own.
+        private static func costly(_ number: Int) -> String {
+            let conditions = (0..<50).map { "body.like.%a%a%a%a%a%\(number)x\($0)" }
+            return binding("notes", filter: "or=(\(conditions.joined(separator: ",")))")
+        }
+
+        @Test func `a connection whose filters take too long is left out for a while, and told`() throws {
+            let stage = try stage()
+            let (heavy, light) = (try stage.caller(), try stage.caller())
+            try heavy.subscribe("realtime:plain", [binding("fences")])
+            try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly) + [binding("fences")])
+            try light.subscribe("realtime:light", [binding("notes", filter: "body=like.%aa%"), binding("fences")])
+            // What is cheap to try is tried.
+            try stage.run("INSERT INTO notes VALUES (1, 1, 'aaaa'); INSERT INTO fences VALUES (1)")
+            #expect(try light.ids(2) == [1, 1])
+            #expect(try heavy.change("realtime:heavy").id == 1)
+            try stage.run("INSERT INTO notes SELECT g, 1, repeat('a', 20000) FROM generate_series(2, 6) g")
+            try stage.run("INSERT INTO fences VALUES (2)")
+            #expect(try light.ids(6) == [2, 3, 4, 5, 6, 2])
+            let told = try heavy.first { $0.isTrouble }
+            #expect(told.topic == "realtime:heavy" && told.said?.contains("take more time") == true)
+            // Its other channels go on, with filters it may not join any.
+            #expect(try heavy.change("realtime:plain").id == 1)
+            #expect(try heavy.change("realtime:plain").id == 2)
+            let ref = try heavy.push("realtime:more", "phx_join", Caller.join([binding("notes", filter: "n=eq.1")]))
+            let refusal = try heavy.first { $0.ref == ref }
+            #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooMuchFilterWork"))
+            // Then it hears again, and is told that there was something in between.
+            _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isSubscription }
+            _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isTrouble }
+            try stage.run("INSERT INTO fences VALUES (3)")
+            // What was in the same turn as the last note may have come, too.
+            _ = try heavy.first { $0.topic == "realtime:heavy" && $0.event == "postgres_changes" && $0.id == 3 }
+            #expect(try light.ids(1) == [3])
+            #expect(!light.takeUnheard().contains { $0.isTrouble })
+        }
+
+        /// Rows that have to be completed, and rows that go, are tried elsewhere.
+        @Test(arguments: ["UPDATE notes SET n = n + 1", "UPDATE notes SET body = 'b'", "DELETE FROM notes"])
+        func `whoever is left out is told, whatever the change is`(change: String) throws {
+            let stage = try stage()
+            try stage.run("INSERT INTO notes SELECT g, 1, repeat('a', 20000) FROM generate_series(1, 5) g")
+            let (heavy, light) = (try stage.caller(), try stage.caller())
+            try light.subscribe("realtime:light", [binding("fences")])
+            try stage.run("INSERT INTO fences VALUES (1)")
+            #expect(try light.ids(1) == [1])
+            try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly), more: #","tidewire":{"moves":true}"#)
+            try stage.run("\(change); INSERT INTO fences VALUES (2)")
+            #expect(try light.ids(1) == [2])
+            let told = try heavy.first { $0.isTrouble }
+            #expect(told.said?.contains("take more time") == true)
+            #expect(!light.takeUnheard().contains { $0.isTrouble })
+        }
+
+        @Test func `filters of a connection have a number of values, which it gets back`() throws {
+            let stage = try stage()
+            let caller = try stage.caller()
+            let before = Metrics.shared.filterParts.value
+            func lists(_ count: Int) -> [String] {
+                (0..<count).map { number in
+                    let values = (0..<1000).map { "\(number * 1000 + $0)" }
+                    return binding("notes", filter: "n=in.(\(values.joined(separator: ",")))")
+                }
+            }
+            try caller.join("realtime:a", lists(10))
+            #expect(Metrics.shared.filterParts.value == before + 10_000)
+            let ref = try caller.push("realtime:b", "phx_join", Caller.join(lists(7)))
+            let refusal = try caller.first { $0.ref == ref }
+            #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooManyFilterValues"))
+            // A channel that is joined again does not count twice.
+            try caller.join("realtime:a", lists(12))
+            try caller.join("realtime:c", lists(4))
+            #expect(Metrics.shared.filterParts.value == before + 16_000)
+            caller.hangUp()
+            #expect(eventually { Metrics.shared.filterParts.value == before })
+        }
+    }
+}
