@@ -61,20 +61,24 @@ extension ProjectLoop {
 
     /// Rights that are lost end the channel, as they do with a token that has less.
     func reviewed(_ channel: Channel, _ answer: ChannelAnswer) {
-        let topic = String(decoding: channel.subTopic, as: UTF8.self)
         switch answer {
-        case .failed(let error):
-            if error.isPassing, tryAgain(channel.place) { return }
-            expel(channel, error.systemMessage(topic: topic))
+        case .failed(let error): _ = isReviewedLater(channel, error)
         case .rights(let broadcast, let presence):
             let details = channel.conversation.detailed()
             let keeps = (broadcast || !details.readsBroadcasts) && (presence == true || details.readsPresence != true)
             guard keeps, broadcast || presence == true else {
-                return expel(channel, "You no longer have permission to read from this Channel topic: \(topic)")
+                return losesRights(channel)
             }
             setReads(channel, broadcast: broadcast, presence: presence)
             if case .known = details.writes { details.writes = .unknown }
         }
+    }
+
+    /// Nothing could be found out: it is asked again, or, where that does not help, sent away.
+    func isReviewedLater(_ channel: Channel, _ error: ChannelAuthorizationError) -> Bool {
+        if error.isPassing, tryAgain(channel.place) { return true }
+        expel(channel, error.systemMessage(topic: String(decoding: channel.subTopic, as: UTF8.self)))
+        return false
     }
 
     /// False where that was done often enough: whose rights nobody knows has none.

@@ -71,14 +71,7 @@ extension ProjectLoop {
             case .review: reviewed(channel, answer)
             case .join: mayJoin(channel, answer)
             case .refresh(let claims): mayStay(channel, claims, answer)
-            case .presenceTurnedOn:
-                let details = channel.conversation.detailed()
-                if case .rights(_, let presence) = answer {
-                    setReads(channel, broadcast: details.readsBroadcasts, presence: presence)
-                }
-                // Where nobody knows, it goes on without hearing of it.
-                details.tracksUnseen = details.readsPresence == nil
-                askWriteRightsAgain(channel, details)
+            case .presenceTurnedOn: seesPresence(channel, answer)
             }
         case .write(let pending): mayWrite(pending, answer)
         case .post(let post, let topic): authorized(post, topic, answer)
@@ -113,12 +106,31 @@ extension ProjectLoop {
                 return expel(channel, ChannelAuthorizationError.mayNotRead(topic))
             }
             if details.readsBroadcasts && !broadcast || details.readsPresence == true && presence != true {
-                return expel(channel, "You no longer have permission to read from this Channel topic: \(topic)")
+                return losesRights(channel)
             }
             setReads(channel, broadcast: broadcast, presence: presence)
             take(claims, channel)
             askWriteRightsAgain(channel, details)
         }
+    }
+
+    /// It may have been asked in place of a review: what the answer says of broadcasts counts as much.
+    private func seesPresence(_ channel: Channel, _ answer: ChannelAnswer) {
+        let details = channel.conversation.detailed()
+        switch answer {
+        case .failed(let error): guard isReviewedLater(channel, error) else { return }
+        case .rights(let broadcast, let presence):
+            guard broadcast || !details.readsBroadcasts else { return losesRights(channel) }
+            setReads(channel, broadcast: broadcast, presence: presence)
+        }
+        // Where nobody knows, it goes on without hearing of it.
+        details.tracksUnseen = details.readsPresence == nil
+        askWriteRightsAgain(channel, details)
+    }
+
+    func losesRights(_ channel: Channel) {
+        let topic = String(decoding: channel.subTopic, as: UTF8.self)
+        expel(channel, "You no longer have permission to read from this Channel topic: \(topic)")
     }
 
     func setReads(_ channel: Channel, broadcast: Bool, presence: Bool?) {
