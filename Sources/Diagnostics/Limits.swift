@@ -158,7 +158,7 @@ public enum Limits {
     /// Conditions, and values that these name, in the filters of all channels of the process, of which a project has half:
     /// each takes some 360 bytes.
     public static let filterParts = 512 << 10
-    /// Connections that have no more than this may use so many times as much.
+    /// Connections that have no more than this share so many times as much, apart from the others.
     public static let fewFilterParts = 64
     public static let filterPartsForFew = 8
     /// A channel with more is made ready apart, and nobody waits for it: a loop would take milliseconds.
@@ -443,6 +443,8 @@ public enum Limits {
 
     /// Rights that change become visible a moment before the server's own caches know: they are read again after this.
     public static let catalogSettlingDelay = Duration.milliseconds(100)
+    /// Where something that a policy needs is locked, and each try takes long.
+    public static let maximumCatalogSettlingDelay = Duration.seconds(1)
 
     /// How long to wait for a transaction whose changes came down the stream before others can see it …
     public static let maximumVisibilityWait = Duration.seconds(5)

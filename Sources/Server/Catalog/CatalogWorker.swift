@@ -168,11 +168,19 @@ final class CatalogWorker {
         let isSettled =
             isSettling && !isChanged && !new.snapshot.policies.isUnfinished
             && !reader.coverage.isWaiting
-        settleAt = isSettled ? nil : now + Limits.catalogSettlingDelay.wholeNanoseconds
+        settleAt = isSettled ? nil : now + settlingDelay(new.snapshot, took: now - began)
         verified(began, fingerprint)
         Metrics.shared.catalogReads.add()
         Metrics.shared.catalogReadSeconds.record(.nanoseconds(now - began))
         return isChanged
+    }
+
+    /// What is locked may be so for long, and costs a read each time.
+    private func settlingDelay(_ snapshot: CatalogSnapshot, took: UInt64) -> UInt64 {
+        let shortest = Limits.catalogSettlingDelay.wholeNanoseconds
+        guard snapshot.policies.isUnfinished else { return shortest }
+        let share = took * UInt64(Limits.catalogPollShare)
+        return max(shortest, min(share, Limits.maximumCatalogSettlingDelay.wholeNanoseconds))
     }
 
     /// What the catalog says, and the fingerprint from before it was read: if it changed meanwhile, the next look finds

@@ -7,12 +7,14 @@ import Synchronization
 /// something in the index to be found by.
 ///
 /// Counted in the texts that joins bring, before anything is made of them. A project has its share of the process's, and a
-/// connection its own limit. A connection that takes little may go further than those that take much: the many who ask for
-/// a few rows each do not pay for the few who ask for lists.
+/// connection its own limit. Connections that take little share more than those that take much, and neither uses up what
+/// the others have: the many who ask for a few rows each do not pay for the few who ask for lists.
 final class FilterBudget: Sendable {
     private let limit: Int
     private let whole: FilterBudget?
-    private let used = Atomic<Int>(0)
+    /// Taken by connections that hold at most `Limits.fewFilterParts`.
+    private let ofFew = Atomic<Int>(0)
+    private let ofMany = Atomic<Int>(0)
 
     init(_ limit: Int, of whole: FilterBudget? = nil) {
         self.limit = limit
@@ -23,9 +25,20 @@ final class FilterBudget: Sendable {
 
     /// Takes what one more channel needs of a connection that has taken `held`.
     func take(_ parts: Int, of held: Int) throws(Refusal) {
+        guard parts > 0 else { return }
         guard held + parts <= Limits.filterPartsOfConnection else { throw refused(.connection) }
-        guard isTaken(parts, isLittle: held + parts <= Limits.fewFilterParts) else { throw refused(.project) }
+        move(from: held, to: held + parts)
+        guard hasRoom(isLittle: Self.isLittle(held + parts)) else {
+            move(from: held + parts, to: held)
+            throw refused(.project)
+        }
         Metrics.shared.filterParts.add(Int64(parts))
+    }
+
+    /// Of a connection that had `held` until now.
+    func give(back parts: Int, of held: Int) {
+        move(from: held, to: held - parts)
+        Metrics.shared.filterParts.add(-Int64(parts))
     }
 
     private func refused(_ why: Refusal) -> Refusal {
@@ -33,26 +46,24 @@ final class FilterBudget: Sendable {
         return why
     }
 
-    func give(back parts: Int) {
-        add(-parts)
-        Metrics.shared.filterParts.add(-Int64(parts))
+    private static func isLittle(_ held: Int) -> Bool { held <= Limits.fewFilterParts }
+
+    private func move(from before: Int, to after: Int) {
+        add(-before, Self.isLittle(before))
+        add(after, Self.isLittle(after))
+        whole?.move(from: before, to: after)
     }
 
-    private func isTaken(_ parts: Int, isLittle: Bool) -> Bool {
-        add(parts)
-        if hasRoom(isLittle) { return true }
-        add(-parts)
-        return false
+    private func add(_ parts: Int, _ isLittle: Bool) {
+        if isLittle { ofFew.add(parts, ordering: .relaxed) } else { ofMany.add(parts, ordering: .relaxed) }
     }
 
-    private func add(_ parts: Int) {
-        used.add(parts, ordering: .relaxed)
-        whole?.add(parts)
-    }
-
-    private func hasRoom(_ isLittle: Bool) -> Bool {
-        used.load(ordering: .relaxed) <= (isLittle ? Limits.filterPartsForFew : 1) * limit
-            && whole?.hasRoom(isLittle) ?? true
+    private func hasRoom(isLittle: Bool) -> Bool {
+        let isThere =
+            isLittle
+            ? ofFew.load(ordering: .relaxed) <= Limits.filterPartsForFew * limit
+            : ofMany.load(ordering: .relaxed) <= limit
+        return isThere && whole?.hasRoom(isLittle: isLittle) ?? true
     }
 }
 

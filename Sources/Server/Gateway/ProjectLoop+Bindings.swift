@@ -503,7 +503,9 @@ extension ProjectLoop {
         for listener in unanswered { if let channel = channel(ofListener: listener) { missed(channel) } }
         let (skipped, stopped) = pipeline.courier.takeSkipped()
         for account in stopped {
-            guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)] else { continue }
+            guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
+                session.project === self
+            else { continue }
             rest(session)
         }
         // Others who asked for the same.

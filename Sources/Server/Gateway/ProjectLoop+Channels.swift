@@ -237,8 +237,8 @@ extension ProjectLoop {
         if let timer = channel.readyTimer { loop.cancel(timer) }
         unbind(channel)
         untrack(channel)
+        project.budgets.filters.give(back: channel.filterParts, of: session.filterParts)
         session.filterParts -= channel.filterParts
-        project.budgets.filters.give(back: channel.filterParts)
         // What is held there knows the channel.
         channel.conversation.details?.writes = .unknown
         if let place = channel.conversation.place { topics.remove(place) }

@@ -1,4 +1,5 @@
 import Diagnostics
+import Embedded
 import TestSupport
 import Testing
 
@@ -13,8 +14,8 @@ extension Gateways {
             GRANT SELECT ON notes, fences TO READER;
             """
 
-        private func stage() throws -> GatewayStage {
-            try GatewayStage(Self.tables, publication: "FOR TABLE notes, fences")
+        private func stage(on cluster: PrivateCluster? = nil) throws -> GatewayStage {
+            try GatewayStage(Self.tables, publication: "FOR TABLE notes, fences", on: cluster)
         }
 
         /// Conditions that take long on a large value of nothing but `a`, each binding's own.
@@ -24,7 +25,10 @@ extension Gateways {
         }
 
         @Test func `a connection whose filters take too long is left out for a while, and told`() throws {
-            let stage = try stage()
+            // Channels with many filters miss changes while they are bound anew, which others' new roles lead to.
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let stage = try stage(on: cluster)
             let (heavy, light) = (try stage.caller(), try stage.caller())
             try heavy.subscribe("realtime:plain", [binding("fences")])
             try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly) + [binding("fences")])
@@ -92,6 +96,22 @@ extension Gateways {
             #expect(Metrics.shared.filterParts.value == before + 16_000)
             caller.hangUp()
             #expect(eventually { Metrics.shared.filterParts.value == before })
+        }
+
+        /// Those who take little have room of their own, and so have those who take much.
+        @Test func `few and many values of connections do not crowd each other out`() throws {
+            let few = Limits.fewFilterParts
+            let budget = FilterBudget(few * 4)
+            for _ in 0..<4 * Limits.filterPartsForFew { try budget.take(few, of: 0) }
+            #expect(throws: Metrics.FiltersRefused.project) { try budget.take(1, of: 0) }
+            try budget.take(0, of: 0)
+            try budget.take(few * 2, of: 0)
+            // What a connection took as one of the others comes along.
+            try budget.take(few, of: few)
+            #expect(throws: Metrics.FiltersRefused.project) { try budget.take(1, of: few) }
+            try budget.take(few, of: 0)
+            budget.give(back: few * 2, of: few * 2)
+            try budget.take(1, of: few)
         }
     }
 }
