@@ -92,21 +92,16 @@ private struct ReplayMembers {
     enum Member: Equatable {
         case absent
         case number(Int64)
-        /// A number in quotes: JavaScript has none of 64 bits.
-        case quoted(UInt64)
+        /// Of 64 bits, in quotes or without: JavaScript has no such numbers, others have.
+        case digits(UInt64)
         case other
 
         var number: Int64? {
             if case .number(let number) = self { number } else { nil }
         }
 
-        /// Without a sign, quoted or not.
         var digits: UInt64? {
-            switch self {
-            case .number(let number): UInt64(exactly: number)
-            case .quoted(let number): number
-            case .absent, .other: nil
-            }
+            if case .digits(let number) = self { number } else { nil }
         }
     }
 
@@ -142,9 +137,9 @@ private struct ReplayMembers {
 
     private static func epoch(_ scanner: inout JSONScanner) throws(MessageError) -> Member {
         let token = try scanner.token()
-        if token == .number, let number = scanner.integer(Int64.self) { return .number(number) }
+        if token == .number, let number = scanner.integer(UInt64.self) { return .digits(number) }
         if token == .string, scanner.tokenBytes.byteCount <= 20, let number = UInt64(scanner.text) {
-            return .quoted(number)
+            return .digits(number)
         }
         try scanner.pass(token)
         return .other

@@ -58,6 +58,11 @@ import Testing
             return
         }
         #expect(quoted.epoch == .max)
+        guard case .from(let bare) = resumption(#"{"epoch":9223372036854775808,"offset":0}"#) else {
+            Issue.record("an epoch of 64 bits is one")
+            return
+        }
+        #expect(bare.epoch == 1 << 63)
         #expect(short.epoch == nil && short.offset == 0 && short.count(maximum: 100) == 100)
         #expect(join(#"{"config":{}}"#).resumption == .none && resumption("null") == .none)
     }

@@ -13,6 +13,8 @@ final class ArchiveWorker {
     private let table: MessageTableReader
     private var log: MessageLog
     private var lastTrouble: String?
+    /// Messages of days that ended longer ago than this are not kept.
+    private let hours: Int
 
     init(
         _ settings: MessageArchive.Settings, _ exchange: ArchiveExchange,
@@ -21,6 +23,7 @@ final class ArchiveWorker {
         self.exchange = exchange
         self.logEnd = logEnd
         self.followed = followed
+        hours = settings.hours
         table = MessageTableReader(settings.target, exchange.interrupt)
         log = MessageLog(settings.logDirectory, maximumPlaces: settings.maximumPlaces)
     }
@@ -86,8 +89,16 @@ final class ArchiveWorker {
         case .position(let position): return try resume(query, position, followed, deadline)
         case .since(let milliseconds):
             let (since, overflow) = milliseconds.multipliedReportingOverflow(by: 1000)
-            return try replay(query, overflow ? (milliseconds < 0 ? .min : .max) : since, followed, deadline)
+            return try replay(
+                query, max(oldestKept, overflow ? (milliseconds < 0 ? .min : .max) : since), followed, deadline)
         }
+    }
+
+    /// As `tidewire.keep_messages` reckons: whole days.
+    private var oldestKept: Int64 {
+        let day: Int64 = 86_400_000_000
+        let oldest = Clock.unixMicroseconds() - Int64(hours) * 3_600_000_000
+        return oldest / day * day
     }
 
     private func resume(
@@ -110,7 +121,7 @@ final class ArchiveWorker {
             try log.reachBack()
         }
         let places = log.places(query, from: position.offset, atMost: query.limit + 1)
-        guard places.count <= query.limit else { return nil }
+        guard places.count <= query.limit, places.allSatisfy({ $0.insertedAt >= oldestKept }) else { return nil }
         let found = try log.read(places, query)
         return found.isWhole ? found.messages : nil
     }
@@ -153,7 +164,7 @@ final class ArchiveWorker {
         let read = try log.read(places, query)
         var reach = max(followed?.time ?? .max, log.beginTime)
         // The newest are asked for: those before the oldest of them are not missed.
-        if places.count == query.limit, let oldest = places.map(\.place.insertedAt).min(), oldest >= reach {
+        if places.count == query.limit, let oldest = places.map(\.insertedAt).min(), oldest >= reach {
             reach = .min
         }
         return Found(messages: read.messages, isWhole: read.isWhole, reach: reach)
@@ -161,7 +172,7 @@ final class ArchiveWorker {
 
     private func isEnough(_ places: [MessageLog.Found], _ query: ReplayQuery, _ since: Int64) -> Bool {
         if log.beginTime <= since { return true }
-        guard places.count == query.limit, let oldest = places.map(\.place.insertedAt).min() else { return false }
+        guard places.count == query.limit, let oldest = places.map(\.insertedAt).min() else { return false }
         return oldest >= log.beginTime
     }
 

@@ -75,11 +75,11 @@ extension DatabaseMessage {
         case notBytes = "its binary_payload is not in hexadecimal form"
     }
 
-    /// What a change of the table of messages is.
+    /// What a change of the table of messages is to who listens.
     public enum Reading: ~Escapable {
         case message(DatabaseMessage)
         case flawed(Flaw)
-        /// Messages are made by inserting rows; whatever else is done to these is nobody's business.
+        /// Messages are made by inserting rows. Whatever else is done to these, who comes later hears of (`MessageLog`).
         case noInsert
     }
 
@@ -140,6 +140,8 @@ struct MessagePlaces: Sendable {
     var `extension` = 0..<0
     /// The parts that are there: a text may be empty.
     var known: UInt8 = 0
+    /// What it carries is as it was, and not said again.
+    var isUnchanged = false
 
     func has(_ part: MessageLayout.Part) -> Bool { known & 1 << part.rawValue != 0 }
 
@@ -180,8 +182,12 @@ extension MessagePlaces {
         }
         for part in layout.parts {
             guard let value = try columns.next() else { return }
-            guard let part, case .text(let text) = value else { continue }
-            self[part] = columns.offset - text.byteCount..<columns.offset
+            guard let part else { continue }
+            switch value {
+            case .text(let text): self[part] = columns.offset - text.byteCount..<columns.offset
+            case .unchanged: isUnchanged = isUnchanged || part == .payload || part == .binaryPayload
+            default: break
+            }
         }
     }
 }

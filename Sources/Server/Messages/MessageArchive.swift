@@ -16,6 +16,8 @@ public final class MessageArchive: Sendable {
         public var target: ConnectionTarget
         /// Places that are remembered.
         public var maximumPlaces = Limits.archivedMessages
+        /// How long messages are kept in their table.
+        public var hours = Int(Limits.messagesRetentionHours)
 
         public init(logDirectory: String, target: ConnectionTarget) {
             self.logDirectory = logDirectory

@@ -15,24 +15,61 @@ struct MessageIndex {
         let offset: UInt64
         /// Microseconds since 1970.
         let insertedAt: Int64
+        /// Stands for the row's id.
+        let id: UInt64
         /// Which change of the entry it is; the highest bit says that it is no broadcast.
         private let change: UInt32
         /// The message of the same topic before it, counted from one; zero is none.
         fileprivate(set) var previous: UInt32
 
         init(
-            position: UInt64, offset: UInt64, insertedAt: Int64, index: UInt32, isBroadcast: Bool, previous: UInt32
+            _ message: Noted, position: UInt64, offset: UInt64, index: UInt32, previous: UInt32
         ) {
             precondition(index < 1 << 31, "a part has fewer changes")
             self.position = position
             self.offset = offset
-            self.insertedAt = insertedAt
-            change = index | (isBroadcast ? 0 : 1 << 31)
+            insertedAt = message.insertedAt
+            id = message.id
+            change = index | (message.isBroadcast ? 0 : 1 << 31)
             self.previous = previous
         }
 
         var index: UInt32 { change & ~(1 << 31) }
         var isBroadcast: Bool { change == index }
+    }
+
+    /// What is remembered of a message.
+    struct Noted {
+        let topic: UInt64
+        let id: UInt64
+        let insertedAt: Int64
+        let isBroadcast: Bool
+    }
+
+    /// Where a row is in the log.
+    struct Row {
+        let segment: UInt64
+        /// Where the entry begins in its segment.
+        let position: UInt64
+        /// Of the change, which is this one of its entry.
+        let offset: UInt64
+        let index: UInt32
+    }
+
+    /// What became of a message after it was inserted: the last of it.
+    struct Revision {
+        enum Change {
+            case deleted
+            /// What the row is now, and in which topic.
+            case rewritten(Row, topic: UInt64)
+            /// The same where its payload was left alone and not said again.
+            case kept(topic: UInt64)
+        }
+
+        let id: UInt64
+        /// The change's own.
+        let offset: UInt64
+        let change: Change
     }
 
     /// The messages of one segment.
@@ -50,6 +87,10 @@ struct MessageIndex {
         private var newest: [UInt64: UInt32] = [:]
         /// Of all messages in it.
         private(set) var latest = Int64.min
+        /// Of messages of this segment and of those before, until the index takes them.
+        var revisions: [Revision] = []
+        /// What was before was taken away as a whole: how much of it, the table alone knows.
+        private var isTruncated = false
 
         init(_ header: SegmentHeader) {
             sequence = header.sequence
@@ -57,16 +98,30 @@ struct MessageIndex {
             beginTime = header.created
         }
 
-        mutating func add(
-            _ topic: UInt64, position: UInt64, offset: UInt64, index: UInt32, insertedAt: Int64, isBroadcast: Bool
-        ) {
-            let previous = newest[topic] ?? 0
-            places.append(
-                Place(
-                    position: position, offset: offset, insertedAt: insertedAt, index: index, isBroadcast: isBroadcast,
-                    previous: previous))
-            newest[topic] = UInt32(places.count)
-            latest = max(latest, insertedAt)
+        mutating func add(_ message: Noted, position: UInt64, offset: UInt64, index: UInt32) {
+            let previous = newest[message.topic] ?? 0
+            places.append(Place(message, position: position, offset: offset, index: index, previous: previous))
+            newest[message.topic] = UInt32(places.count)
+            latest = max(latest, message.insertedAt)
+        }
+
+        mutating func truncate(at offset: UInt64) {
+            isTruncated = true
+            forget(before: offset)
+        }
+
+        mutating func takeTruncation() -> Bool {
+            defer { isTruncated = false }
+            return isTruncated
+        }
+
+        /// Everything in it before this offset.
+        mutating func forget(before offset: UInt64) {
+            firstOffset = max(firstOffset, offset)
+            beginTime = max(beginTime, Clock.unixMicroseconds())
+            places = []
+            newest = [:]
+            revisions = []
         }
 
         /// The topic's places, the newest first, until `body` says that it is enough.
@@ -96,11 +151,31 @@ struct MessageIndex {
 
     /// Oldest first, without a hole.
     private(set) var segments: [Segment] = []
-    private(set) var count = 0
+    private var placeCount = 0
+    /// By what stands for the message's id.
+    private var revisions: [UInt64: Revision] = [:]
     private var hasForgotten = false
     private let maximum: Int
 
     init(maximum: Int = Limits.archivedMessages) { self.maximum = maximum }
+
+    private var count: Int { placeCount + revisions.count }
+
+    /// Nil where the message is as it was inserted.
+    func revision(of place: Place) -> Revision? {
+        if revisions.isEmpty { return nil }
+        guard let revision = revisions[place.id], revision.offset > place.offset else { return nil }
+        return revision
+    }
+
+    /// Nobody can choose ids that stand for others'.
+    private static let idSeed = UInt64.random(in: 1 ... .max)
+
+    static func id(_ id: RawSpan) -> UInt64 {
+        var hash = KeyHash(seed: idSeed)
+        hash.combine(id)
+        return hash.value
+    }
 
     static func topic(_ topic: RawSpan, isPrivate: Bool) -> UInt64 {
         var hash = KeyHash(seed: isPrivate ? 0x6d73_6773 : 0x6d73_6770)
@@ -118,34 +193,53 @@ struct MessageIndex {
 
     mutating func removeAll() {
         segments = []
-        count = 0
+        placeCount = 0
+        revisions = [:]
         hasForgotten = false
     }
 
     /// The segment after the newest one.
     mutating func append(_ segment: Segment) {
         segments.append(segment)
-        count += segment.places.count
-        makeRoom()
+        placeCount += segment.places.count
+        withNewest { _ in }
     }
 
     /// The segment before the oldest one.
     mutating func prepend(_ segment: Segment) {
+        var segment = segment
+        takeRevisions(&segment)
+        if segment.takeTruncation() { hasForgotten = true }
         segments.insert(segment, at: 0)
-        count += segment.places.count
+        placeCount += segment.places.count
         makeRoom()
     }
 
     /// The newest one, read further.
+    @discardableResult
     mutating func withNewest<T>(_ body: (inout Segment) throws -> T) rethrows -> T? {
         guard var newest = segments.popLast() else { return nil }
         let before = newest.places.count
         defer {
-            count += newest.places.count - before
+            if newest.takeTruncation() {
+                removeAll()
+                hasForgotten = true
+                placeCount = newest.places.count
+            } else {
+                placeCount += newest.places.count - before
+            }
+            takeRevisions(&newest)
             segments.append(newest)
             makeRoom()
         }
         return try body(&newest)
+    }
+
+    private mutating func takeRevisions(_ segment: inout Segment) {
+        for revision in segment.revisions where revision.offset >= revisions[revision.id]?.offset ?? 0 {
+            revisions[revision.id] = revision
+        }
+        segment.revisions = []
     }
 
     /// Retention took everything up to this segment.
@@ -153,16 +247,30 @@ struct MessageIndex {
         while let oldest = segments.first, oldest.sequence <= sequence { removeOldest() }
     }
 
-    private mutating func removeOldest() { count -= segments.removeFirst().places.count }
+    private mutating func removeOldest() {
+        placeCount -= segments.removeFirst().places.count
+        forgetRevisions()
+    }
+
+    /// Those of messages that are not remembered.
+    private mutating func forgetRevisions() {
+        guard !revisions.isEmpty else { return }
+        let first = segments.first?.firstOffset ?? .max
+        revisions = revisions.filter { $0.value.offset >= first }
+    }
 
     private mutating func makeRoom() {
         guard count > maximum else { return }
         hasForgotten = true
         while count > maximum, segments.count > 1 { removeOldest() }
-        if count > maximum, var only = segments.popLast() {
+        guard count > maximum, var only = segments.popLast() else { return }
+        if revisions.count > only.places.count {
+            only.forget(before: only.next?.offset ?? .max)
+        } else {
             only.forgetOlderHalf()
-            count = only.places.count
-            segments.append(only)
         }
+        placeCount = only.places.count
+        segments.append(only)
+        forgetRevisions()
     }
 }

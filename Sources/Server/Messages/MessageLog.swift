@@ -8,8 +8,11 @@ import System
 struct MessageLog {
     /// A message that was found.
     struct Found {
-        let segment: UInt64
-        let place: MessageIndex.Place
+        /// Of the message itself.
+        let offset: UInt64
+        let insertedAt: Int64
+        /// Where the row is as it was written last.
+        fileprivate let now: MessageIndex.Row
     }
 
     private let directory: String
@@ -115,14 +118,49 @@ struct MessageLog {
         var index: UInt32 = 0
         while let change = try part.next() {
             defer { index += 1 }
-            guard let layout = segment.layouts.layout(of: change.relation),
-                case .message(let message) = try DatabaseMessage.read(change, layout)
-            else { continue }
-            segment.add(
-                MessageIndex.topic(message.topic, isPrivate: message.isPrivate), position: position,
-                offset: entry.offset + UInt64(index), index: index, insertedAt: message.insertedAt,
-                isBroadcast: message.isBroadcast)
+            guard let layout = segment.layouts.layout(of: change.relation) else { continue }
+            let offset = entry.offset + UInt64(index)
+            switch change.operation {
+            case .insert:
+                guard case .message(let message) = try DatabaseMessage.read(change, layout) else { continue }
+                segment.add(MessageIndex.Noted(message), position: position, offset: offset, index: index)
+            case .update, .delete:
+                let row = MessageIndex.Row(
+                    segment: segment.sequence, position: position, offset: offset, index: index)
+                try MessageLog.revise(change, layout, row, &segment.revisions)
+            case .truncate: segment.truncate(at: offset)
+            case .message: break
+            }
         }
+    }
+
+    /// Notes what becomes of a message.
+    private static func revise(
+        _ change: borrowing Change, _ layout: MessageLayout, _ row: MessageIndex.Row,
+        _ revisions: inout [MessageIndex.Revision]
+    ) throws(ByteError) {
+        if let old = change.old {
+            let places = try MessagePlaces(old.bytes, layout)
+            guard places.has(.id) else { return }
+            let id = MessageIndex.id(old.bytes.extracting(places.id))
+            revisions.append(MessageIndex.Revision(id: id, offset: row.offset, change: .deleted))
+        }
+        guard let new = change.new else { return }
+        let places = try MessagePlaces(new.bytes, layout)
+        guard places.has(.id) else { return }
+        let id = MessageIndex.id(new.bytes.extracting(places.id))
+        let now: MessageIndex.Revision.Change
+        switch try DatabaseMessage.read(new.bytes, layout) {
+        case .message(let message):
+            let topic = MessageIndex.topic(message.topic, isPrivate: message.isPrivate)
+            now = message.isBroadcast ? .rewritten(row, topic: topic) : .deleted
+        case .flawed where places.isUnchanged && places.has(.topic) && places.has(.isPrivate):
+            let isPrivate = new.bytes.extracting(places.isPrivate)
+            now = .kept(
+                topic: MessageIndex.topic(new.bytes.extracting(places.topic), isPrivate: isPrivate.equals("t")))
+        case .flawed, .noInsert: now = .deleted
+        }
+        revisions.append(MessageIndex.Revision(id: id, offset: row.offset, change: now))
     }
 
     // MARK: - Reaching back
@@ -166,23 +204,40 @@ struct MessageLog {
         var found: [Found] = []
         for segment in index.segments.reversed() where segment.latest >= since {
             segment.visit(topic) { place in
-                if place.isBroadcast, place.insertedAt >= since, place.insertedAt < before {
-                    found.append(Found(segment: segment.sequence, place: place))
+                if place.isBroadcast, place.insertedAt >= since, place.insertedAt < before,
+                    let one = self.found(place, segment.sequence, topic)
+                {
+                    found.append(one)
                 }
                 // Twice as many are kept at most, so that each is sorted once on average.
                 if found.count >= 2 * query.limit + 1024 { found = Self.newest(found, query.limit) }
                 return true
             }
         }
-        return Self.newest(found, query.limit).sorted { $0.place.offset < $1.place.offset }
+        return Self.newest(found, query.limit).sorted { $0.offset < $1.offset }
     }
 
     private static func newest(_ found: [Found], _ limit: Int) -> [Found] {
         guard found.count > limit else { return found }
         let sorted = found.sorted {
-            ($0.place.insertedAt, $0.place.offset) > ($1.place.insertedAt, $1.place.offset)
+            ($0.insertedAt, $0.offset) > ($1.insertedAt, $1.offset)
         }
         return Array(sorted.prefix(limit))
+    }
+
+    /// The message as it is now; nil where it was deleted, or is another topic's by now.
+    private func found(_ place: MessageIndex.Place, _ segment: UInt64, _ topic: UInt64) -> Found? {
+        let inserted = MessageIndex.Row(
+            segment: segment, position: place.position, offset: place.offset, index: place.index)
+        let now: MessageIndex.Row
+        switch index.revision(of: place)?.change {
+        case .deleted: return nil
+        case .kept(let other) where other != topic: return nil
+        case .rewritten(_, let other) where other != topic: return nil
+        case nil, .kept: now = inserted
+        case .rewritten(let row, _): now = row
+        }
+        return Found(offset: place.offset, insertedAt: place.insertedAt, now: now)
     }
 
     /// All places of a topic from an offset on, in the order of the log; of more than `maximum` some are left out.
@@ -192,7 +247,7 @@ struct MessageLog {
         for segment in index.segments.reversed() {
             segment.visit(topic) { place in
                 guard place.offset >= offset, found.count < maximum else { return false }
-                found.append(Found(segment: segment.sequence, place: place))
+                if let one = self.found(place, segment.sequence, topic) { found.append(one) }
                 return true
             }
             if segment.firstOffset <= offset || found.count == maximum { break }
@@ -215,14 +270,14 @@ struct MessageLog {
         var left = places[...]
         while let last = left.last {
             let files = try files()
-            guard var reader = try SegmentReader(directory: files, segment: last.segment, limit: nil) else {
-                index.forget(upTo: last.segment)
+            guard var reader = try SegmentReader(directory: files, segment: last.now.segment, limit: nil) else {
+                index.forget(upTo: last.now.segment)
                 return (messages.reversed(), false)
             }
-            let layouts = index.segments.first { $0.sequence == last.segment }?.layouts ?? MessageLayouts()
-            while let found = left.last, found.segment == last.segment {
+            let layouts = index.segments.first { $0.sequence == last.now.segment }?.layouts ?? MessageLayouts()
+            while let found = left.last, found.now.segment == last.now.segment {
                 left.removeLast()
-                guard let message = try Self.message(&reader, found.place, layouts, query) else { continue }
+                guard let message = try Self.message(&reader, found, layouts, query) else { continue }
                 bytes += message.byteCount
                 guard bytes <= Limits.maximumReplayedBytes else { return (messages.reversed(), false) }
                 messages.append(message)
@@ -231,19 +286,29 @@ struct MessageLog {
         return (messages.reversed(), true)
     }
 
-    /// Nil where it is another topic's, whose hash is the same.
+    /// Nil where it is another topic's: its hash may be the same, or it was moved.
     private static func message(
-        _ reader: inout SegmentReader, _ place: MessageIndex.Place, _ layouts: MessageLayouts, _ query: ReplayQuery
+        _ reader: inout SegmentReader, _ found: Found, _ layouts: MessageLayouts, _ query: ReplayQuery
     ) throws -> ArchivedMessage? {
-        reader.move(to: place.position, offset: place.offset - UInt64(place.index))
+        let row = found.now
+        reader.move(to: row.position, offset: row.offset - UInt64(row.index))
         guard try reader.next() else { return nil }
         var part = try TransactionPart(reader.payload)
-        for _ in 0..<place.index { _ = try part.next() }
-        guard let change = try part.next(), let layout = layouts.layout(of: change.relation),
-            case .message(let message) = try DatabaseMessage.read(change, layout), message.isPrivate == query.isPrivate,
-            message.topic.copied() == query.topic
+        for _ in 0..<row.index { _ = try part.next() }
+        guard let change = try part.next(), let new = change.new, let layout = layouts.layout(of: change.relation),
+            case .message(let message) = try DatabaseMessage.read(new.bytes, layout),
+            message.isPrivate == query.isPrivate, message.topic.copied() == query.topic
         else { return nil }
-        return ArchivedMessage(message, offset: place.offset)
+        return ArchivedMessage(message, offset: found.offset)
+    }
+}
+
+extension MessageIndex.Noted {
+    fileprivate init(_ message: borrowing DatabaseMessage) {
+        topic = MessageIndex.topic(message.topic, isPrivate: message.isPrivate)
+        id = MessageIndex.id(message.id)
+        insertedAt = message.insertedAt
+        isBroadcast = message.isBroadcast
     }
 }
 

@@ -14,7 +14,8 @@ struct ProjectServices: Sendable {
     /// `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
     init(
         database: ConnectionTarget, policies: ConnectionTarget?, publication: String, coverage: StreamCoverage,
-        reachability: Reachability, logDirectory: String, ingest: IngestService, janitor: MessagesJanitor
+        reachability: Reachability, logDirectory: String, ingest: IngestService, janitor: MessagesJanitor,
+        messagesHours: Int
     ) throws {
         var catalogSettings = CatalogService.Settings(target: database, publication: publication)
         catalogSettings.coverage = coverage
@@ -25,8 +26,9 @@ struct ProjectServices: Sendable {
         judging.reachability = reachability
         policyJudge = try PolicyJudge(judging)
         recall = try RecallService(logDirectory: logDirectory)
-        archive = try MessageArchive(
-            MessageArchive.Settings(logDirectory: logDirectory, target: database), following: ingest)
+        var archived = MessageArchive.Settings(logDirectory: logDirectory, target: database)
+        archived.hours = messagesHours
+        archive = try MessageArchive(archived, following: ingest)
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
         authorizer = try ChannelAuthorizer(authorizing)

@@ -29,7 +29,7 @@ final class RunningProject: Sendable {
                 database: replication.target, policies: plan.policies, publication: replication.publication,
                 coverage: replication.coverage, reachability: replication.reachability,
                 logDirectory: plan.settings.logDirectory,
-                ingest: ingest, janitor: janitor)
+                ingest: ingest, janitor: janitor, messagesHours: plan.messagesHours)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings

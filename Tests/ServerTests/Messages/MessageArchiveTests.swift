@@ -156,8 +156,18 @@ import Testing
         try stage.catchUp()
         #expect(try stage.replay() == (1...6).map { "m\($0)" })
         try stage.restart()
-        // The table is not asked: it is empty.
-        try stage.database.run("TRUNCATE realtime.messages")
+        // The table is not asked: it is empty, without the log knowing of it.
+        try stage.database.run(
+            """
+            DO $$
+            DECLARE
+                today text := to_char(current_date, '"messages_"YYYY_MM_DD');
+            BEGIN
+                EXECUTE format('ALTER TABLE realtime.messages DETACH PARTITION realtime.%I', today);
+                EXECUTE format('CREATE TABLE realtime.messages_1999_01_01 PARTITION OF realtime.messages FOR VALUES FROM (%L) TO (%L)',
+                    current_date, current_date + 1);
+            END $$
+            """)
         try stage.send("m7")
         try stage.catchUp()
         let segments = try EventLogReader.segments(in: DiskDirectory(stage.logDirectory))
@@ -215,6 +225,93 @@ import Testing
         try stage.send("m11")
         try stage.catchUp()
         #expect(try stage.replay(limit: 2) == ["m10", "m11"])
+    }
+
+    @Test(arguments: ["DEFAULT", "FULL"])
+    func `what was deleted stays deleted, and what was rewritten is told as it is now`(identity: String) throws {
+        let stage = try MessageStage()
+        let partitions =
+            "SELECT inhrelid::regclass AS t FROM pg_inherits WHERE inhparent = 'realtime.messages'::regclass"
+        try stage.database.run(
+            "DO $$ DECLARE t regclass; BEGIN FOR t IN \(partitions) LOOP "
+                + "EXECUTE format('ALTER TABLE %s REPLICA IDENTITY \(identity)', t); END LOOP; END $$")
+        try stage.start()
+        let large = String(repeating: "x", count: 10)
+        for number in 1...6 { try stage.send("m\(number)") }
+        // A payload that is stored apart is not sent again with what leaves it alone.
+        try stage.database.run(
+            """
+            ALTER TABLE realtime.messages ALTER payload SET STORAGE EXTERNAL;
+            INSERT INTO realtime.messages (topic, extension, payload, event, private)
+            VALUES ('room:1', 'broadcast', jsonb_build_object('t', repeat('\(large)', 1000)), 'note', true)
+            """)
+        try stage.catchUp()
+        let position = EventLogPosition(epoch: try stage.end.epoch, offset: 0)
+        let long = String(repeating: large, count: 1000)
+        #expect(try stage.replay() == (1...6).map { "m\($0)" } + [long])
+        let table = "realtime.messages"
+        try stage.database.run(
+            """
+            UPDATE \(table) SET payload = '{"t": "edited"}' WHERE payload->>'t' = 'm2';
+            UPDATE \(table) SET payload = '{"t": "edited twice"}' WHERE payload->>'t' IN ('m3', 'm4');
+            UPDATE \(table) SET payload = '{"t": "moved"}', topic = 'room:2' WHERE payload->>'t' = 'm5';
+            UPDATE \(table) SET updated_at = now() WHERE length(payload->>'t') > 9999;
+            DELETE FROM \(table) WHERE payload->>'t' = 'm1'
+            """)
+        try stage.send("after")
+        try stage.database.run(
+            "DELETE FROM \(table) WHERE payload->>'t' = 'edited twice' AND ctid IN (SELECT ctid FROM \(table) WHERE payload->>'t' = 'edited twice' LIMIT 1)"
+        )
+        try stage.catchUp()
+        #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
+        // The newest, of those that are left.
+        #expect(try stage.replay(limit: 4) == ["edited twice", "m6", long, "after"])
+        let followed = try #require(stage.service?.messagesFollowed).offset
+        let from = EventLogPosition(epoch: position.epoch, offset: followed)
+        #expect(try stage.resume(from: from, limit: 5).texts == ["edited", "edited twice", "m6", long, "after"])
+        // Another that reads the log from its end has to find it, too.
+        try stage.restart()
+        #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
+        try stage.database.run("UPDATE \(table) SET topic = 'room:2' WHERE length(payload->>'t') > 9999")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["edited", "edited twice", "m6", "after"])
+        try stage.database.run("TRUNCATE \(table)")
+        try stage.send("first")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["first"])
+        #expect(try stage.resume(from: from).messages == nil)
+    }
+
+    @Test func `messages of days that are not kept are not told`() throws {
+        let stage = try MessageStage()
+        stage.hours = 1
+        try stage.start()
+        try stage.database.run(
+            """
+            INSERT INTO realtime.messages (topic, extension, payload, event, private, inserted_at)
+            VALUES ('room:1', 'broadcast', '{"t": "old"}', 'note', true, timezone('utc', now()) - interval '2 days')
+            """)
+        try stage.send("new")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["new"])
+        let followed = try #require(stage.service?.messagesFollowed).offset
+        let from = EventLogPosition(epoch: try stage.end.epoch, offset: followed)
+        #expect(try stage.resume(from: from).messages == nil)
+    }
+
+    @Test func `what became of many messages is remembered within the same room`() throws {
+        let stage = try MessageStage()
+        stage.maximumPlaces = 64
+        try stage.start()
+        try stage.database.run(
+            """
+            INSERT INTO realtime.messages (topic, extension, payload, event, private)
+            SELECT 'room:1', 'broadcast', jsonb_build_object('t', 'm' || g), 'note', true FROM generate_series(1, 300) g
+            """)
+        try stage.database.run("DELETE FROM realtime.messages WHERE payload->>'t' <> 'm7'")
+        try stage.send("last")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["m7", "last"])
     }
 
     @Test func `an archive without a log fails, and one that is stopped answers`() throws {

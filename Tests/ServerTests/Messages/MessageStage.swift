@@ -38,6 +38,7 @@ final class MessageStage {
     private let dataDirectory = TemporaryDirectory.make("messages")
     var settings: IngestService.Settings
     var maximumPlaces = 1 << 20
+    var hours = 72
     /// How the archive connects.
     var archiveTarget: ConnectionTarget
     private(set) var service: IngestService?
@@ -68,6 +69,7 @@ final class MessageStage {
         var archived = MessageArchive.Settings(
             logDirectory: IngestService.Settings.logDirectory(dataDirectory), target: archiveTarget)
         archived.maximumPlaces = maximumPlaces
+        archived.hours = hours
         archive = try MessageArchive(archived, following: service)
     }
 
