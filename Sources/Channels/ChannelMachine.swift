@@ -20,7 +20,8 @@ public struct ChannelLimits: Sendable, Hashable {
 /// A join is decided elsewhere and takes its time. Until then frames of its topic wait, and come back in order as
 /// `resume`; the rest of the socket goes on. So a leave or a second join during a join mean what they mean after it.
 public struct ChannelMachine: ~Copyable, Sendable {
-    private let limits: ChannelLimits
+    /// Others hold for what is asked for from then on.
+    public var limits: ChannelLimits
     /// The reference closes a channel that a second join replaces. Clients of version 1 take that close for the new one's.
     private let closesReplaced: Bool
     private var hasTried = false

@@ -117,6 +117,9 @@ public struct PresenceChange: Sendable, Hashable {
     public let joined: PresenceMeta?
     /// Nil when it was not there before.
     public let left: PresenceMeta?
+
+    /// What it takes while it is on its way.
+    public var byteCount: Int { 128 + key.count + (joined?.json.count ?? 0) }
 }
 
 /// Why a presence is not tracked.

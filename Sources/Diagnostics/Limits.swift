@@ -236,8 +236,14 @@ public enum Limits {
     /// Topics of a project in which somebody is present.
     public static let maximumPresenceTopics = 1 << 20
     public static let maximumPresencesPerTopic = 1 << 16
-    /// What one presence may be, without space between its tokens; how far into it its own members begin takes 16 bits.
-    public static let maximumPresenceBytes = 1 << 20
+    /// What connections may track in all, of which a project has half; one connection, and so one presence …
+    public static let presenceBytes = 256 << 20
+    public static let presenceBytesOfConnection = 8 << 20
+    /// … and those that track no more than this, apart from the others, so many times as much.
+    public static let fewPresenceBytes = 64 << 10
+    public static let presenceBytesForFew = 2
+    /// What one takes beside what is tracked.
+    public static let presenceBytesBeside = 256
 
     /// Of one socket's frames while joins are decided.
     public static let maximumWaitingFrames: UInt16 = 64
@@ -552,8 +558,10 @@ public enum Limits {
 
     // MARK: Asking PostgreSQL about private channels
 
-    /// Connections on which questions are asked together; one more is for those that have to be asked alone.
+    /// Connections on which questions are asked together, one more for those like others that took too long …
     public static let channelConnections = 2
+    /// … and those for questions that have to be asked alone.
+    public static let channelConnectionsApart = 4
     /// A connection that nobody needed for so long is given back.
     public static let channelIdleLimit = Duration.seconds(60)
     /// When the rules of private channels change, so many of a loop's are asked about at a time …
@@ -562,9 +570,8 @@ public enum Limits {
     public static let rightsReviewTries = 8
     public static let maximumWaitingChannelQuestions = 65_536
     public static let maximumWaitingChannelBytes = 64 << 20
-    /// A question that is not answered by then is refused: the refusal is held back for a while, and the client waits 10
-    /// seconds for it.
-    public static let channelPatience = Duration.seconds(4)
+    /// A question that is not answered by then is refused: the client waits 10 seconds for the answer to its join.
+    public static let channelPatience = Duration.seconds(8)
     /// What may take up that time: the way to a database that is away, and one that says nothing.
     public static let channelConnectTimeout = Duration.seconds(3)
     public static let channelAnswerTimeout = Duration.seconds(3)
@@ -582,6 +589,8 @@ public enum Limits {
     /// … for so long, and its topic is asked about by itself at once.
     public static let channelPenalty = Duration.seconds(10)
     public static let maximumChannelPenalties = 4096
+    /// After so many in that time, whatever is alike is asked beside the others.
+    public static let channelSuspicion = 3
     /// What a question may take by itself.
     public static let channelProbeTimeout = Duration.seconds(2)
     /// Plans are made anew after this: they do not notice every change of who may do what.
@@ -626,9 +635,11 @@ public enum Limits {
 
     // MARK: Messages sent before
 
-    /// Places of messages in the log that are remembered, of one project: 32 bytes each. Older ones are looked for in their
+    /// Places of messages in the log that are remembered, of one project: 40 bytes each. Older ones are looked for in their
     /// table.
     public static let archivedMessages = 1 << 20
+    /// Messages of the database of which it is remembered whether they were let in, for the loops that come to them later.
+    public static let rememberedAdmissions = 4096
     /// What one answer may hold, in messages and in bytes of them.
     public static let maximumReplayedMessages = 1000
     public static let maximumReplayedBytes = 32 << 20
@@ -798,7 +809,7 @@ extension Limits {
                 && channelHurriedTimeout <= channelQuickTimeout && channelQuickTimeout < channelProbeTimeout,
             "a server that stops a probe must have the time to say so, and a client to hear of it")
         precondition(
-            channelPatience + channelBatchBudget + channelQuickTimeout + channelErrorBackoff < .seconds(10),
+            channelPatience + channelBatchBudget + channelQuickTimeout < .seconds(10),
             "a client waits 10 seconds for the answer to a join")
         precondition(
             janitorInterval < .seconds(partitionDaysAhead * 86_400), "a day's partition must be made before the day")

@@ -42,8 +42,8 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
-    /// Whose filters have as many conditions and values as they may.
-    public enum FiltersRefused: String, MetricLabel {
+    /// Whose limit it was, of what connections hold.
+    public enum RoomRefused: String, MetricLabel {
         case connection, project
 
         public static let labelName = "limit"
@@ -184,7 +184,9 @@ public final class Metrics: Sendable {
     public let connectionsFellBehind: Counter
     public let filtersRested: Counter
     public let filterParts: Gauge
-    public let filtersRefused: CounterFamily<FiltersRefused>
+    public let filtersRefused: CounterFamily<RoomRefused>
+    public let presenceBytes: Gauge
+    public let presenceRefused: CounterFamily<RoomRefused>
     public let unfinishedInputBytes: Gauge
     public let unfinishedInputRefused: CounterFamily<UnfinishedInput>
 
@@ -331,7 +333,13 @@ public final class Metrics: Sendable {
         filtersRefused = registry.counters(
             "tidewire_filters_refused_total",
             "Joins refused because filters have as many conditions and values as they may, by whose limit it was.",
-            by: FiltersRefused.self)
+            by: RoomRefused.self)
+        presenceBytes = registry.gauge(
+            "tidewire_presence_bytes", "What all channels of this hub's connections track as their presence.")
+        presenceRefused = registry.counters(
+            "tidewire_presence_refused_total",
+            "Presences that were not tracked because there is no room for them, by whose limit it was.",
+            by: RoomRefused.self)
         unfinishedInputBytes = registry.gauge(
             "tidewire_unfinished_input_bytes", "What is kept of clients' messages and requests that are not whole.")
         unfinishedInputRefused = registry.counters(

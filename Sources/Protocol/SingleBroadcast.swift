@@ -21,7 +21,7 @@ public enum SingleBroadcast: Sendable, Hashable {
             self = .empty
             return
         }
-        switch Self.mediaType(contentType) {
+        switch MediaType.name(contentType) {
         case "application/octet-stream": self = .binary
         case "application/json": self = Self.json(body)
         default: self = .unsupportedMediaType
@@ -46,9 +46,18 @@ public enum SingleBroadcast: Sendable, Hashable {
         var scanner = JSONScanner(body)
         return (try? scanner.next()) == .beginObject ? .object : .wrapped
     }
+}
+
+/// The header `Content-Type`.
+public enum MediaType {
+    /// What does not say what it is, is taken for JSON.
+    public static func isJSON(_ contentType: String?) -> Bool {
+        guard let type = contentType.map(name), !type.isEmpty else { return true }
+        return type == "application/json" || type.hasPrefix("application/") && type.hasSuffix("+json")
+    }
 
     /// Without parameters, in lower case.
-    private static func mediaType(_ contentType: String) -> String {
+    static func name(_ contentType: String) -> String {
         let type = contentType.utf8.prefix { $0 != UInt8(ascii: ";") }
         return String(String(decoding: type, as: UTF8.self).lowercased().filter { $0 != " " && $0 != "\t" })
     }

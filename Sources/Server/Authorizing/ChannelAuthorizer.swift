@@ -34,7 +34,8 @@ final class ChannelAuthorizer: Sendable {
         var lanes: [(String, ChannelExchange.Lane)] = (0..<Limits.channelConnections).map { number in
             ("channels \(number)", .together(isFirst: number == 0))
         }
-        lanes.append(("channels apart", .apart))
+        lanes.append(("channels beside", .suspects))
+        for number in 0..<Limits.channelConnectionsApart { lanes.append(("channels apart \(number)", .apart)) }
         var threads: [BackgroundThread] = []
         for (name, lane) in lanes {
             threads.append(

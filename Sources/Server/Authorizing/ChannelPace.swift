@@ -5,17 +5,46 @@ import System
 /// How long questions may take that are asked together, and which are not asked together for a while.
 ///
 /// A policy that hangs for some holds up all that are asked with them, each time until the server stops it. So what is
-/// asked about such a topic is asked by itself from there on, and after the second everybody hurries.
+/// asked about such a topic is asked by itself from there on, and after the second everybody hurries. After some of one
+/// kind (topics that are alike, or one person's), whatever else is of that kind is asked together, but with nobody else.
 final class ChannelPace: Sendable {
-    private struct Subject: Hashable {
-        var role: String
-        var topic: [UInt8]
+    enum Standing {
+        case plain
+        /// Others like it took too long.
+        case suspect
+        case slow
+    }
+
+    private enum Subject: Hashable {
+        case topic(role: String, [UInt8])
+        /// With its digits taken for one another.
+        case kind(role: String, [UInt8])
+        case person(role: String, String)
+    }
+
+    private struct Penalty {
+        var until: UInt64
+        var count = 0
     }
 
     private struct State {
         var lastUntil: UInt64 = 0
         var hurriesUntil: UInt64 = 0
-        var penalties: [Subject: UInt64] = [:]
+        var penalties: [Subject: Penalty] = [:]
+
+        mutating func add(_ subject: Subject, until: UInt64) {
+            if let known = penalties[subject] {
+                penalties[subject] = Penalty(until: until, count: known.count + 1)
+            } else if penalties.count < Limits.maximumChannelPenalties {
+                penalties[subject] = Penalty(until: until, count: 1)
+            }
+        }
+
+        /// How often lately.
+        func count(_ subject: Subject, at now: UInt64) -> Int {
+            guard let penalty = penalties[subject], now < penalty.until else { return 0 }
+            return penalty.count
+        }
     }
 
     private let state = Mutex(State())
@@ -30,25 +59,44 @@ final class ChannelPace: Sendable {
 
     func tookTooLong(_ question: ChannelQuestion, at now: UInt64) {
         let until = now + Limits.channelPenalty.wholeNanoseconds
-        let subject = Subject(role: question.role, topic: question.topic)
         state.withLock { state in
             if now < state.lastUntil { state.hurriesUntil = until }
             state.lastUntil = until
-            if state.penalties.count >= Limits.maximumChannelPenalties {
-                state.penalties = state.penalties.filter { $0.value > now }
+            if state.penalties.count + 3 > Limits.maximumChannelPenalties {
+                state.penalties = state.penalties.filter { $0.value.until > now }
             }
-            if state.penalties.count < Limits.maximumChannelPenalties { state.penalties[subject] = until }
+            for subject in Self.subjects(question) { state.add(subject, until: until) }
         }
     }
 
-    func isSlow(_ question: ChannelQuestion, at now: UInt64) -> Bool {
+    func standing(_ question: ChannelQuestion, at now: UInt64) -> Standing {
         state.withLock { state in
-            if state.penalties.isEmpty { return false }
-            let subject = Subject(role: question.role, topic: question.topic)
-            guard let until = state.penalties[subject] else { return false }
-            if now < until { return true }
-            state.penalties[subject] = nil
-            return false
+            if state.penalties.isEmpty { return .plain }
+            if state.lastUntil <= now {
+                state.penalties = [:]
+                return .plain
+            }
+            let (topic, others) = (Self.subjects(question)[0], Self.subjects(question).dropFirst())
+            if state.count(topic, at: now) > 0 { return .slow }
+            return others.contains { state.count($0, at: now) >= Limits.channelSuspicion } ? .suspect : .plain
         }
+    }
+
+    /// The topic first.
+    private static func subjects(_ question: ChannelQuestion) -> [Subject] {
+        var subjects = [Subject.topic(role: question.role, question.topic)]
+        subjects.append(.kind(role: question.role, kind(question.topic)))
+        if !question.subject.isEmpty { subjects.append(.person(role: question.role, question.subject)) }
+        return subjects
+    }
+
+    /// Numbers and identifiers are not what topics of one kind have in common.
+    private static func kind(_ topic: [UInt8]) -> [UInt8] {
+        var kind: [UInt8] = []
+        for part in topic.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false) {
+            let isNumber = part.contains { (48...57).contains($0) }
+            kind += isNumber ? [0] : part + [UInt8(ascii: ":")]
+        }
+        return kind
     }
 }

@@ -43,7 +43,7 @@ final class ChannelWorker {
                 continue
             }
             answer(jobs)
-            exchange.finished(lane)
+            exchange.finished(jobs, lane)
         }
         disconnect()
     }
@@ -99,17 +99,20 @@ final class ChannelWorker {
     private func answer(_ jobs: [ChannelJob]) {
         let now = Clock.monotonicNanoseconds()
         var asked: [ChannelJob] = []
-        var slow: [ChannelJob] = []
+        var (suspects, slow): ([ChannelJob], [ChannelJob]) = ([], [])
         for job in jobs {
-            if !job.question.canBeSaid {
+            guard job.question.canBeSaid else {
                 job.finish(.failed(.policy(sqlState: ChannelWorker.untranslatable)))
-            } else if !isApart, shared.pace.isSlow(job.question, at: now) {
-                slow.append(job)
-            } else {
-                asked.append(job)
+                continue
+            }
+            switch (lane, shared.pace.standing(job.question, at: now)) {
+            case (.together, .suspect): suspects.append(job)
+            case (.together, .slow), (.suspects, .slow): slow.append(job)
+            case (.apart, _), (_, .plain), (.suspects, .suspect): asked.append(job)
             }
         }
-        exchange.askApart(slow)
+        exchange.ask(suspects, in: .suspects)
+        exchange.ask(slow, in: .apart)
         for group in ChannelGroup.groups(of: asked) { answer(group) }
     }
 
@@ -121,7 +124,7 @@ final class ChannelWorker {
         while next < group.questions.count {
             let now = Clock.monotonicNanoseconds()
             guard now < group.askers[next][0].deadline else {
-                giveUp(group.askers[next])
+                finish(group.askers[next], .failed(.exhausted))
                 next += 1
                 continue
             }
@@ -178,36 +181,26 @@ final class ChannelWorker {
 
     private func answered(_ askers: [ChannelJob], _ answer: ChannelAnswer) {
         if answer == .failed(.unprepared) { shared.troubles.report(.changed) }
-        guard !isApart, case .failed(.canceled(let message)) = answer else { return finish(askers, answer) }
+        guard !isApart, case .failed(.canceled) = answer else { return finish(askers, answer) }
         shared.pace.tookTooLong(askers[0].question, at: Clock.monotonicNanoseconds())
-        askApart(askers) { $0.cancellation = message }
+        exchange.ask(askers, in: .apart)
     }
 
     /// Who brought it about is found out by asking each alone.
     private func failedTogether(_ askers: [ChannelJob], _ failure: ChannelAuthorizationError) {
         if isApart { return finish(askers, .failed(failure)) }
-        askApart(askers) { _ in }
+        exchange.ask(askers, in: .apart)
     }
 
     /// It may be the question that the server does not survive: it is asked once more, alone.
     private func lost(_ askers: [ChannelJob]) {
         guard !exchange.interrupt.isRung, askers[0].losses == 0 else { return finish(askers, .failed(.unavailable)) }
-        askApart(askers) { $0.losses += 1 }
-    }
-
-    private func askApart(_ askers: [ChannelJob], _ change: (inout ChannelJob) -> Void) {
-        exchange.askApart(
-            askers.map { job in
-                var job = job
-                change(&job)
-                return job
-            })
-    }
-
-    private func giveUp(_ askers: [ChannelJob]) {
-        for job in askers {
-            finish([job], .failed(job.cancellation.map { .canceled($0) } ?? .exhausted))
+        let once = askers.map { job in
+            var job = job
+            job.losses += 1
+            return job
         }
+        exchange.ask(once, in: .apart)
     }
 
     private func finish(_ askers: [ChannelJob], _ answer: ChannelAnswer) {

@@ -1,3 +1,5 @@
+import WebSocket
+
 /// What a client wants to be answered with (RFC 9110 §12.5.1).
 struct AcceptHeader {
     let allowsJSON: Bool
@@ -21,4 +23,8 @@ struct AcceptHeader {
     private static func isZeroWeight(_ parameter: String) -> Bool {
         parameter.hasPrefix("q=") && Double(parameter.dropFirst(2)) == 0
     }
+}
+
+extension HTTPResponse {
+    static var notAcceptable: HTTPResponse { .json(HTTPStatus(rawValue: 406), Array(#""Not Acceptable""#.utf8)) }
 }

@@ -63,6 +63,8 @@ final class Channel {
     var place: UInt32 = 0
     /// What it was joined with, until that is answered.
     var joinToken: [UInt8] = []
+    /// When it was asked for.
+    let begun: UInt64
     /// The join was decided.
     var isAnswered = false
     /// The reply is out: pushes may follow.
@@ -114,9 +116,11 @@ final class Channel {
     var readyTimer: TimerID?
 
     init(
-        _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest
+        _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest,
+        at now: UInt64
     ) {
         self.id = id
+        begun = now
         self.session = session
         self.topic = topic
         self.joinRef = joinRef

@@ -11,6 +11,7 @@ import WebSocket
 extension ClientLoop {
     /// Who may not post at all, whatever is posted; nil when the request is to be read.
     func refusal(_ incoming: IncomingRequest) -> HTTPResponse? {
+        guard AcceptHeader(incoming.request.header("accept")).allowsJSON else { return .notAcceptable }
         guard let project = served(incoming.request) else {
             return HTTPResponse(.unknownTenant)
         }
@@ -79,10 +80,12 @@ extension ClientLoop {
 
     private func postAll(_ post: Post, _ incoming: IncomingRequest, _ session: Session) {
         let limits = post.project.limits
+        // Another media type says nothing, as far as the reference is concerned.
+        let body = MediaType.isJSON(incoming.request.header("content-type")) ? incoming.body : Array("{}".utf8)
         do throws(BatchError) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             let batch = try BroadcastBatch(
-                unsafe incoming.body.span.bytes, maximumMessages: Limits.maximumPostedMessages,
+                unsafe body.span.bytes, maximumMessages: Limits.maximumPostedMessages,
                 maximumPayloadBytes: limits.maximumPayloadBytes)
             post.messages = batch.messages.map {
                 Post.Message(

@@ -6,12 +6,12 @@ import WebSocket
 /// Joins that are refused, and when their clients are told.
 extension ClientLoop {
     /// The first of a socket are told at once, for somebody waits who mistyped something; others after a pause, as clients
-    /// try again at once and for ever.
-    func refuse(_ id: ChannelID, _ reason: String, _ session: Session) {
+    /// try again at once and for ever. What the join waited before is part of the pause.
+    func refuse(_ id: ChannelID, _ reason: String, _ session: Session, waited: UInt64 = 0) {
         Metrics.shared.channelEvents[.refused].add()
         session.project?.project.metrics.addError(reason)
         let refusal = Refusal.join(session.connection, id, reason)
-        if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session) }
+        if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session, waited: waited) }
     }
 
     private func isAmongTheFirst(of session: Session) -> Bool {
@@ -36,13 +36,13 @@ extension ClientLoop {
         case surplus(ConnectionID, ChannelAddress, String)
     }
 
-    private func later(_ refusal: Refusal, _ session: Session) {
+    private func later(_ refusal: Refusal, _ session: Session, waited: UInt64 = 0) {
         guard refusals.count < Limits.maximumRefusalsPerLoop else {
             return say(.tryAgainLater, "too many joins are refused", to: session)
         }
         let place = refusals.add(refusal)
-        loop.after(
-            nanoseconds: shared.settings.joinErrorDelay.wholeNanoseconds, token: TimerToken.refusal(place).rawValue)
+        let pause = shared.settings.joinErrorDelay.wholeNanoseconds
+        loop.after(nanoseconds: pause - min(pause, waited), token: TimerToken.refusal(place).rawValue)
     }
 
     func refusalIsDue(_ place: UInt32) {

@@ -8,7 +8,8 @@ public final class Gateway: Sendable {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
-    private let filters = FilterBudget(Limits.filterParts)
+    private let filters = HolderBudget(.filterParts, Metrics.shared.filterParts, Metrics.shared.filtersRefused)
+    private let presence = HolderBudget(.presence, Metrics.shared.presenceBytes, Metrics.shared.presenceRefused)
 
     /// Listens when it returns; whoever comes before it is open is told to come again.
     public init(_ settings: GatewaySettings, rehearsal: Rehearsal? = nil) throws {
@@ -30,7 +31,7 @@ public final class Gateway: Sendable {
     func budgets() -> ProjectBudgets {
         ProjectBudgets(
             input: InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget),
-            filters: FilterBudget(Limits.filterParts / 2, of: filters))
+            filters: filters.share(), presence: presence.share())
     }
 
     /// The projects that are known from the start were added: whoever means another means none, and operators' requests

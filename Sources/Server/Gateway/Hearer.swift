@@ -79,10 +79,15 @@ final class ConversationDetails {
     /// What it may read of presence could not be found out: what it tracks next is not asked about.
     var tracksUnseen = false
     var writes = WriteRights.unknown
+    /// The question for which that waits what it said with the token before; while there is one, `writes` is `held`. And
+    /// whether the new token is in force by now.
+    var saidBefore: (ticket: UInt64, isRenewed: Bool)?
     /// The answer to what it may read that counts; older ones are of no use.
     var readTicket: UInt64 = 0
     var presenceKey: [UInt8] = []
     var tracker: PresenceTracker?
+    /// What it tracks takes.
+    var presenceBytes = 0
     var window = PresenceWindow()
     /// What the log has before this place is its past: it was replayed, or was not asked for. This loop may still come to
     /// some of it.

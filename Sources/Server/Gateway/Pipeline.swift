@@ -656,8 +656,7 @@ struct Pipeline: ~Copyable {
 
     private func account(_ delivered: Int, _ commitTime: Int64) {
         guard delivered > 0 else { return }
-        Metrics.shared.deliveries.add(delivered)
-        project.metrics.databaseEvents.add(delivered)
+        count(delivered)
         let microseconds = max(0, Clock.unixMicroseconds() - commitTime)
         Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
     }
@@ -813,7 +812,7 @@ struct Pipeline: ~Copyable {
         guard let pending = batches.removeValue(forKey: ticket) else { return }
         var delivered = 0
         for (question, answer) in zip(pending, answers) { delivered += courier.settle(question, answer, on: loop) }
-        Metrics.shared.deliveries.add(delivered)
+        count(delivered)
     }
 
     mutating func judged(_ ticket: UInt64, _ answers: [PolicyAnswers], on loop: SocketLoop) {
@@ -824,7 +823,12 @@ struct Pipeline: ~Copyable {
                 delivered += courier.settle(question, answers[0, place], on: loop)
             }
         }
+        count(delivered)
+    }
+
+    private func count(_ delivered: Int) {
         Metrics.shared.deliveries.add(delivered)
+        project.metrics.databaseEvents.add(delivered)
     }
 }
 

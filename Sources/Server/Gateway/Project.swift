@@ -62,6 +62,7 @@ final class Project: Sendable {
     /// A loop failed to read the log: clients are refused.
     let cannotRead = Atomic<Bool>(false)
     private let loopsLeft = Atomic<Int>(0)
+    let admissions = Admissions()
 
     init(
         _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
@@ -107,6 +108,23 @@ final class Project: Sendable {
     }
 
     func hasTaken(_ batch: TurnBroadcasts, on loop: Int) { mailedBytes[loop].subtract(batch.byteCount) }
+
+    /// Presence for all loops but the one where it changed. It is never left out: where a loop is far behind, nothing more
+    /// is tracked until it is not.
+    func post(_ changes: [PresenceChange], from loop: Int) {
+        let byteCount = changes.reduce(0) { $0 + $1.byteCount }
+        for index in mailboxes.indices where index != loop {
+            mailedBytes[index].addAnyway(byteCount)
+            mailboxes[index].post(.presence(changes))
+        }
+    }
+
+    func hasTaken(_ changes: [PresenceChange], on loop: Int) {
+        mailedBytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
+    }
+
+    /// A loop has not taken what it was sent.
+    var isBehind: Bool { mailedBytes.contains { $0.isFull } }
 
     func isDemoted(_ policy: PolicyBinding) -> Bool { demoted.withLock { $0.contains { $0 === policy } } }
 
@@ -181,10 +199,14 @@ private final class MailedBytes: Sendable {
 
     /// False, and nothing is added, where there is no more room.
     func add(_ count: Int) -> Bool {
-        guard bytes.load(ordering: .relaxed) <= Limits.maximumMailedBytes else { return false }
-        bytes.wrappingAdd(count, ordering: .relaxed)
+        guard !isFull else { return false }
+        addAnyway(count)
         return true
     }
+
+    func addAnyway(_ count: Int) { bytes.wrappingAdd(count, ordering: .relaxed) }
+
+    var isFull: Bool { bytes.load(ordering: .relaxed) > Limits.maximumMailedBytes }
 
     func subtract(_ count: Int) { bytes.wrappingSubtract(count, ordering: .relaxed) }
 }

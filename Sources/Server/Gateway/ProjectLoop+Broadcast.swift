@@ -119,7 +119,7 @@ extension ProjectLoop {
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ name: TopicName, except speaker: UInt32?,
         offset: UInt64? = nil
     ) {
-        guard !project.rates.events.isExhausted(at: loop.now) else { return expelHearers(of: topic) }
+        // Whoever hears a topic hears the same, on whichever loop: what was let in is charged here, and never stopped.
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
         var count = desk.deliver(
@@ -155,7 +155,8 @@ extension ProjectLoop {
         .map { members[$0].member.channel }
     }
 
-    /// What was written into the database. Every loop has it from the log itself.
+    /// What was written into the database. Every loop has it from the log itself; the first one finds out whether it is let
+    /// in.
     func heardOfDatabase(_ batch: TurnBroadcasts) {
         for entry in batch.entries {
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
@@ -163,27 +164,23 @@ extension ProjectLoop {
                 warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
                 continue
             }
-            guard project.rates.events.take(at: loop.now) else {
-                Metrics.shared.drops[.rateLimit].add()
-                warnSometimes("MessagePerSecondRateLimitReached: a message of the database was dropped")
-                continue
-            }
-            Metrics.shared.broadcasts.add()
+            guard admits(entry) else { continue }
             batch.read(entry) { topic, broadcast in
                 deliver(broadcast, topic, isPrivate: entry.isPrivate, except: nil, offset: entry.offset)
             }
         }
     }
 
-    /// Who is in a topic that is said too much to in all loses its channel, and is told.
-    private func expelHearers(of topic: TopicID) {
-        for place in Self.hearers(among: topics.members(of: topic)) {
-            if let channel = channels[place] { expelForRate(channel) }
+    private func admits(_ entry: TurnBroadcasts.Entry) -> Bool {
+        project.admissions.isAdmitted(entry.offset ?? 0) {
+            guard project.rates.events.take(at: loop.now) else {
+                Metrics.shared.drops[.rateLimit].add()
+                warnSometimes("MessagePerSecondRateLimitReached: a message of the database was dropped")
+                return false
+            }
+            Metrics.shared.broadcasts.add()
+            return true
         }
-    }
-
-    private static func hearers(among members: [TopicMember<Hearer>]) -> [UInt32] {
-        members.indices.filter { members[$0].member.hearsBroadcasts }.map { members[$0].member.channel }
     }
 
     // MARK: Between loops
@@ -212,9 +209,7 @@ extension ProjectLoop {
     func passOn() {
         if let batch = gathering.take() { project.post(batch, from: clients.number) }
         guard !presenceChanges.isEmpty else { return }
-        for index in project.mailboxes.indices where index != clients.number {
-            project.mailboxes[index].post(.presence(presenceChanges))
-        }
+        project.post(presenceChanges, from: clients.number)
         presenceChanges = []
     }
 }

@@ -45,7 +45,8 @@ extension ProjectLoop {
             }
             let claims = try claims(join.token, session)
             let channel = Channel(
-                id, session, topic: address.topic, joinRef: address.joinRef, claims: claims, join)
+                id, session, topic: address.topic, joinRef: address.joinRef, claims: claims, join,
+                at: loop.now)
             if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
             if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
             try checkReplay(join)
@@ -76,10 +77,10 @@ extension ProjectLoop {
         if channel.hasFilters, let seconds = channel.session.rest.secondsLeft(loop.now) {
             throw .reason("TooMuchFilterWork: \(FilterRest.message(seconds))")
         }
-        do throws(FilterBudget.Refusal) {
+        do throws(HolderBudget.Refusal) {
             try project.budgets.filters.take(channel.filterParts, of: channel.session.filterParts)
         } catch {
-            throw .reason(error.message)
+            throw .reason(error.messageOfFilters)
         }
         channel.session.filterParts += channel.filterParts
     }
@@ -145,7 +146,7 @@ extension ProjectLoop {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
         stop(id, session)
-        clients.refuse(id, reason, session)
+        clients.refuse(id, reason, session, waited: loop.now - channel.begun)
     }
 
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {

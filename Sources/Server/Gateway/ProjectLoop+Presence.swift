@@ -29,7 +29,7 @@ extension ProjectLoop {
         case .untrack:
             untrack(channel)
             answer(channel, reply)
-        case .payloadNotAnObject: answer(channel, reply, refusing: PresenceRequest.notAnObjectReason)
+        case .payloadNotAnObject: answer(channel, reply, refusing: "\(PresenceRequest.notAnObjectReason)")
         case .unknownEvent: answer(channel, reply, failing: true)
         case .nothing: break
         }
@@ -63,7 +63,18 @@ extension ProjectLoop {
             return expel(channel, "Track message size exceeded")
         }
         guard let topic = channel.conversation.topic else { return }
+        guard !project.isBehind else {
+            Metrics.shared.drops[.backlog].add()
+            warnSometimes("UnableToTrackPresence: a loop is too far behind the others")
+            return answer(channel, reply, failing: true)
+        }
         let details = channel.conversation.detailed()
+        let bytes = payload.byteCount + details.presenceKey.count + Limits.presenceBytesBeside
+        do throws(HolderBudget.Refusal) {
+            try takeRoom(bytes, details, channel.session)
+        } catch {
+            return answer(channel, reply, refusing: error.messageOfPresence)
+        }
         let tracker = details.tracker ?? newTracker()
         details.tracker = tracker
         if details.presenceKey.isEmpty { details.presenceKey = Array(UUIDText.random().utf8) }
@@ -76,13 +87,28 @@ extension ProjectLoop {
             if let change { note(change) }
             answer(channel, reply)
         } catch {
+            if !presenceBook.isTracking(tracker) { giveRoomBack(details, channel.session) }
             refuse(error, channel, reply)
         }
     }
 
+    /// In place of what it takes already.
+    private func takeRoom(_ bytes: Int, _ details: ConversationDetails, _ session: Session) throws(HolderBudget.Refusal)
+    {
+        try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.presenceBytes)
+        session.presenceBytes += max(0, bytes - details.presenceBytes)
+        details.presenceBytes = max(bytes, details.presenceBytes)
+    }
+
+    private func giveRoomBack(_ details: ConversationDetails, _ session: Session) {
+        project.budgets.presence.give(back: details.presenceBytes, of: session.presenceBytes)
+        session.presenceBytes -= details.presenceBytes
+        details.presenceBytes = 0
+    }
+
     private func refuse(_ refusal: PresenceRefusal, _ channel: Channel, _ reply: ChannelAddress) {
         switch refusal {
-        case .notAnObject: answer(channel, reply, refusing: PresenceRequest.notAnObjectReason)
+        case .notAnObject: answer(channel, reply, refusing: "\(PresenceRequest.notAnObjectReason)")
         case .tooLarge:
             Metrics.shared.drops[.tooLarge].add()
             expel(channel, "Track message size exceeded")
@@ -121,9 +147,10 @@ extension ProjectLoop {
     }
 
     func untrack(_ channel: Channel) {
-        guard let tracker = channel.conversation.details?.tracker, let change = presenceBook.untrack(tracker) else {
-            return
-        }
+        guard let details = channel.conversation.details, let tracker = details.tracker,
+            let change = presenceBook.untrack(tracker)
+        else { return }
+        giveRoomBack(details, channel.session)
         note(change)
     }
 
@@ -143,10 +170,10 @@ extension ProjectLoop {
         }
     }
 
-    private func answer(_ channel: Channel, _ reply: ChannelAddress, refusing reason: StaticString) {
+    private func answer(_ channel: Channel, _ reply: ChannelAddress, refusing reason: String) {
         guard !reply.ref.isEmpty else { return }
         clients.send(channel.session) { encoder, writer in
-            encoder.appendErrorReply("\(reason)", reply, to: &writer)
+            encoder.appendErrorReply(reason, reply, to: &writer)
         }
     }
 
@@ -167,6 +194,7 @@ extension ProjectLoop {
 
     /// What other loops' channels did.
     func heard(_ changes: [PresenceChange]) {
+        project.hasTaken(changes, on: clients.number)
         for change in changes { presenceBook.apply(change) }
     }
 
@@ -207,5 +235,23 @@ extension PresenceMark {
 extension PresenceLimits {
     static let ofProjects = PresenceLimits(
         maximumTopics: Limits.maximumPresenceTopics, maximumMetasPerTopic: Limits.maximumPresencesPerTopic,
-        maximumMetaBytes: Limits.maximumPresenceBytes)
+        maximumMetaBytes: Limits.presenceBytesOfConnection)
+}
+
+extension HolderBudget.Rules {
+    static let presence = HolderBudget.Rules(
+        limit: Limits.presenceBytes, ofHolder: Limits.presenceBytesOfConnection, few: Limits.fewPresenceBytes,
+        timesForFew: Limits.presenceBytesForFew)
+}
+
+extension HolderBudget.Refusal {
+    fileprivate var messageOfPresence: String {
+        switch self {
+        case .connection:
+            "TooMuchPresence: What a connection tracks can be at most \(Limits.presenceBytesOfConnection >> 20) MiB in all its "
+                + "channels together: track less, or untrack what is not needed"
+        case .project:
+            "TooMuchPresence: All connections together track as much as there is room for: track less, or try again later"
+        }
+    }
 }

@@ -164,15 +164,14 @@ extension ProjectLoop {
         return .unknown
     }
 
-    /// What waited for the answer about an older token waits on, before what is said from now on.
+    /// What is said from now on waits for what the new token may. What waits already counts with the one of its time.
     func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
-        case .held: break
-        case .asked(let ticket):
-            guard case .write(let pending)? = rightsWaiting.removeValue(forKey: ticket) else { break }
-            details.writes = .held(pending)
-        case .unknown, .known: details.writes = .held(PendingWrites(channel, ticket: 0))
+        case .held: return
+        case .asked(let ticket): details.saidBefore = (ticket, isRenewed: false)
+        case .unknown, .known: break
         }
+        details.writes = .held(PendingWrites(channel, ticket: 0))
     }
 
     private func askWriteRights(_ channel: Channel, _ details: ConversationDetails) -> PendingWrites {
@@ -186,6 +185,10 @@ extension ProjectLoop {
 
     /// The token is another one: what it may write is found out anew, and what waits goes on waiting, in its order.
     private func askWriteRightsAgain(_ channel: Channel, _ details: ConversationDetails) {
+        if details.saidBefore != nil {
+            details.saidBefore?.isRenewed = true
+            return
+        }
         guard case .held(let waiting) = details.writes, !waiting.frames.isEmpty else {
             return details.writes = .unknown
         }
@@ -211,18 +214,34 @@ extension ProjectLoop {
         guard channels[channel.place] === channel else {
             return rights.broadcast ? deliverLast(pending) : ()
         }
-        if case .failed = answer {
-            channel.conversation.detailed().writes = .known(broadcast: false, presence: false)
-            handleAgain(pending)
-            // A failure is not remembered.
-            guard channels[channel.place] === channel, case .known = channel.conversation.detailed().writes else {
-                return
-            }
-            channel.conversation.detailed().writes = .unknown
-            return
+        let details = channel.conversation.detailed()
+        if let before = details.saidBefore, before.ticket == pending.ticket {
+            return say(pending, before: details, rights, isRenewed: before.isRenewed)
         }
-        channel.conversation.detailed().writes = .known(broadcast: rights.broadcast, presence: rights.presence)
+        details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
         handleAgain(pending)
+        // A failure is not remembered.
+        if case .failed = answer, channels[channel.place] === channel, case .known = details.writes {
+            details.writes = .unknown
+        }
+    }
+
+    /// Says what was said before the channel had another token; what was said since then goes on waiting.
+    private func say(
+        _ pending: PendingWrites, before details: ConversationDetails, _ rights: (broadcast: Bool, presence: Bool),
+        isRenewed: Bool
+    ) {
+        let since = details.writes
+        details.saidBefore = nil
+        details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
+        // What it may see of presence is the new token's affair.
+        let tracksUnseen = details.tracksUnseen
+        details.tracksUnseen = true
+        handleAgain(pending)
+        guard channels[pending.channel.place] === pending.channel else { return }
+        details.tracksUnseen = tracksUnseen
+        details.writes = since
+        if isRenewed { askWriteRightsAgain(pending.channel, details) }
     }
 
     private func handleAgain(_ pending: PendingWrites) {

@@ -94,9 +94,16 @@ final class ProjectLoop {
             case .presence(let changes): heard(changes)
             case .authorized(let ticket, let answer): authorized(ticket, answer)
             case .replayed(let ticket, let answer): replayed(ticket, answer)
-            case .limits: limits = project.limits
+            case .limits: takeLimits()
             case .keys: tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
             }
+        }
+    }
+
+    private func takeLimits() {
+        limits = project.limits
+        for session in clients.sessions {
+            if let session, session.project === self { session.machine?.limits = limits.channelLimits }
         }
     }
 

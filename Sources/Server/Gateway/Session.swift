@@ -43,6 +43,8 @@ final class Session {
     var hasJoined = false
     /// What the filters of its channels count.
     var filterParts = 0
+    /// What its channels track.
+    var presenceBytes = 0
     /// Its filters took too much time: its channels are left out of changes.
     var rest = FilterRest()
     var frames: FrameDecoder?

@@ -36,7 +36,7 @@ public struct TenantsAPI: Sendable {
     /// - Parameter now: Unix seconds.
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
         guard let route = route(request) else { return Self.unknown }
-        guard AcceptHeader(request.header("accept")).allowsJSON else { return Self.notAcceptable }
+        guard AcceptHeader(request.header("accept")).allowsJSON else { return .notAcceptable }
         guard isAdmitted(request, route, at: now) else { return HTTPResponse(.forbidden) }
         return nil
     }
@@ -165,8 +165,6 @@ public struct TenantsAPI: Sendable {
     public static func failed(_ sentence: String) -> HTTPResponse { .message(.internalServerError, sentence) }
 
     private static let unknown = HTTPResponse.json(.notFound, Array(#""Not Found""#.utf8))
-
-    private static let notAcceptable = HTTPResponse.json(HTTPStatus(rawValue: 406), Array(#""Not Acceptable""#.utf8))
 
     private static let blankTenant = refused(ProjectMistakes([("tenant", "can't be blank")]))
 }

@@ -371,6 +371,43 @@ async def gained(stage, vsn):
     equal((await peer.reply(await peer.present(topic, "track", {}))).status, "ok", "the answer to track with the other token")
 
 
+@scenario("what was said with a token counts with that one, whatever the next may do", vsn=BOTH, tables=prefixed("before", "(auth.jwt() -> 'may') ? 'read'", "(SELECT (auth.jwt() -> 'may') ? 'write' FROM pg_sleep(0.7))"))
+async def said_before(stage, vsn):
+    hearer = await joined(stage, "realtime:before:1", stage.token("service_role"), vsn)
+
+    async def speaker(*may):
+        peer = await stage.peer(vsn)
+        token = stage.token("authenticated", may=["read", *may])
+        await peer.join("realtime:before:1", {"private": True}, access_token=token)
+        return peer
+
+    # Its rights are being asked when it has another token, with which it may not even read.
+    loser = await speaker("write")
+    for n in range(5):
+        await loser.say("realtime:before:1", "loser", {"n": n})
+    await loser.push("realtime:before:1", "access_token", {"access_token": stage.token("authenticated", may=[])})
+    await loser.say("realtime:before:1", "loser", {"n": "too late"})
+    for n in range(5):
+        await hearer.hears("realtime:before:1", "loser", {"n": n})
+    await loser.ended("realtime:before:1")
+    # The other way round: what it may not say does not become sayable by the token after it.
+    winner = await speaker()
+    await winner.say("realtime:before:1", "winner", {"n": "too early"})
+    await winner.push("realtime:before:1", "access_token", {"access_token": stage.token("authenticated", may=["read", "write"])})
+    for n in range(5):
+        await winner.say("realtime:before:1", "winner", {"n": n})
+    for n in range(5):
+        await hearer.hears("realtime:before:1", "winner", {"n": n})
+    # And in its order, where it may with both.
+    both = await speaker("write")
+    for n in range(5):
+        await both.say("realtime:before:1", "both", {"n": n})
+        await both.push("realtime:before:1", "access_token", {"access_token": stage.token("authenticated", may=["read", "write"], n=n)})
+    for n in range(5):
+        await hearer.hears("realtime:before:1", "both", {"n": n})
+    equal([str(m) for m in await hearer.fence()], [], "what else is heard")
+
+
 @scenario("a token of another user ends what the first might hear", vsn=BOTH, tables=MEMBERS)
 async def another_user(stage, vsn):
     topic = "realtime:room:users"

@@ -196,6 +196,21 @@ async def repeated(stage, topic: str, peer, body: bytes):
     return await peer.broadcast(topic)
 
 
+@scenario("what is not JSON is no batch, and who takes no JSON gets no answer")
+async def media_types(stage):
+    message = {"topic": "rest:types", "event": "m", "payload": {}}
+    blank = {"errors": {"messages": ["can't be blank"]}}
+    for kind in ("text/plain", "application/octet-stream", "application/x-www-form-urlencoded"):
+        answered(await batch(stage, message, kind=kind), 422, blank, kind)
+    for kind in ("application/json; charset=utf-8", "application/vnd.api+json", None):
+        equal((await batch(stage, message, kind=kind)).status, 202, str(kind))
+    for accept in ("application/xml", "text/html, application/json;q=0"):
+        for target, body in ((BATCH, {"messages": [message]}), (single("rest:types", "m"), {})):
+            answered(await post(stage, target, body, Accept=accept), 406, "Not Acceptable", accept)
+    for accept in ("*/*", "text/html, application/json", "application/*;q=0.5"):
+        equal((await batch(stage, message, Accept=accept)).status, 202, accept)
+
+
 @scenario("parts of the path are percent-encoded, and may hold anything", vsn=BOTH)
 async def encoded_paths(stage, vsn):
     peer = await stage.peer(vsn)

@@ -267,6 +267,8 @@ async def life(stage):
         peer = await second.peer()
         await peer.join("realtime:life-1", {})
         equal(await peer.refused("realtime:life-2"), "ChannelRateLimitReached: Too many channels", "why")
+        await second.change(max_channels_per_client=2)
+        await peer.join("realtime:life-2", {})
         await disconnected("another secret", second.change(jwt_secret="yet another secret, of the second project"))
         equal((await second.upgrade())[0].status, 401, "the status with the old secret")
         await second.change(jwt_secret=SECOND_SECRET)

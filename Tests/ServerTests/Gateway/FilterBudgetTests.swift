@@ -100,18 +100,21 @@ extension Gateways {
 
         /// Those who take little have room of their own, and so have those who take much.
         @Test func `few and many values of connections do not crowd each other out`() throws {
-            let few = Limits.fewFilterParts
-            let budget = FilterBudget(few * 4)
-            for _ in 0..<4 * Limits.filterPartsForFew { try budget.take(few, of: 0) }
-            #expect(throws: Metrics.FiltersRefused.project) { try budget.take(1, of: 0) }
+            let few = 10
+            let budget = HolderBudget(
+                .init(limit: few * 4, ofHolder: few * 4, few: few, timesForFew: 8), Metrics.shared.filterParts,
+                Metrics.shared.filtersRefused)
+            for _ in 0..<32 { try budget.take(few, of: 0) }
+            #expect(throws: Metrics.RoomRefused.project) { try budget.take(1, of: 0) }
             try budget.take(0, of: 0)
             try budget.take(few * 2, of: 0)
             // What a connection took as one of the others comes along.
             try budget.take(few, of: few)
-            #expect(throws: Metrics.FiltersRefused.project) { try budget.take(1, of: few) }
+            #expect(throws: Metrics.RoomRefused.project) { try budget.take(1, of: few) }
             try budget.take(few, of: 0)
             budget.give(back: few * 2, of: few * 2)
             try budget.take(1, of: few)
+            #expect(throws: Metrics.RoomRefused.connection) { try budget.take(few * 4, of: few + 1) }
         }
     }
 }
