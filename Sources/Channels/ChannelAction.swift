@@ -24,6 +24,17 @@ public struct ChannelAddress: Sendable, Hashable {
     }
 }
 
+/// Why a channel ends, in words and for programs.
+public struct ChannelEnding: Sendable, Hashable {
+    public let code: String
+    public let text: String
+
+    public init(code: String, text: String) {
+        self.code = code
+        self.text = text
+    }
+}
+
 /// What the machine wants done, in this order.
 public enum ChannelAction: Sendable, Hashable {
     /// Answer the heartbeat with this ref.
@@ -53,7 +64,7 @@ public enum ChannelAction: Sendable, Hashable {
     /// Push `phx_error` likewise.
     case fail(ChannelAddress)
     /// Push `system` with status `error` and extension `system`.
-    case systemError(ChannelAddress, message: String)
+    case systemError(ChannelAddress, ChannelEnding)
     /// Decode this frame and give it to the machine, before anything else the client sent.
     case resume(WaitingFrame)
     /// More frames wait for a join than are kept. The frame at hand was dropped; its sender is told by closing the socket.

@@ -200,20 +200,20 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     /// A token that has been followed by another one is of no importance any more.
     public mutating func refreshFailed(
-        _ id: ChannelID, number: UInt16, message: String, into actions: inout [ChannelAction]
+        _ id: ChannelID, number: UInt16, _ ending: ChannelEnding, into actions: inout [ChannelAction]
     ) {
         guard refreshSucceeded(id, number: number) else { return }
-        expel(id, message: message, into: &actions)
+        expel(id, ending, into: &actions)
     }
 
     // MARK: Ends
 
     /// The channel ends for a reason the client is told: an expired token, lost rights, a rate limit.
-    public mutating func expel(_ id: ChannelID, message: String, into actions: inout [ChannelAction]) {
+    public mutating func expel(_ id: ChannelID, _ ending: ChannelEnding, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joined else { return }
         let address = slots[slot].address(ref: [])
         end(slot, into: &actions)
-        actions.append(.systemError(address, message: message))
+        actions.append(.systemError(address, ending))
         actions.append(.close(address))
     }
 

@@ -71,9 +71,10 @@ public struct ExtensionOptions: Sendable, Hashable {
     }
 
     /// For whoever asked for what there is not.
-    public func complaint(_ name: String) -> String {
+    public func complaint(_ name: String) -> ClientText {
         let names = Name.allCases.map { "\($0.text)" }.joined(separator: ", ")
-        return "Unknown option \(name): there are \(names) (true or false) and, in a join, replay"
+        return ClientText(
+            .unknownOption, "Unknown option \(name): there are \(names) (true or false) and, in a join, replay")
     }
 }
 

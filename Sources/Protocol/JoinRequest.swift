@@ -52,17 +52,22 @@ public struct JoinRequest: Sendable {
     public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
 
     /// For the client: options and events that there are not.
-    public var advice: [String] {
+    public var advice: [ClientText] {
         var advice = options.unknown.map(options.complaint)
         for case .success(let parameters) in bindings.lazy.map(\.parameters) {
             advice += parameters.options.unknown.map(options.complaint)
             if let value = parameters.valueLikeCondition {
                 advice.append(
-                    "A filter looks for the text \"\(value.prefix(64))\", which reads like more than one condition: several are "
-                        + "written and=(a.eq.1,b.gt.2) or or=(a.eq.1,b.gt.2)")
+                    ClientText(
+                        .suspectValue,
+                        "A filter looks for the text \"\(value.prefix(64))\", which reads like more than one condition: several "
+                            + "are written and=(a.eq.1,b.gt.2) or or=(a.eq.1,b.gt.2)"))
             }
             if let event = parameters.unknownEvent {
-                advice.append("Unknown event \(event.prefix(64)) counts as *: there are INSERT, UPDATE, DELETE and *")
+                advice.append(
+                    ClientText(
+                        .unknownEvent,
+                        "Unknown event \(event.prefix(64)) counts as *: there are INSERT, UPDATE, DELETE and *"))
             }
         }
         return advice.reduce(into: []) { told, line in

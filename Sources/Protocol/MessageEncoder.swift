@@ -61,18 +61,19 @@ public struct MessageEncoder: Sendable {
         beginReply(.error, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
         writer.append("{\"reason\":")
         JSONText.appendString(reason, to: &writer)
-        writer.append("}")
+        // Beside the response: supabase-js shows all values in that as the error's text.
+        writer.append("},\"code\":\"")
+        ClientText.appendCode(ofReason: reason, to: &writer)
+        writer.append("\"")
         endReply(ref: ref, to: &writer)
     }
 
     public func appendErrorReply(
         reason: String, topic: RawSpan, joinRef: RawSpan, ref: RawSpan, to writer: inout ByteWriter
     ) {
-        beginReply(.error, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
-        writer.append("{\"reason\":")
-        JSONText.appendString(reason, to: &writer)
-        writer.append("}")
-        endReply(ref: ref, to: &writer)
+        let bytes = Array(reason.utf8)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        appendErrorReply(reason: unsafe bytes.span.bytes, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
     }
 
     /// A channel that nobody has joined, or a topic that cannot be joined.
@@ -150,8 +151,8 @@ public struct MessageEncoder: Sendable {
 
     /// `channel` is the topic without its prefix; all four members are strings, which Python's client demands.
     public func appendSystem(
-        _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, channel: RawSpan, topic: RawSpan,
-        joinRef: RawSpan, to writer: inout ByteWriter
+        _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, channel: RawSpan,
+        topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append("\"system\"")
@@ -160,6 +161,11 @@ public struct MessageEncoder: Sendable {
         JSONText.appendString(message, to: &writer)
         writer.append(",\"channel\":")
         JSONText.appendString(channel, to: &writer)
+        if let code {
+            writer.append(",\"code\":\"")
+            writer.append(code.rawValue)
+            writer.append("\"")
+        }
         writer.append("}")
         end(ref: RawSpan(), to: &writer)
     }

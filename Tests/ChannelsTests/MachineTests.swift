@@ -44,7 +44,7 @@ final class Conversation {
 
     func expel(_ id: ChannelID) -> [ChannelAction] {
         var actions: [ChannelAction] = []
-        machine.expel(id, message: "over", into: &actions)
+        machine.expel(id, ChannelEnding(code: "Test", text: "over"), into: &actions)
         return actions
     }
 
@@ -56,7 +56,7 @@ final class Conversation {
 
     func failRefresh(_ id: ChannelID, _ number: UInt16) -> [ChannelAction] {
         var actions: [ChannelAction] = []
-        machine.refreshFailed(id, number: number, message: "bad token", into: &actions)
+        machine.refreshFailed(id, number: number, ChannelEnding(code: "Test", text: "bad token"), into: &actions)
         return actions
     }
 
@@ -368,7 +368,8 @@ func waiting(_ text: String) -> ChannelAction {
         _ = talk.say(.token, room, token: "bad")
         #expect(
             talk.failRefresh(id, 1) == [
-                .stop(id), .systemError(address(room, "1"), message: "bad token"), .close(address(room, "1")),
+                .stop(id), .systemError(address(room, "1"), ChannelEnding(code: "Test", text: "bad token")),
+                .close(address(room, "1")),
             ])
         #expect(talk.channels == [other])
     }
@@ -391,7 +392,8 @@ func waiting(_ text: String) -> ChannelAction {
         let other = talk.joined("realtime:b", joinRef: "2")
         #expect(
             talk.expel(id) == [
-                .stop(id), .systemError(address(room, "1"), message: "over"), .close(address(room, "1")),
+                .stop(id), .systemError(address(room, "1"), ChannelEnding(code: "Test", text: "over")),
+                .close(address(room, "1")),
             ])
         #expect(talk.say(.push, "realtime:b") == [.push(other)])
     }

@@ -92,13 +92,13 @@ func written(_ write: (inout ByteWriter) -> Void) -> String {
                     ref: three.span.bytes, to: &$0)
             }
                 == #"["3","3","realtime:room:1","phx_reply","#
-                + #"{"status":"error","response":{"reason":"Unauthorized: \"x\""}}]"#)
+                + #"{"status":"error","response":{"reason":"Unauthorized: \"x\""},"code":"Unauthorized"}]"#)
         #expect(
             written {
                 MessageEncoder(.v2).appendUnmatchedTopic(topic.span.bytes, ref: nine.span.bytes, to: &$0)
             }
                 == #"[null,"9","realtime:room:1","phx_reply","#
-                + #"{"status":"error","response":{"reason":"unmatched topic"}}]"#)
+                + #"{"status":"error","response":{"reason":"unmatched topic"},"code":"UnmatchedTopic"}]"#)
     }
 
     @Test func `trap 3: a push of version 1 has a ref, which is null, and no join_ref`() {
@@ -128,13 +128,13 @@ func written(_ write: (inout ByteWriter) -> Void) -> String {
             } == #"["3","3","realtime:room:1","phx_error",{"reason":"channel_crash"}]"#)
     }
 
-    @Test func `trap 14: a system message has its four strings`() {
+    @Test func `trap 14: a system message has its four strings, and a code where something is to be done`() {
         let message = Array("Subscribed to PostgreSQL".utf8)
         let channel = Array("room:1".utf8)
         #expect(
             written {
                 MessageEncoder(.v2).appendSystem(
-                    .ok, .postgresChanges, message: message.span.bytes, channel: channel.span.bytes,
+                    .ok, .postgresChanges, message: message.span.bytes, code: nil, channel: channel.span.bytes,
                     topic: topic.span.bytes, joinRef: three.span.bytes, to: &$0)
             }
                 == #"["3",null,"realtime:room:1","system",{"extension":"postgres_changes","status":"ok","#
@@ -142,11 +142,11 @@ func written(_ write: (inout ByteWriter) -> Void) -> String {
         #expect(
             written {
                 MessageEncoder(.v1).appendSystem(
-                    .error, .system, message: message.span.bytes, channel: channel.span.bytes,
+                    .error, .system, message: message.span.bytes, code: .changesMissing, channel: channel.span.bytes,
                     topic: topic.span.bytes, joinRef: three.span.bytes, to: &$0)
             }
                 == #"{"topic":"realtime:room:1","event":"system","payload":{"extension":"system","status":"error","#
-                + #""message":"Subscribed to PostgreSQL","channel":"room:1"},"ref":null}"#)
+                + #""message":"Subscribed to PostgreSQL","channel":"room:1","code":"ChangesMissing"},"ref":null}"#)
         #expect(
             written {
                 MessageEncoder(.v2).appendDisconnectRequest(

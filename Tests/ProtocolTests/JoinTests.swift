@@ -94,7 +94,9 @@ import Testing
         let request = join(
             #"{"config":{"postgres_changes":[{"event":"*","schema":"public","table":"t","filter":"\#(filter)"}]}}"#)
         #expect(request.advice.count == (value == nil ? 0 : 1))
-        if let value { #expect(request.advice.first?.contains("the text \"\(value)\"") == true, "\(request.advice)") }
+        if let value {
+            #expect(request.advice.first?.text.contains("the text \"\(value)\"") == true, "\(request.advice)")
+        }
     }
 
     @Test func `options are taken wherever a client can put them, and the nearest counts`() throws {
@@ -116,7 +118,7 @@ import Testing
         let binding = #"{"schema":"public","table":"t","event":"CHANGE","tidewire":{"moves":true,"mooves":1}}"#
         let bound = join(#"{"config":{"postgres_changes":[\#(binding),\#(binding)]}}"#)
         #expect(try bound.bindings[0].parameters.get().options[.moves] == true)
-        #expect(bound.advice.count == 2 && bound.advice[1].contains("CHANGE counts as *"), "\(bound.advice)")
+        #expect(bound.advice.count == 2 && bound.advice[1].text.contains("CHANGE counts as *"), "\(bound.advice)")
     }
 
     @Test func `whatever is not false or null asks for replication_ready`() {

@@ -103,4 +103,13 @@ import Testing
         }
         #expect(unknown.isEmpty, "each of these needs a reason, or another place")
     }
+
+    @Test func `what clients are told by code stands in the README`() {
+        let codes = Self.house.text("Sources/Protocol/ClientText.swift").matches(of: /= "([A-Z][A-Za-z]+)"/).map {
+            $0.1
+        }
+        #expect(codes.count > 20)
+        let readme = Self.house.text("README.md")
+        for code in codes { #expect(readme.contains("`\(code)`"), "README.md lacks \(code)") }
+    }
 }

@@ -1,3 +1,5 @@
+import Protocol
+
 /// Why it could not be found out what somebody may do in a private channel.
 enum ChannelAuthorizationError: Error, Sendable, Hashable {
     /// A policy, or a function that it calls, failed.
@@ -59,7 +61,17 @@ extension ChannelAuthorizationError {
     }
 
     /// The `message` of the system error before a channel is closed whose new token could not be used.
-    func systemMessage(topic: String) -> String {
+    func systemMessage(topic: String) -> ClientText { ClientText(textCode, text(topic: topic)) }
+
+    private var textCode: TextCode {
+        switch self {
+        case .policy, .role: .unauthorized
+        case .canceled, .missingPartition, .unprepared, .unavailable, .initializing, .tooManyConnections, .exhausted:
+            .rightsUnknown
+        }
+    }
+
+    private func text(topic: String) -> String {
         switch self {
         case .policy, .role: Self.mayNotRead(topic)
         case .canceled: "Query was cancelled, please try again"

@@ -43,8 +43,8 @@ public struct BindingRequest: Sendable, Hashable {
 /// What a request means.
 public enum BindingOutcome: Sendable {
     case tables([TableBinding])
-    /// The text of the `system` message with status `error`. Asking again without a change does not help.
-    case failed(String)
+    /// The `system` message with status `error`. Asking again without a change does not help.
+    case failed(ClientText)
     /// The database is away, or too much is asked at once: to be asked again later.
     case unavailable
 }

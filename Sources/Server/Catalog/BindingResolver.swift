@@ -1,6 +1,7 @@
 import Diagnostics
 import Policy
 import Postgres
+import Protocol
 
 /// What the hub knows at one moment: the snapshot, and what roles may do in it. Values all through, so that any thread
 /// can take it along and decide by it.
@@ -58,7 +59,7 @@ struct BindingResolver {
                 try Filter.parse(text, within: BindingResolver.bounds)
             }
         } catch {
-            return .final(.failed(error.message))
+            return .final(.failed(ClientText(.invalidFilter, error.message)))
         }
         if request.select != nil, NamePattern.isPattern(request.schema) || NamePattern.isPattern(request.table) {
             return .final(.failed(BindingMessages.selectOnPattern))

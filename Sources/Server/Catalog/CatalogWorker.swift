@@ -1,6 +1,7 @@
 import Diagnostics
 import Policy
 import Postgres
+import Protocol
 import Replication
 import System
 
@@ -280,7 +281,7 @@ final class CatalogWorker {
         for request in unfound {
             guard case .failed(let message)? = outcomes[request] else { continue }
             let cause = BindingMessages.cause(of: request, kinds[request], snapshot.publication)
-            outcomes[request] = .failed(message + cause)
+            outcomes[request] = .failed(ClientText(cause.code, message.text + cause.text))
         }
     }
 

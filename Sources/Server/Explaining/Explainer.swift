@@ -3,6 +3,7 @@ import Diagnostics
 import History
 import Policy
 import Postgres
+import Protocol
 import Replication
 import System
 
@@ -97,7 +98,7 @@ public final class Explainer {
         case .unavailable: throw .databaseAway
         case .failed(let message):
             explanation.role = role(request, nil)
-            explanation.binding = .failed(message)
+            explanation.binding = .failed(message.text)
         case .tables(let tables):
             guard let binding = tables.first else { throw .databaseAway }
             explanation.role = role(request, binding.table)

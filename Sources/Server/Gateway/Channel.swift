@@ -53,8 +53,8 @@ final class Channel {
     enum Said: Equatable {
         case nothing
         /// With what is not to be expected of it.
-        case subscribed([String])
-        case failed([String])
+        case subscribed([ClientText])
+        case failed([ClientText])
     }
 
     let id: ChannelID
@@ -91,9 +91,9 @@ final class Channel {
     var holder: Holder?
     var listener: UInt32?
     /// Errors in the parameters, to be said after the reply.
-    var complaints: [String] = []
+    var complaints: [ClientText] = []
     /// What was asked for and is not understood, to be said then as well.
-    var advice: [String] = []
+    var advice: [ClientText] = []
     /// The question to the catalog that is under way; answers to older ones are of no use.
     var ticket: UInt64 = 0
     /// When the token is looked at again.
@@ -108,7 +108,7 @@ final class Channel {
     /// The log went on without its bindings.
     var missesUntilBound = false
     /// What it was told of generated columns that could not be computed: each thing once.
-    var toldOfUncomputed: Set<String> = []
+    var toldOfUncomputed: Set<ClientText> = []
     /// When it was last told that records lack values.
     var toldOfLackingValues: UInt64?
     var lossTimer: TimerID?
@@ -140,7 +140,9 @@ final class Channel {
         wantsMoves = bindings.contains(where: \.wantsMoves)
         advice = join.advice
         for binding in join.bindings {
-            if case .failure(let error) = binding.parameters { complaints.append(error.message) }
+            if case .failure(let error) = binding.parameters {
+                complaints.append(ClientText(.invalidBinding, error.message))
+            }
         }
         if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
     }

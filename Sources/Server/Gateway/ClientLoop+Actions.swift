@@ -1,3 +1,4 @@
+import Auth
 import Bytes
 import Channels
 import Diagnostics
@@ -32,9 +33,11 @@ extension ClientLoop {
             Metrics.shared.channelEvents[.closed].add()
             send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
         case .fail(let address): send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
-        case .systemError(let address, let message):
+        case .systemError(let address, let ending):
             send(session) { encoder, writer in
-                encoder.appendSystem(.error, .system, message, topic: address.topic, address.joinRef, to: &writer)
+                encoder.appendSystem(
+                    .error, .system, ending.text, TextCode(rawValue: ending.code), topic: address.topic,
+                    address.joinRef, to: &writer)
             }
         case .resume(let frame):
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -117,14 +120,26 @@ extension MessageEncoder {
     }
 
     func appendSystem(
-        _ status: ReplyStatus, _ name: SystemExtension, _ message: String, topic: [UInt8], _ joinRef: [UInt8],
-        to writer: inout ByteWriter
+        _ status: ReplyStatus, _ name: SystemExtension, _ message: String, _ code: TextCode?, topic: [UInt8],
+        _ joinRef: [UInt8], to writer: inout ByteWriter
     ) {
         let message = Array(message.utf8)
         // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         let bytes = unsafe topic.span.bytes
         appendSystem(
-            status, name, message: unsafe message.span.bytes, channel: bytes.extracting(droppingFirst: 9), topic: bytes,
-            joinRef: unsafe joinRef.span.bytes, to: &writer)
+            status, name, message: unsafe message.span.bytes, code: code, channel: bytes.extracting(droppingFirst: 9),
+            topic: bytes, joinRef: unsafe joinRef.span.bytes, to: &writer)
+    }
+}
+
+extension ClientText {
+    var ending: ChannelEnding { ChannelEnding(code: code.rawValue, text: text) }
+}
+
+extension TokenError {
+    /// Why a channel ends whose token is no longer good.
+    var clientText: ClientText {
+        let code: TextCode = if case .expired = self { .tokenExpired } else { .tokenRefused }
+        return ClientText(code, systemMessage)
     }
 }

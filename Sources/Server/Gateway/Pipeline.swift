@@ -64,6 +64,7 @@ struct Pipeline: ~Copyable {
     /// … and these are there, for changes of the entry at hand.
     private var convertedRows: ConvertedRows?
     private var batches: [UInt64: [PendingQuestion]] = [:]
+    private var truncated: Set<UInt32> = []
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
     /// Messages to topics that were met, to be told.
@@ -401,6 +402,11 @@ struct Pipeline: ~Copyable {
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
             }
+            if change.operation == .truncate {
+                truncated.insert(try relation(change.relation).oid)
+                // It is told before what follows.
+                budget.end()
+            }
             done += 1
         }
         return (delivered, .nothing)
@@ -550,6 +556,12 @@ struct Pipeline: ~Copyable {
     mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
 
     mutating func takeUncomputed() -> [UInt32: Set<String>] { generation.takeMissed() }
+
+    /// Tables of which all rows are gone at once.
+    mutating func takeTruncated() -> Set<UInt32> {
+        defer { truncated = [] }
+        return truncated
+    }
 
     /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
     private mutating func forgetComposed() {
@@ -851,4 +863,5 @@ struct TurnBudget {
 
     mutating func spend(entry size: Int) { bytes -= size + 64 }
     mutating func spend(deliveries count: Int) { deliveries -= count + 1 }
+    mutating func end() { deliveries = 0 }
 }

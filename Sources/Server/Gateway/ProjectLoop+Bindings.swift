@@ -166,7 +166,8 @@ extension ProjectLoop {
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
                 let moves =
                     channel.bindings[request.binding].wantsMoves ? tables.compactMap(warning(aboutMovesOf:)) : []
-                note(.subscribed(warnings(about: tables, policies) + moves), request.binding, channel)
+                let warnings = warnings(about: tables, policies, request.request.role)
+                note(.subscribed(warnings + moves), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
@@ -191,7 +192,7 @@ extension ProjectLoop {
     }
 
     /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
-    private func refusal(of tables: [TableBinding], _ request: BindingRequest) -> String? {
+    private func refusal(of tables: [TableBinding], _ request: BindingRequest) -> ClientText? {
         for table in tables {
             let computed = Set(table.table.computed)
             guard let slot = table.predicate?.slots.first(where: computed.contains), !project.mayCompute else {
@@ -204,9 +205,9 @@ extension ProjectLoop {
     }
 
     /// What the publication does not give, or what of it is not made up for.
-    private func publicationWarnings(_ table: TableBinding) -> [String] {
+    private func publicationWarnings(_ table: TableBinding) -> [ClientText] {
         guard let publication = project.catalog.snapshot?.publication, !table.isKeptSecret else { return [] }
-        var warnings: [String] = []
+        var warnings: [ClientText] = []
         if !table.unpublished.isEmpty {
             warnings.append(
                 BindingMessages.areNotPublished(
@@ -223,17 +224,24 @@ extension ProjectLoop {
     }
 
     /// What the client may not expect of its bindings.
-    private func warnings(about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy]) -> [String] {
-        var warnings: [String] = []
+    private func warnings(
+        about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy], _ role: String
+    ) -> [ClientText] {
+        var warnings: [ClientText] = []
         for table in tables {
             warnings += publicationWarnings(table)
+            if !table.isKeptSecret,
+                let refused = BindingMessages.rowsAreRefused(table.table, table.access, role)
+            {
+                warnings.append(refused)
+            }
             if let warning = warning(aboutDeletesOf: table) { warnings.append(warning) }
             guard let policy = table.policy else { continue }
             if table.isKeptSecret {
                 warnings.append(BindingMessages.nothingIsReadable(table.table))
                 continue
             }
-            if let warning = policy.warning { warnings.append(warning) }
+            if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
             if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
                 case .refused = project.policyJudge.availability
             {
@@ -253,7 +261,7 @@ extension ProjectLoop {
     }
 
     /// Of a filter that looks at what deletes do not say of their row.
-    private func warning(aboutDeletesOf binding: TableBinding) -> String? {
+    private func warning(aboutDeletesOf binding: TableBinding) -> ClientText? {
         guard binding.operations.contains(.delete), !binding.isKeptSecret, let filter = binding.predicate,
             !binding.table.identifies(Set(filter.slots))
         else { return nil }
@@ -263,7 +271,7 @@ extension ProjectLoop {
     }
 
     /// Of rows that updates take away, where these do not say what the row was.
-    private func warning(aboutMovesOf binding: TableBinding) -> String? {
+    private func warning(aboutMovesOf binding: TableBinding) -> ClientText? {
         guard binding.hearsOfMoves else { return nil }
         let columns = binding.policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []
         let judged = binding.table.sources(of: Set(columns + (binding.predicate?.slots ?? [])))
@@ -428,7 +436,7 @@ extension ProjectLoop {
     func sayWhatBindingsCameTo(_ channel: Channel) {
         guard channel.isOpen else { return }
         var isNewlySubscribed = false
-        var warnings: [String] = []
+        var warnings: [ClientText] = []
         for index in channel.bindings.indices where channel.bindings[index].said != channel.bindings[index].outcome {
             let outcome = channel.bindings[index].outcome
             channel.bindings[index].said = outcome
@@ -440,7 +448,7 @@ extension ProjectLoop {
             case .failed(let messages): for message in messages { tell(channel, .error, message) }
             }
         }
-        if isNewlySubscribed { tell(channel, .ok, "Subscribed to PostgreSQL") }
+        if isNewlySubscribed { tellOfSubscription(channel) }
         // Not as errors: some clients join again at each of those, for as long as they last.
         for warning in warnings { tell(channel, .ok, warning) }
     }
@@ -527,7 +535,7 @@ extension ProjectLoop {
             // What comes meanwhile is missing, too.
             channel.missesUntilBound = true
             rebinding?.finished(channel.place)
-            tell(channel, .error, FilterRest.message(Int(time.components.seconds)))
+            tell(channel, .error, ClientText(.filtersRest, FilterRest.message(Int(time.components.seconds))))
             bindLater(channel, in: time)
         }
     }
@@ -559,6 +567,20 @@ extension ProjectLoop {
         if channel.toldOfUncomputed.insert(message).inserted { tell(channel, .ok, message) }
     }
 
+    /// There is no event for it: whoever hears of deletes is told in words.
+    func tellOfTruncations() {
+        let truncated = pipeline.takeTruncated()
+        if truncated.isEmpty { return }
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen else { continue }
+            for binding in channel.bindings.flatMap({ $0.tables }).map(\.binding)
+            where truncated.contains(binding.table.oid) && binding.operations.contains(.delete) && !binding.isKeptSecret
+            {
+                tell(channel, .ok, BindingMessages.isTruncated(binding.table))
+            }
+        }
+    }
+
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.listener, pipeline.courier.dropWaiting(listener) else { return }
@@ -575,8 +597,10 @@ extension ProjectLoop {
         channel.toldOfLackingValues = loop.now
         tell(
             channel, .ok,
-            "A large value that an update left unchanged is not in the server's event log and is missing from its record: fetch "
-                + "the row (ALTER TABLE … REPLICA IDENTITY FULL)")
+            ClientText(
+                .valuesMissing,
+                "A large value that an update left unchanged is not in the server's event log and is missing from its record: "
+                    + "fetch the row (ALTER TABLE … REPLICA IDENTITY FULL)"))
     }
 
     /// At once, and after that not more often than clients can sensibly fetch.
@@ -586,7 +610,8 @@ extension ProjectLoop {
         let isLasting = if case .refused = project.policyJudge.availability { true } else { false }
         tell(
             channel, isLasting ? .ok : .error,
-            "A filter or policy could not be evaluated: changes may be missing, fetch them again")
+            ClientText(
+                .changesMissing, "A filter or policy could not be evaluated: changes may be missing, fetch them again"))
         channel.lossTimer = loop.after(
             nanoseconds: Limits.lossInterval.wholeNanoseconds,
             token: token(channel) { .loss(channel: $0, generation: $1) })
@@ -606,7 +631,8 @@ extension ProjectLoop {
     func tellOfGap(_ reason: String) {
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen, !channel.bindings.isEmpty else { continue }
-            tell(channel, .error, "Changes may be missing (\(reason)): fetch again what is shown")
+            let text = "Changes may be missing (\(reason)): fetch again what is shown"
+            tell(channel, .error, ClientText(.changesMissing, text))
         }
     }
 

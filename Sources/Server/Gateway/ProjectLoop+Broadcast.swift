@@ -63,14 +63,15 @@ extension ProjectLoop {
     func tellOfLimit(_ channel: Channel, _ message: String) {
         guard channel.conversation.options.contains(.hearsOfLimits), channel.isOpen else { return }
         clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(.ok, .system, message, topic: channel.topic, channel.joinRef, to: &writer)
+            encoder.appendSystem(
+                .ok, .system, message, .messageDropped, topic: channel.topic, channel.joinRef, to: &writer)
         }
     }
 
     func expelForRate(_ channel: Channel) {
         Metrics.shared.drops[.rateLimit].add()
         warnSometimes("MessagePerSecondRateLimitReached: a channel was closed")
-        expel(channel, "Too many messages per second")
+        expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
 
     /// Of what happens again and again one line now and then is enough; the metrics count the rest.
@@ -79,10 +80,10 @@ extension ProjectLoop {
         Log.shared.warning(sentence, [.project(project.name)])
     }
 
-    func expel(_ channel: Channel, _ message: String) {
+    func expel(_ channel: Channel, _ message: ClientText) {
         project.metrics.addError("ChannelShutdown")
         var actions: [ChannelAction] = []
-        channel.session.machine?.expel(channel.id, message: message, into: &actions)
+        channel.session.machine?.expel(channel.id, message.ending, into: &actions)
         clients.perform(actions, for: channel.session)
     }
 

@@ -262,10 +262,19 @@ extension ProjectLoop {
     // MARK: Messages to a channel
 
     /// A message of the changes' side of a channel.
-    func tell(_ channel: Channel, _ status: ReplyStatus, _ message: String) {
+    func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
-                status, .postgresChanges, message, topic: channel.topic, channel.joinRef, to: &writer)
+                status, .postgresChanges, message.text, message.code, topic: channel.topic, channel.joinRef, to: &writer
+            )
+        }
+    }
+
+    func tellOfSubscription(_ channel: Channel) {
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                .ok, .postgresChanges, "Subscribed to PostgreSQL", nil, topic: channel.topic, channel.joinRef,
+                to: &writer)
         }
     }
 
@@ -306,7 +315,7 @@ extension ProjectLoop {
             guard let channel = channels[place] else { continue }
             guard !project.settings.roles.permits(channel.claims.role.text, privilegedRoles) else { continue }
             if channel.isAnswered {
-                expel(channel, TokenError.roleRefused.systemMessage)
+                expel(channel, TokenError.roleRefused.clientText)
             } else {
                 refuseJoin(channel, TokenError.roleRefused.joinReason)
             }
@@ -328,7 +337,7 @@ extension ProjectLoop {
                 take(claims, channel)
             }
         } catch {
-            session.machine?.refreshFailed(id, number: number, message: error.systemMessage, into: &actions)
+            session.machine?.refreshFailed(id, number: number, error.clientText.ending, into: &actions)
         }
         clients.perform(actions, for: session)
     }
@@ -396,7 +405,7 @@ extension ProjectLoop {
         } catch {
             if isBeingRenewed(channel) { return watchRenewal(channel) }
             var actions: [ChannelAction] = []
-            channel.session.machine?.expel(channel.id, message: error.systemMessage, into: &actions)
+            channel.session.machine?.expel(channel.id, error.clientText.ending, into: &actions)
             clients.perform(actions, for: channel.session)
         }
     }

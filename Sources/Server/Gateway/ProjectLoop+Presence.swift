@@ -45,13 +45,13 @@ extension ProjectLoop {
             } ?? true
         guard isInTime else {
             Metrics.shared.drops[.rateLimit].add()
-            expel(channel, "Client presence rate limit exceeded")
+            expel(channel, ClientText(.tooManyPresences, "Client presence rate limit exceeded"))
             return false
         }
         guard project.rates.presence.take(at: loop.now) else {
             Metrics.shared.drops[.rateLimit].add()
             warnSometimes("PresenceRateLimitReached: a channel was closed")
-            expel(channel, "Too many presence messages per second")
+            expel(channel, ClientText(.tooManyPresences, "Too many presence messages per second"))
             return false
         }
         return true
@@ -60,7 +60,7 @@ extension ProjectLoop {
     private func track(_ channel: Channel, _ payload: RawSpan, _ reply: ChannelAddress) {
         guard payload.byteCount <= limits.maximumPayloadBytes else {
             Metrics.shared.drops[.tooLarge].add()
-            return expel(channel, "Track message size exceeded")
+            return expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
         }
         guard let topic = channel.conversation.topic else { return }
         guard !project.isBehind else {
@@ -111,7 +111,7 @@ extension ProjectLoop {
         case .notAnObject: answer(channel, reply, refusing: "\(PresenceRequest.notAnObjectReason)")
         case .tooLarge:
             Metrics.shared.drops[.tooLarge].add()
-            expel(channel, "Track message size exceeded")
+            expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
         case .topicFull, .tooManyTopics:
             Metrics.shared.drops[.tooLarge].add()
             warnSometimes("UnableToTrackPresence: there are as many presences as are kept")

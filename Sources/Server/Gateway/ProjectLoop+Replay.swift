@@ -93,7 +93,7 @@ extension ProjectLoop {
         let offset = pipeline.reached
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
-                .ok, .system, "Log position: epoch \(epoch), offset \(offset)",
+                .ok, .system, "Log position: epoch \(epoch), offset \(offset)", .logPosition,
                 topic: channel.topic, channel.joinRef, to: &writer)
         }
     }
@@ -109,11 +109,11 @@ extension ProjectLoop {
         if project.hearsDatabase() {
             clients.send(channel.session) { encoder, writer in
                 encoder.appendSystem(
-                    .ok, .system, "Replication connection established", topic: channel.topic, channel.joinRef,
+                    .ok, .system, "Replication connection established", nil, topic: channel.topic, channel.joinRef,
                     to: &writer)
             }
         } else if loop.now >= deadline {
-            expel(channel, "Replication connection was not established in time")
+            expel(channel, ClientText(.notReady, "Replication connection was not established in time"))
         } else {
             channel.readyTimer = loop.after(
                 nanoseconds: Limits.readinessInterval.wholeNanoseconds,

@@ -103,7 +103,7 @@ extension ProjectLoop {
         case .failed(let error): expel(channel, error.systemMessage(topic: topic))
         case .rights(let broadcast, let presence):
             guard broadcast || presence == true else {
-                return expel(channel, ChannelAuthorizationError.mayNotRead(topic))
+                return expel(channel, ClientText(.unauthorized, ChannelAuthorizationError.mayNotRead(topic)))
             }
             if details.readsBroadcasts && !broadcast || details.readsPresence == true && presence != true {
                 return losesRights(channel)
@@ -130,7 +130,9 @@ extension ProjectLoop {
 
     func losesRights(_ channel: Channel) {
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
-        expel(channel, "You no longer have permission to read from this Channel topic: \(topic)")
+        expel(
+            channel,
+            ClientText(.rightsLost, "You no longer have permission to read from this Channel topic: \(topic)"))
     }
 
     func setReads(_ channel: Channel, broadcast: Bool, presence: Bool?) {

@@ -136,6 +136,7 @@ final class ProjectLoop {
         fillMemberships()
         demoteContradicted()
         tellOfLosses()
+        tellOfTruncations()
         for gap in pipeline.takeGaps() { tellOfGap(gap) }
         if pipeline.hasFailed {
             project.cannotRead.store(true, ordering: .relaxed)

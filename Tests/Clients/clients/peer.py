@@ -13,6 +13,9 @@ from .wire import BINARY, Closed, Connection
 SUBSCRIBED = "Subscribed to PostgreSQL"
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+CODE = re.compile(r"^[A-Z][A-Za-z]+$")
+#: Words that user code compares, and that call for nothing.
+PLAIN = ("Subscribed to PostgreSQL", "Replication connection established", "Server requested disconnect")
 REPLICA_KEYS = {"INSERT": "record", "UPDATE": "record old_record", "DELETE": "old_record"}
 
 
@@ -26,6 +29,8 @@ class Message:
     raw: str | bytes
     #: What it came as: text, or kind 4 with its payload as JSON or as bytes.
     form: str = "text"
+    #: For programs, beside what is said in words. It is taken out of the payload once it was checked.
+    code: str | None = None
 
     def __str__(self):
         return shown(self.raw if self.form == "text" else repr(self.raw))
@@ -132,6 +137,8 @@ def check_presences(presences: dict, what: str):
 def check_event(message: Message):
     """The exact key sets of every event."""
     payload, event = message.payload, message.event
+    message.code = payload.pop("code", None) if event in ("phx_reply", "system") else None
+    true(message.code is None or CODE.match(message.code), "a code of letters", message)
     if event == "phx_reply":
         keys(payload, "status response", "a reply")
         true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
@@ -139,6 +146,7 @@ def check_event(message: Message):
         # Errors of presence give no reason.
         if payload["status"] == "error" and payload["response"]:
             keys(payload["response"], "reason", "the response of an error")
+            true(message.code, "a code beside the reason", message)
         return
     if event in ("phx_close", "phx_error"):
         equal(payload, {} if event == "phx_close" else {"reason": "channel_crash"}, f"the payload of {event}")
@@ -152,6 +160,7 @@ def check_event(message: Message):
         true(all(isinstance(value, str) for value in payload.values()), "a system message to be all strings", message)
         true(payload["extension"] in ("system", "postgres_changes"), "a known extension", message)
         true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
+        true(bool(message.code) == (payload["message"] not in PLAIN), "a code where there is more than that all is well", message)
     elif event == "postgres_changes":
         keys(payload, "ids data", "a change")
         ids = payload["ids"]
@@ -205,6 +214,8 @@ class Peer:
         self.refs = itertools.count(1)
         self.waiting: list[Message] = []
         self.join_refs: dict[str, str] = {}
+        #: What empties tables between two scenarios may come to the next one's channels.
+        self.hears_truncates = False
 
     @classmethod
     async def open(cls, hub, apikey: str, vsn: str = "2.0.0", path: str | None = None, buffer=None, headers=None) -> "Peer":
@@ -258,11 +269,14 @@ class Peer:
         return await self._read(what, limit)
 
     async def _read(self, what: str, limit=None) -> Message:
-        frame = await self.connection.receive(what, limit)
-        if frame.opcode == BINARY:
-            true(self.vsn.startswith("2."), "no binary frames in V1", frame)
-            return message_of_binary(frame.payload)
-        return message_of(frame.payload.decode(), self.vsn)
+        while True:
+            frame = await self.connection.receive(what, limit)
+            if frame.opcode == BINARY:
+                true(self.vsn.startswith("2."), "no binary frames in V1", frame)
+                return message_of_binary(frame.payload)
+            message = message_of(frame.payload.decode(), self.vsn)
+            if message.code != "Truncated" or self.hears_truncates:
+                return message
 
     async def _find(self, what: str, condition, limit=None, start: int = 0) -> int:
         """Where the first that it holds for stands among those that wait, which grow until there is one."""

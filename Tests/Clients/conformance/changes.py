@@ -282,6 +282,9 @@ async def unauthorized(stage):
     for table in ("c_closed", "c_keyless"):
         topic = "realtime:" + table
         await peer.subscribe(topic, binding(table))
+        warning = await peer.system(topic, "a word about it")
+        equal((warning.status, warning.code), ("ok", "RowsRefused"), "status and code")
+        true(f"GRANT SELECT ON public.{table} TO anon" in warning.payload["message"], "the SQL", warning)
         sql = [f"INSERT INTO {table} VALUES (1, 'v')", f"UPDATE {table} SET v = 'w'", f"DELETE FROM {table}"]
         insert, update, delete = await typed(stage, peer, topic, sql, "INSERT", "UPDATE", "DELETE")
         for data in (insert, update):
@@ -296,11 +299,33 @@ async def unauthorized(stage):
 async def no_primary_key(stage):
     peer = await stage.peer()
     await peer.subscribe("realtime:no-key", binding("c_no_key"))
+    warning = await peer.system("realtime:no-key", "a word about it")
+    equal((warning.status, warning.code), ("ok", "RowsRefused"), "status and code")
+    true("ADD PRIMARY KEY" in warning.payload["message"], "the SQL", warning)
     sql = ["INSERT INTO c_no_key VALUES ('v')", "UPDATE c_no_key SET v = 'w'"]
     insert, update = await typed(stage, peer, "realtime:no-key", sql, "INSERT", "UPDATE")
     for data in (insert, update):
         equal(data["errors"], ["Error 400: Bad Request, no primary key"], "the errors")
         equal((data["columns"], data["record"], data.get("old_record", {})), ([], {}, {}), "columns and rows")
+
+
+@scenario("TRUNCATE is told in words to who hears of deletes", vsn=BOTH, tables=published("c_emptied", "id int PRIMARY KEY") + published("c_kept", "id int PRIMARY KEY"))
+async def truncated(stage, vsn):
+    peer = await stage.peer(vsn)
+    await peer.subscribe("realtime:all", binding("c_emptied"), binding("c_kept"))
+    await peer.subscribe("realtime:inserts", binding("c_emptied", event="INSERT"))
+    await stage.database.run("INSERT INTO c_emptied VALUES (1)")
+    for topic in ("realtime:all", "realtime:inserts"):
+        equal((await peer.change(topic)).data["record"]["id"], 1, "the row before")
+    # Those from before the join have come by now.
+    peer.hears_truncates = True
+    await stage.database.run("TRUNCATE c_emptied", "INSERT INTO c_emptied VALUES (2)")
+    word = await peer.system("realtime:all", "a word about it")
+    equal((word.status, word.code), ("ok", "Truncated"), "status and code")
+    true("public.c_emptied" in word.payload["message"], "the table's name", word)
+    for topic in ("realtime:all", "realtime:inserts"):
+        equal((await peer.change(topic)).data["record"]["id"], 2, "the row after")
+    equal([str(m) for m in await peer.fence()], [], "what else comes")
 
 
 @scenario("413 for changes over the limit: small values stay, large ones and nulls go", vsn=BOTH, tables=published("c_large", "id int PRIMARY KEY, body text, small text, edge text, nothing text"))

@@ -57,3 +57,26 @@ async def at_once(stage):
             state, error = await channel.states.next("the refusal")
             equal(state, "CHANNEL_ERROR", "the state")
             true("Replay params are not valid" in str(error), "the reason", error)
+
+
+TOLD = published("p_keyless", "v text") + published("p_emptied", "id int PRIMARY KEY, v text")
+
+
+@scenario("what is not to be expected is told in words that name it", tables=TOLD)
+async def told(stage):
+    async with SupabaseClients(stage) as supabase:
+        channel = await supabase.channel(name="told")
+        channel.on("*", "p_keyless")
+        channel.on("*", "p_emptied", filter="v=eq.OPEN OR x=eq.1")
+        await channel.subscribe(ready=False)
+        for words in ("OPEN OR x=eq.1", "public.p_keyless are not told: it has no primary key"):
+            await channel.warning(words)
+        await stage.database.run("TRUNCATE p_emptied")
+        await channel.warning("TRUNCATE took all rows of public.p_emptied")
+        for name, words in (("p_nowhere", "There is no table public.p_nowhere"), ("p_emptied", "invalid column for filter nothing")):
+            channel = await supabase.channel(name=name)
+            channel.on("*", name, filter="nothing=eq.1")
+            await channel.subscribe(ready=False)
+            _, error = await channel.state("CHANNEL_ERROR", words)
+            true(words in str(error), words, str(error))
+            await channel.channel.unsubscribe()

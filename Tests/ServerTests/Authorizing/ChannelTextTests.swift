@@ -1,3 +1,4 @@
+import Protocol
 import Testing
 
 @testable import Server
@@ -55,6 +56,6 @@ import Testing
         let answer = failure.restAnswer
         #expect(answer.status == status)
         #expect(answer.message == message)
-        #expect(failure.systemMessage(topic: "room:1") == system)
+        #expect(failure.systemMessage(topic: "room:1").text == system)
     }
 }

@@ -1,6 +1,7 @@
 import Diagnostics
 import Embedded
 import Postgres
+import Protocol
 import Synchronization
 import System
 import TestSupport
@@ -76,7 +77,7 @@ final class CatalogStage {
 
     func message(_ request: BindingRequest) -> String? {
         guard case .failed(let message) = resolve(request) else { return nil }
-        return message
+        return message.text
     }
 
     /// A snapshot as of now.
