@@ -199,6 +199,9 @@ public enum Limits {
     /// until it is a matter of milliseconds.
     public static let turnLogBytes = 1 << 20
     public static let turnDeliveries = 250_000
+    /// Messages of clients from this size on take so long to read that a loop reads no more than so much of them in a turn.
+    public static let largeMessageBytes = 64 << 10
+    public static let turnLargeMessageBytes = 256 << 10
     /// Channels whose bindings are looked at again in one turn after the catalog moved.
     public static let rebindingsPerTurn = 500
     /// Deliveries of one channel that wait for PostgreSQL's answer to a filter.

@@ -55,6 +55,7 @@ extension ClientLoop {
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
         if case .echo = session.stage { return echo(kind, bytes, session) }
         Metrics.shared.messagesReceived.add()
+        largeInput.note(bytes.byteCount)
         session.project?.project.metrics.inputBytes.add(bytes.byteCount)
         handle(bytes, isBinary: kind == .binary, session)
     }

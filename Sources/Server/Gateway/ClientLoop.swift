@@ -44,6 +44,7 @@ final class ClientLoop: SocketApplication {
     var writer = ByteWriter(capacity: 4096)
     var frame = ByteWriter(capacity: 4096)
     var refusals = Slots<Refusal>()
+    var largeInput = LargeInput()
     var isDraining = false
     let deflater: Deflater?
 
@@ -88,7 +89,13 @@ final class ClientLoop: SocketApplication {
             if count < bytes.byteCount { loop.showAgain(connection) }
             return count
         case .answering: return 0
-        case .client, .echo: return receiveFrames(session, &bytes)
+        case .client:
+            if largeInput.mustWait(connection, holding: bytes.byteCount) {
+                loop.pauseReading(connection)
+                return 0
+            }
+            return receiveFrames(session, &bytes)
+        case .echo: return receiveFrames(session, &bytes)
         case .refused, .ending: return bytes.byteCount
         }
     }
@@ -211,6 +218,7 @@ final class ClientLoop: SocketApplication {
     }
 
     func turn() -> Bool {
+        if let connection = largeInput.beginTurn() { loop.resumeReading(connection) }
         var more = false
         for step in projects.indices {
             more = projects[(first + step) % projects.count]?.turn() ?? false || more

@@ -98,6 +98,25 @@ extension Gateways {
             #expect(eventually { Metrics.shared.filterParts.value == before })
         }
 
+        /// They take turns; none is lost, and each is answered as a small one would be.
+        @Test func `large joins wait for each other`() throws {
+            let stage = try stage()
+            let callers = try (0..<8).map { _ in try stage.caller() }
+            let refs = try callers.enumerated().map { number, caller in
+                let lists = (0..<40).map { list in
+                    let values = (0..<25).map { String(repeating: "\(number)", count: 90) + "\($0 + 25 * list)" }
+                    return binding("notes", filter: "body=in.(\(values.joined(separator: ",")))")
+                }
+                return try caller.push("realtime:large", "phx_join", Caller.join(lists))
+            }
+            for (caller, ref) in zip(callers, refs) {
+                #expect(try caller.first { $0.ref == ref }.status == "ok")
+                _ = try caller.first { $0.isSubscription }
+            }
+            try stage.run("INSERT INTO notes SELECT g, 1, repeat(g::text, 90) || '7' FROM generate_series(0, 7) g")
+            for (number, caller) in callers.enumerated() { #expect(try caller.ids(1) == [number]) }
+        }
+
         /// Those who take little have room of their own, and so have those who take much.
         @Test func `few and many values of connections do not crowd each other out`() throws {
             let few = 10
