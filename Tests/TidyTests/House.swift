@@ -54,7 +54,8 @@ struct House: Sendable {
         let kinds = [".swift", ".md", ".sql", ".c", ".h", ".modulemap"]
         let below = ["Sources", "Tests", "sql"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }
         return below + [
-            "Package.swift", "README.md", "CHANGELOG.md", "deploy/test", "deploy/quickstart", "deploy/fuzz",
+            "Package.swift", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/test",
+            "deploy/quickstart", "deploy/fuzz",
             "deploy/autobahn",
         ]
     }
