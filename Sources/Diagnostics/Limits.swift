@@ -201,6 +201,8 @@ public enum Limits {
     public static let turnDeliveries = 250_000
     /// Messages of clients from this size on take so long to read that a loop reads no more than so much of them in a turn.
     public static let largeMessageBytes = 64 << 10
+    /// By so much the memory for a connection's input grows at a time.
+    public static let inputGrowthBytes = 1 << 20
     public static let turnLargeMessageBytes = 256 << 10
     /// Channels whose bindings are looked at again in one turn after the catalog moved.
     public static let rebindingsPerTurn = 500
@@ -574,7 +576,7 @@ public enum Limits {
     public static let maximumWaitingChannelQuestions = 65_536
     public static let maximumWaitingChannelBytes = 64 << 20
     /// A question that is not answered by then is refused: the client waits 10 seconds for the answer to its join.
-    public static let channelPatience = Duration.seconds(8)
+    public static let channelPatience = Duration.seconds(6)
     /// What may take up that time: the way to a database that is away, and one that says nothing.
     public static let channelConnectTimeout = Duration.seconds(3)
     public static let channelAnswerTimeout = Duration.seconds(3)
@@ -638,7 +640,7 @@ public enum Limits {
 
     // MARK: Messages sent before
 
-    /// Places of messages in the log that are remembered, of one project: 40 bytes each. Older ones are looked for in their
+    /// Places of messages in the log that are remembered, of one project: 40 bytes each, and what became of messages, some 120 each. Older ones are looked for in their
     /// table.
     public static let archivedMessages = 1 << 20
     /// Messages of the database of which it is remembered whether they were let in, for the loops that come to them later.
@@ -812,7 +814,7 @@ extension Limits {
                 && channelHurriedTimeout <= channelQuickTimeout && channelQuickTimeout < channelProbeTimeout,
             "a server that stops a probe must have the time to say so, and a client to hear of it")
         precondition(
-            channelPatience + channelBatchBudget + channelQuickTimeout < .seconds(10),
+            channelPatience + max(channelProbeTimeout, channelBatchBudget + channelQuickTimeout) < .seconds(10),
             "a client waits 10 seconds for the answer to a join")
         precondition(
             janitorInterval < .seconds(partitionDaysAhead * 86_400), "a day's partition must be made before the day")

@@ -49,7 +49,7 @@ extension SocketLoop {
     /// Large input grows where it is: copying it for each read would cost its square.
     private func readMore(_ slot: Int) {
         let kept = Int(table[slot].inputCount)
-        reserveInput(slot, kept + min(max(kept, 16 << 10), 1 << 20))
+        reserveInput(slot, kept + min(max(kept, 16 << 10), Limits.inputGrowthBytes))
         // SAFETY: the input's memory is `inputCapacity` long, of which `kept` are filled.
         guard let input = unsafe table[slot].input else { return }
         let room = unsafe UnsafeMutableRawBufferPointer(
@@ -180,12 +180,16 @@ extension SocketLoop {
         watch(slot)
     }
 
-    /// Reads on. What was left unconsumed is shown again, even if nothing comes.
-    public func resumeReading(_ connection: ConnectionID) {
-        guard let slot = table.slot(of: connection), table[slot].flags.contains(.readingIsPaused) else { return }
+    /// Reads on. What was left unconsumed is shown again, even if nothing comes. False where reading was not paused.
+    @discardableResult
+    public func resumeReading(_ connection: ConnectionID) -> Bool {
+        guard let slot = table.slot(of: connection), table[slot].flags.contains(.readingIsPaused) else { return false }
         table[slot].flags.remove(.readingIsPaused)
         watch(slot)
+        // It waited for us, and not we for it.
+        table[slot].unfinishedSince = 0
         if table[slot].inputCount > 0 { readAgain(slot) }
+        return true
     }
 
     /// Do not call `received` before there are this many bytes, or the receive limit is reached.
@@ -217,7 +221,8 @@ extension SocketLoop {
             guard table[slot].stage == .open, !table[slot].flags.contains(.readingIsPaused) else { continue }
             // SAFETY: the input is `inputCount` long; `show` keeps what is left of it.
             if let input = unsafe table[slot].input { unsafe show(slot, input, Int(table[slot].inputCount)) }
-            if table[slot].stage == .open, table[slot].session != 0 { read(slot) }
+            let flags = table[slot].flags
+            if table[slot].stage == .open, table[slot].session != 0, !flags.contains(.readingIsPaused) { read(slot) }
         }
     }
 }

@@ -71,7 +71,8 @@ public final class Hub: Sendable {
             echoes ? max(2 * Limits.maximumEchoBytes, configuration.outboxBytes) : configuration.outboxBytes
         sockets.outboxAge = configuration.outboxAge
         let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
-        sockets.receiveBytes = largest + Limits.socketReadBytes
+        // A whole message may have to wait, with what was read behind it.
+        sockets.receiveBytes = largest + Limits.socketReadBytes + Limits.inputGrowthBytes
         var settings = GatewaySettings(sockets: sockets)
         settings.echoes = echoes
         settings.deflates = configuration.compresses

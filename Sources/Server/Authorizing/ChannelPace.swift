@@ -32,10 +32,10 @@ final class ChannelPace: Sendable {
         var hurriesUntil: UInt64 = 0
         var penalties: [Subject: Penalty] = [:]
 
-        mutating func add(_ subject: Subject, until: UInt64) {
-            if let known = penalties[subject] {
+        mutating func add(_ subject: Subject, at now: UInt64, until: UInt64) {
+            if let known = penalties[subject], now < known.until {
                 penalties[subject] = Penalty(until: until, count: known.count + 1)
-            } else if penalties.count < Limits.maximumChannelPenalties {
+            } else if penalties[subject] != nil || penalties.count < Limits.maximumChannelPenalties {
                 penalties[subject] = Penalty(until: until, count: 1)
             }
         }
@@ -65,7 +65,7 @@ final class ChannelPace: Sendable {
             if state.penalties.count + 3 > Limits.maximumChannelPenalties {
                 state.penalties = state.penalties.filter { $0.value.until > now }
             }
-            for subject in Self.subjects(question) { state.add(subject, until: until) }
+            for subject in Self.subjects(question) { state.add(subject, at: now, until: until) }
         }
     }
 

@@ -279,7 +279,7 @@ final class CatalogWorker {
         if unfound.isEmpty { return }
         let kinds = try reader.kinds(of: unfound)
         for request in unfound {
-            guard case .failed(let message)? = outcomes[request] else { continue }
+            guard case .failed(let message)? = outcomes[request], message.code == .noSuchTable else { continue }
             let cause = BindingMessages.cause(of: request, kinds[request], snapshot.publication)
             outcomes[request] = .failed(ClientText(cause.code, message.text + cause.text))
         }

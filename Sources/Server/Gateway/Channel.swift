@@ -109,6 +109,8 @@ final class Channel {
     var missesUntilBound = false
     /// What it was told of generated columns that could not be computed: each thing once.
     var toldOfUncomputed: Set<ClientText> = []
+    /// Tables of which all rows have gone, which it has not been told.
+    var untoldTruncations: [ClientText] = []
     /// When it was last told that records lack values.
     var toldOfLackingValues: UInt64?
     var lossTimer: TimerID?

@@ -33,6 +33,11 @@ extension ClientLoop {
                 at = bytes.byteCount
                 break
             }
+            // What follows has the next turn.
+            if largeInput.isSpent, at < bytes.byteCount, case .message = step.event {
+                loop.showAgain(session.connection)
+                break
+            }
         }
         let held = frames.unfinishedBytes
         if held > 0 || heldBefore > 0 { loop.hold(held, for: session.connection, restarting: hasFinished) }

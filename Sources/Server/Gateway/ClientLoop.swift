@@ -90,7 +90,8 @@ final class ClientLoop: SocketApplication {
             return count
         case .answering: return 0
         case .client:
-            if largeInput.mustWait(connection, holding: bytes.byteCount) {
+            let held = bytes.byteCount + (session.frames?.unfinishedBytes ?? 0)
+            if largeInput.mustWait(connection, holding: held, mayGrow: session.wantsCompression) {
                 loop.pauseReading(connection)
                 return 0
             }
@@ -218,8 +219,9 @@ final class ClientLoop: SocketApplication {
     }
 
     func turn() -> Bool {
-        if let connection = largeInput.beginTurn() { loop.resumeReading(connection) }
-        var more = false
+        largeInput.beginTurn()
+        while let connection = largeInput.takeNext(), !loop.resumeReading(connection) {}
+        var more = largeInput.someWait
         for step in projects.indices {
             more = projects[(first + step) % projects.count]?.turn() ?? false || more
         }

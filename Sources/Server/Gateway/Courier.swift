@@ -646,6 +646,9 @@ struct Courier: ~Copyable {
         return true
     }
 
+    /// Something of it waits for an answer.
+    func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
+
     /// What waits was judged for somebody else; true when there was anything.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {
         guard let queue = waiting.removeValue(forKey: listener) else { return false }

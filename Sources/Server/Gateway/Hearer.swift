@@ -82,6 +82,8 @@ final class ConversationDetails {
     /// The question for which that waits what it said with the token before; while there is one, `writes` is `held`. And
     /// whether the new token is in force by now.
     var saidBefore: (ticket: UInt64, isRenewed: Bool)?
+    /// That is being said: what it may see of presence is the new token's affair.
+    var saysWhatWasBefore = false
     /// The answer to what it may read that counts; older ones are of no use.
     var readTicket: UInt64 = 0
     var presenceKey: [UInt8] = []

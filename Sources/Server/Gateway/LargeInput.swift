@@ -8,10 +8,21 @@ struct LargeInput {
     private var waiting: [ConnectionID] = []
     /// Of those that wait, how many have had their turn.
     private var next = 0
+    /// Whose turn it is, whatever others send meanwhile.
+    private var admitted: ConnectionID?
 
-    /// Whether what a connection holds has to wait for another turn. `held` is what there is of its message.
-    mutating func mustWait(_ connection: ConnectionID, holding held: Int) -> Bool {
-        guard held >= Limits.largeMessageBytes, spent >= Limits.turnLargeMessageBytes else { return false }
+    /// As much was read as one turn may take.
+    var isSpent: Bool { spent >= Limits.turnLargeMessageBytes }
+    var someWait: Bool { next < waiting.count }
+
+    /// Whether what a connection sends has to wait for another turn. `held` is what there is of its message, which may
+    /// become larger where it is compressed.
+    mutating func mustWait(_ connection: ConnectionID, holding held: Int, mayGrow: Bool) -> Bool {
+        if connection == admitted {
+            admitted = nil
+            return false
+        }
+        guard isSpent, mayGrow || held >= Limits.largeMessageBytes else { return false }
         waiting.append(connection)
         return true
     }
@@ -21,9 +32,10 @@ struct LargeInput {
         if byteCount >= Limits.largeMessageBytes { spent += byteCount }
     }
 
-    /// Another turn begins: whose message is read in it.
-    mutating func beginTurn() -> ConnectionID? {
-        spent = 0
+    mutating func beginTurn() { spent = 0 }
+
+    /// The next of those that wait. It may be gone.
+    mutating func takeNext() -> ConnectionID? {
         guard next < waiting.count else { return nil }
         let connection = waiting[next]
         next += 1
@@ -32,6 +44,7 @@ struct LargeInput {
             waiting.removeFirst(next)
             next = 0
         }
+        admitted = connection
         return connection
     }
 }

@@ -402,8 +402,10 @@ struct Pipeline: ~Copyable {
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
             }
-            if change.operation == .truncate {
-                truncated.insert(try relation(change.relation).oid)
+            if change.operation == .truncate, case let table = try relation(change.relation).oid,
+                schemas.isDeclared(table)
+            {
+                truncated.insert(table)
                 // It is told before what follows.
                 budget.end()
             }

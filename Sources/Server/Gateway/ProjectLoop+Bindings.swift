@@ -570,15 +570,26 @@ extension ProjectLoop {
     /// There is no event for it: whoever hears of deletes is told in words.
     func tellOfTruncations() {
         let truncated = pipeline.takeTruncated()
-        if truncated.isEmpty { return }
-        for place in channels.indices {
-            guard let channel = channels[place], channel.isOpen else { continue }
-            for binding in channel.bindings.flatMap({ $0.tables }).map(\.binding)
-            where truncated.contains(binding.table.oid) && binding.operations.contains(.delete) && !binding.isKeptSecret
-            {
-                tell(channel, .ok, BindingMessages.isTruncated(binding.table))
-            }
+        if !truncated.isEmpty {
+            for place in channels.indices { if let channel = channels[place] { noteTruncations(truncated, channel) } }
         }
+        for place in truncationsUntold { if let channel = channels[place] { tellOfTruncations(channel) } }
+        truncationsUntold = truncationsUntold.filter { channels[$0]?.untoldTruncations.isEmpty == false }
+    }
+
+    private func noteTruncations(_ truncated: Set<UInt32>, _ channel: Channel) {
+        for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding)
+        where truncated.contains(binding.table.oid) && binding.hearsOfTruncation {
+            channel.untoldTruncations.append(BindingMessages.isTruncated(binding.table))
+            truncationsUntold.insert(channel.place)
+        }
+    }
+
+    /// Behind what waits for an answer: what is fetched again must not be followed by what was there before.
+    private func tellOfTruncations(_ channel: Channel) {
+        guard channel.isOpen, channel.listener.map({ !pipeline.courier.isHeld($0) }) ?? true else { return }
+        for message in channel.untoldTruncations { tell(channel, .ok, message) }
+        channel.untoldTruncations = []
     }
 
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
@@ -639,12 +650,14 @@ extension ProjectLoop {
     func judged(_ ticket: UInt64, _ answers: [Bool?]) {
         pipeline.judged(ticket, answers, on: loop)
         tellOfLosses()
+        tellOfTruncations()
     }
 
     func judged(_ ticket: UInt64, _ answers: [PolicyAnswers]) {
         pipeline.judged(ticket, answers, on: loop)
         demoteContradicted()
         tellOfLosses()
+        tellOfTruncations()
     }
 }
 
@@ -687,6 +700,12 @@ extension TableBinding {
     func isSame(as other: TableBinding) -> Bool {
         table === other.table && delivered == other.delivered
             && operations == other.operations && access == other.access && policy == other.policy
+    }
+
+    /// Who sees no row of it is not told when all go.
+    var hearsOfTruncation: Bool {
+        operations.contains(.delete) && !isKeptSecret && policy?.rowPolicy.term != .never
+            && (policy == nil || access == .readable)
     }
 
     /// Who asks for rows that updates take away may be told of them: as deletes.

@@ -85,9 +85,12 @@ extension ProjectLoop {
                 tracker, in: topics.name(of: topic), key: unsafe details.presenceKey.span.bytes, payload: payload,
                 ref: ref)
             if let change { note(change) }
+            giveRoomBack(details.presenceBytes - bytes, details, channel.session)
             answer(channel, reply)
         } catch {
-            if !presenceBook.isTracking(tracker) { giveRoomBack(details, channel.session) }
+            if !presenceBook.isTracking(tracker) {
+                giveRoomBack(details.presenceBytes, details, channel.session)
+            }
             refuse(error, channel, reply)
         }
     }
@@ -100,10 +103,10 @@ extension ProjectLoop {
         details.presenceBytes = max(bytes, details.presenceBytes)
     }
 
-    private func giveRoomBack(_ details: ConversationDetails, _ session: Session) {
-        project.budgets.presence.give(back: details.presenceBytes, of: session.presenceBytes)
-        session.presenceBytes -= details.presenceBytes
-        details.presenceBytes = 0
+    private func giveRoomBack(_ bytes: Int, _ details: ConversationDetails, _ session: Session) {
+        project.budgets.presence.give(back: bytes, of: session.presenceBytes)
+        session.presenceBytes -= bytes
+        details.presenceBytes -= bytes
     }
 
     private func refuse(_ refusal: PresenceRefusal, _ channel: Channel, _ reply: ChannelAddress) {
@@ -125,7 +128,7 @@ extension ProjectLoop {
         guard channel.conversation.isPrivate, let place = channel.conversation.place, !topics[place].hearsPresence
         else { return false }
         let details = channel.conversation.detailed()
-        guard details.readsPresence == nil else { return false }
+        guard details.readsPresence == nil, !details.saysWhatWasBefore else { return false }
         if details.tracksUnseen {
             details.tracksUnseen = false
             return false
@@ -150,7 +153,7 @@ extension ProjectLoop {
         guard let details = channel.conversation.details, let tracker = details.tracker,
             let change = presenceBook.untrack(tracker)
         else { return }
-        giveRoomBack(details, channel.session)
+        giveRoomBack(details.presenceBytes, details, channel.session)
         note(change)
     }
 

@@ -169,7 +169,10 @@ extension ProjectLoop {
     /// What is said from now on waits for what the new token may. What waits already counts with the one of its time.
     func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
-        case .held: return
+        case .held:
+            // The newest token is not in force yet.
+            details.saidBefore?.isRenewed = false
+            return
         case .asked(let ticket): details.saidBefore = (ticket, isRenewed: false)
         case .unknown, .known: break
         }
@@ -220,6 +223,8 @@ extension ProjectLoop {
         if let before = details.saidBefore, before.ticket == pending.ticket {
             return say(pending, before: details, rights, isRenewed: before.isRenewed)
         }
+        // What it may by now is found out again.
+        guard case .asked(pending.ticket) = details.writes else { return handleAgain(pending) }
         details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
         handleAgain(pending)
         // A failure is not remembered.
@@ -236,12 +241,10 @@ extension ProjectLoop {
         let since = details.writes
         details.saidBefore = nil
         details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
-        // What it may see of presence is the new token's affair.
-        let tracksUnseen = details.tracksUnseen
-        details.tracksUnseen = true
+        details.saysWhatWasBefore = true
         handleAgain(pending)
+        details.saysWhatWasBefore = false
         guard channels[pending.channel.place] === pending.channel else { return }
-        details.tracksUnseen = tracksUnseen
         details.writes = since
         if isRenewed { askWriteRightsAgain(pending.channel, details) }
     }

@@ -54,6 +54,8 @@ final class ProjectLoop {
     var lastTracker: UInt64 = 0
     /// Of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
+    /// Channels that are to be told of truncations when what waits before them has been told.
+    var truncationsUntold: Set<UInt32> = []
 
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project

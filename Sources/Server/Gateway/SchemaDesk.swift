@@ -89,6 +89,9 @@ struct SchemaDesk {
         return lastDeclaration
     }
 
+    /// Somebody is bound to it, or was.
+    func isDeclared(_ table: UInt32) -> Bool { declared[table] != nil }
+
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool {
         declared[table.oid]?.number == declaration
     }

@@ -70,6 +70,14 @@ struct MessageIndex {
         /// The change's own.
         let offset: UInt64
         let change: Change
+
+        /// Both of one message, in any order; of two in one change the other counts.
+        func merged(with other: Revision) -> Revision {
+            let (older, newer) = offset <= other.offset ? (self, other) : (other, self)
+            // What was left alone is what had been written before.
+            guard case .kept(let topic) = newer.change, case .rewritten(let row, _) = older.change else { return newer }
+            return Revision(id: id, offset: newer.offset, change: .rewritten(row, topic: topic))
+        }
     }
 
     /// The messages of one segment.
@@ -80,7 +88,11 @@ struct MessageIndex {
         /// … and those before were committed before this, by the hub's clock.
         var beginTime: Int64
         /// Where the reading of it goes on; nil once it was read to its end.
-        var next: (position: UInt64, offset: UInt64)?
+        var next: (position: UInt64, offset: UInt64)? {
+            didSet { if let next { reached = next.offset } }
+        }
+        /// What was read of it ends here.
+        private(set) var reached: UInt64 = 0
         var layouts = MessageLayouts()
         fileprivate(set) var places: [Place] = []
         /// The newest place of each topic, counted from one.
@@ -105,9 +117,9 @@ struct MessageIndex {
             latest = max(latest, message.insertedAt)
         }
 
-        mutating func truncate(at offset: UInt64) {
+        mutating func truncate(at offset: UInt64, committed: Int64) {
             isTruncated = true
-            forget(before: offset)
+            forget(before: offset, committed: committed)
         }
 
         mutating func takeTruncation() -> Bool {
@@ -115,10 +127,10 @@ struct MessageIndex {
             return isTruncated
         }
 
-        /// Everything in it before this offset.
-        mutating func forget(before offset: UInt64) {
+        /// Everything in it before this offset, which was committed by then.
+        mutating func forget(before offset: UInt64, committed: Int64) {
             firstOffset = max(firstOffset, offset)
-            beginTime = max(beginTime, Clock.unixMicroseconds())
+            beginTime = max(beginTime, committed)
             places = []
             newest = [:]
             revisions = []
@@ -236,8 +248,8 @@ struct MessageIndex {
     }
 
     private mutating func takeRevisions(_ segment: inout Segment) {
-        for revision in segment.revisions where revision.offset >= revisions[revision.id]?.offset ?? 0 {
-            revisions[revision.id] = revision
+        for revision in segment.revisions {
+            revisions[revision.id] = revisions[revision.id].map { $0.merged(with: revision) } ?? revision
         }
         segment.revisions = []
     }
@@ -265,7 +277,7 @@ struct MessageIndex {
         while count > maximum, segments.count > 1 { removeOldest() }
         guard count > maximum, var only = segments.popLast() else { return }
         if revisions.count > only.places.count {
-            only.forget(before: only.next?.offset ?? .max)
+            only.forget(before: only.reached, committed: Clock.unixMicroseconds())
         } else {
             only.forgetOlderHalf()
         }

@@ -128,7 +128,7 @@ struct MessageLog {
                 let row = MessageIndex.Row(
                     segment: segment.sequence, position: position, offset: offset, index: index)
                 try MessageLog.revise(change, layout, row, &segment.revisions)
-            case .truncate: segment.truncate(at: offset)
+            case .truncate: segment.truncate(at: offset, committed: part.info.commitTime)
             case .message: break
             }
         }
@@ -139,22 +139,26 @@ struct MessageLog {
         _ change: borrowing Change, _ layout: MessageLayout, _ row: MessageIndex.Row,
         _ revisions: inout [MessageIndex.Revision]
     ) throws(ByteError) {
+        var former: UInt64?
         if let old = change.old {
             let places = try MessagePlaces(old.bytes, layout)
-            guard places.has(.id) else { return }
-            let id = MessageIndex.id(old.bytes.extracting(places.id))
+            if places.has(.id) { former = MessageIndex.id(old.bytes.extracting(places.id)) }
+        }
+        func ends(_ id: UInt64) {
             revisions.append(MessageIndex.Revision(id: id, offset: row.offset, change: .deleted))
         }
-        guard let new = change.new else { return }
+        guard let new = change.new else { return former.map(ends) ?? () }
         let places = try MessagePlaces(new.bytes, layout)
-        guard places.has(.id) else { return }
+        guard places.has(.id) else { return former.map(ends) ?? () }
         let id = MessageIndex.id(new.bytes.extracting(places.id))
+        if let former, former != id { ends(former) }
         let now: MessageIndex.Revision.Change
         switch try DatabaseMessage.read(new.bytes, layout) {
         case .message(let message):
             let topic = MessageIndex.topic(message.topic, isPrivate: message.isPrivate)
             now = message.isBroadcast ? .rewritten(row, topic: topic) : .deleted
-        case .flawed where places.isUnchanged && places.has(.topic) && places.has(.isPrivate):
+        case .flawed(.noPayload)
+        where places.isUnchanged && new.bytes.extracting(places.extension).equals("broadcast"):
             let isPrivate = new.bytes.extracting(places.isPrivate)
             now = .kept(
                 topic: MessageIndex.topic(new.bytes.extracting(places.topic), isPrivate: isPrivate.equals("t")))

@@ -405,6 +405,17 @@ async def said_before(stage, vsn):
         await both.push("realtime:before:1", "access_token", {"access_token": stage.token("authenticated", may=["read", "write"], n=n)})
     for n in range(5):
         await hearer.hears("realtime:before:1", "both", {"n": n})
+    # A right of a token between two others is not kept.
+    between = await speaker("write")
+    await between.say("realtime:before:1", "between", {"n": 1})
+    for may in (["read", "write"], ["read"]):
+        await between.push("realtime:before:1", "access_token", {"access_token": stage.token("authenticated", may=may)})
+        await asyncio.sleep(0.2)
+    await hearer.hears("realtime:before:1", "between", {"n": 1})
+    await asyncio.sleep(1.5)
+    for n in range(3):
+        await between.say("realtime:before:1", "between", {"n": "not any more"})
+        await asyncio.sleep(0.5)
     equal([str(m) for m in await hearer.fence()], [], "what else is heard")
 
 

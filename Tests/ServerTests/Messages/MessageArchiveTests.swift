@@ -272,6 +272,14 @@ import Testing
         // Another that reads the log from its end has to find it, too.
         try stage.restart()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
+        // What was written twice stays as it was written last when something else is written.
+        try stage.database.run(
+            """
+            UPDATE \(table) SET payload = jsonb_build_object('t', repeat('y', 12000)) WHERE length(payload->>'t') > 9999;
+            UPDATE \(table) SET updated_at = now() WHERE length(payload->>'t') > 9999
+            """)
+        try stage.catchUp()
+        #expect(try stage.replay()?[3] == String(repeating: "y", count: 12000))
         try stage.database.run("UPDATE \(table) SET topic = 'room:2' WHERE length(payload->>'t') > 9999")
         try stage.catchUp()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", "after"])
