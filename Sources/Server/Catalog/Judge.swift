@@ -89,6 +89,8 @@ final class JudgeExchange: Sendable {
             return now < since + Limits.conversionPatience.wholeNanoseconds
         }
 
+        var isConversion: Bool { if case .conversions = work { true } else { false } }
+
         var count: Int {
             switch work {
             case .questions(let questions, _): questions.count
@@ -130,9 +132,11 @@ final class JudgeExchange: Sendable {
     func add(_ job: Job) {
         let (count, byteCount) = (job.count, job.byteCount)
         let isTaken = inbox.withLock { inbox in
-            guard !inbox.isClosed, inbox.questionCount + count <= Limits.maximumWaitingQuestions,
-                inbox.byteCount + byteCount <= Limits.maximumWaitingQuestionBytes
-            else { return false }
+            let hasRoom =
+                inbox.questionCount + count <= Limits.maximumWaitingQuestions
+                && inbox.byteCount + byteCount <= Limits.maximumWaitingQuestionBytes
+            // Conversions are bounded by themselves, one batch of a loop: others' questions do not make rows lose columns.
+            guard !inbox.isClosed, hasRoom || job.isConversion else { return false }
             inbox.questionCount += count
             inbox.byteCount += byteCount
             inbox.jobs.append(job)

@@ -179,25 +179,34 @@ final class JudgeWorker {
         while !left.isEmpty {
             let next = left.prefix(Limits.questionBatch)
             left = left.dropFirst(next.count)
-            try makeRoom(for: next.map(\.sql), connection)
-            let answers = try connection.pipeline(
-                next.map { value in
-                    let name = names[value.sql] ?? "q\(names.count)"
-                    names[value.sql] = name
-                    return PipelinedStatement(
-                        "SELECT " + value.sql, [String(decoding: value.text, as: UTF8.self)], preparedAs: name)
-                },
-                prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
-                interrupt: exchange.interrupt)
-            for answer in answers { converted.append(try Self.value(answer)) }
+            for (value, answer) in zip(next, try ask(Array(next), connection)) {
+                // A server that stood still for a moment; a value that takes as long again cannot be had.
+                let isLate = answer.failure?.sqlState == SQLState.queryCanceled
+                converted.append(try Self.value(isLate ? try ask([value], connection)[0] : answer))
+            }
         }
         Metrics.shared.judgeQuestions.add(values.count)
         return converted
     }
 
+    private func ask(
+        _ values: [ValueConversion], _ connection: Connection
+    ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
+        try makeRoom(for: values.map(\.sql), connection)
+        return try connection.pipeline(
+            values.map { value in
+                let name = names[value.sql] ?? "q\(names.count)"
+                names[value.sql] = name
+                return PipelinedStatement(
+                    "SELECT " + value.sql, [String(decoding: value.text, as: UTF8.self)], preparedAs: name)
+            },
+            prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
+            interrupt: exchange.interrupt)
+    }
+
     private static func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
         // The server goes, or has no room: it says nothing of the value.
-        if case .failure(let error) = answer, let state = error.sqlState, SQLState.isPassing(state),
+        if let error = answer.failure, let state = error.sqlState, SQLState.isPassing(state),
             state != SQLState.queryCanceled
         {
             throw error
@@ -238,4 +247,8 @@ final class JudgeWorker {
         guard penalties.count < Limits.maximumPenalties else { return }
         penalties[asked.question] = now + Limits.questionPenalty.wholeNanoseconds
     }
+}
+
+extension Result {
+    fileprivate var failure: Failure? { if case .failure(let error) = self { error } else { nil } }
 }

@@ -111,8 +111,9 @@ final class Channel {
     var toldOfUncomputed: Set<ClientText> = []
     /// Tables of which all rows have gone, which it has not been told.
     var untoldTruncations: [ClientText] = []
-    /// When it was last told that records lack values.
-    var toldOfLackingValues: UInt64?
+    /// Records lack values, of which it is to be told when the timer has ended.
+    var lacksUntold = false
+    var lackTimer: TimerID?
     var lossTimer: TimerID?
     /// When it is looked again whether the database's messages arrive.
     var readyTimer: TimerID?

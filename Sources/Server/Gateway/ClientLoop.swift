@@ -245,6 +245,7 @@ final class ClientLoop: SocketApplication {
         case .join(let place, let generation): project(place)?.joinTookTooLong(place.channel, generation)
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
         case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
+        case .lack(let place, let generation): project(place)?.lackIsDue(place.channel, generation)
         case .space(let place): project(place)?.thereMayBeSpace()
         case .unwind(let place): project(place)?.unwindingIsDue()
         case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
@@ -286,6 +287,8 @@ enum TimerToken {
     case reread(ChannelPlace)
     /// A channel may be told again that changes are missing.
     case loss(channel: ChannelPlace, generation: UInt32)
+    /// A channel may be told again that records lack values.
+    case lack(channel: ChannelPlace, generation: UInt32)
     /// There may be space again in what is queued for clients.
     case space(ChannelPlace)
     /// The log may have all by now that memberships were filled with.
@@ -310,6 +313,7 @@ enum TimerToken {
         case .space(let place): Self.pack(7, place.number, 0)
         case .ready(let place, let generation): Self.pack(8, place.number, generation)
         case .unwind(let place): Self.pack(9, place.number, 0)
+        case .lack(let place, let generation): Self.pack(10, place.number, generation)
         }
     }
 
@@ -332,6 +336,7 @@ enum TimerToken {
         case 7: self = .space(place)
         case 8: self = .ready(channel: place, generation: generation)
         case 9: self = .unwind(place)
+        case 10: self = .lack(channel: place, generation: generation)
         default: return nil
         }
     }

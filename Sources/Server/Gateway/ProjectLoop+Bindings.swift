@@ -498,7 +498,7 @@ extension ProjectLoop {
     func tellOfLosses() {
         tellOfUncomputed()
         for listener in pipeline.courier.takeLacking() {
-            if let channel = channel(ofListener: listener) { tellOfLackingValues(channel) }
+            if let channel = channel(ofListener: listener) { lacksValues(channel) }
         }
         let (overfull, unanswered) = pipeline.courier.takeTroubled()
         for listener in overfull {
@@ -598,20 +598,31 @@ extension ProjectLoop {
         missed(channel)
     }
 
-    /// What is delivered is right as far as it goes; who follows such a table hears it often.
+    /// What is delivered is right as far as it goes; who follows such a table would hear it often. It is told at once, and
+    /// after a while again where there was more of it.
+    private func lacksValues(_ channel: Channel) {
+        channel.lacksUntold = true
+        if channel.lackTimer == nil { tellOfLackingValues(channel) }
+    }
+
     private func tellOfLackingValues(_ channel: Channel) {
-        if let told = channel.toldOfLackingValues,
-            loop.now - told < Limits.lackingValuesInterval.wholeNanoseconds
-        {
-            return
-        }
-        channel.toldOfLackingValues = loop.now
+        channel.lacksUntold = false
         tell(
             channel, .ok,
             ClientText(
                 .valuesMissing,
-                "A large value that an update left unchanged is not in the server's event log and is missing from its record: "
-                    + "fetch the row (ALTER TABLE … REPLICA IDENTITY FULL)"))
+                "A large value that an update left unchanged is not in the server's event log, or one of a column's former type "
+                    + "could not be converted, and is missing from its record: fetch the row (ALTER TABLE … REPLICA IDENTITY "
+                    + "FULL)"))
+        channel.lackTimer = loop.after(
+            nanoseconds: Limits.lackingValuesInterval.wholeNanoseconds,
+            token: token(channel) { .lack(channel: $0, generation: $1) })
+    }
+
+    func lackIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.lackTimer = nil
+        if channel.lacksUntold { tellOfLackingValues(channel) }
     }
 
     /// At once, and after that not more often than clients can sensibly fetch.

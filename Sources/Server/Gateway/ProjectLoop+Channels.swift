@@ -235,6 +235,7 @@ extension ProjectLoop {
         if let timer = channel.joinTimer { loop.cancel(timer) }
         if let timer = channel.bindTimer { loop.cancel(timer) }
         if let timer = channel.lossTimer { loop.cancel(timer) }
+        if let timer = channel.lackTimer { loop.cancel(timer) }
         if let timer = channel.readyTimer { loop.cancel(timer) }
         unbind(channel)
         untrack(channel)
