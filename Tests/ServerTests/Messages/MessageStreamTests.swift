@@ -48,11 +48,7 @@ import Testing
         try stage.start()
         try stage.send("one")
         #expect(try stage.logged().map(\.message).texts == ["one"])
-        // It is deleted, and nothing else was a message.
-        #expect(try stage.replay() == [])
-        try stage.send("two")
-        try stage.catchUp()
-        #expect(try stage.replay() == ["two"])
+        #expect(try stage.replay() == ["one"])
     }
 
     @Test func `what is committed while the hub is down is in the log after its start`() throws {
@@ -185,7 +181,11 @@ import Testing
         try stage.database.run("UPDATE realtime.messages SET event = 'other' WHERE payload IS NOT NULL")
         try stage.database.run("DELETE FROM realtime.messages")
         #expect(try stage.logged().map(\.message).texts == ["one"])
-        #expect(try stage.replay() == ["one"])
+        // It is deleted, and nothing else was a message.
+        #expect(try stage.replay() == [])
+        try stage.send("two")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["two"])
     }
 }
 
