@@ -114,8 +114,6 @@ class Storm:
         self.said: set[str] = set()
         #: Tables whose policy is another than the usual one at the moment.
         self.widened: set[str] = set()
-        #: Tables of which the event log does not know the last of each row.
-        self.partly_logged: set[str] = set()
         self.changes = 0
 
     # What ears and faults need
