@@ -201,9 +201,9 @@ public enum Limits {
     public static let turnDeliveries = 250_000
     /// Messages of clients from this size on take so long to read that a loop reads no more than so much of them in a turn.
     public static let largeMessageBytes = 64 << 10
+    public static let turnLargeMessageBytes = 256 << 10
     /// By so much the memory for a connection's input grows at a time.
     public static let inputGrowthBytes = 1 << 20
-    public static let turnLargeMessageBytes = 256 << 10
     /// Channels whose bindings are looked at again in one turn after the catalog moved.
     public static let rebindingsPerTurn = 500
     /// Deliveries of one channel that wait for PostgreSQL's answer to a filter.
@@ -640,8 +640,8 @@ public enum Limits {
 
     // MARK: Messages sent before
 
-    /// Places of messages in the log that are remembered, of one project: 40 bytes each, and what became of messages, some 120 each. Older ones are looked for in their
-    /// table.
+    /// Places of messages in the log that are remembered, of one project: 40 bytes each, and some 120 for each of which
+    /// something became since. Older ones are looked for in their table.
     public static let archivedMessages = 1 << 20
     /// Messages of the database of which it is remembered whether they were let in, for the loops that come to them later.
     public static let rememberedAdmissions = 4096

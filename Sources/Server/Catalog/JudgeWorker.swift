@@ -179,14 +179,22 @@ final class JudgeWorker {
         while !left.isEmpty {
             let next = left.prefix(Limits.questionBatch)
             left = left.dropFirst(next.count)
-            for (value, answer) in zip(next, try ask(Array(next), connection)) {
-                // A server that stood still for a moment; a value that takes as long again cannot be had.
-                let isLate = answer.failure?.sqlState == SQLState.queryCanceled
-                converted.append(try Self.value(isLate ? try ask([value], connection)[0] : answer))
-            }
+            for answer in try answers(of: Array(next), connection) { converted.append(try Self.value(answer)) }
         }
         Metrics.shared.judgeQuestions.add(values.count)
         return converted
+    }
+
+    /// A server may stand still for a moment: what was cancelled is asked once more. A value that takes as long again cannot
+    /// be had.
+    private func answers(
+        of values: [ValueConversion], _ connection: Connection
+    ) throws(PostgresError) -> [Result<Rows, PostgresError>] {
+        var answers = try ask(values, connection)
+        let late = answers.indices.filter { answers[$0].failure?.sqlState == SQLState.queryCanceled }
+        if late.isEmpty { return answers }
+        for (index, answer) in zip(late, try ask(late.map { values[$0] }, connection)) { answers[index] = answer }
+        return answers
     }
 
     private func ask(

@@ -580,7 +580,9 @@ extension ProjectLoop {
     private func noteTruncations(_ truncated: Set<UInt32>, _ channel: Channel) {
         for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding)
         where truncated.contains(binding.table.oid) && binding.hearsOfTruncation {
-            channel.untoldTruncations.append(BindingMessages.isTruncated(binding.table))
+            let message = BindingMessages.isTruncated(binding.table)
+            // Several bindings may be of one table, and one table may be emptied again before that is told.
+            if !channel.untoldTruncations.contains(message) { channel.untoldTruncations.append(message) }
             truncationsUntold.insert(channel.place)
         }
     }
