@@ -97,6 +97,13 @@ public struct ByteReader: ~Escapable {
         _ = try take(count, "more bytes")
     }
 
+    /// Back to where `offset` was, or ahead.
+    @inlinable
+    public mutating func seek(to offset: Int) {
+        precondition(offset >= 0 && offset <= bytes.byteCount, "a place in the bytes")
+        position = offset
+    }
+
     /// The bytes up to a terminating zero, which is passed over: a C string.
     @inlinable
     @_lifetime(copy self)

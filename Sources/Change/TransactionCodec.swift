@@ -32,6 +32,8 @@ public struct TransactionInfo: Sendable, Hashable {
 /// Numbers are little-endian; row images are PostgreSQL's own bytes.
 public enum TransactionCodec {
     static let version: UInt8 = 1
+    /// Up to where the origin stands.
+    static let headerBytes = 40
 
     /// Begins a part: writes its header with the counts still open.
     public static func begin(_ info: TransactionInfo, firstIndex: UInt32, to writer: inout ByteWriter) {
@@ -73,9 +75,14 @@ public enum TransactionCodec {
     }
 }
 
-/// A stored part, read in place: its header at once, its changes one by one.
+/// A stored part, read in place: its header at once, its changes one by one. It is plain, so that a copy counts no
+/// references.
 public struct TransactionPart: ~Escapable {
-    public let info: TransactionInfo
+    public let xid: UInt32
+    public let commitLSN: LSN
+    private let endLSN: LSN
+    private let commitTime: Int64
+    private let originLength: UInt16
     /// The place of its first change in the whole transaction.
     public let firstIndex: UInt32
     public let changeCount: UInt32
@@ -84,10 +91,15 @@ public struct TransactionPart: ~Escapable {
     var reader: ByteReader
     var read: UInt32 = 0
     /// Schemas whose old images say that they are whole and may not be: a partitioned table's, of partitions that keep less.
-    private let doubted: Set<UInt64>
+    private let doubted: Span<UInt64>
 
     @_lifetime(copy bytes)
-    public init(_ bytes: RawSpan, doubting doubted: Set<UInt64> = []) throws(ByteError) {
+    public init(_ bytes: RawSpan) throws(ByteError) {
+        try self.init(bytes, doubting: Span())
+    }
+
+    @_lifetime(copy bytes, copy doubted)
+    public init(_ bytes: RawSpan, doubting doubted: Span<UInt64>) throws(ByteError) {
         self.doubted = doubted
         self.bytes = bytes
         var reader = ByteReader(bytes)
@@ -95,16 +107,22 @@ public struct TransactionPart: ~Escapable {
             throw ByteError(expected: "a transaction of version 1", offset: 0)
         }
         try reader.skip(1)
-        let originLength = try reader.littleUInt16()
-        let xid = try reader.littleUInt32()
-        let commitLSN = LSN(try reader.littleUInt64())
-        let endLSN = LSN(try reader.littleUInt64())
-        let time = Int64(bitPattern: try reader.littleUInt64())
+        originLength = try reader.littleUInt16()
+        xid = try reader.littleUInt32()
+        commitLSN = LSN(try reader.littleUInt64())
+        endLSN = LSN(try reader.littleUInt64())
+        commitTime = Int64(bitPattern: try reader.littleUInt64())
         firstIndex = try reader.littleUInt32()
         changeCount = try reader.littleUInt32()
-        let origin = try reader.span(Int(originLength)).text
-        info = TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: endLSN, commitTime: time, origin: origin)
+        try reader.skip(Int(originLength))
         self.reader = reader
+    }
+
+    public var info: TransactionInfo {
+        var info = TransactionInfo(xid: xid, commitLSN: commitLSN, endLSN: endLSN, commitTime: commitTime)
+        let start = TransactionCodec.headerBytes
+        if originLength > 0 { info.origin = bytes.extracting(start..<start + Int(originLength)).text }
+        return info
     }
 
     /// The next change, or nil after the last one.
@@ -125,9 +143,27 @@ public struct TransactionPart: ~Escapable {
             oldLength <= length &- 16
         else { throw ByteError(expected: "a change", offset: reader.offset) }
         let images = try reader.span(length &- 16)
-        if !doubted.isEmpty, oldImage == .full, doubted.contains(relation) { oldImage = .key }
+        if !doubted.isEmpty, oldImage == .full, isDoubted(relation) { oldImage = .key }
         return Change(
             operation: operation, oldImage: oldImage, options: UInt8(truncatingIfNeeded: head >> 16),
             relation: relation, images: images, oldLength: oldLength)
+    }
+
+    /// Where it stands, to come back to with `rewind`.
+    public var mark: Mark { Mark(read: read, offset: reader.offset) }
+
+    public struct Mark: Sendable {
+        fileprivate let read: UInt32
+        fileprivate let offset: Int
+    }
+
+    public mutating func rewind(to mark: Mark) {
+        read = mark.read
+        reader.seek(to: mark.offset)
+    }
+
+    private func isDoubted(_ relation: UInt64) -> Bool {
+        for index in doubted.indices where doubted[index] == relation { return true }
+        return false
     }
 }

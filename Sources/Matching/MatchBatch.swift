@@ -19,9 +19,9 @@ public struct MatchBatch: ~Copyable {
 
     /// Where the nodes of a change end in the two rows.
     struct Ends: BitwiseCopyable {
-        var certain = 0
-        var asking = 0
-        var skipped = 0
+        var certain: UInt32 = 0
+        var asking: UInt32 = 0
+        var skipped: UInt32 = 0
         var isLeft = false
     }
 
@@ -35,19 +35,19 @@ public struct MatchBatch: ~Copyable {
     /// Those whose predicate says yes to a change.
     @_lifetime(borrow self)
     public func certain(of change: Int) -> Span<MatchedNode> {
-        certainNodes.span.extracting(start(of: change).certain..<ends[change].certain)
+        certainNodes.span.extracting(Int(start(of: change).certain)..<Int(ends[change].certain))
     }
 
     /// Those whose predicate must be asked of PostgreSQL.
     @_lifetime(borrow self)
     public func asking(of change: Int) -> Span<MatchedNode> {
-        askingNodes.span.extracting(start(of: change).asking..<ends[change].asking)
+        askingNodes.span.extracting(Int(start(of: change).asking)..<Int(ends[change].asking))
     }
 
     /// Those who were not tried: it would have taken more than there was for them.
     @_lifetime(borrow self)
     public func skipped(of change: Int) -> Span<MatchedNode> {
-        skippedNodes.span.extracting(start(of: change).skipped..<ends[change].skipped)
+        skippedNodes.span.extracting(Int(start(of: change).skipped)..<Int(ends[change].skipped))
     }
 
     public var hasSkipped: Bool { !skippedNodes.isEmpty }
@@ -80,6 +80,7 @@ public struct MatchBatch: ~Copyable {
     mutating func endChange(isLeft: Bool = false) {
         ends.append(
             Ends(
-                certain: certainNodes.count, asking: askingNodes.count, skipped: skippedNodes.count, isLeft: isLeft))
+                certain: UInt32(certainNodes.count), asking: UInt32(askingNodes.count),
+                skipped: UInt32(skippedNodes.count), isLeft: isLeft))
     }
 }

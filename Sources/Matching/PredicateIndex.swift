@@ -134,20 +134,22 @@ public struct PredicateIndex: ~Copyable {
         _ part: inout TransactionPart, _ leavingPartial: Bool
     ) throws(ByteError) -> Outcome {
         while !batch.isFull {
-            var ahead = part
-            guard let change = try ahead.next() else { break }
+            let mark = part.mark
+            guard let change = try part.next() else { break }
             var subject = Subject()
             subject.operation = OperationSet(change.operation)
             if judged != .new, change.operation == .insert { subject.operation = [] }
             if !subject.operation.isEmpty {
-                guard let relation = relations.find(change.relation) else { return .unknownRelation(change.relation) }
+                guard let relation = relations.find(change.relation) else {
+                    part.rewind(to: mark)
+                    return .unknownRelation(change.relation)
+                }
                 subject.relation = relation
                 try Self.look(
                     at: change, &subject, &relations.maps[Int(relation)], part.bytes, store, judged, leavingPartial,
                     &reader, &batch)
             }
             batch.subjects.append(subject)
-            part = ahead
         }
         return .judged
     }

@@ -115,7 +115,7 @@ private struct Talkers {
         #expect(template.isBinary)
         var writer = ByteWriter()
         template.append(sequence: 12345, at: 1_767_225_600_000_001, to: &writer)
-        var hint = 0
+        var hint = Hint()
         let message = ServerMessage(writer.bytes, hint: &hint)
         #expect(message == .change(sequence: 12345, sentMicroseconds: 1_767_225_600_000_001, owner: nil))
     }

@@ -15,7 +15,7 @@ struct LoadTally {
     var sample: [UInt8] = []
     var processorAtBegin: UInt64 = 0
     /// Where in a change its numbers stand.
-    var hint = 0
+    var hint = Hint()
 
     init() {}
 

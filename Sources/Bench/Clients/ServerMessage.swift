@@ -1,5 +1,13 @@
 import Bytes
 
+/// Where the numbers of a change stood.
+struct Hint {
+    fileprivate(set) var sequence = 0
+    fileprivate(set) var moment = 0
+    /// Nil where changes have none.
+    fileprivate(set) var owner: Int? = 0
+}
+
 /// A server's message as a load generator looks at it: no further than it must.
 enum ServerMessage: Equatable {
     /// Without the moment where that is no number.
@@ -16,8 +24,8 @@ enum ServerMessage: Equatable {
     case malformed
 
     /// `[join_ref, ref, topic, event, payload]` (version 2.0.0). `hint` remembers where the numbers stood in the last
-    /// change: in the next one they are near. A broadcast in binary form (its first byte is 4) is a change, too.
-    init(_ text: RawSpan, hint: inout Int) {
+    /// change: in the next one they are there or near. A broadcast in binary form (its first byte is 4) is a change, too.
+    init(_ text: RawSpan, hint: inout Hint) {
         if text.byteCount > 0, text.byte(0) == 4 {
             self = Self.numbered(text, &hint)
             return
@@ -64,19 +72,25 @@ enum ServerMessage: Equatable {
         return nil
     }
 
-    private static func change(_ text: RawSpan, _ hint: inout Int) -> ServerMessage {
-        guard let sequence = number("\"seq\":", text, &hint) else { return .malformed }
-        var near = hint
-        guard let sent = moment(text, &near) else { return .malformed }
-        near = hint
-        return .change(sequence: sequence, sentMicroseconds: sent, owner: number("\"owner\":", text, &near))
+    private static func change(_ text: RawSpan, _ hint: inout Hint) -> ServerMessage {
+        guard let sequence = number("\"seq\":", text, &hint.sequence), let sent = moment(text, &hint.moment) else {
+            return .malformed
+        }
+        return .change(sequence: sequence, sentMicroseconds: sent, owner: owner(text, &hint))
+    }
+
+    private static func owner(_ text: RawSpan, _ hint: inout Hint) -> Int64? {
+        guard var place = hint.owner else { return nil }
+        let owner = number("\"owner\":", text, &place)
+        hint.owner = owner == nil ? nil : place
+        return owner
     }
 
     /// Whatever carries a number and a moment.
-    static func numbered(_ text: RawSpan, _ hint: inout Int) -> ServerMessage {
-        guard let sequence = number("\"seq\":", text, &hint) else { return .malformed }
-        var near = hint
-        guard let sent = moment(text, &near) else { return .malformed }
+    static func numbered(_ text: RawSpan, _ hint: inout Hint) -> ServerMessage {
+        guard let sequence = number("\"seq\":", text, &hint.sequence), let sent = moment(text, &hint.moment) else {
+            return .malformed
+        }
         return .change(sequence: sequence, sentMicroseconds: sent, owner: nil)
     }
 
@@ -87,12 +101,13 @@ enum ServerMessage: Equatable {
         return value < text.byteCount && text.byte(value) == UInt8(ascii: "\"") ? .some(nil) : nil
     }
 
-    /// The number behind a name. Looked for first near where it was, then everywhere.
+    /// The number behind a name. Looked for first where it was, then near there, then everywhere: it is the hub that is
+    /// measured, and not this.
     private static func number(_ name: StaticString, _ text: RawSpan, _ hint: inout Int) -> Int64? {
-        let start = max(0, hint - 96)
-        guard let found = text.firstOffset(of: name, from: start) ?? text.firstOffset(of: name, from: 0) else {
-            return nil
-        }
+        let found =
+            text.has(name, at: hint)
+            ? hint : text.firstOffset(of: name, from: max(0, hint - 96)) ?? text.firstOffset(of: name, from: 0)
+        guard let found else { return nil }
         hint = found
         return text.wholeNumber(at: found + name.utf8CodeUnitCount)
     }
@@ -115,6 +130,11 @@ extension RawSpan {
     func starts(with text: StaticString) -> Bool {
         let length = text.utf8CodeUnitCount
         return byteCount >= length && extracting(0..<length).equals(text)
+    }
+
+    func has(_ text: StaticString, at place: Int) -> Bool {
+        let length = text.utf8CodeUnitCount
+        return place + length <= byteCount && extracting(place..<place + length).equals(text)
     }
 
     /// Where a text of one byte or more stands, at `start` or behind it.

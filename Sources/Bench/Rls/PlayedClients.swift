@@ -106,7 +106,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         var last: [Int64] = []
         var began: UInt64 = 0
         var isUpgraded: [Bool] = []
-        var hint = 0
+        var hint = Hint()
     }
 
     var refusal: String? { said.withLock { $0.refusal } }

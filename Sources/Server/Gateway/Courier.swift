@@ -94,6 +94,8 @@ struct Courier: ~Copyable {
         departures.fillPurse(now)
     }
 
+    var hasQuestions: Bool { !asked.isEmpty }
+
     mutating func takeQuestions() -> AskedQuestions {
         defer { asked = AskedQuestions() }
         return asked
@@ -190,18 +192,19 @@ struct Courier: ~Copyable {
         let hasPast: Bool
     }
 
-    /// Delivers one of the changes that were judged; says how many channels got it now. With `whole`, which is the change
-    /// with all of its row, everybody is judged on that. `former` is the row that an update tells at most the key of: whether
-    /// somebody hears what the key was, and from whom the update takes the row away, is judged on that.
+    /// Delivers one of the changes that were judged, or what it was completed to; says how many channels got it now.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, whole: WholeChange? = nil,
-        former: [UInt8]? = nil, commitTime: Int64, offset: UInt64, on loop: SocketLoop
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, _ completion: Completion? = nil,
+        commitTime: Int64, offset: UInt64, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         changeNumber += 1
         desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
-        if let whole { return try deliver(change, relation, whole, former, commitTime, offset, on: loop) }
+        let former = completion?.former
+        if let whole = completion?.whole {
+            return try deliver(change, relation, whole, former, commitTime, offset, on: loop)
+        }
         let moment = moment(of: change, commitTime, offset)
         var delivered = try distribute(place, change, former, relation, moment, on: loop)
         try addDepartures(of: place, change, former, relation, moment)

@@ -226,7 +226,7 @@ struct MembershipDesk: ~Copyable {
     /// Applies what is left of a part. The fingerprint of a schema that was not told: `noteRelation`, and go on from there.
     @_lifetime(part: copy part)
     mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaDesk) throws(ByteError) -> UInt64? {
-        let (xid, lsn) = (part.info.xid, part.info.commitLSN.rawValue)
+        let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
         var effects: [Effect] = []
         let unknown = try gather(&part, schemas, into: &effects)
         for effect in effects {
@@ -354,7 +354,7 @@ struct MembershipDesk: ~Copyable {
     /// Takes what a later transaction did out of the answers that hold it. As with `apply`.
     @_lifetime(part: copy part)
     mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaDesk) throws(ByteError) -> UInt64? {
-        let (xid, lsn) = (part.info.xid, part.info.commitLSN.rawValue)
+        let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
         var effects: [Effect] = []
         let unknown = try gather(&part, schemas, into: &effects)
         for effect in effects {

@@ -221,7 +221,7 @@ struct Pipeline: ~Copyable {
     ) throws -> Bool {
         courier.recall.settle()
         if courier.index.count == 0, memberships.isEmpty {
-            memberships.pass(try TransactionPart(feed.payload).info.xid)
+            memberships.pass(try TransactionPart(feed.payload).xid)
             courier.opinions.forgetAll()
             return true
         }
@@ -242,7 +242,8 @@ struct Pipeline: ~Copyable {
         _ payload: RawSpan, _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
         _ mailbox: Mailbox<Mail>, _ budget: inout TurnBudget
     ) throws -> Bool {
-        var part = try TransactionPart(payload, doubting: schemas.doubtedSchemas)
+        let doubted = schemas.doubtedSchemas
+        var part = try TransactionPart(payload, doubting: doubted.span)
         for _ in 0..<done { _ = try part.next() }
         let info = part.info
         if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
@@ -280,7 +281,7 @@ struct Pipeline: ~Copyable {
         isApplied = true
         guard !isAheadOfParts else { return }
         var part = try TransactionPart(feed.payload)
-        memberships.pass(part.info.xid)
+        memberships.pass(part.xid)
         guard !memberships.isEmpty else { return }
         memberships.begin(part.info)
         try apply(&part)
@@ -384,20 +385,18 @@ struct Pipeline: ~Copyable {
             if courier.policies.sampling.isDue(), change.relation != 0 {
                 try courier.sample(change, try relation(change.relation))
             }
-            var whole: WholeChange?
-            var former: [UInt8]?
+            var completion: Completion?
             let isWanted = courier.hasMatches(at: place)
             if isWanted || courier.recall.isWatching, change.relation != 0 {
-                let missing = try complete(place, change, isWanted: isWanted, &whole, &former)
+                let missing = try complete(place, change, isWanted: isWanted, &completion)
                 guard case .nothing = missing else { return (delivered, missing) }
             }
-            if whole != nil || former != nil || isWanted {
+            if isWanted || completion != nil {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
                 let count = try courier.deliver(
-                    place, change, relation, whole: whole, former: former, commitTime: info.commitTime,
-                    offset: offset + UInt64(done),
+                    place, change, relation, completion, commitTime: info.commitTime, offset: offset + UInt64(done),
                     on: loop)
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
@@ -414,16 +413,16 @@ struct Pipeline: ~Copyable {
         return (delivered, .nothing)
     }
 
-    /// Finds what the change's images lack of its row, where somebody looks at it; `whole` stays nil where they have all.
+    /// Finds what the change's images lack of its row, where somebody looks at it.
     private mutating func complete(
-        _ place: Int, _ change: borrowing Change, isWanted: Bool, _ whole: inout WholeChange?,
-        _ former: inout [UInt8]?
+        _ place: Int, _ change: borrowing Change, isWanted: Bool, _ completion: inout Completion?
     ) throws(ByteError) -> Missing {
         let foreign = isWanted ? schemas.foreignColumns(change.relation) : nil
         if foreign != nil, convertedRows.map({ done >= $0.end }) ?? true { return .values }
         let isLacking = isWanted ? try courier.needsRow(at: place, change) : false
         let isNeeded = isLacking && !isOpenDelete(change)
-        var row: [UInt8]?
+        if !isNeeded, foreign == nil, !courier.recall.isWatching { return .nothing }
+        var known = RowRecall.Known()
         if isNeeded || courier.recall.isWatching {
             let relation = try relation(change.relation)
             let past = try courier.recall.pass(
@@ -431,12 +430,14 @@ struct Pipeline: ~Copyable {
                 mayAsk: recalledAt != done)
             switch past {
             case .untold, .missing: break
-            case .row(let found): (row, former) = (found.whole, found.former)
+            case .row(let found): known = found
             case .unknown: return .row
             }
         }
-        guard isWanted, row != nil || isLacking || foreign != nil else { return .nothing }
-        whole = try wholeChange(change, row, foreign)
+        let isCompleted = isWanted && (known.whole != nil || isLacking || foreign != nil)
+        if !isCompleted, known.former == nil { return .nothing }
+        let whole = isCompleted ? try wholeChange(change, known.whole, foreign) : nil
+        completion = Completion(whole, former: known.former)
         return .nothing
     }
 
@@ -477,7 +478,8 @@ struct Pipeline: ~Copyable {
 
     /// Asks for the values of the change at hand, and of those behind it in its entry.
     private mutating func convert(_ payload: RawSpan, _ mailbox: Mailbox<Mail>) throws {
-        var part = try TransactionPart(payload, doubting: schemas.doubtedSchemas)
+        let doubted = schemas.doubtedSchemas
+        var part = try TransactionPart(payload, doubting: doubted.span)
         for _ in 0..<done { _ = try part.next() }
         var request = ConversionRequest(from: done)
         while !request.isFull, let change = try part.next() {
@@ -581,7 +583,8 @@ struct Pipeline: ~Copyable {
     private mutating func compose(_ feed: borrowing LogFeed, _ mailbox: Mailbox<Mail>) throws -> Bool {
         guard !isComposed, let snapshot = generationSnapshot else { return true }
         let schemas = schemas
-        var part = try TransactionPart(feed.payload, doubting: schemas.doubtedSchemas)
+        let doubted = schemas.doubtedSchemas
+        var part = try TransactionPart(feed.payload, doubting: doubted.span)
         let whole = part
         var batch = GenerationDesk.Batch()
         if try generation.collect(&part, into: &batch, { schemas.relation($0) }, snapshot) {
@@ -795,8 +798,8 @@ struct Pipeline: ~Copyable {
     // MARK: Asking PostgreSQL
 
     private mutating func send(seeing xid: UInt32, _ mailbox: Mailbox<Mail>) {
+        guard courier.hasQuestions else { return }
         let asked = courier.takeQuestions()
-        if asked.isEmpty { return }
         if !asked.ofFilters.isEmpty {
             let ticket = nextTicket()
             batches[ticket] = asked.ofFilters.map(\.pending)

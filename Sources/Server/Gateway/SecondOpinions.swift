@@ -16,70 +16,108 @@ struct SecondOpinions {
         /// Which one that number was.
         let judged: UInt64
         let expected: Bool
-        let table: UInt32
-        /// The key's columns, and the row as it was told of.
-        let key: [String]
-        let relation: Relation
+        /// The row as it was told of.
+        let id: RowID
         let fingerprint: UInt64
         let row: [UInt8]
         /// The table said something else, and had come this far.
-        var contradictedAt: LSN?
+        fileprivate(set) var contradictedAt: LSN?
+    }
+
+    /// The rows of one table that were asked about. There are few: they are looked through.
+    private struct Watched {
+        let table: UInt32
+        let key: [String]
+        /// The key's columns in the schema of the change that was passed last; nil where that lacks one.
+        var columns: RowColumns?
+        var fingerprint: UInt64 = 0
+        var rows: [(hash: UInt64, ticket: UInt64)] = []
     }
 
     private var open: [UInt64: Opinion] = [:]
+    private var watched: [Watched] = []
+    private var contradicted: Set<UInt64> = []
     private var last: UInt64 = 0
 
-    var isEmpty: Bool { open.isEmpty }
+    var isEmpty: Bool { watched.isEmpty }
     var isFull: Bool { open.count >= Limits.maximumSecondOpinions }
 
-    mutating func add(_ opinion: Opinion) -> UInt64 {
+    /// The ticket of what the table is to be asked; `key` is its primary key's columns.
+    mutating func add(_ opinion: Opinion, key: [String]) -> UInt64 {
+        let table = opinion.id.table
+        if let place = place(of: table), watched[place].key != key { forget(at: place) }
         last += 1
         open[last] = opinion
+        let place = place(of: table) ?? watched.endIndex
+        if place == watched.endIndex { watched.append(Watched(table: table, key: key)) }
+        watched[place].rows.append((opinion.id.hash, last))
         return last
+    }
+
+    private func place(of table: UInt32) -> Int? {
+        for place in watched.indices where watched[place].table == table { return place }
+        return nil
     }
 
     /// Another change: what was asked about the same row says nothing of it any more.
     mutating func pass(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
-        for (ticket, opinion) in open where opinion.table == relation.oid {
-            if try SecondOpinions.mayConcern(opinion, change, relation) { open[ticket] = nil }
+        guard let place = place(of: relation.oid) else { return }
+        if watched[place].fingerprint != change.relation {
+            watched[place].fingerprint = change.relation
+            watched[place].columns = RowColumns(watched[place].key, in: relation)
         }
+        guard watched[place].columns != nil, change.operation != .truncate else { return forget(at: place) }
+        let new = if let row = change.new { try watched[place].columns?.id(of: row) } else { RowID?.none }
+        let old = if let row = change.old { try watched[place].columns?.id(of: row) } else { RowID?.none }
+        if new != nil || old != nil { forget(new, old, at: place) }
     }
 
-    private static func mayConcern(
-        _ opinion: Opinion, _ change: borrowing Change, _ relation: Relation
-    ) throws(ByteError) -> Bool {
-        guard change.operation != .truncate, let here = RowColumns(opinion.key, in: relation),
-            let there = RowColumns(opinion.key, in: opinion.relation), let id = try there.id(of: opinion.row.asTuple)
-        else { return true }
-        if let new = change.new, try here.id(of: new) == id { return true }
-        if let old = change.old, try here.id(of: old) == id { return true }
-        return false
+    private mutating func forget(_ new: RowID?, _ old: RowID?, at place: Int) {
+        let isConcerned = watched[place].rows.contains { $0.hash == new?.hash || $0.hash == old?.hash }
+        guard isConcerned else { return }
+        for row in watched[place].rows where row.hash == new?.hash || row.hash == old?.hash { close(row.ticket) }
+    }
+
+    private mutating func forget(at place: Int) {
+        for row in watched[place].rows { close(row.ticket) }
+    }
+
+    private mutating func close(_ ticket: UInt64) {
+        guard let opinion = open.removeValue(forKey: ticket), let place = place(of: opinion.id.table) else { return }
+        contradicted.remove(ticket)
+        watched[place].rows.removeAll { $0.ticket == ticket }
+        if watched[place].rows.isEmpty { watched.remove(at: place) }
     }
 
     /// What the table showed; nil where it could not be asked.
     mutating func take(_ ticket: UInt64, _ seen: SeenInTable?) {
         guard let opinion = open[ticket] else { return }
-        guard let seen else {
-            open[ticket] = nil
-            return
-        }
+        guard let seen else { return close(ticket) }
         Metrics.shared.shadowSamples.add()
-        open[ticket] = nil
-        guard seen.isVisible != opinion.expected else { return }
-        open[ticket] = opinion
+        guard seen.isVisible != opinion.expected else { return close(ticket) }
         open[ticket]?.contradictedAt = seen.position
+        contradicted.insert(ticket)
     }
 
     /// The log has come to a transaction: contradictions that nothing came between.
     mutating func takeRipe(at position: LSN) -> [Opinion] {
-        guard !open.isEmpty else { return [] }
-        let ripe = open.filter { $0.value.contradictedAt.map { $0 <= position } ?? false }.sorted { $0.key < $1.key }
-        for (ticket, _) in ripe { open[ticket] = nil }
-        return ripe.map(\.value)
+        if contradicted.isEmpty { return [] }
+        var ripe: [Opinion] = []
+        for ticket in contradicted.sorted() {
+            guard let opinion = open[ticket], let at = opinion.contradictedAt, at <= position else { continue }
+            ripe.append(opinion)
+            close(ticket)
+        }
+        return ripe
     }
 
     /// Changes were passed over unseen.
-    mutating func forgetAll() { open.removeAll() }
+    mutating func forgetAll() {
+        if isEmpty { return }
+        open.removeAll()
+        watched.removeAll()
+        contradicted.removeAll()
+    }
 }
 
 extension Courier {
@@ -90,13 +128,15 @@ extension Courier {
             let expected = try decision(entry, change), let new = change.new
         else { return }
         let key = entry.table.primaryKey.map { RowTexts.Wanted(entry.table.columns[$0]) }
-        guard let texts = try RowTexts.texts(of: key, in: change, relation, .new),
+        let names = key.map(\.name)
+        guard let id = try RowColumns(names, in: relation)?.id(of: new),
+            let texts = try RowTexts.texts(of: key, in: change, relation, .new),
             let sight = TableSight(entry.table, texts, entry.claimant)
         else { return }
         let ticket = opinions.add(
             SecondOpinions.Opinion(
-                policy: number, judged: entry.judged.identity, expected: expected, table: relation.oid,
-                key: key.map(\.name), relation: relation, fingerprint: change.relation, row: new.bytes.copied()))
+                policy: number, judged: entry.judged.identity, expected: expected, id: id,
+                fingerprint: change.relation, row: new.bytes.copied()), key: names)
         ask(sight, ticket)
     }
 

@@ -1,6 +1,20 @@
 import Bytes
 import Change
 
+/// What was found of a change's row beside its images. Few changes need that, and the others should not pay for it.
+final class Completion {
+    /// The change with all of its row: everybody is judged on that.
+    let whole: WholeChange?
+    /// The row that an update tells at most the key of: whether somebody hears what the key was, and from whom the update
+    /// takes the row away, is judged on that.
+    let former: [UInt8]?
+
+    init(_ whole: WholeChange?, former: [UInt8]?) {
+        self.whole = whole
+        self.former = former
+    }
+}
+
 /// A change of one row that stands by itself, with as much of the row as could be found: what the stored change lacks is
 /// from the log or from PostgreSQL.
 struct WholeChange {

@@ -56,13 +56,16 @@ import Testing
         let bytes = Self.part([5])
         var part = try TransactionPart(bytes.asBytes)
         var row: [UInt8] = []
-        if let change = try part.next(), let new = change.new { row = new.bytes.copied() }
+        var id: RowID?
+        if let change = try part.next(), let new = change.new {
+            row = new.bytes.copied()
+            id = try RowColumns(["id"], in: Self.relation)?.id(of: new)
+        }
         #expect(!row.isEmpty)
-        #expect(
-            courier.opinions.add(
-                SecondOpinions.Opinion(
-                    policy: number, judged: binding.judged.identity, expected: expected, table: 7, key: ["id"],
-                    relation: Self.relation, fingerprint: 9, row: row)) == 1)
+        let opinion = SecondOpinions.Opinion(
+            policy: number, judged: binding.judged.identity, expected: expected, id: try #require(id), fingerprint: 9,
+            row: row)
+        #expect(courier.opinions.add(opinion, key: ["id"]) == 1)
         return courier
     }
 
@@ -94,6 +97,24 @@ import Testing
         try pass(ids, &courier)
         courier.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
         #expect(try contradictions(&courier, at: 600).isEmpty)
+    }
+
+    @Test func `a key of other columns and a schema without them leave nothing to say`() throws {
+        var renamed = try courier(expecting: true)
+        var relation = Self.relation
+        relation.columns[0].name = "key"
+        let bytes = Self.part([6])
+        var part = try TransactionPart(bytes.asBytes)
+        if let change = try part.next() { try renamed.opinions.pass(change, relation) }
+        #expect(renamed.opinions.isEmpty)
+
+        var rekeyed = try courier(expecting: true)
+        let other = SecondOpinions.Opinion(
+            policy: 0, judged: binding.judged.identity, expected: true, id: RowID(table: 7, hash: 1), fingerprint: 9,
+            row: [])
+        #expect(rekeyed.opinions.add(other, key: ["other"]) == 2)
+        rekeyed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
+        #expect(try contradictions(&rekeyed, at: 600).isEmpty)
     }
 
     @Test func `a table that agrees, cannot be asked, or is asked about another policy does not contradict`() throws {
