@@ -200,8 +200,10 @@ public enum Limits {
     public static let turnLogBytes = 1 << 20
     public static let turnDeliveries = 250_000
     /// Messages of clients from this size on take so long to read that a loop reads no more than so much of them in a turn.
-    public static let largeMessageBytes = 64 << 10
+    public static let largeMessageBytes = 8 << 10
     public static let turnLargeMessageBytes = 256 << 10
+    /// As long as so many bytes of other messages it takes to read a binding of a join.
+    public static let bindingReadingBytes = 2 << 10
     /// By so much the memory for a connection's input grows at a time.
     public static let inputGrowthBytes = 1 << 20
     /// Channels whose bindings are looked at again in one turn after the catalog moved.

@@ -27,9 +27,13 @@ enum BindingID {
     }
 
     private static func text(_ scanner: borrowing JSONScanner, seed: UInt64) -> UInt64 {
+        var hash = KeyHash(seed: seed)
+        guard scanner.hasEscapes else {
+            hash.combine(scanner.tokenBytes)
+            return hash.value
+        }
         var text = ByteWriter(capacity: 64)
         scanner.appendText(to: &text)
-        var hash = KeyHash(seed: seed)
         hash.combine(text.bytes)
         return hash.value
     }
@@ -44,15 +48,18 @@ enum BindingID {
     }
 
     private static func object(_ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
-        var members: [UInt64: UInt64] = [:]
+        var members: [(name: UInt64, value: UInt64)] = []
         while try scanner.next() == .name {
             let name = text(scanner, seed: 7)
-            members[name] = try hash(of: try scanner.next(), &scanner)
+            members.append((name, try hash(of: try scanner.next(), &scanner)))
         }
+        // Of a name that comes twice the last one counts. Sorting keeps their order.
+        members.sort { $0.name < $1.name }
         var result = KeyHash(seed: 8)
-        for (name, value) in members.sorted(by: { $0.key < $1.key }) {
-            result.combine(name)
-            result.combine(value)
+        for (place, member) in members.enumerated() {
+            if place + 1 < members.count, members[place + 1].name == member.name { continue }
+            result.combine(member.name)
+            result.combine(member.value)
         }
         return result.value
     }

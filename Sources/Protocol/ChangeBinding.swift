@@ -220,6 +220,8 @@ extension BindingParameters {
         else { return nil }
         let text = filter[filter.index(after: start)...]
         let value = text.firstIndex(of: ".").map { text[text.index(after: $0)...] } ?? text
+        // Most have none, and a join may have many filters.
+        guard value.utf8.contains(UInt8(ascii: "=")) else { return nil }
         let bytes = Array(value.utf8)
         for place in bytes.indices where bytes[place] == UInt8(ascii: "=") {
             let name = bytes[..<place].reversed().prefix(while: Self.isOfName).count

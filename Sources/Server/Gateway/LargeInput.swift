@@ -32,6 +32,9 @@ struct LargeInput {
         if byteCount >= Limits.largeMessageBytes { spent += byteCount }
     }
 
+    /// A join was, with so many bindings.
+    mutating func note(bindings: Int) { spent += bindings * Limits.bindingReadingBytes }
+
     mutating func beginTurn() { spent = 0 }
 
     /// The next of those that wait. It may be gone.

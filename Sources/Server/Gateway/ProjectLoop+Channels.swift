@@ -18,6 +18,7 @@ extension ProjectLoop {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
         var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
+        clients.largeInput.note(bindings: join.bindings.count)
         join.inherit(session.options)
         for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
         do throws(JoinRefusal) {
