@@ -199,11 +199,11 @@ public enum Limits {
     /// until it is a matter of milliseconds.
     public static let turnLogBytes = 1 << 20
     public static let turnDeliveries = 250_000
-    /// Messages of clients from this size on take so long to read that a loop reads no more than so much of them in a turn.
-    public static let largeMessageBytes = 8 << 10
-    public static let turnLargeMessageBytes = 256 << 10
-    /// As long as so many bytes of other messages it takes to read a binding of a join.
-    public static let bindingReadingBytes = 2 << 10
+    /// Messages of clients from this size on take so long to read that a loop reads them for no longer than so much of a
+    /// turn. After joins it rests from them, for as long as these took.
+    public static let largeMessageBytes = 4 << 10
+    public static let turnLargeInput = Duration.milliseconds(1)
+    public static let maximumLargeInputRest = Duration.milliseconds(20)
     /// By so much the memory for a connection's input grows at a time.
     public static let inputGrowthBytes = 1 << 20
     /// Channels whose bindings are looked at again in one turn after the catalog moved.

@@ -215,13 +215,11 @@ private struct BindingMembers {
 extension BindingParameters {
     /// The value of a filter that is one condition, where it goes on like another one: `OPEN OR x=eq.1`.
     var valueLikeCondition: Substring? {
-        guard let filter, let start = filter.firstIndex(of: "="),
+        guard let filter, Self.hasSecondSign(filter), let start = filter.firstIndex(of: "="),
             !["and", "or", "not.and", "not.or"].contains(filter[..<start])
         else { return nil }
         let text = filter[filter.index(after: start)...]
         let value = text.firstIndex(of: ".").map { text[text.index(after: $0)...] } ?? text
-        // Most have none, and a join may have many filters.
-        guard value.utf8.contains(UInt8(ascii: "=")) else { return nil }
         let bytes = Array(value.utf8)
         for place in bytes.indices where bytes[place] == UInt8(ascii: "=") {
             let name = bytes[..<place].reversed().prefix(while: Self.isOfName).count
@@ -233,6 +231,14 @@ extension BindingParameters {
             if bytes[...before].last(where: { $0 != UInt8(ascii: " ") }) != UInt8(ascii: ",") { return value }
         }
         return nil
+    }
+
+    /// Another `=` beside the filter's own. Most have none, and a join may have many filters.
+    private static func hasSecondSign(_ filter: String) -> Bool {
+        let bytes = filter.utf8.span
+        var count = 0
+        for place in bytes.indices where bytes[place] == UInt8(ascii: "=") { count += 1 }
+        return count > 1
     }
 
     private static func isOfName(_ byte: UInt8) -> Bool {

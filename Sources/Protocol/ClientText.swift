@@ -30,6 +30,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case unknownOption = "UnknownOption"
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"
+    case changesNotReplayed = "ChangesNotReplayed"
 
     // MARK: What happens to it
 

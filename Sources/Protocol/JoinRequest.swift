@@ -51,7 +51,7 @@ public struct JoinRequest: Sendable {
     /// What the socket asked for, where the join says nothing else.
     public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
 
-    /// For the client: options and events that there are not.
+    /// For the client: what it asks for that there is not.
     public var advice: [ClientText] {
         var advice = options.unknown.map(options.complaint)
         for case .success(let parameters) in bindings.lazy.map(\.parameters) {
@@ -69,6 +69,13 @@ public struct JoinRequest: Sendable {
                         .unknownEvent,
                         "Unknown event \(event.prefix(64)) counts as *: there are INSERT, UPDATE, DELETE and *"))
             }
+        }
+        if case .from = resumption, !bindings.isEmpty {
+            advice.append(
+                ClientText(
+                    .changesNotReplayed,
+                    "Messages are replayed from there, changes of tables are not: fetch what was committed before this join"
+                ))
         }
         return advice.reduce(into: []) { told, line in
             if told.count < Self.maximumAdvice, !told.contains(line) { told.append(line) }

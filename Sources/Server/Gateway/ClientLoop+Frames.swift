@@ -3,6 +3,7 @@ import Channels
 import Diagnostics
 import Net
 import Protocol
+import System
 import WebSocket
 
 /// Frames of clients: from bytes to what their channels do.
@@ -60,9 +61,10 @@ extension ClientLoop {
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
         if case .echo = session.stage { return echo(kind, bytes, session) }
         Metrics.shared.messagesReceived.add()
-        largeInput.note(bytes.byteCount)
         session.project?.project.metrics.inputBytes.add(bytes.byteCount)
+        let began = LargeInput.isLarge(bytes.byteCount) ? Clock.monotonicNanoseconds() : nil
         handle(bytes, isBinary: kind == .binary, session)
+        if let began { largeInput.note(Clock.monotonicNanoseconds() - began) }
     }
 
     private func echo(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {

@@ -219,9 +219,11 @@ final class ClientLoop: SocketApplication {
     }
 
     func turn() -> Bool {
-        largeInput.beginTurn()
+        if let rest = largeInput.beginTurn(loop.now) {
+            loop.after(nanoseconds: rest, token: TimerToken.largeInput.rawValue)
+        }
         while let connection = largeInput.takeNext(), !loop.resumeReading(connection) {}
-        var more = largeInput.someWait
+        var more = largeInput.someAreDue
         for step in projects.indices {
             more = projects[(first + step) % projects.count]?.turn() ?? false || more
         }
@@ -250,6 +252,7 @@ final class ClientLoop: SocketApplication {
         case .unwind(let place): project(place)?.unwindingIsDue()
         case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
+        case .largeInput: largeInput.restIsOver()
         case nil: break
         }
     }
@@ -295,6 +298,8 @@ enum TimerToken {
     case unwind(ChannelPlace)
     /// It is to be looked again whether the database's messages arrive.
     case ready(channel: ChannelPlace, generation: UInt32)
+    /// Large messages are read again.
+    case largeInput
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -314,6 +319,7 @@ enum TimerToken {
         case .ready(let place, let generation): Self.pack(8, place.number, generation)
         case .unwind(let place): Self.pack(9, place.number, 0)
         case .lack(let place, let generation): Self.pack(10, place.number, generation)
+        case .largeInput: Self.pack(11, 0, 0)
         }
     }
 
@@ -337,6 +343,7 @@ enum TimerToken {
         case 8: self = .ready(channel: place, generation: generation)
         case 9: self = .unwind(place)
         case 10: self = .lack(channel: place, generation: generation)
+        case 11: self = .largeInput
         default: return nil
         }
     }

@@ -421,7 +421,7 @@ struct Pipeline: ~Copyable {
         if foreign != nil, convertedRows.map({ done >= $0.end }) ?? true { return .values }
         let isLacking = isWanted ? try courier.needsRow(at: place, change) : false
         let isNeeded = isLacking && !isOpenDelete(change)
-        if !isNeeded, foreign == nil, !courier.recall.isWatching { return .nothing }
+        if !isLacking, foreign == nil, !courier.recall.isWatching { return .nothing }
         var known = RowRecall.Known()
         if isNeeded || courier.recall.isWatching {
             let relation = try relation(change.relation)

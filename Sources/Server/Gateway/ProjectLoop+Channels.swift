@@ -15,10 +15,11 @@ extension ProjectLoop {
 
     func startJoin(_ id: ChannelID, _ payload: RawSpan, _ session: Session) {
         guard let address = session.machine?.address(of: id) else { return }
+        let began = LargeInput.isLarge(payload.byteCount) ? Clock.monotonicNanoseconds() : nil
+        defer { if let began { clients.largeInput.note(join: Clock.monotonicNanoseconds() - began) } }
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
         var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
-        clients.largeInput.note(bindings: join.bindings.count)
         join.inherit(session.options)
         for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
         do throws(JoinRefusal) {

@@ -400,6 +400,11 @@ async def resumed(stage, vsn):
         peer = await stage.peer(vsn)
         reason = await peer.refused(topic, {"private": True, "tidewire": {"replay": wrong}})
         equal(reason, "UnableToReplayMessages: Replay params are not valid", f"why for {wrong}")
+    peer = await stage.peer(vsn)
+    table = {"event": "*", "schema": "public", "table": "todos"}
+    await peer.join(topic, {"private": True, "tidewire": {"replay": {"offset": int(offset)}}, "postgres_changes": [table]})
+    message = await peer.expect("that changes are not replayed", lambda m: m.event == "system" and m.code == "ChangesNotReplayed")
+    equal(message.payload["status"], "ok", "no error: some clients join again at each")
 
 
 @scenario("public channels replay where that is set, and more than 25 where that is", settings={"replay_public": "on", "replay_limit": "40"}, tables=OPEN)
