@@ -31,6 +31,8 @@ extension SocketLoop {
     // MARK: Reading
 
     private func read(_ slot: Int) {
+        // The application has yet to look at what there is: more would only pile up before it, up to the limit.
+        if table[slot].flags.contains(.isReadAgain), table[slot].inputCount > 0 { return }
         if table[slot].inputCount > UInt32(smallInput) { return readMore(slot) }
         // SAFETY: `smallInput` is less than the area; what was kept goes before what comes.
         let kept = Int(table[slot].inputCount)

@@ -71,6 +71,24 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         #expect(stage.diary.waitForEnd() == .inputTooLong)
     }
 
+    @Test func `an application that takes some in each turn is not sent more than it can keep`() throws {
+        let stage = try Stage(
+            { $0.receiveBytes = 200_000 },
+            script: {
+                $0.onReceived = { loop, id, bytes in
+                    let taken = min(bytes.byteCount, 5000)
+                    loop.send(bytes.bytes.extracting(first: taken), to: id)
+                    if taken < bytes.byteCount { loop.showAgain(id) }
+                    return taken
+                }
+            })
+        let client = try stage.connect()
+        let message = pattern(2_000_000)
+        let sender = Task.detached { try client.send(message) }
+        #expect(try client.receive(message.count) == message)
+        withExtendedLifetime(sender) {}
+    }
+
     @Test(arguments: backends)
     func `a shared piece reaches everybody, in order with their own`(backend: SocketSettings.Backend) throws {
         let stage = try Stage { $0.backend = backend }

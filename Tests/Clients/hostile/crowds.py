@@ -161,9 +161,26 @@ async def many_joins(stage):
     await serves(stage)
 
 
-async def send_joins(peer: Peer, bindings):
-    for number in range(3000):
+async def send_joins(peer: Peer, bindings, count=3000):
+    for number in range(count):
         await peer.send_join(f"realtime:join-{number}", {"config": {"postgres_changes": bindings}})
+
+
+@scenario("large joins that come faster than they are read are all answered", own_hub=True, tables=ALIVE)
+async def joins_in_a_row(stage):
+    await serves(stage)
+    bindings = [binding("h_alive", "INSERT", filter=f"id=eq.{number}") for number in range(100)]
+    peers = [await stage.peer() for _ in range(4)]
+
+    async def ask(peer: Peer):
+        sending = asyncio.create_task(send_joins(peer, bindings, 1200))
+        answers = 0
+        while answers < 1200:
+            answers += (await peer.next("an answer")).event == "phx_reply"
+        await sending
+
+    await asyncio.gather(*(ask(peer) for peer in peers))
+    await serves(stage)
 
 
 @scenario("joining and leaving for ever leaves nothing behind", own_hub=True, tables=ALIVE)
