@@ -55,22 +55,23 @@ extension Trouble {
             return Trouble(
                 .other, text, hint: "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",
                 sqlState: error.sqlState)
-        case nil where error.operation == "connect": return fromConnect(error)
+        case nil where error.operation == "connect": return Trouble(connecting: error)
         default:
             let reason: Metrics.ReconnectReason = error.isConnectionLost ? .connectionLost : .other
             return Trouble(reason, text, hint: error.hint, sqlState: error.sqlState)
         }
     }
 
-    /// A refused connection has no SQLSTATE in libpq, only words.
-    private static func fromConnect(_ error: PostgresError) -> Trouble {
+    /// What to make of a connection that could not be had. A refused one has no SQLSTATE in libpq, only words.
+    public init(connecting error: PostgresError) {
         let words = error.message
-        if let known = refusals.first(where: { $0.words.contains(where: words.contains) }) {
-            return Trouble(known.reason, words, hint: known.hint)
+        if let known = Trouble.refusals.first(where: { $0.words.contains(where: words.contains) }) {
+            self.init(known.reason, words, hint: known.hint)
+            return
         }
         // A server that speaks is running at the right address: its own words say best what is wrong.
         let hint = words.contains("FATAL:") ? nil : "is the database running, and the address right?"
-        return Trouble(.connectionRefused, words, hint: error.hint ?? hint)
+        self.init(.connectionRefused, words, hint: error.hint ?? hint)
     }
 
     private struct Refusal {

@@ -1,4 +1,5 @@
 import Postgres
+import Replication
 import Server
 
 /// `tidewire db`
@@ -19,12 +20,17 @@ enum DatabaseAccess {
         guard let database = configuration.databaseURL else {
             throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
         }
+        return try connect(ConnectionTarget(database.revealed), shown: "\(database)", name)
+    }
+
+    /// `shown` is the address without its secrets.
+    static func connect(_ target: ConnectionTarget, shown: String, _ name: String) throws -> Connection {
         do throws(PostgresError) {
-            return try Connection(ConnectionTarget(database.revealed), applicationName: "tidewire \(name)")
+            return try Connection(target, applicationName: "tidewire \(name)")
         } catch {
+            let trouble = Trouble(connecting: error)
             throw CommandFailure(
-                .unreachable, "cannot reach the database: \(error.message)",
-                hint: error.hint ?? "Is it running, and is the address right? (\(database))")
+                .unreachable, "cannot connect to the database (\(shown)): \(trouble.message)", hint: trouble.hint)
         }
     }
 

@@ -25,16 +25,7 @@ private struct SlotAccess {
 
     init(_ arguments: Arguments, _ terminal: Terminal) throws {
         configuration = try arguments.configuration(terminal)
-        guard let database = configuration.databaseURL else {
-            throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
-        }
-        do throws(PostgresError) {
-            connection = try Connection(ConnectionTarget(database.revealed), applicationName: "tidewire slot")
-        } catch {
-            throw CommandFailure(
-                .unreachable, "cannot reach the database: \(error.message)",
-                hint: error.hint ?? "Is it running, and is the address right? (\(database))")
-        }
+        connection = try DatabaseAccess.connect(configuration, "slot")
     }
 
     func asking<T>(_ body: (Connection) throws -> T) throws -> T {

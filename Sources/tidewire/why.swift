@@ -66,7 +66,7 @@ struct WhyCommand: Command {
         let change = try LogAccess.explained { try find(choice, table, arguments.historyLog(terminal), zone) }
         Log.shared.configure(level: .error, format: configuration.logFormat)
         let target = ConnectionTarget(database.revealed)
-        try reach(target, "\(database)")
+        _ = try DatabaseAccess.connect(target, shown: "\(database)", "why")
         let settings = Explainer.Settings(
             database: target, policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
             publication: configuration.publication, deletesAreStrict: configuration.deletesAreStrict)
@@ -133,16 +133,6 @@ struct WhyCommand: Command {
     }
 
     // MARK: What can go wrong
-
-    private func reach(_ target: ConnectionTarget, _ shown: String) throws {
-        do throws(PostgresError) {
-            _ = try Connection(target, applicationName: "tidewire why")
-        } catch {
-            throw CommandFailure(
-                .unreachable, "cannot reach the database: \(error.message)",
-                hint: error.hint ?? "Is it running, and is the address right? (\(shown))")
-        }
-    }
 
     private func explained<T>(_ body: () throws -> T) throws -> T {
         do {

@@ -84,9 +84,9 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
             })
         let client = try stage.connect()
         let message = pattern(2_000_000)
-        let sender = Task.detached { try client.send(message) }
+        let sender = try BackgroundThread("sender") { _ = try? client.send(message) }
         #expect(try client.receive(message.count) == message)
-        withExtendedLifetime(sender) {}
+        sender.join()
     }
 
     @Test(arguments: backends)

@@ -22,6 +22,28 @@ import Testing
         database.cluster.stop()
     }
 
+    @Test(arguments: [
+        ("user", #"password authentication failed for user "stranger""#, "check user and password"),
+        ("database", #"database "nowhere" does not exist"#, "check the database"),
+    ]) func `says why a database does not let us in, and not that it may be away`(
+        wrong: String, message: String, hint: String
+    ) async throws {
+        let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
+        defer { database.cluster.stop() }
+        let isUser = wrong == "user"
+        let url =
+            isUser
+            ? database.cluster.url(user: "stranger", password: "x") : database.cluster.url(database: "nowhere")
+        for words in [["db", "check"], ["slot", "status"]] {
+            let result = await run(
+                words + ["--database-url", url], commands: [DatabaseCommand(), SlotCommand()])
+            #expect(result.exitCode == .unreachable)
+            #expect(result.errors.contains(message), "\(result.errors)")
+            #expect(result.errors.contains(hint) && !result.errors.contains("running"), "\(result.errors)")
+            #expect(!result.errors.contains(":x@"), "\(result.errors)")
+        }
+    }
+
     @Test func `apply asks a person`() async throws {
         let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
         let no = await runCommand("db", "apply", "--database-url", database.url, answers: { "n" })

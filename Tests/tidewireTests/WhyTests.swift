@@ -201,7 +201,7 @@ private struct WhyStage {
             (["--offset", "17", "--role", "anon"], .notFound, "the change at @17 is one of a message"),
             (["--key", "id=77", "--role", "anon"], .notFound, "the log has no change of this row"),
             (["--table", "fulrep", "--offset", "12", "--role", "anon"], .notFound, "did you mean public.fullrep?"),
-            (["--offset", "12", "--role", "anon"], .unreachable, "cannot reach the database"),
+            (["--offset", "12", "--role", "anon"], .unreachable, "cannot connect to the database"),
         ] as [([String], ExitCode, String)])
     func `says what is wrong`(words: [String], exitCode: ExitCode, message: String) async throws {
         let log = try TemporaryLog()
