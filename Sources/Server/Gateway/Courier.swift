@@ -411,10 +411,26 @@ struct Courier: ~Copyable {
         case unanswerable
     }
 
-    /// A change that may have been for the member. Of deletes its channel was told when it subscribed.
+    /// A change that may have been for the member.
     private mutating func miss(_ member: Member, _ operation: Operation) {
-        if operation == .delete { return Metrics.shared.drops[.absentValue].add() }
+        if operation == .delete, knowsOfPartialRows(member) { return Metrics.shared.drops[.absentValue].add() }
         unanswered.insert(member.listener)
+    }
+
+    /// A table that keeps whole old rows did not keep this one, and nobody knows it: whoever asked for moves may miss one.
+    mutating func missDepartures(of table: UInt32) {
+        for number in audience.members.indices {
+            guard let member = audience.members[number], audience.recipients[Int(member.listener)].wantsMoves,
+                views.views[member.view]?.key.table.oid == table
+            else { continue }
+            miss(member, .update)
+        }
+    }
+
+    /// Its channel was told when it subscribed that changes do not keep whole old rows. The identity may have been another
+    /// for a while, before and after which the table is what the channel knows.
+    private func knowsOfPartialRows(_ member: Member) -> Bool {
+        views.views[member.view]?.key.table.identity != .full
     }
 
     /// Asks what a member's predicate left open: its filter, its holder's policy, or both.
@@ -519,7 +535,8 @@ struct Courier: ~Copyable {
                 case .pending(let pending):
                     try depart(number, pending, change, relation, moment, isComposed: isComposed)
                 // Of moves whoever wants to hear of them needs the whole old row.
-                case .unanswerable: if change.oldImage == .full { miss(member, change.operation) }
+                case .unanswerable:
+                    if change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change.operation) }
                 }
             }
         }

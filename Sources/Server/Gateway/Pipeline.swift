@@ -391,6 +391,9 @@ struct Pipeline: ~Copyable {
                 let missing = try complete(place, change, isWanted: isWanted, &completion)
                 guard case .nothing = missing else { return (delivered, missing) }
             }
+            if change.operation == .update, change.oldImage != .full, courier.departures.count > 0 {
+                try noteUnknownDeparture(change, completion)
+            }
             if isWanted || completion != nil {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
@@ -411,6 +414,15 @@ struct Pipeline: ~Copyable {
             done += 1
         }
         return (delivered, .nothing)
+    }
+
+    /// The identity may have been another for a while, of which nobody was told.
+    private mutating func noteUnknownDeparture(
+        _ change: borrowing Change, _ completion: Completion?
+    ) throws(ByteError) {
+        guard completion?.former == nil, change.relation != 0 else { return }
+        let table = try relation(change.relation).oid
+        if schemas.promisesWholeRows(table) { courier.missDepartures(of: table) }
     }
 
     /// Finds what the change's images lack of its row, where somebody looks at it.

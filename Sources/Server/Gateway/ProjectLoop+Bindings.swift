@@ -341,7 +341,8 @@ extension ProjectLoop {
             placed.departure = pipeline.courier.departures.add(
                 table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member,
                 account: channel.session.connection.slot)
-            if binding.table.identity != .full, binding.table.isRecallable {
+            // Whatever its identity is now: changes on their way may be of another.
+            if binding.table.isRecallable {
                 placed.recallsDepartures = true
                 pipeline.courier.recall.watchDepartures(binding.table.oid)
             }

@@ -77,6 +77,9 @@ struct SchemaDesk {
     /// Whether the log has the rows of a table as they are.
     func isRecallable(_ table: UInt32) -> Bool { declared[table]?.table.isRecallable ?? false }
 
+    /// Whether who is bound to a table counts on old rows being whole.
+    func promisesWholeRows(_ table: UInt32) -> Bool { declared[table]?.table.identity == .full }
+
     /// The declaration's number, by which `holds` knows whether the index still has it.
     mutating func declare(_ table: CatalogTable, _ courier: inout Courier) -> UInt64 {
         if let known = declared[table.oid] {

@@ -157,6 +157,42 @@ extension Gateways {
             }
         }
 
+        /// While a table keeps less of old rows, and nobody was told so: before and after it keeps them whole.
+        private static func whileKeysAreKept(_ statement: String) -> String {
+            "BEGIN; ALTER TABLE notes REPLICA IDENTITY DEFAULT; \(statement); "
+                + "ALTER TABLE notes REPLICA IDENTITY FULL; COMMIT"
+        }
+
+        @Test(arguments: [nil, false, true] as [Bool?])
+        func `what happens to rows while the identity is another is known from the log`(isAsked: Bool?) throws {
+            let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
+            let stage = try stage(policy + "ALTER TABLE notes REPLICA IDENTITY FULL;")
+            try pass(stage)
+            try stage.run("INSERT INTO notes VALUES (1, 5), (2, 5), (3, 1)")
+            let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
+            try stage.run(
+                Self.whileKeysAreKept(
+                    "UPDATE notes SET n = 1 WHERE id IN (1, 3); DELETE FROM notes WHERE id IN (2, 3)"))
+            let heard = try heard(one, stage)
+            #expect(heard.map { "\($0.type ?? "") \($0.old["id"] as? Int ?? 0)" } == ["DELETE 1", "DELETE 2"])
+            #expect(heard.map { $0.data["tidewire"] != nil } == [true, false])
+            #expect(try !isTold(one))
+        }
+
+        @Test(arguments: [nil, false, true] as [Bool?], ["UPDATE notes SET n = 1", "DELETE FROM notes"])
+        func `rows that the log does not know do not go in silence while the identity is another`(
+            isAsked: Bool?, statement: String
+        ) throws {
+            let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
+            // From before the log began.
+            let stage = try stage(
+                policy + "ALTER TABLE notes REPLICA IDENTITY FULL; INSERT INTO notes VALUES (1, 5);")
+            let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
+            try stage.run(Self.whileKeysAreKept(statement))
+            #expect(try heard(one, stage).isEmpty)
+            #expect(try isTold(one))
+        }
+
         /// What a table holds, and what somebody has to hear who sees rows with n > 3.
         private struct Rows {
             private var values: [Int: Int] = [:]
