@@ -71,7 +71,11 @@ struct Courier: ~Copyable {
         return lacking.sorted()
     }
 
+    /// Tables from whose view rows may have gone that nobody knows, and where in the log the last of them did.
+    private var unknownDepartures: [UInt32: UInt64] = [:]
+
     mutating func takeTroubled() -> (overfull: [UInt32], unanswered: [UInt32]) {
+        missUnknownDepartures()
         defer {
             overfull = []
             unanswered = []
@@ -394,7 +398,7 @@ struct Courier: ~Copyable {
             guard let member = audience.members[number], audience.wants(moment, member) else { continue }
             switch try question(&questions, member, change, schema, image) {
             case .nobody: continue
-            case .unanswerable: miss(member, change.operation)
+            case .unanswerable: miss(member, change)
             case .pending(let pending):
                 let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
                 touches.ask(member, seen, pending, &audience.recipients, changeNumber)
@@ -411,26 +415,34 @@ struct Courier: ~Copyable {
         case unanswerable
     }
 
-    /// A change that may have been for the member.
-    private mutating func miss(_ member: Member, _ operation: Operation) {
-        if operation == .delete, knowsOfPartialRows(member) { return Metrics.shared.drops[.absentValue].add() }
+    /// A change that may have been for the member. Of deletes that do not tell their row its channel was told when it
+    /// subscribed.
+    private mutating func miss(_ member: Member, _ change: borrowing Change) {
+        if change.operation == .delete, change.oldImage == .full || knowsOfPartialRows(member) {
+            return Metrics.shared.drops[.absentValue].add()
+        }
         unanswered.insert(member.listener)
     }
 
-    /// A table that keeps whole old rows did not keep this one, and nobody knows it: whoever asked for moves may miss one.
-    mutating func missDepartures(of table: UInt32) {
-        for number in audience.members.indices {
-            guard let member = audience.members[number], audience.recipients[Int(member.listener)].wantsMoves,
-                views.views[member.view]?.key.table.oid == table
-            else { continue }
-            miss(member, .update)
-        }
-    }
-
-    /// Its channel was told when it subscribed that changes do not keep whole old rows. The identity may have been another
-    /// for a while, before and after which the table is what the channel knows.
+    /// The channel was told when it subscribed that changes do not keep whole old rows. Where it was not, the identity was
+    /// another for a while.
     private func knowsOfPartialRows(_ member: Member) -> Bool {
         views.views[member.view]?.key.table.identity != .full
+    }
+
+    /// A table that keeps whole old rows did not keep this one, and nobody knows it: whoever asked for moves may miss one.
+    mutating func missDeparture(from table: UInt32, at offset: UInt64) { unknownDepartures[table] = offset }
+
+    private mutating func missUnknownDepartures() {
+        if unknownDepartures.isEmpty { return }
+        for number in audience.members.indices {
+            guard let member = audience.members[number], let table = views.views[member.view]?.key.table.oid,
+                let last = unknownDepartures[table]
+            else { continue }
+            let recipient = audience.recipients[Int(member.listener)]
+            if recipient.wantsMoves, recipient.since <= last { unanswered.insert(member.listener) }
+        }
+        unknownDepartures = [:]
     }
 
     /// Asks what a member's predicate left open: its filter, its holder's policy, or both.
@@ -536,7 +548,7 @@ struct Courier: ~Copyable {
                     try depart(number, pending, change, relation, moment, isComposed: isComposed)
                 // Of moves whoever wants to hear of them needs the whole old row.
                 case .unanswerable:
-                    if change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change.operation) }
+                    if change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change) }
                 }
             }
         }

@@ -392,7 +392,7 @@ struct Pipeline: ~Copyable {
                 guard case .nothing = missing else { return (delivered, missing) }
             }
             if change.operation == .update, change.oldImage != .full, courier.departures.count > 0 {
-                try noteUnknownDeparture(change, completion)
+                try noteUnknownDeparture(change, completion, at: offset + UInt64(done))
             }
             if isWanted || completion != nil {
                 Metrics.shared.changesMatched.add()
@@ -418,11 +418,11 @@ struct Pipeline: ~Copyable {
 
     /// The identity may have been another for a while, of which nobody was told.
     private mutating func noteUnknownDeparture(
-        _ change: borrowing Change, _ completion: Completion?
+        _ change: borrowing Change, _ completion: Completion?, at offset: UInt64
     ) throws(ByteError) {
         guard completion?.former == nil, change.relation != 0 else { return }
         let table = try relation(change.relation).oid
-        if schemas.promisesWholeRows(table) { courier.missDepartures(of: table) }
+        if schemas.promisesWholeRows(table) { courier.missDeparture(from: table, at: offset) }
     }
 
     /// Finds what the change's images lack of its row, where somebody looks at it.

@@ -146,7 +146,9 @@ extension Gateways {
                 #expect(warnings.contains { $0.contains("takes out of view") } == (identity != "FULL"))
                 for _ in 0..<8 {
                     let changes = (0..<4).map { _ in rows.change(&random) }
-                    try stage.run("BEGIN; \(changes.joined(separator: "; ")); COMMIT")
+                    let together = changes.joined(separator: "; ")
+                    let isElsewise = identity == "FULL" && Bool.random(using: &random)
+                    try stage.run(isElsewise ? Self.whileKeysAreKept(together) : "BEGIN; \(together); COMMIT")
                 }
                 let heard = try heard(one, stage)
                 let told = heard.map { "\($0.type ?? "") \($0.id ?? $0.old["id"] as? Int ?? 0)" }
