@@ -25,6 +25,8 @@ int tw_pin_thread(pid_t thread, int processor) {
     return sched_setaffinity(thread, sizeof set, &set);
 }
 
+int tw_let_others_first(void) { return setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19); }
+
 int tw_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC); }
 
 int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length) {

@@ -493,6 +493,9 @@ public enum Limits {
     public static let maximumWaitingRefreshes = 4096
     /// Requests answered at once, so that nobody waits for all the others.
     public static let bindingBatch = 512
+    /// Where answering them took longer, the next wait as long, but no longer than the rest.
+    public static let bindingBatchAtOnce: Duration = .milliseconds(4)
+    public static let bindingBatchRest: Duration = .milliseconds(20)
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
     /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.

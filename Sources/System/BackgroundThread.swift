@@ -45,6 +45,9 @@ public final class BackgroundThread: @unchecked Sendable {
         _ = pthread_join(handle, nil)
     }
 
+    /// The calling thread has what others leave of the processors from now on.
+    public static func letOthersFirst() { _ = tw_let_others_first() }
+
     /// Lets the calling thread do nothing for a while.
     public static func rest(nanoseconds: UInt64) {
         var time = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))

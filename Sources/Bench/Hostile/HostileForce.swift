@@ -2,7 +2,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Sockets that attack a hub, on a thread of their own. What the hub closes connects again after a second, as clients do.
+/// Sockets that attack a hub, on a thread of their own, which has what others leave of the processors: attackers bring
+/// their own. What the hub closes connects again after a second, as clients do.
 final class HostileForce {
     private static let tick: UInt64 = 2_000_000
     private static let patience: UInt64 = 1_000_000_000
@@ -10,6 +11,7 @@ final class HostileForce {
     private final class State: Sendable {
         let isOver = Atomic<Bool>(false)
         let closed = Atomic<Int>(0)
+        let sent = Atomic<Int>(0)
     }
 
     private let state = State()
@@ -18,11 +20,15 @@ final class HostileForce {
     init(_ attack: Attack, count: Int, _ target: HostileTarget) throws {
         let state = state
         thread = try BackgroundThread("hostile") {
+            BackgroundThread.letOthersFirst()
             var sockets = (0..<count).map { HostileSocket(attack, $0, target) }
             while !state.isOver.load(ordering: .acquiring) {
                 let began = Clock.monotonicNanoseconds()
                 for index in sockets.indices where sockets[index].dueAt <= began {
-                    if sockets[index].work() { continue }
+                    let before = sockets[index].sentBytes
+                    let isOpen = sockets[index].work()
+                    state.sent.add(sockets[index].sentBytes - before, ordering: .relaxed)
+                    if isOpen { continue }
                     state.closed.add(1, ordering: .relaxed)
                     sockets[index].dueAt = began + Self.patience
                 }
@@ -35,6 +41,9 @@ final class HostileForce {
 
     /// How often the hub ended one of them.
     var closedCount: Int { state.closed.load(ordering: .relaxed) }
+
+    /// How much of the attack the hub took.
+    var sentBytes: Int { state.sent.load(ordering: .relaxed) }
 
     func stop() {
         state.isOver.store(true, ordering: .releasing)
@@ -52,6 +61,7 @@ private struct HostileSocket {
     private var descriptor: Int32?
     private var pending: [UInt8] = []
     private var sent = 0
+    private(set) var sentBytes = 0
     private var round = 0
 
     init(_ attack: Attack, _ number: Int, _ target: HostileTarget) {
@@ -73,7 +83,9 @@ private struct HostileSocket {
                 unsafe StreamSocket.send(descriptor, $0)
             }
             switch moved {
-            case .moved(let count): sent += count
+            case .moved(let count):
+                sent += count
+                sentBytes += count
             case .wouldBlock: return true
             case .finished, .failed: return end()
             }

@@ -11,7 +11,8 @@ struct HostileScenario: Scenario {
         time since its statement ran. Meanwhile 1, 10 and 100 other sockets attack the hub: with filters that take long to try, lists \
         of very many values, messages and requests that are begun and not finished, subscriptions that nobody reads, joins and leaves \
         without pause, talk without pause, and bytes that are no protocol. What the hub closes connects again after a second. \
-        Attackers, hub and database share the machine.
+        Hub, database, subscribers and attackers share the machine; the attackers have what the others leave of it, \
+        and it is said how much of the attack the hub took.
 
         Baseline: the same hub and subscribers just before each attack. Memory is what the hub has of its own, above what it \
         had then: while the attack goes on, and some seconds after its clients have left.
@@ -62,6 +63,7 @@ private final class Siege {
         let force = try HostileForce(attack, count: count, target)
         // They connect and settle.
         Pause.milliseconds(1000)
+        let (began, sent) = (Clock.monotonicNanoseconds(), force.sentBytes)
         let besieged: LatencyHistogram
         do {
             besieged = try measure()
@@ -69,6 +71,7 @@ private final class Siege {
             force.stop()
             throw error
         }
+        let taken = Double(force.sentBytes - sent) / (Double(Clock.monotonicNanoseconds() - began) / 1e9)
         let during = try ProcessMemory.privateBytes(hub.processID)
         force.stop()
         Pause.milliseconds(3000)
@@ -89,6 +92,9 @@ private final class Siege {
         }
         return [
             latency(0.5, "p50", nil), latency(0.99, "p99", .ratioAtLeast(0.5)),
+            BenchResult(
+                scenario: "hostile", caseName: caseName, metric: "attack taken", unit: "MiB/s",
+                values: Samples([taken / Self.mebibyte])),
             memory(during, "memory above quiet", 300), memory(after, "memory kept afterwards", 100),
         ]
     }

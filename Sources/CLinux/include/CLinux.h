@@ -43,6 +43,8 @@ int tw_wait(pid_t process, int *status, uint64_t *cpu_nanoseconds);
 
 /// sched_setaffinity, for one processor.
 int tw_pin_thread(pid_t thread, int processor);
+/// Lets the calling thread have what others leave of the processors.
+int tw_let_others_first(void);
 
 /// pipe2, for ends that do not survive exec.
 int tw_pipe(int ends[2]);

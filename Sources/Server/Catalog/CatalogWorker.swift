@@ -16,6 +16,8 @@ final class CatalogWorker {
     /// Taken and not yet answered.
     private var resolves: [CatalogExchange.ResolveJob] = []
     private var refreshes: [CatalogExchange.RefreshJob] = []
+    /// Whoever asks for much that takes long to read has half of a processor for it.
+    private var nextResolve: UInt64 = 0
     private var nextLook: UInt64 = 0
     private var settleAt: UInt64?
     private var lastTrouble = LastTrouble()
@@ -115,8 +117,7 @@ final class CatalogWorker {
 
     private var nextWake: UInt64 {
         // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
-        if !resolves.isEmpty { return 0 }
-        var next = min(nextLook, settleAt ?? .max)
+        var next = min(nextLook, settleAt ?? .max, resolves.isEmpty ? .max : nextResolve)
         if !refreshes.isEmpty {
             next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
         }
@@ -246,7 +247,9 @@ final class CatalogWorker {
     // MARK: What bindings mean
 
     private func answerSomeResolves(_ reader: CatalogReader) throws(PostgresError) {
-        if resolves.isEmpty { return }
+        if resolves.isEmpty || Clock.monotonicNanoseconds() < nextResolve { return }
+        let used = Clock.threadNanoseconds()
+        defer { rest(after: Clock.threadNanoseconds() - used) }
         var count = 0
         var batch: ArraySlice<CatalogExchange.ResolveJob> = []
         for job in resolves {
@@ -266,6 +269,11 @@ final class CatalogWorker {
         Metrics.shared.bindingsResolved.add(count)
         let version = view?.snapshot.version ?? 0
         for job in batch { job.then(job.requests.map { outcomes[$0] ?? .unavailable }, version) }
+    }
+
+    private func rest(after used: UInt64) {
+        guard used >= Limits.bindingBatchAtOnce.wholeNanoseconds else { return nextResolve = 0 }
+        nextResolve = Clock.monotonicNanoseconds() + min(used, Limits.bindingBatchRest.wholeNanoseconds)
     }
 
     /// Says which it is where no published table is found, as far as the role may know.
