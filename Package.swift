@@ -62,19 +62,30 @@ let floor3: [Target] = [
 let floor4: [Target] = [
     room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
     room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
+    room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
+    room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
+    room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    room("Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics"),
+    room("Messages", "Asking", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    room("Authorizing", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
     room(
-        "Server", "History", "Replication", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket",
+        "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    room(
+        "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking", "History",
+        "Replication", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket",
         "Net",
         "Auth", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
     ),
     room(
-        "Bench", "Server", "Embedded", "Replication", "EventLog", "Matching", "Policy", "Protocol", "WebSocket", "Net",
+        "Bench", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking", "Embedded",
+        "Replication", "EventLog", "Matching", "Policy", "Protocol", "WebSocket", "Net",
         "Change", "Postgres", "Crypto", "Diagnostics", "System", "CLinux", "Bytes"
     ),
     .executableTarget(
         name: "tidewire",
         dependencies: [
-            "Server", "History", "Embedded", "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
+            "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking", "History",
+            "Embedded", "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
             "System", "Bytes", "Crypto",
         ],
         swiftSettings: strict + [.strictMemorySafety()]),
@@ -104,17 +115,31 @@ let proofs: [Target] = [
     tests(of: "WebSocket", "WebSocket", "Bytes", "Crypto"),
     tests(of: "Net", "Net", "COpenSSL", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
+    tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
-        of: "Server", "Server", "Embedded", "Replication", "EventLog", "Net", "WebSocket", "Crypto", "Matching",
+        of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),
+    tests(of: "Catalog", "Catalog", "Embedded", "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System"),
+    tests(
+        of: "Judging", "Judging", "Catalog", "Asking", "Embedded", "Policy", "Change", "Postgres", "Diagnostics",
+        "System"),
+    tests(
+        of: "Messages", "Messages", "Ingest", "Asking", "Embedded", "Replication", "EventLog", "Change", "Postgres",
+        "Diagnostics", "System", "Bytes"),
+    tests(of: "Authorizing", "Authorizing", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
+    tests(
+        of: "Server", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking",
+        "Embedded", "Replication", "EventLog", "Net", "WebSocket", "Crypto", "Matching",
         "Policy", "Auth",
         "Change", "Postgres", "Diagnostics",
         "System", "Bytes"),
     tests(of: "Bench", "Bench", "System", "Bytes"),
     tests(of: "Embedded", "Embedded", "Postgres", "System"),
     tests(
-        of: "tidewire", "tidewire", "Server", "Bench", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
+        of: "tidewire", "tidewire", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings",
+        "Asking", "Bench", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
     tests(
-        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Embedded", "Replication", "EventLog", "Change",
+        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
+        "Settings", "Asking", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]

@@ -1,5 +1,6 @@
 import Glibc
 import Server
+import Settings
 
 /// What the figures were measured on.
 public enum Machine {

@@ -250,3 +250,16 @@ extension BindingParameters {
         }
     }
 }
+
+extension BindingParameters {
+    public var filterParts: Int { Self.parts(of: filter) }
+
+    /// Conditions, and values of lists: commas stand between them.
+    public static func parts(of filter: String?) -> Int {
+        guard let filter else { return 1 }
+        let bytes = filter.utf8.span
+        var count = 1
+        for index in bytes.indices where bytes[index] == UInt8(ascii: ",") { count += 1 }
+        return count
+    }
+}

@@ -2,10 +2,12 @@ import Auth
 import Crypto
 import Diagnostics
 import Glibc
+import Ingest
 import Net
 import Policy
 import Postgres
 import Replication
+import Settings
 import System
 import WebSocket
 

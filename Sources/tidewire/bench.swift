@@ -1,5 +1,6 @@
 import Bench
 import Server
+import Settings
 
 /// `tidewire bench`
 struct BenchCommand: Command {

@@ -1,4 +1,5 @@
 import Server
+import Settings
 
 /// `tidewire config`
 struct ConfigCommand: Command {

@@ -1,6 +1,7 @@
 import Embedded
 import Postgres
 import Server
+import Settings
 
 /// `tidewire db apply`
 struct DatabaseApplyCommand: Command {

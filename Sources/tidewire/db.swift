@@ -1,6 +1,7 @@
 import Postgres
 import Replication
 import Server
+import Settings
 
 /// `tidewire db`
 struct DatabaseCommand: Command {

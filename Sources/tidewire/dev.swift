@@ -6,6 +6,7 @@ import EventLog
 import Foundation
 import Postgres
 import Server
+import Settings
 import System
 
 /// `tidewire dev`

@@ -4,6 +4,7 @@ import EventLog
 import Glibc
 import History
 import Server
+import Settings
 import System
 
 /// `tidewire log import`

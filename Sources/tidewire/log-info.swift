@@ -3,6 +3,7 @@ import Change
 import EventLog
 import History
 import Server
+import Settings
 import System
 
 /// `tidewire log info`

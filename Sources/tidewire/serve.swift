@@ -3,6 +3,7 @@ import Embedded
 import EventLog
 import Postgres
 import Server
+import Settings
 
 /// `tidewire serve`
 struct ServeCommand: Command {

@@ -2,6 +2,7 @@ import Change
 import Postgres
 import Replication
 import Server
+import Settings
 
 /// `tidewire slot`
 struct SlotCommand: Command {

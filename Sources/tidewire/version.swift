@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Server
+import Settings
 
 /// `tidewire version`
 struct VersionCommand: Command {

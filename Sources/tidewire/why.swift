@@ -1,4 +1,5 @@
 import Bytes
+import Catalog
 import Change
 import Diagnostics
 import EventLog
@@ -6,6 +7,7 @@ import Glibc
 import History
 import Postgres
 import Server
+import Settings
 import System
 
 /// `tidewire why`

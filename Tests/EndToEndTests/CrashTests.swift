@@ -9,6 +9,8 @@ import System
 import TestSupport
 import Testing
 
+@testable import Ingest
+
 extension EndToEnd {
     /// The promise itself: `kill -9` of hub or database at any instant loses nothing and duplicates nothing.
     @Suite(.serialized) struct CrashTests {

@@ -10,6 +10,8 @@ import System
 import TestSupport
 import Testing
 
+@testable import Ingest
+
 extension EndToEnd {
     /// A real database on one side, a disk that refuses on the other.
     @Suite(.serialized) struct DiskTests {

@@ -10,6 +10,8 @@ import TestSupport
 /// All end-to-end tests run one after another: they share two cores and a PostgreSQL.
 import Testing
 
+@testable import Ingest
+
 /// A change as the log has it, in values that can be compared and read in a failure message.
 struct LoggedChange: Equatable, CustomStringConvertible {
     var operation: String

@@ -10,6 +10,8 @@ import System
 import TestSupport
 import Testing
 
+@testable import Ingest
+
 extension EndToEnd {
     @Suite(.serialized) struct RestartTests {
         private func table(on cluster: TestDatabase) throws {

@@ -6,6 +6,8 @@ import Server
 import TestSupport
 import Testing
 
+@testable import Ingest
+
 extension EndToEnd {
     @Suite(.serialized) struct ShapesTests {
         @Test func `names that must be quoted and tables without a primary key`() throws {

@@ -8,6 +8,8 @@ import Server
 import TestSupport
 import Testing
 
+@testable import Ingest
+
 extension EndToEnd {
     @Suite(.serialized) struct TroubleTests {
         @Test func `a wrong password is said, and tried again until it is right`() throws {

@@ -50,6 +50,41 @@ struct House: Sendable {
         return found.map { path + "/" + $0 }.filter { $0.contains(".") && !$0.contains("/.build") }.sorted()
     }
 
+    func exists(_ path: String) -> Bool {
+        FileManager.default.fileExists(atPath: root.appendingPathComponent(path).path)
+    }
+
+    /// Whether a type of that name is declared in the files of a folder, which the other names lead to.
+    func declares(_ path: [String], below folder: String) -> Bool {
+        guard let name = path.last else { return false }
+        let place = folder + path.dropLast().joined(separator: "/")
+        return files(place).contains { Self.declared(in: text($0)).contains(name) }
+    }
+
+    /// Every file of Swift.
+    var code: [String] { ["Sources", "Tests"].flatMap(files).filter { $0.hasSuffix(".swift") } }
+
+    /// Whatever has a name in the code: rooms, files, types, cases, functions.
+    var names: Set<String> {
+        code.reduce(into: Set(folders("Sources") + folders("Tests"))) { names, path in
+            for word in text(path).utf8.split(whereSeparator: { !Self.isOfWord($0) }) {
+                names.insert(String(word) ?? "")
+            }
+        }
+    }
+
+    private static func isOfWord(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"): true
+        default: false
+        }
+    }
+
+    private static func declared(in text: String) -> Set<String> {
+        Set(text.matches(of: /\b(?:struct|class|enum|protocol|typealias) (\w+)/).map { String($0.1) })
+    }
+
     var allText: [String] {
         let kinds = [".swift", ".md", ".sql", ".c", ".h", ".modulemap"]
         let below = ["Sources", "Tests", "sql"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }

@@ -59,6 +59,30 @@ import Testing
         #expect(Set(table.keys) == Set(Self.house.folders("Sources")), "keep Sources/README.md true")
     }
 
+    @Test(arguments: ["Sources/README.md", "Sources/Policy/SECURITY.md", "CONTRIBUTING.md"])
+    func `what pages for people name is there`(page: String) {
+        let house = Self.house
+        let names = house.names
+        for quoted in house.text(page).matches(of: /`([A-Za-z+]+(?:\/[A-Za-z+]+)*(?:\.swift|\/)?)`/).map({
+            String($0.1)
+        }) {
+            if quoted.contains("ROOM") { continue }
+            if quoted.contains("/") {
+                let isThere = ["", "Sources/"].contains { folder in
+                    house.exists(folder + quoted) || house.exists(folder + quoted + ".swift")
+                        || house.declares(quoted.split(separator: "/").map(String.init), below: folder)
+                }
+                #expect(isThere, "\(page): `\(quoted)` is not there")
+            } else if quoted.hasSuffix(".swift") {
+                let isThere = house.code.contains { $0.hasSuffix("/" + quoted) }
+                #expect(isThere, "\(page): no file is called `\(quoted)`")
+            } else if quoted.first?.isUppercase == true, quoted.contains(where: \.isLowercase) {
+                let isKnown = names.contains(quoted)
+                #expect(isKnown, "\(page): nothing is called `\(quoted)`")
+            }
+        }
+    }
+
     @Test func `every file of sql is carried in the binary`() throws {
         let carried = Self.house.text("Sources/CSQL/sql.c")
         for path in Self.house.files("sql") where path.hasSuffix(".sql") {

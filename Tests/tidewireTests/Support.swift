@@ -1,5 +1,6 @@
 import Server
 
+@testable import Settings
 @testable import tidewire
 
 /// What a run of the program printed and how it ended.

@@ -1,6 +1,7 @@
 import Bytes
 import Change
 import EventLog
+import Ingest
 import Server
 import System
 

@@ -1,6 +1,7 @@
 import Change
 import Diagnostics
 import EventLog
+import Ingest
 import Postgres
 import Replication
 import Server

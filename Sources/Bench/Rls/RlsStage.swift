@@ -2,6 +2,7 @@ import Crypto
 import Embedded
 import Postgres
 import Server
+import Settings
 import System
 
 /// A private PostgreSQL with a table for each policy, users, and what the peer would ask.

@@ -1,6 +1,9 @@
+import Asking
+import Catalog
 import Change
 import Diagnostics
 import History
+import Judging
 import Policy
 import Postgres
 import System

@@ -1,6 +1,8 @@
+import Catalog
 import Change
 import Diagnostics
 import History
+import Judging
 import Policy
 import Postgres
 import Protocol

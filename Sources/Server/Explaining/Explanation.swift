@@ -1,3 +1,5 @@
+import Catalog
+import Judging
 import Policy
 
 /// Why a change was told to somebody, or not: from the publication to each part of each policy, as the hub evaluates it and

@@ -1,3 +1,4 @@
+import Catalog
 import Policy
 import Synchronization
 

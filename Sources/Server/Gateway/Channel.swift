@@ -1,5 +1,6 @@
 import Auth
 import Bytes
+import Catalog
 import Channels
 import Diagnostics
 import Matching

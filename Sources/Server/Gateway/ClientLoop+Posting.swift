@@ -4,6 +4,7 @@ import Channels
 import Diagnostics
 import Net
 import Protocol
+import Settings
 import System
 import WebSocket
 

@@ -46,19 +46,6 @@ struct FilterRest {
     }
 }
 
-extension BindingParameters {
-    var filterParts: Int { Self.parts(of: filter) }
-
-    /// Conditions, and values of lists: commas stand between them.
-    static func parts(of filter: String?) -> Int {
-        guard let filter else { return 1 }
-        let bytes = filter.utf8.span
-        var count = 1
-        for index in bytes.indices where bytes[index] == UInt8(ascii: ",") { count += 1 }
-        return count
-    }
-}
-
 /// A project's shares of what all clients may take together.
 struct ProjectBudgets {
     /// Messages and requests that are not whole.

@@ -1,5 +1,6 @@
 import Diagnostics
 import Net
+import Settings
 import WebSocket
 
 /// How clients are served.

@@ -1,6 +1,8 @@
 import Bytes
+import Catalog
 import Change
 import Diagnostics
+import Judging
 
 /// Generated columns that changes do not carry: PostgreSQL is asked for their values, and changes are written anew with
 /// them before anybody looks at them.

@@ -1,5 +1,7 @@
 import Bytes
+import Catalog
 import Change
+import Judging
 import Policy
 
 /// How rows of one schema of the log become rows that have the generated columns as well, which it does not carry.

@@ -1,6 +1,7 @@
 import Bytes
 import Channels
 import Diagnostics
+import Messages
 import Net
 import Protocol
 

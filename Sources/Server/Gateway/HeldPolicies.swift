@@ -1,6 +1,8 @@
 import Bytes
+import Catalog
 import Change
 import Diagnostics
+import Judging
 import Matching
 import Policy
 

@@ -1,5 +1,6 @@
 import Auth
 import Bytes
+import Catalog
 import Matching
 import Policy
 

@@ -1,5 +1,6 @@
 import Bytes
 import Protocol
+import Settings
 import WebSocket
 
 /// A request from when its head is read until it is answered.

@@ -1,5 +1,7 @@
+import Catalog
 import Change
 import Diagnostics
+import Judging
 import Policy
 import System
 

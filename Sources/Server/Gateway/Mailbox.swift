@@ -1,5 +1,9 @@
+import Authorizing
+import Catalog
 import Change
 import Channels
+import Judging
+import Messages
 import Net
 import Policy
 import Synchronization

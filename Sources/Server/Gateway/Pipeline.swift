@@ -1,8 +1,11 @@
 import Bytes
+import Catalog
 import Change
 import Diagnostics
 import EventLog
+import Judging
 import Matching
+import Messages
 import Net
 import Policy
 import Protocol

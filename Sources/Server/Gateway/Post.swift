@@ -1,4 +1,5 @@
 import Auth
+import Authorizing
 import Net
 import Protocol
 import WebSocket

@@ -1,9 +1,15 @@
+import Asking
 import Auth
+import Authorizing
+import Catalog
 import Change
 import Channels
 import Diagnostics
 import EventLog
+import Judging
+import Messages
 import Net
+import Settings
 import Synchronization
 import System
 

@@ -1,8 +1,11 @@
+import Asking
 import Auth
 import Bytes
+import Catalog
 import Channels
 import Diagnostics
 import EventLog
+import Judging
 import Matching
 import Net
 import Policy

@@ -1,9 +1,11 @@
 import Auth
 import Bytes
+import Catalog
 import Channels
 import Diagnostics
 import Net
 import Protocol
+import Settings
 import System
 import WebSocket
 

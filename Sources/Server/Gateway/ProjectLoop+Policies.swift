@@ -1,7 +1,9 @@
 import Auth
 import Bytes
+import Catalog
 import Change
 import Diagnostics
+import Judging
 import Matching
 import Net
 import Policy

@@ -1,4 +1,5 @@
 import Auth
+import Authorizing
 import Bytes
 import Channels
 import Diagnostics

@@ -2,6 +2,7 @@ import Bytes
 import Channels
 import Diagnostics
 import EventLog
+import Messages
 import Net
 import Protocol
 

@@ -1,3 +1,5 @@
+import Authorizing
+import Catalog
 import Channels
 import Diagnostics
 import Net

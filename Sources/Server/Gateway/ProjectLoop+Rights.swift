@@ -1,9 +1,11 @@
 import Auth
+import Authorizing
 import Bytes
 import Channels
 import Diagnostics
 import Net
 import Protocol
+import Settings
 
 /// What channels of the private namespace may do, as the policies of `realtime.messages` say.
 extension ProjectLoop {

@@ -1,4 +1,5 @@
 import Bytes
+import Catalog
 import Change
 
 /// The texts of a change's columns, for questions to PostgreSQL and for keys of memberships.

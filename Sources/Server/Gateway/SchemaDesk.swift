@@ -1,5 +1,7 @@
 import Bytes
+import Catalog
 import Change
+import Messages
 
 /// Which schemas the log's rows have, and whether the catalog knows them as they are.
 struct SchemaDesk {

@@ -1,4 +1,5 @@
 import Bytes
+import Catalog
 import Change
 import Net
 import Protocol

@@ -1,3 +1,5 @@
+import Settings
+
 /// The hub's HTTP interface as an OpenAPI document, which `/api/openapi` answers.
 public enum OpenAPI {
     public static let document = Array(text.utf8)

@@ -1,3 +1,5 @@
+import Settings
+
 /// What a project gets where its description says nothing: the numbers of the settings, in the units of the API.
 public struct ProjectDefaults: Sendable {
     public let limits: ProjectLimits

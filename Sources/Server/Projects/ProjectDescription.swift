@@ -1,5 +1,6 @@
 import Bytes
 import Diagnostics
+import Settings
 
 /// What somebody says a project shall be: the members of `tenant` in a request. It makes a new record, or changes what it
 /// names of one that is there.

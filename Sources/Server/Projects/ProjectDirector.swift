@@ -1,6 +1,8 @@
 import Diagnostics
+import Ingest
 import Postgres
 import Replication
+import Settings
 import Synchronization
 import System
 import WebSocket

@@ -1,6 +1,7 @@
 import Auth
 import Bytes
 import Diagnostics
+import Settings
 
 /// One field of a project, or one setting of its extension, as the API names and checks it.
 struct ProjectField {

@@ -1,7 +1,10 @@
 import Auth
+import Catalog
 import Diagnostics
+import Ingest
 import Postgres
 import Replication
+import Settings
 import System
 
 /// What a project is made of before it runs.

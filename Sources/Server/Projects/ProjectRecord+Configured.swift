@@ -1,3 +1,5 @@
+import Settings
+
 extension ProjectRecord {
     /// The project that the hub's own settings describe, as the API tells it. It is not stored.
     public init(of configuration: Configuration, id: String, at now: Int64) {

@@ -1,5 +1,6 @@
 import Auth
 import Diagnostics
+import Settings
 
 /// One project (the reference's tenant): whose tokens it takes, where its database is, and what its clients may do.
 public struct ProjectRecord: Sendable, Equatable {

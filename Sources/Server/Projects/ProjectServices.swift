@@ -1,3 +1,8 @@
+import Authorizing
+import Catalog
+import Ingest
+import Judging
+import Messages
 import Postgres
 import Replication
 import System
@@ -28,7 +33,8 @@ struct ProjectServices: Sendable {
         recall = try RecallService(logDirectory: logDirectory)
         var archived = MessageArchive.Settings(logDirectory: logDirectory, target: database)
         archived.hours = messagesHours
-        archive = try MessageArchive(archived, following: ingest)
+        archive = try MessageArchive(
+            archived, logEnd: { ingest.end }, followed: { ingest.messagesFollowed })
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
         authorizer = try ChannelAuthorizer(authorizing)

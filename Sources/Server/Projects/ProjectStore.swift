@@ -2,6 +2,7 @@ import Bytes
 import Crypto
 import Diagnostics
 import Glibc
+import Settings
 import Synchronization
 import System
 

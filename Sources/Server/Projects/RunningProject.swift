@@ -1,6 +1,9 @@
 import Auth
+import Catalog
 import Change
 import Diagnostics
+import Ingest
+import Messages
 import Policy
 import Postgres
 import Replication

@@ -1,5 +1,6 @@
 import Bytes
 import Diagnostics
+import Settings
 import WebSocket
 
 /// What an operator asks of the hub's projects: requests below `/api/tenants` in, an answer or something to be done out. It

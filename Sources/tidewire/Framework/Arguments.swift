@@ -1,4 +1,5 @@
 import Server
+import Settings
 
 /// What was given to a command, sorted by its options and operands.
 struct Arguments {

@@ -1,4 +1,5 @@
 import Server
+import Settings
 
 /// The settings as options: what a command lists here can be given as a flag, and everything else still comes from the
 /// environment and the file.

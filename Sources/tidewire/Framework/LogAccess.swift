@@ -2,7 +2,9 @@ import Diagnostics
 import EventLog
 import Glibc
 import History
+import Ingest
 import Server
+import Settings
 import System
 
 /// Where a command that reads the event log finds it.

@@ -1,4 +1,5 @@
 import Server
+import Settings
 
 /// The whole program: words of the command line in, an exit code out.
 struct Program {

@@ -1,6 +1,7 @@
 import Change
 import History
 import Server
+import Settings
 import System
 
 /// The options by which commands say what they want from the log.

@@ -1,5 +1,6 @@
 import Glibc
 import Server
+import Settings
 
 /// Why nothing more can be printed.
 enum OutputFailure: Error, Equatable {

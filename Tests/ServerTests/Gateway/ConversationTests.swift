@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// What a client hears, from the first word to the last.

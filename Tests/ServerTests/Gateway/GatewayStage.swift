@@ -10,6 +10,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 /// A hub in this process with the logins that it is documented to have, on a database of its own, and those who call it.
 final class GatewayStage: @unchecked Sendable {

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// Whole histories of rows with generated columns, under every replica identity, with large values that updates leave

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// What `old_record` of an update tells who may see the row as it is now, by what he could see of it before.

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// Much at once: nobody who reads is called slow, and nobody who does not read holds up the others.

@@ -7,6 +7,7 @@ import System
 import TestSupport
 import Testing
 
+@testable import Catalog
 @testable import Server
 
 extension Gateways {

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// Who hears of deletes that name the row only.

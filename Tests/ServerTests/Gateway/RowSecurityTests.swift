@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// Who hears of which rows where policies say who may see them.

@@ -2,6 +2,7 @@ import Matching
 import Policy
 import Testing
 
+@testable import Catalog
 @testable import Server
 
 @Suite struct SchemaDeskTests {

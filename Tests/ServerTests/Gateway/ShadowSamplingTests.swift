@@ -4,6 +4,8 @@ import Diagnostics
 import Policy
 import Testing
 
+@testable import Catalog
+@testable import Judging
 @testable import Server
 
 /// What happens where PostgreSQL says something else than was decided without it.

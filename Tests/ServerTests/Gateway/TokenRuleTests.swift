@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 extension Gateways {
     /// Which roles tokens may name, and what comes after a token's end.

@@ -2,6 +2,7 @@ import Auth
 import Testing
 
 @testable import Server
+@testable import Settings
 
 @Suite struct ProjectRecordTests {
     @Test func `takes a description as the reference's documents have it`() throws {

@@ -4,6 +4,7 @@ import Testing
 import WebSocket
 
 @testable import Server
+@testable import Settings
 
 /// The moment at which these tests happen, in Unix seconds.
 let stageTime: Int64 = 1_800_000_000

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Server
+@testable import Settings
 
 @Suite struct ProjectStoreTests {
     private let directory = MemoryDirectory()

@@ -3,6 +3,7 @@ import Testing
 import WebSocket
 
 @testable import Server
+@testable import Settings
 
 @Suite struct TenantsAPITests {
     private let store: ProjectStore

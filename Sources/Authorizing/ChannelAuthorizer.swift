@@ -1,0 +1,72 @@
+import Diagnostics
+import Postgres
+import System
+
+/// Finds out what somebody may do in a private channel: has PostgreSQL try it under the policies of `realtime.messages`.
+///
+/// In: questions from any thread. Out: for each an answer, on a thread of its own, or at once on the caller's where too much
+/// waits; whoever takes it must not wait for anything. Every question is answered, before clients lose patience.
+///
+/// Questions that wait are asked together, many in one transaction; those that would hold up others are asked one at a time
+/// on a connection of their own. Nothing that is tried is ever committed.
+public final class ChannelAuthorizer: Sendable {
+    public struct Settings: Sendable {
+        /// The hub's own login.
+        var database: ConnectionTarget
+        /// Whose connections run policies: one that can become the client roles and is nothing by itself. Nil is the
+        /// hub's own.
+        var policies: ConnectionTarget?
+        /// Those that tokens may name, to tell whether the login fits.
+        var clientRoles = ["anon", "authenticated"]
+        /// Called where realtime.messages has no partition for today.
+        public var missesPartition: @Sendable () -> Void = {}
+
+        public init(
+            database: ConnectionTarget, policies: ConnectionTarget? = nil,
+            clientRoles: [String] = ["anon", "authenticated"], missesPartition: @escaping @Sendable () -> Void = {}
+        ) {
+            self.database = database
+            self.policies = policies
+            self.clientRoles = clientRoles
+            self.missesPartition = missesPartition
+        }
+    }
+
+    private let exchange: ChannelExchange
+    private let shared: ChannelWorker.Shared
+    private let threads: [BackgroundThread]
+
+    public init(_ settings: Settings) throws(SystemError) {
+        shared = ChannelWorker.Shared(settings)
+        let exchange = try ChannelExchange()
+        self.exchange = exchange
+        let shared = self.shared
+        var lanes: [(String, ChannelExchange.Lane)] = (0..<Limits.channelConnections).map { number in
+            ("channels \(number)", .together(isFirst: number == 0))
+        }
+        lanes.append(("channels beside", .suspects))
+        for number in 0..<Limits.channelConnectionsApart { lanes.append(("channels apart \(number)", .apart)) }
+        var threads: [BackgroundThread] = []
+        for (name, lane) in lanes {
+            threads.append(
+                try BackgroundThread(name) { ChannelWorker(settings, lane, exchange, shared).run() })
+        }
+        self.threads = threads
+    }
+
+    public func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
+        let job = ChannelJob(question: question, then: then, askedAt: Clock.monotonicNanoseconds())
+        if exchange.ask(job) { return }
+        shared.troubles.report(.exhausted, role: question.role)
+        job.finish(.failed(.exhausted))
+    }
+
+    /// Ends the threads and what they ask just now; what waits is answered with a failure. Once, by the owner, on a thread
+    /// with the descriptors of the one that started it.
+    public func stop() {
+        exchange.interrupt.ring()
+        exchange.endWait()
+        for thread in threads { thread.join() }
+        for job in exchange.close() { job.finish(.failed(.unavailable)) }
+    }
+}

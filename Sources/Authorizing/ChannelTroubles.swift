@@ -1,0 +1,85 @@
+import Asking
+import Diagnostics
+import Postgres
+import Synchronization
+
+/// Says why questions about private channels fail, the same not for every question.
+final class ChannelTroubles: Sendable {
+    /// Told that today's partition is missing.
+    private let missed: @Sendable () -> Void
+    private let last = Mutex<[String: LastTrouble]>([:])
+
+    init(missed: @escaping @Sendable () -> Void) { self.missed = missed }
+
+    /// The way to the database.
+    func report(_ error: PostgresError) {
+        let isNews = isNews("connection", error.message)
+        let fields = LastTrouble.fields(error) + [.delay(Limits.channelRetryInterval)]
+        if isNews {
+            Log.shared.warning("PostgreSQL cannot be asked about private channels; trying again", fields)
+        } else {
+            Log.shared.debug("PostgreSQL still cannot be asked about private channels; trying again", fields)
+        }
+    }
+
+    func report(_ unprepared: ProbeGround.Unprepared) {
+        guard isNews("ground", unprepared.reason) else { return }
+        Log.shared.error(
+            "private channels let nobody in: the database is not prepared for them",
+            [.reason(unprepared.reason), .hint(unprepared.hint)])
+    }
+
+    /// Neither what a policy said nor what it was asked about: both may hold what is for no log.
+    func report(_ failure: ChannelAuthorizationError, role: String) {
+        if case .missingPartition = failure { missed() }
+        guard let words = failure.words else { return }
+        var fields: [LogField] = [.reason(failure.code), .user(role)]
+        if case .policy(let state) = failure { fields.append(.sqlstate(state)) }
+        fields.append(.hint(words.hint))
+        if isNews(failure.code, fields.description) {
+            Log.shared.warning(words.sentence, fields)
+        } else {
+            Log.shared.debug(words.sentence, fields)
+        }
+    }
+
+    private func isNews(_ kind: String, _ message: String) -> Bool {
+        last.withLock { last in
+            last[kind, default: LastTrouble()].isNews(PostgresError(operation: kind, message: message))
+        }
+    }
+}
+
+extension ChannelAuthorizationError {
+    /// For the operator; nil where it is said elsewhere.
+    fileprivate var words: (sentence: StaticString, hint: String)? {
+        switch self {
+        case .policy:
+            (
+                "a policy of realtime.messages failed for a private channel, which was refused",
+                "try it: SET ROLE, set realtime.topic and request.jwt.claims, SELECT from realtime.messages"
+            )
+        case .role:
+            (
+                "a token names a role that cannot be asked about; its private channels were refused",
+                "the role must exist, and the login for policies must be a member of it"
+            )
+        case .canceled:
+            (
+                "a policy of realtime.messages took too long for a private channel, which was refused",
+                "an index on the columns that the policy compares, or a look at what holds locks"
+            )
+        case .missingPartition:
+            (
+                "realtime.messages has no partition for today; private channels were refused",
+                "`tidewire db apply` makes the partitions that are missing"
+            )
+        case .exhausted:
+            (
+                "questions about private channels waited too long and were refused",
+                "the database is slow, or too many channels are joined at once"
+            )
+        case .unprepared, .unavailable, .initializing, .tooManyConnections: nil
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import Asking
+import Postgres
+
+/// What the database has for probes, and what its roles may do there by their privileges alone.
+enum ProbeGround {
+    /// How rows are inserted that askers try to see; nil with what an operator can do where they cannot be.
+    static func examine(_ session: PolicySession) throws(PostgresError) -> Result<ProbeLoop.Insertion, Unprepared> {
+        let row = try session.query(question).first ?? []
+        guard row.count == 3 else { throw PolicySession.unreadable }
+        guard row[0] == "t" else {
+            return .failure(Unprepared(reason: "the table realtime.messages is missing", hint: apply))
+        }
+        guard session.mayMakeFunctions else {
+            return .failure(
+                Unprepared(
+                    reason: "the login for policies may not make temporary functions",
+                    hint: "GRANT TEMPORARY ON DATABASE … TO the login of policy_database_url; " + apply))
+        }
+        if row[2] == "t" { return .success(.directly) }
+        if row[1] == "t" { return .success(.byFunction) }
+        return .failure(
+            Unprepared(
+                reason: "the login for policies may not execute tidewire.add_channel_probes(text[], text[], uuid[])",
+                hint: apply))
+    }
+
+    /// Why nobody can be asked for, in words for an operator.
+    struct Unprepared: Error, Sendable, Equatable {
+        var reason: String
+        var hint: String
+
+        /// Found out while probing.
+        static let changed = Unprepared(reason: "probes cannot be put into realtime.messages", hint: apply)
+    }
+
+    private static let apply = "`tidewire db apply` makes what is missing"
+
+    /// The table; the function that inserts for those who may not; the login inserts itself, and no policy hinders it.
+    private static let question = """
+        SELECT m.oid IS NOT NULL,
+            COALESCE(pg_catalog.has_schema_privilege(p.pronamespace, 'USAGE')
+                AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE'), false),
+            COALESCE(pg_catalog.has_schema_privilege(m.relnamespace, 'USAGE')
+                AND pg_catalog.has_table_privilege(m.oid, 'INSERT')
+                AND NOT pg_catalog.row_security_active(m.oid), false)
+        FROM (SELECT 1) AS one (one)
+            LEFT JOIN (pg_catalog.pg_class m JOIN pg_catalog.pg_namespace n
+                ON n.oid = m.relnamespace AND n.nspname = 'realtime' AND m.relname = 'messages'
+                    AND m.relkind IN ('r', 'p')) ON true
+            LEFT JOIN (pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace o
+                ON o.oid = p.pronamespace AND o.nspname = 'tidewire' AND p.proname = 'add_channel_probes'
+                    AND pg_catalog.oidvectortypes(p.proargtypes) = 'text[], text[], uuid[]') ON true
+        """
+
+    /// What a role is to the login.
+    enum Standing: Equatable {
+        /// The login becomes it and tries.
+        case probed
+        /// No policy binds it and the login may not become it: privileges say all.
+        case privileged(mayRead: Bool, mayWrite: Bool)
+        /// None, or one that the login may not become.
+        case refused
+    }
+
+    static func standing(of role: String, _ session: PolicySession) throws(PostgresError) -> Standing {
+        guard let row = try session.query(standingQuestion(session.serverVersion), [role]).first, row.count == 4 else {
+            return .refused
+        }
+        if row[0] == "t" { return .probed }
+        return row[1] == "t" ? .privileged(mayRead: row[2] == "t", mayWrite: row[3] == "t") : .refused
+    }
+
+    /// The login can become it; no policy binds it; it may read an `id`; it may insert what a probe inserts.
+    private static func standingQuestion(_ serverVersion: Int) -> String {
+        // Since 16 a grant may leave out that the member can become the role.
+        let becoming = serverVersion >= 160_000 ? "SET" : "MEMBER"
+        let columns = ["topic", "extension", "inserted_at", "updated_at"]
+        let mayInsert = columns.map { "pg_catalog.has_column_privilege(r.oid, m.oid, '\($0)', 'INSERT')" }
+        return """
+            SELECT r.rolname <> session_user AND pg_catalog.pg_has_role(session_user, r.oid, '\(becoming)'),
+                r.rolsuper OR r.rolbypassrls,
+                pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
+                    AND pg_catalog.has_column_privilege(r.oid, m.oid, 'id', 'SELECT'),
+                pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE') AND \(mayInsert.joined(separator: " AND "))
+            FROM pg_catalog.pg_roles r, pg_catalog.pg_class m
+                JOIN pg_catalog.pg_namespace n ON n.oid = m.relnamespace
+            WHERE r.rolname = $1 AND n.nspname = 'realtime' AND m.relname = 'messages' AND m.relkind IN ('r', 'p')
+            """
+    }
+}

@@ -1,0 +1,186 @@
+import Asking
+import Diagnostics
+import Postgres
+import System
+
+/// What came of trying for some askers of one role.
+enum ProbeOutcome {
+    /// The first askers', as many as there was time for.
+    case answers([ChannelAnswer])
+    /// For all of them.
+    case refused(ChannelAuthorizationError)
+    /// The database lacks what is needed to ask anybody.
+    case unprepared(ProbeGround.Unprepared)
+    /// Something that one of them brought about makes all answers worthless.
+    case spoiled
+}
+
+/// A session in which it is tried what askers may do in private channels, for many in one transaction, which is rolled
+/// back.
+///
+/// It belongs to one thread.
+final class ProbingConnection {
+    let session: PolicySession
+    private var insertion: ProbeLoop.Insertion?
+    /// The function for each role that the login becomes.
+    private var functions: [String: String] = [:]
+    private var functionsMade = 0
+    private var plansAreFreshUntil: UInt64 = 0
+
+    init(_ target: ConnectionTarget, interrupt: Wake) throws(PostgresError) {
+        let milliseconds = Limits.channelProbeTimeout.wholeMilliseconds
+        session = try PolicySession(
+            target, applicationName: "tidewire channels",
+            settings: [
+                "row_security=on", "statement_timeout=\(milliseconds)", "lock_timeout=0",
+                "idle_in_transaction_session_timeout=\(10 * milliseconds)",
+                // Nothing here is ever committed.
+                "synchronous_commit=off",
+            ], connectTimeout: Limits.channelConnectTimeout, answerTimeout: Limits.channelAnswerTimeout,
+            interrupt: interrupt)
+    }
+
+    /// So many functions are kept, and nothing that others left: else it is made anew.
+    var isFull: Bool { functionsMade >= Limits.maximumPolicyLoops || session.isSpoiled }
+
+    /// `timeout` is what all may take, `budget` after what the next is not begun.
+    func ask(
+        _ questions: ArraySlice<ChannelQuestion>, as role: String, timeout: Duration, budget: Duration
+    ) throws(PostgresError) -> ProbeOutcome {
+        if insertion == nil {
+            switch try ProbeGround.examine(session) {
+            case .success(let found): insertion = found
+            case .failure(let unprepared): return .unprepared(unprepared)
+            }
+        }
+        guard let function = functions[role] else { return try first(questions, role, timeout, budget) }
+        return try run(function, questions, role, timeout, budget)
+    }
+
+    /// Of a role that no function was made for.
+    private func first(
+        _ questions: ArraySlice<ChannelQuestion>, _ role: String, _ timeout: Duration, _ budget: Duration
+    ) throws(PostgresError) -> ProbeOutcome {
+        switch try ProbeGround.standing(of: role, session) {
+        case .refused: return .refused(.role)
+        case .privileged(let mayRead, let mayWrite):
+            return .answers(
+                questions.map { question in
+                    switch question.probe {
+                    case .read(let presence): .rights(broadcast: mayRead, presence: presence ? mayRead : nil)
+                    case .write: .rights(broadcast: mayWrite, presence: mayWrite)
+                    }
+                })
+        case .probed: break
+        }
+        guard let insertion, try session.readSurroundings(of: role) else { return .refused(.role) }
+        let name = "tidewire_\(functionsMade)"
+        let text = ProbeLoop.function(named: name, as: role, inserting: insertion)
+        if let state = try session.make(function: text) { return .refused(.policy(sqlState: state)) }
+        functionsMade += 1
+        functions[role] = name
+        // Everything is read and planned for the first time.
+        let longer = max(timeout, min(Limits.channelProbeTimeout, timeout + Limits.channelQuickTimeout))
+        return try run(name, questions, role, longer, budget)
+    }
+
+    // MARK: One transaction
+
+    private static let begin = PipelinedStatement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+    private static let end = PipelinedStatement("ROLLBACK")
+    /// A plan says which policies are for a role, and does not notice when the role becomes a member of another.
+    private static let forgetPlans = PipelinedStatement("DISCARD PLANS")
+
+    private func run(
+        _ function: String, _ questions: ArraySlice<ChannelQuestion>, _ role: String, _ timeout: Duration,
+        _ budget: Duration
+    ) throws(PostgresError) -> ProbeOutcome {
+        let head = [
+            plansAreFresh() ? nil : ProbingConnection.forgetPlans, ProbingConnection.begin,
+            session.surroundingsStatement(role),
+            // For the next statement, which it is measured by.
+            PipelinedStatement(
+                "SELECT pg_catalog.set_config('statement_timeout', $1, true)", [String(timeout.wholeMilliseconds)],
+                preparedAs: "timeout"),
+        ].compactMap { $0 }
+        let answers = try session.pipeline(
+            head + [callStatement(function, questions, budget), ProbingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else { return .spoiled }
+        for answer in answers[..<head.count] { _ = try answer.get() }
+        switch answers[head.count] {
+        case .success(let rows): return found(rows, questions, role)
+        case .failure(let error):
+            // Between two of them.
+            if error.sqlState == SQLState.queryCanceled { return .refused(.canceled(error.message)) }
+            return .refused(.policy(sqlState: error.sqlState ?? "XX000"))
+        }
+    }
+
+    private func plansAreFresh() -> Bool {
+        let now = Clock.monotonicNanoseconds()
+        if now < plansAreFreshUntil { return true }
+        plansAreFreshUntil = now + Limits.channelPlanLife.wholeNanoseconds
+        return false
+    }
+
+    private func callStatement(
+        _ function: String, _ questions: ArraySlice<ChannelQuestion>, _ budget: Duration
+    ) -> PipelinedStatement {
+        let arrays = (1...5).map { "CAST($\($0) AS pg_catalog.text[])" }.joined(separator: ", ")
+        return PipelinedStatement(
+            "SELECT * FROM pg_temp.\(function)(\(arrays), CAST($6 AS pg_catalog.int4))",
+            [
+                TextArray.literal(questions.map { String(decoding: $0.topic, as: UTF8.self) }[...]),
+                TextArray.literal(questions.map { ProbeLoop.code($0.probe) }[...]),
+                TextArray.literal(questions.map(\.claims)[...]), TextArray.literal(questions.map(\.subject)[...]),
+                TextArray.literal(questions.map(\.headers)[...]), String(budget.wholeMilliseconds),
+            ], preparedAs: function)
+    }
+
+    // MARK: Answers
+
+    private func found(_ rows: Rows, _ questions: ArraySlice<ChannelQuestion>, _ role: String) -> ProbeOutcome {
+        var answers: [ChannelAnswer] = []
+        for (index, row) in rows.values.enumerated() {
+            guard row.count == ProbeLoop.Column.count, row[ProbeLoop.Column.who] == String(index + 1),
+                index < questions.count
+            else { return .refused(.policy(sqlState: "XX000")) }
+            answers.append(answer(row, role))
+        }
+        return .answers(answers)
+    }
+
+    private func answer(_ row: [String?], _ role: String) -> ChannelAnswer {
+        guard let state = row[ProbeLoop.Column.error] else {
+            return .rights(
+                broadcast: row[ProbeLoop.Column.broadcast] == "t",
+                presence: row[ProbeLoop.Column.presence].map { $0 == "t" })
+        }
+        if state == SQLState.queryCanceled {
+            return .failed(.canceled(ProbingConnection.serversOwn(row[ProbeLoop.Column.message])))
+        }
+        if row[ProbeLoop.Column.isPartition] == "t" { return .failed(.missingPartition) }
+        switch row[ProbeLoop.Column.step].flatMap(ProbeLoop.Step.init) {
+        case .insert? where ProbingConnection.missing.contains(state):
+            // The table or the function went away, or changed; that is looked at anew.
+            insertion = nil
+            functions = [:]
+            return .failed(.unprepared)
+        case .role?:
+            functions[role] = nil
+            return .failed(.role)
+        default: return .failed(.policy(sqlState: state))
+        }
+    }
+
+    /// Schema, table, column, function; the right to use them.
+    private static let missing: Set = ["3F000", "42P01", "42703", "42883", SQLState.insufficientPrivilege]
+
+    /// A function may say the same in words of its own, which are for nobody else.
+    private static func serversOwn(_ message: String?) -> String {
+        guard let message, message.hasPrefix("canceling statement due to ") else {
+            return "canceling statement due to statement timeout"
+        }
+        return message
+    }
+}

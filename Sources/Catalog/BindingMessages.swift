@@ -1,0 +1,259 @@
+import Change
+import Diagnostics
+import Policy
+import Postgres
+import Protocol
+
+/// The `system` messages that tell a client why a binding failed. Clients show them, and people search for them: they
+/// are the reference's to the letter.
+public enum BindingMessages {
+    private static let cannotSubscribe = "Unable to subscribe to changes with given parameters. "
+
+    static let selectOnPattern = ClientText(
+        .invalidBinding,
+        "Column selection is not supported for wildcard subscriptions. Provide an explicit schema and table name.")
+
+    private static let undefinedColumn = "42703"
+
+    /// `other`: as rows of which table the publication has those of this one.
+    static func nothingMatches(
+        _ request: BindingRequest, _ filter: Filter?, _ other: String?, _ publication: String
+    ) -> ClientText {
+        let hint = other.map { other in
+            ". Publication \(publication) has the rows of this table as rows of \(other): bind to that, or see "
+                + "ALTER PUBLICATION \(SQLName.quoted(publication)) SET (publish_via_partition_root = …)"
+        }
+        return ClientText(
+            other == nil ? .noSuchTable : .publishedAsOther,
+            cannotSubscribe + "Please check Realtime is enabled for the given connect parameters: "
+                + dump(request, filter) + (hint ?? ""))
+    }
+
+    /// `kind`: of the relation that has the name, as `pg_class` has it; nil where there is none that the role may read, which
+    /// is as much as it may know.
+    static func cause(of request: BindingRequest, _ kind: String?, _ publication: String) -> ClientText {
+        let name = SQLName.quoted(request.schema) + "." + SQLName.quoted(request.table)
+        func without(_ what: String) -> ClientText {
+            ClientText(
+                .notATable, ". \(name) is a \(what), of which there are no changes: bind to the tables that it reads")
+        }
+        switch kind {
+        case "v": return without("view")
+        case "m": return without("materialized view")
+        case "f":
+            return ClientText(
+                .notATable, ". \(name) is a foreign table: its changes are in the database that it is in")
+        case nil:
+            return ClientText(
+                .noSuchTable,
+                ". There is no table \(name) that role \(SQLName.quoted(request.role)) may read: are both names written as "
+                    + "the database has them (SELECT relname FROM pg_class), and is SELECT granted?")
+        default:
+            return ClientText(
+                .notPublished,
+                ". \(name) is not in publication \(publication) "
+                    + "(ALTER PUBLICATION \(SQLName.quoted(publication)) ADD TABLE \(name))")
+        }
+    }
+
+    /// An SQL error, or what the reference raises as one.
+    static func refusal(
+        _ refusal: FilterRefusal, _ request: BindingRequest, _ filter: Filter?, _ code: TextCode = .invalidFilter
+    ) -> ClientText {
+        ClientText(
+            code,
+            cannotSubscribe
+                + "An exception happened so please check your connect parameters: \(dump(request, filter)). "
+                + "Exception: ERROR \(refusal.sqlState) (\(refusal.condition)) \(refusal.message)")
+    }
+
+    public static func refusal(_ refusal: FilterRefusal, _ request: BindingRequest) -> ClientText {
+        self.refusal(refusal, request, request.filter.flatMap { try? Filter.parse($0, within: BindingResolver.bounds) })
+    }
+
+    static func unknownRole(_ request: BindingRequest, _ filter: Filter?) -> ClientText {
+        let state = SQLState.undefinedObject
+        return refusal(
+            FilterRefusal(
+                sqlState: state, condition: SQLCondition.name(of: state),
+                message: "role \"\(request.role)\" does not exist"), request, filter, .unknownRole)
+    }
+
+    static func tooManyTables(_ count: Int, _ request: BindingRequest, _ filter: Filter?) -> ClientText {
+        ClientText(
+            .tooManyTables,
+            cannotSubscribe + "\(count) tables match, and a binding may have \(Limits.maximumTablesPerBinding): "
+                + dump(request, filter))
+    }
+
+    public static func nobodyDecides(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .nobodyDecides,
+            "Some rows of \(table.schema).\(table.name) are not delivered: only PostgreSQL can decide who may see them, and the "
+                + "server has no login to ask it with (policy_database_url)")
+    }
+
+    public static func deletesAreRecalled(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .deletesFromLog,
+            "Where row level security decides who may see a row, deletes of \(table.schema).\(table.name) are delivered only as "
+                + "long as the row's last version is in the server's event log: the replica identity does not keep the deleted row "
+                + "(ALTER TABLE … REPLICA IDENTITY FULL)")
+    }
+
+    public static func deletesAreHidden(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .deletesHidden,
+            "Deletes of \(table.schema).\(table.name) are not delivered: row level security decides by columns that "
+                + "changes do not carry of deleted rows \(wholeIdentity(table))")
+    }
+
+    /// What makes changes keep the whole of the rows that they end.
+    private static func wholeIdentity(_ table: CatalogTable) -> String {
+        let name = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
+        guard table.hasMixedIdentity else { return "(ALTER TABLE \(name) REPLICA IDENTITY FULL)" }
+        return
+            "(ALTER TABLE … REPLICA IDENTITY FULL, for \(name) and for each of its partitions: they have different ones)"
+    }
+
+    /// `column`: nil where the role may not read it, and only a policy does.
+    public static func couldNotCompute(_ column: String?, of table: CatalogTable) -> ClientText {
+        let name = column.map { "Generated column \(SQLName.quoted($0))" } ?? "A generated column that a policy reads"
+        return ClientText(
+            .columnsNotComputed,
+            "\(name) of \(table.quotedName) could not be computed for some rows: it is missing from them, and "
+                + "filters and policies that read it do not match (may the role call what its expression calls, with search_path "
+                + "pg_catalog?)")
+    }
+
+    /// Of a filter or a selection: rows never have the column.
+    static func isLeftOut(_ column: CatalogColumn, of table: CatalogTable, _ publication: String) -> FilterRefusal {
+        let why =
+            column.isGenerated
+            ? "is generated from columns that publication \(publication) leaves out"
+            : "is left out by the column list of publication \(publication)"
+        let name = SQLName.quoted(publication)
+        return FilterRefusal(
+            sqlState: undefinedColumn, condition: SQLCondition.name(of: undefinedColumn),
+            message: "column \(SQLName.quoted(column.name)) of \(table.quotedName) \(why): changes do not carry it "
+                + "(ALTER PUBLICATION \(name) DROP TABLE \(table.quotedName); "
+                + "ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))")
+    }
+
+    /// Of a filter on a generated column that nobody can compute.
+    public static func isNotComputed(_ column: CatalogColumn, of table: CatalogTable) -> FilterRefusal {
+        FilterRefusal(
+            sqlState: undefinedColumn, condition: SQLCondition.name(of: undefinedColumn),
+            message:
+                "column \(SQLName.quoted(column.name)) of \(table.quotedName) is generated: changes do not carry it, "
+                + "and the server has no login to compute it with (policy_database_url)")
+    }
+
+    /// `columns`: those that the role may read.
+    public static func areNotComputed(_ columns: [CatalogColumn], of table: CatalogTable) -> ClientText {
+        let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
+        let list = names.isEmpty ? "" : " (\(names))"
+        return ClientText(
+            .columnsNotComputed,
+            "Generated columns of \(table.quotedName) are missing from its rows\(list), and "
+                + "policies that read them show nothing: changes do not carry them, and the server has no login to compute "
+                + "them with (policy_database_url)")
+    }
+
+    public static func areNotPublished(
+        _ operations: RowOperations, of table: CatalogTable, _ published: RowOperations, _ publication: String
+    ) -> ClientText {
+        let wanted = published.union(operations).names.joined(separator: ", ").lowercased()
+        let name = SQLName.quoted(publication)
+        return ClientText(
+            .operationsNotPublished,
+            "\(operations.names.joined(separator: " and ")) of \(table.quotedName) will not come: publication "
+                + "\(publication) does not publish them (ALTER PUBLICATION \(name) SET (publish = '\(wanted), truncate'))"
+        )
+    }
+
+    public static func rowsAreLeftOut(_ table: CatalogTable, _ publication: String) -> ClientText {
+        let name = SQLName.quoted(publication)
+        return ClientText(
+            .rowsLeftOut,
+            "Rows of \(table.quotedName) outside the row filter of publication \(publication) are not delivered, and "
+                + "a row that an update takes across it comes as an INSERT or a DELETE (ALTER PUBLICATION \(name) DROP "
+                + "TABLE \(table.quotedName); ALTER PUBLICATION \(name) ADD TABLE \(table.quotedName))")
+    }
+
+    public static func filteredDeletesAreRecalled(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .deletesFromLog,
+            "A filter is held against deletes of \(table.schema).\(table.name) only as long as the row's last version is in the "
+                + "server's event log: the replica identity does not keep what the filter looks at "
+                + "(ALTER TABLE … REPLICA IDENTITY FULL)")
+    }
+
+    public static func filteredDeletesAreHidden(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .deletesHidden,
+            "Deletes of \(table.schema).\(table.name) are not delivered to a filter that looks at columns which changes do "
+                + "not carry of deleted rows \(wholeIdentity(table))")
+    }
+
+    public static func movesAreRecalled(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .movesFromLog,
+            "Rows of \(table.quotedName) that an update takes out of view are told only as long as the row's former version is in "
+                + "the server's event log: the replica identity does not keep it \(wholeIdentity(table))")
+    }
+
+    public static func movesAreHidden(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .movesHidden,
+            "Rows of \(table.quotedName) that an update takes out of view are not told: changes do not say what the row was "
+                + wholeIdentity(table))
+    }
+
+    public static func isTruncated(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .truncated,
+            "TRUNCATE took all rows of \(table.quotedName), of which no DELETE tells: fetch again what is shown")
+    }
+
+    public static func nothingIsReadable(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .nothingReadable,
+            "Changes of \(table.schema).\(table.name) are not delivered: row level security is active, and the role may not "
+                + "SELECT its primary key")
+    }
+
+    /// Who is told of each change that there is one, and not which: `role` may not read them, or the table has no key. Nil
+    /// where rows are told.
+    public static func rowsAreRefused(
+        _ table: CatalogTable, _ access: TableBinding.Access, _ role: String
+    ) -> ClientText? {
+        let why: String
+        let fix: String
+        switch access {
+        case .readable: return nil
+        case .unauthorized:
+            why =
+                "role \(SQLName.quoted(role)) may not SELECT its primary key, so INSERT and UPDATE come as \"Error 401: "
+                + "Unauthorized\" and DELETE with what it may SELECT"
+            fix = "GRANT SELECT ON \(table.quotedName) TO \(SQLName.quoted(role))"
+        case .noPrimaryKey:
+            why =
+                "it has no primary key, so INSERT and UPDATE come as \"Error 400: Bad Request, no primary key\" and DELETE "
+                + "with what the replica identity keeps"
+            fix = "ALTER TABLE \(table.quotedName) ADD PRIMARY KEY (…)"
+        }
+        return ClientText(.rowsRefused, "Rows of \(table.quotedName) are not told: \(why) (\(fix))")
+    }
+
+    /// The parameters as Elixir's `inspect` and interpolation print them.
+    private static func dump(_ request: BindingRequest, _ filter: Filter?) -> String {
+        let conditions = (filter?.conditions ?? []).map { condition in
+            "{\(Inspection.text(of: condition.column)), \"\(condition.comparison.rawValue)\", "
+                + "\(Inspection.text(of: condition.value)), \(condition.isNegated)}"
+        }
+        let select = request.select.map { "[" + $0.map { Inspection.text(of: $0) }.joined(separator: ", ") + "]" }
+        return "[event: \(request.operations.event), schema: \(request.schema), table: \(request.table), "
+            + "filters: [\(conditions.joined(separator: ", "))], select: \(select ?? "nil")]"
+    }
+}

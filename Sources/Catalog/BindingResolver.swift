@@ -1,0 +1,198 @@
+import Diagnostics
+import Policy
+import Postgres
+import Protocol
+
+/// What the hub knows at one moment: the snapshot, and what roles may do in it. Values all through, so that any thread
+/// can take it along and decide by it.
+public struct CatalogView: Sendable {
+    var snapshot: CatalogSnapshot
+    public var roles: RoleBook
+    /// Where row level security is active.
+    var policies: [AccessKey: PolicyBinding] = [:]
+
+    /// Combines what is known; what stays as it was remains the object it was.
+    mutating func combinePolicies(after before: CatalogView?) {
+        let combiner = PolicyCombiner(snapshot: snapshot, roles: roles)
+        policies = [:]
+        for key in roles.access.keys {
+            guard let table = snapshot.table(key.table), let binding = combiner.binding(key.role, table) else {
+                continue
+            }
+            let known = before?.policies[key]
+            policies[key] = known == binding ? known : binding
+        }
+    }
+
+    /// Something of it means something else than before.
+    func differs(from before: CatalogView?) -> Bool {
+        guard let before else { return true }
+        return snapshot.tables != before.snapshot.tables || roles != before.roles
+            || snapshot.publishedAs != before.snapshot.publishedAs
+            || snapshot.foldsASCIIPlainly != before.snapshot.foldsASCIIPlainly
+            || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
+            || snapshot.privilegedRoles != before.snapshot.privilegedRoles
+            || snapshot.messageRules != before.snapshot.messageRules
+    }
+}
+
+/// From a request to what it means, as far as that goes without asking the server.
+///
+/// In: a request and a view. Out: the outcome, or what has to be asked for first.
+struct BindingResolver {
+    let view: CatalogView
+
+    enum Step {
+        /// Nothing in the catalog could change it.
+        case final(BindingOutcome)
+        case outcome(BindingOutcome)
+        /// The role's rights to these tables are not known, or it is not known to exist.
+        case needsAccess(Set<AccessKey>, Filter?)
+        /// The tables are found, the filter fits them; its literals have yet to be brought to canonical form.
+        case drafts([BindingDraft])
+    }
+
+    func step(_ request: BindingRequest) -> Step {
+        let filter: Filter?
+        do throws(FilterError) {
+            filter = try request.filter.flatMap { text throws(FilterError) in
+                try Filter.parse(text, within: BindingResolver.bounds)
+            }
+        } catch {
+            return .final(.failed(ClientText(.invalidFilter, error.message)))
+        }
+        if request.select != nil, NamePattern.isPattern(request.schema) || NamePattern.isPattern(request.table) {
+            return .final(.failed(BindingMessages.selectOnPattern))
+        }
+        return step(request, filter)
+    }
+
+    static let bounds = Filter.Bounds(
+        bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,
+        depth: Limits.maximumFilterDepth)
+
+    private func step(_ request: BindingRequest, _ filter: Filter?) -> Step {
+        let tables = view.snapshot.tables(schema: request.schema, table: request.table)
+        if tables.isEmpty {
+            let other = view.snapshot.publishedAs[QualifiedName(request.schema, request.table)]
+            return .outcome(
+                .failed(BindingMessages.nothingMatches(request, filter, other, view.snapshot.publication)))
+        }
+        guard tables.count <= Limits.maximumTablesPerBinding else {
+            return .outcome(.failed(BindingMessages.tooManyTables(tables.count, request, filter)))
+        }
+        let needed = tables.reduce(into: Set<AccessKey>()) { needed, table in
+            needed.formUnion(
+                PolicyCombiner.needs(AccessKey(role: request.role, table: table.oid), view.snapshot))
+        }
+        guard view.roles.existing.contains(request.role) else { return .needsAccess(needed, filter) }
+        let unknown = needed.filter { view.roles.access[$0] == nil }
+        guard unknown.isEmpty else { return .needsAccess(unknown, filter) }
+        do throws(FilterRefusal) {
+            return .drafts(try tables.map { table throws(FilterRefusal) in try draft(request, filter, table) })
+        } catch {
+            return .outcome(.failed(BindingMessages.refusal(error, request, filter)))
+        }
+    }
+
+    private func draft(
+        _ request: BindingRequest, _ filter: Filter?, _ table: CatalogTable
+    ) throws(FilterRefusal) -> BindingDraft {
+        guard let access = view.roles.access[AccessKey(role: request.role, table: table.oid)] else {
+            preconditionFailure("a table is drafted with the role's access known")
+        }
+        let check = try filter.map { filter throws(FilterRefusal) in
+            try FilterCheck(
+                filter, columns: table.facts,
+                settings: FilterCheck.Settings(
+                    maximumListElements: Limits.maximumFilterListElements,
+                    maximumKeys: Limits.maximumFilterKeys, maximumWork: Limits.maximumFilterWork,
+                    hiddenSlots: access.hidden,
+                    foldsASCIIPlainly: view.snapshot.foldsASCIIPlainly))
+        }
+        for name in filter?.conditions.map(\.column) ?? [] {
+            if let slot = table.slot(named: name) { try mustBeKnown(slot, table) }
+        }
+        return BindingDraft(
+            request: request, filter: filter, table: table, check: check,
+            delivered: try delivered(request.select, table, access),
+            access: BindingResolver.access(table, access),
+            policy: policy(request.role, table, access))
+    }
+
+    private func policy(_ role: String, _ table: CatalogTable, _ access: TableAccess) -> PolicyBinding? {
+        let known = view.policies[AccessKey(role: role, table: table.oid)]
+        precondition(known != nil || !access.rowSecurityIsActive, "what row security says is known with the rights")
+        return known
+    }
+
+    /// Nobody waits for what no row will ever have.
+    private func mustBeKnown(_ slot: Int, _ table: CatalogTable) throws(FilterRefusal) {
+        let column = table.columns[slot]
+        if !column.isKnown { throw BindingMessages.isLeftOut(column, of: table, view.snapshot.publication) }
+    }
+
+    private func delivered(
+        _ select: [String]?, _ table: CatalogTable, _ access: TableAccess
+    ) throws(FilterRefusal) -> [Int] {
+        guard let select else { return access.selectable }
+        var wanted = Set(table.primaryKey)
+        for name in select {
+            guard let slot = table.slot(named: name), access.selectable.contains(slot) else {
+                throw FilterRefusal(
+                    sqlState: "P0001", condition: "raise_exception", message: "invalid column for select \(name)")
+            }
+            try mustBeKnown(slot, table)
+            wanted.insert(slot)
+        }
+        return access.selectable.filter(wanted.contains)
+    }
+
+    private static func access(_ table: CatalogTable, _ access: TableAccess) -> TableBinding.Access {
+        if table.primaryKey.isEmpty { return .noPrimaryKey }
+        return table.primaryKey.allSatisfy(access.selectable.contains) ? .readable : .unauthorized
+    }
+}
+
+/// A binding on one table that lacks nothing but its literals' canonical forms.
+struct BindingDraft {
+    var request: BindingRequest
+    var filter: Filter?
+    var table: CatalogTable
+    var check: FilterCheck?
+    var delivered: [Int]
+    var access: TableBinding.Access
+    var policy: PolicyBinding?
+
+    var literals: [Literal] { check?.literals ?? [] }
+
+    /// For a literal that the server gave no text for.
+    static let unanswered = FilterRefusal(
+        sqlState: "XX000", condition: SQLCondition.name(of: "XX000"), message: "the value could not be read")
+
+    /// `canonical` has the text of each literal.
+    func binding(_ canonical: [String]) throws(FilterRefusal) -> TableBinding {
+        TableBinding(
+            table: table,
+            predicate: try check.map { check throws(FilterRefusal) in try Predicate(check, canonical: canonical) },
+            delivered: delivered, operations: request.operations.intersection(table.operations),
+            unpublished: request.operations.subtracting(table.operations), access: access,
+            policy: policy)
+    }
+
+    /// The outcome of all of a request's drafts, whose literals have been answered in order. One that fails fails all.
+    static func outcome(
+        _ drafts: [BindingDraft], _ answers: [[Result<String, FilterRefusal>]]
+    ) -> BindingOutcome {
+        var bindings: [TableBinding] = []
+        for (draft, answers) in zip(drafts, answers) {
+            do throws(FilterRefusal) {
+                bindings.append(
+                    try draft.binding(try answers.map { answer throws(FilterRefusal) in try answer.get() }))
+            } catch {
+                return .failed(BindingMessages.refusal(error, draft.request, draft.filter))
+            }
+        }
+        return .tables(bindings)
+    }
+}

@@ -1,0 +1,358 @@
+import Asking
+import Diagnostics
+import Policy
+import Postgres
+import Protocol
+import Replication
+import System
+
+/// The catalog's thread: connects, reads, asks again and again whether what it read still holds, and answers.
+final class CatalogWorker {
+    private let settings: CatalogService.Settings
+    private let exchange: CatalogExchange
+    private var backoff: Backoff
+    private var view: CatalogView?
+    private var fingerprint = ""
+    private var seen: UInt64 = 0
+    /// Taken and not yet answered.
+    private var resolves: [CatalogExchange.ResolveJob] = []
+    private var refreshes: [CatalogExchange.RefreshJob] = []
+    /// Whoever asks for much that takes long to read has half of a processor for it.
+    private var nextResolve: UInt64 = 0
+    private var nextLook: UInt64 = 0
+    private var settleAt: UInt64?
+    private var lastTrouble = LastTrouble()
+    /// Outlives connections: what the stream carries does not depend on ours.
+    private let coverage: CoverageWatch
+
+    init(_ settings: CatalogService.Settings, _ exchange: CatalogExchange) {
+        self.settings = settings
+        self.exchange = exchange
+        backoff = Backoff(settings.reachability)
+        coverage = CoverageWatch(settings.coverage)
+    }
+
+    func run() {
+        while !exchange.interrupt.isRung {
+            do throws(PostgresError) {
+                try session()
+            } catch {
+                ended(error)
+            }
+        }
+        Metrics.shared.catalogConnected.set(Int64(0))
+        take(exchange.close())
+        answerUnavailable()
+    }
+
+    // MARK: A connection's life
+
+    private func session() throws(PostgresError) {
+        let connection = try Connection(
+            settings.target, applicationName: "tidewire bindings",
+            timeoutSeconds: Limits.connectTimeout.wholeSeconds,
+            settings: CatalogReader.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
+            interrupt: exchange.interrupt)
+        let reader = CatalogReader(
+            connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
+            compiling: settings.compiling, bench: TrialBench(), coverage: coverage)
+        // Another connection may lead to another server: everything is read anew.
+        try rebuild(reader, try reader.fingerprint(view?.snapshot))
+        began()
+        while !exchange.interrupt.isRung {
+            take(exchange.take(until: nextWake, seen: &seen))
+            if exchange.interrupt.isRung { break }
+            try lookIfDue(reader)
+            try answerRefreshes(reader)
+            try answerSomeResolves(reader)
+        }
+    }
+
+    private func began() {
+        backoff.reset()
+        lastTrouble = LastTrouble()
+        Metrics.shared.catalogConnected.set(Int64(1))
+        Log.shared.info(
+            "the catalog is read: bindings can be resolved",
+            [.publication(settings.publication), .count(view?.snapshot.tables.count ?? 0)])
+    }
+
+    private func ended(_ error: PostgresError) {
+        if exchange.interrupt.isRung { return }
+        Metrics.shared.catalogConnected.set(Int64(0))
+        Metrics.shared.catalogTroubles.add()
+        answerUnavailable()
+        let delay = backoff.next()
+        report(error, delay)
+        let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
+        while !exchange.interrupt.isRung, let left = backoff.left(until: end) {
+            take(exchange.take(until: Clock.monotonicNanoseconds() + left.wholeNanoseconds, seen: &seen))
+            answerUnavailable()
+        }
+    }
+
+    private func report(_ error: PostgresError, _ delay: Duration) {
+        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
+        guard lastTrouble.isNews(error) else {
+            return Log.shared.debug("the catalog still cannot be read; trying again", fields())
+        }
+        Log.shared.warning("the catalog cannot be read: nothing can be subscribed to; trying again", fields())
+    }
+
+    private func take(_ work: CatalogExchange.Work) {
+        resolves += work.resolves
+        refreshes += work.refreshes
+        if work.mustLook { nextLook = 0 }
+    }
+
+    private func answerUnavailable() {
+        let (resolves, refreshes) = (self.resolves, self.refreshes)
+        self.resolves = []
+        self.refreshes = []
+        let version = view?.snapshot.version ?? 0
+        for job in resolves { job.then(job.requests.map { _ in .unavailable }, version) }
+        for job in refreshes { job.then(nil) }
+    }
+
+    // MARK: Does it still hold?
+
+    private var nextWake: UInt64 {
+        // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
+        var next = min(nextLook, settleAt ?? .max, resolves.isEmpty ? .max : nextResolve)
+        if !refreshes.isEmpty {
+            next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
+        }
+        return next
+    }
+
+    private func lookIfDue(_ reader: CatalogReader) throws(PostgresError) {
+        let now = Clock.monotonicNanoseconds()
+        if let settleAt, now >= settleAt {
+            try rebuild(reader, try reader.fingerprint(view?.snapshot), isSettling: true)
+        } else if now >= nextLook {
+            try look(reader)
+        }
+    }
+
+    /// Asks whether anything has changed, and reads it if so. True when there is a new version.
+    @discardableResult
+    private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
+        let began = Clock.monotonicNanoseconds()
+        let fingerprint = try reader.fingerprint(view?.snapshot)
+        guard fingerprint.text == self.fingerprint else { return try rebuild(reader, fingerprint) }
+        verified(began, fingerprint)
+        return false
+    }
+
+    private func verified(_ began: UInt64, _ fingerprint: CatalogReader.Fingerprint) {
+        let now = Clock.monotonicNanoseconds()
+        let interval = exchange.isWatched ? settings.pollInterval : settings.idlePollInterval
+        // A catalog that takes long to ask is asked less often. One that just had to be read is not left alone for that:
+        // the next change may be of a right that somebody lost.
+        let wait = max(interval.wholeNanoseconds, fingerprint.took * UInt64(Limits.catalogPollShare), now - began)
+        nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
+        exchange.verified(
+            until: nextLook + 3 * settings.pollInterval.wholeNanoseconds, seeing: fingerprint.visible)
+    }
+
+    /// Reads everything anew. What turns out to be as it was keeps its version.
+    @discardableResult
+    private func rebuild(
+        _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint, isSettling: Bool = false
+    ) throws(PostgresError) -> Bool {
+        let began = Clock.monotonicNanoseconds()
+        let (new, fingerprint) = try read(reader, fingerprint)
+        self.fingerprint = fingerprint.text
+        let isChanged = new.differs(from: view)
+        if isChanged { try publish(new, reader) }
+        sayWhatIsUnreadable(reader)
+        if settings.tendsPublication { try reader.tendInternalPublication(new.snapshot) }
+        let now = Clock.monotonicNanoseconds()
+        let isSettled =
+            isSettling && !isChanged && !new.snapshot.policies.isUnfinished
+            && !reader.coverage.isWaiting
+        settleAt = isSettled ? nil : now + settlingDelay(new.snapshot, took: now - began)
+        verified(began, fingerprint)
+        Metrics.shared.catalogReads.add()
+        Metrics.shared.catalogReadSeconds.record(.nanoseconds(now - began))
+        return isChanged
+    }
+
+    /// What is locked may be so for long, and costs a read each time.
+    private func settlingDelay(_ snapshot: CatalogSnapshot, took: UInt64) -> UInt64 {
+        let shortest = Limits.catalogSettlingDelay.wholeNanoseconds
+        guard snapshot.policies.isUnfinished else { return shortest }
+        let share = took * UInt64(Limits.catalogPollShare)
+        return max(shortest, min(share, Limits.maximumCatalogSettlingDelay.wholeNanoseconds))
+    }
+
+    /// What the catalog says, and the fingerprint from before it was read: if it changed meanwhile, the next look finds
+    /// another, and reads again.
+    private func read(
+        _ reader: CatalogReader, _ fingerprint: CatalogReader.Fingerprint
+    ) throws(PostgresError) -> (CatalogView, CatalogReader.Fingerprint) {
+        var fingerprint = fingerprint
+        reader.bench.begin(fingerprint.text)
+        var new = try reader.view(after: view)
+        for _ in 1..<Limits.maximumCatalogReads {
+            let now = try reader.fingerprint(new.snapshot)
+            if now.text == fingerprint.text { break }
+            fingerprint = now
+            reader.bench.begin(fingerprint.text)
+            new = try reader.view(after: view)
+        }
+        return (new, fingerprint)
+    }
+
+    private func publish(_ new: CatalogView, _ reader: CatalogReader) throws(PostgresError) {
+        let remembered = exchange.rememberedRequests
+        view = new
+        exchange.publish(new)
+        // Also if what follows fails: whoever listens must know that the old rights do not count any more.
+        defer { exchange.tell(new.snapshot) }
+        Metrics.shared.catalogVersion.set(new.snapshot.version)
+        Log.shared.debug(
+            "the catalog changed",
+            [.catalogVersion(new.snapshot.version), .count(new.snapshot.tables.count)])
+        // Listeners find what was remembered before. More than this would keep them waiting: they ask for it again.
+        if remembered.count <= Limits.bindingBatch { remember(try attempt(remembered, reader)) }
+    }
+
+    private func remember(_ outcomes: [BindingRequest: BindingOutcome]) {
+        let version = view?.snapshot.version ?? 0
+        for (request, outcome) in outcomes where outcome.isGoodNews && request.isSmall {
+            exchange.remember(outcome, of: request, version: version)
+        }
+    }
+
+    // MARK: Those who wait for news
+
+    private func answerRefreshes(_ reader: CatalogReader) throws(PostgresError) {
+        guard !refreshes.isEmpty else { return }
+        let visible = refreshes.contains { $0.xid != nil } ? try reader.visibleTransactions() : nil
+        let now = Clock.monotonicNanoseconds()
+        let isReady = { (job: CatalogExchange.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
+        let overdue = refreshes.filter { !isReady($0) && now >= $0.deadline }
+        let waiting = refreshes.filter { !isReady($0) && now < $0.deadline }
+        let ready = refreshes.filter(isReady)
+        if !ready.isEmpty {
+            try look(reader)
+            // A GRANT becomes visible a moment after its transaction, and holds nobody up: so once more.
+            nextLook = min(nextLook, Clock.monotonicNanoseconds() + Limits.catalogSettlingDelay.wholeNanoseconds)
+        }
+        refreshes = waiting
+        for job in overdue { job.then(nil) }
+        for job in ready { job.then(view?.snapshot) }
+    }
+
+    // MARK: What bindings mean
+
+    private func answerSomeResolves(_ reader: CatalogReader) throws(PostgresError) {
+        if resolves.isEmpty || Clock.monotonicNanoseconds() < nextResolve { return }
+        let used = Clock.threadNanoseconds()
+        defer { rest(after: Clock.threadNanoseconds() - used) }
+        var count = 0
+        var batch: ArraySlice<CatalogExchange.ResolveJob> = []
+        for job in resolves {
+            if !batch.isEmpty, count + job.requests.count > Limits.bindingBatch { break }
+            count += job.requests.count
+            batch.append(job)
+        }
+        let requests = Array(Set(batch.flatMap(\.requests)))
+        var outcomes = try attempt(requests, reader)
+        // Bad news is given on fresh knowledge only: somebody may just have made the table, or granted the right.
+        if !outcomes.values.allSatisfy(\.isGoodNews), try look(reader) {
+            outcomes = try attempt(requests, reader)
+        }
+        try explain(&outcomes, reader)
+        resolves.removeFirst(batch.count)
+        remember(outcomes)
+        Metrics.shared.bindingsResolved.add(count)
+        let version = view?.snapshot.version ?? 0
+        for job in batch { job.then(job.requests.map { outcomes[$0] ?? .unavailable }, version) }
+    }
+
+    private func rest(after used: UInt64) {
+        guard used >= Limits.bindingBatchAtOnce.wholeNanoseconds else { return nextResolve = 0 }
+        nextResolve = Clock.monotonicNanoseconds() + min(used, Limits.bindingBatchRest.wholeNanoseconds)
+    }
+
+    /// Says which it is where no published table is found, as far as the role may know.
+    private func explain(
+        _ outcomes: inout [BindingRequest: BindingOutcome], _ reader: CatalogReader
+    ) throws(PostgresError) {
+        guard let snapshot = view?.snapshot else { return }
+        let unfound = outcomes.keys.filter {
+            $0.namesOneTable && snapshot.tables(schema: $0.schema, table: $0.table).isEmpty
+        }
+        if unfound.isEmpty { return }
+        let kinds = try reader.kinds(of: unfound)
+        for request in unfound {
+            guard case .failed(let message)? = outcomes[request], message.code == .noSuchTable else { continue }
+            let cause = BindingMessages.cause(of: request, kinds[request], snapshot.publication)
+            outcomes[request] = .failed(ClientText(cause.code, message.text + cause.text))
+        }
+    }
+
+    private func attempt(
+        _ requests: [BindingRequest], _ reader: CatalogReader
+    ) throws(PostgresError) -> [BindingRequest: BindingOutcome] {
+        try learnAccess(requests, reader)
+        guard let view else { return [:] }
+        let resolver = BindingResolver(view: view)
+        var outcomes: [BindingRequest: BindingOutcome] = [:]
+        var drafts: [BindingRequest: [BindingDraft]] = [:]
+        for request in requests {
+            switch resolver.step(request) {
+            case .final(let outcome), .outcome(let outcome): outcomes[request] = outcome
+            case .drafts(let found): drafts[request] = found
+            case .needsAccess(_, let filter):
+                // The server was asked just now. A table that it does not know any more is gone at the next look.
+                let exists = view.roles.existing.contains(request.role)
+                outcomes[request] = exists ? .unavailable : .failed(BindingMessages.unknownRole(request, filter))
+            }
+        }
+        let answers = try reader.canonical(Set(drafts.values.joined().flatMap(\.literals)))
+        for (request, drafts) in drafts {
+            outcomes[request] = BindingDraft.outcome(
+                drafts, drafts.map { $0.literals.map { answers[$0] ?? .failure(BindingDraft.unanswered) } })
+        }
+        return outcomes
+    }
+
+    /// Asks for the rights that the requests need and that are not known.
+    private func learnAccess(_ requests: [BindingRequest], _ reader: CatalogReader) throws(PostgresError) {
+        guard var view else { return }
+        var wanted = neededAccess(requests, view)
+        if wanted.isEmpty { return }
+        if view.roles.access.count + wanted.values.reduce(0, { $0 + $1.count }) > Limits.maximumCachedAccess {
+            view.roles = RoleBook()
+            wanted = neededAccess(requests, view)
+        }
+        view.roles.add(try reader.roles(wanted, of: view.snapshot))
+        view.combinePolicies(after: view)
+        self.view = view
+        exchange.learn(view)
+        sayWhatIsUnreadable(reader)
+    }
+
+    /// Whoever runs the hub is to know what keeps memberships from being followed, and what to do about it.
+    private func sayWhatIsUnreadable(_ reader: CatalogReader) {
+        for reading in view?.ownReadings() ?? [] {
+            guard let hint = reading.hint, reader.bench.isNews(hint) else { continue }
+            Log.shared.warning(
+                "what a function reads for policies the hub may not read: PostgreSQL decides on every row, which is slower",
+                [.relation(reading.name), .user(reading.login), .hint("as the table's owner: \(hint)")])
+        }
+    }
+
+    private func neededAccess(_ requests: [BindingRequest], _ view: CatalogView) -> [String: Set<UInt32>] {
+        let resolver = BindingResolver(view: view)
+        var needed: [String: Set<UInt32>] = [:]
+        for request in requests {
+            guard case .needsAccess(let keys, _) = resolver.step(request) else { continue }
+            for key in keys { needed[key.role, default: []].insert(key.table) }
+        }
+        return needed
+    }
+}

@@ -1,0 +1,134 @@
+import Postgres
+
+/// What a role may do with a table, as the server decides it.
+public struct TableAccess: Sendable, Hashable {
+    /// Slots of the columns that the role may SELECT, in order. None without USAGE of the schema.
+    public var selectable: [Int]
+    /// The others: to a filter they do not exist.
+    public var hidden: Set<Int>
+    /// The table's policies are applied to what the role reads: it is neither superuser nor BYPASSRLS, nor may it act
+    /// for the owner where that is enough.
+    public var rowSecurityIsActive: Bool
+    /// Slots of the columns that a policy may read for the role: a schema without USAGE does not keep it from that.
+    var readable: Set<Int> = []
+    public var hasUsage = true
+    /// The table's policies that apply to the role, by oid.
+    var policies: Set<UInt32> = []
+    /// Those of them that read what the role may not. PostgreSQL asks for the right before it looks at a row.
+    var forbidding: Set<UInt32> = []
+}
+
+public struct AccessKey: Sendable, Hashable {
+    var role: String
+    var table: UInt32
+
+    public init(role: String, table: UInt32) {
+        self.role = role
+        self.table = table
+    }
+}
+
+/// What is known of roles.
+public struct RoleBook: Sendable, Equatable {
+    /// Roles that exist, of those that were asked for.
+    public var existing: Set<String> = []
+    public var access: [AccessKey: TableAccess] = [:]
+    /// Functions that policies may call and the role may not.
+    var forbidden: [String: Set<UInt32>] = [:]
+
+    mutating func add(_ other: RoleBook) {
+        existing.formUnion(other.existing)
+        access.merge(other.access) { _, newest in newest }
+        forbidden.merge(other.forbidden) { _, newest in newest }
+    }
+
+    /// The tables that were asked for, by role.
+    var tables: [String: Set<UInt32>] {
+        var tables: [String: Set<UInt32>] = [:]
+        for key in access.keys { tables[key.role, default: []].insert(key.table) }
+        return tables
+    }
+}
+
+/// Asks the server what roles may do.
+///
+/// It is asked of its own functions and with the role's own number, so that memberships, INHERIT, column grants and
+/// PUBLIC mean what they mean to it.
+extension CatalogReader {
+    /// For each role, the tables that are asked for. A role that does not exist, or a table that is gone, is not in the
+    /// answer.
+    func roles(_ wanted: [String: Set<UInt32>], of snapshot: CatalogSnapshot) throws(PostgresError) -> RoleBook {
+        var book = RoleBook()
+        let functions = PostgresArray.literal(snapshot.policies.functions.map { String($0) })
+        for (role, tables) in wanted {
+            // One by one: a name that the server's encoding does not know must not spoil the others' answers.
+            let answers = try ask([
+                PipelinedStatement("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
+                PipelinedStatement(
+                    CatalogReader.accessText, [role, PostgresArray.literal(tables.map { String($0) })]),
+                PipelinedStatement(CatalogReader.forbiddenText, [role, functions]),
+            ])
+            try add(answers, of: role, snapshot, to: &book)
+        }
+        return book
+    }
+
+    private func add(
+        _ answers: [Result<Rows, PostgresError>], of role: String, _ snapshot: CatalogSnapshot, to book: inout RoleBook
+    ) throws(PostgresError) {
+        guard case .success(let found) = answers[0] else {
+            if case .failure(let error) = answers[0], !CatalogReader.isAboutTheName(error) { throw error }
+            return
+        }
+        guard !found.isEmpty else { return }
+        book.existing.insert(role)
+        for row in try answers[1].get().values {
+            guard let oid = row.number(0), let table = snapshot.related(oid) else { continue }
+            book.access[AccessKey(role: role, table: oid)] = access(row, table)
+        }
+        book.forbidden[role] = Set(try answers[2].get().values.compactMap { $0.number(0) })
+    }
+
+    private func access(_ row: [String?], _ table: CatalogTable) -> TableAccess {
+        let numbers = Set(row.numbers(3) ?? [])
+        let mayRead = { row.flag(1) && numbers.contains(table.columns[$0].number) }
+        return TableAccess(
+            selectable: table.columns.indices.filter(mayRead),
+            hidden: Set(table.columns.indices.filter { !mayRead($0) }), rowSecurityIsActive: row[2] != "f",
+            readable: Set(table.columns.indices.filter { numbers.contains(table.columns[$0].number) }),
+            hasUsage: row.flag(1), policies: row.oids(4),
+            forbidding: row.oids(5))
+    }
+
+    /// Class 22: the text is not one that a name in this database could have.
+    private static func isAboutTheName(_ error: PostgresError) -> Bool { error.sqlState?.hasPrefix("22") ?? false }
+
+    /// Whether row security is active is `row_security_active` for another role than one's own: the server's
+    /// `check_enable_rls`, in the words that its catalog has for it.
+    private static let accessText = """
+        SELECT c.oid, has_schema_privilege(r.oid, c.relnamespace, 'USAGE'),
+            c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls
+                AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE')),
+            ARRAY(SELECT a.attnum FROM pg_attribute a
+                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    AND has_column_privilege(r.oid, c.oid, a.attnum, 'SELECT'))::text,
+            ARRAY(SELECT q.oid FROM pg_policy q
+                  WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*')
+                    AND (0 = ANY (q.polroles) OR EXISTS (
+                        SELECT FROM pg_roles g WHERE g.oid = ANY (q.polroles) AND pg_has_role(r.oid, g.oid, 'USAGE'))))::text,
+            ARRAY(SELECT q.oid FROM pg_policy q
+                  WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*') AND EXISTS (
+                      SELECT FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid
+                      WHERE d.classid = 'pg_policy'::regclass AND d.objid = q.oid AND d.refclassid = 'pg_class'::regclass
+                        AND d.refobjid <> c.oid AND s.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT CASE d.refobjsubid
+                            WHEN 0 THEN has_any_column_privilege(r.oid, s.oid, 'SELECT')
+                            ELSE has_column_privilege(r.oid, s.oid, d.refobjsubid::smallint, 'SELECT') END))::text
+        FROM pg_roles r CROSS JOIN pg_class c
+        WHERE r.rolname = $1::text AND c.oid = ANY ($2::oid[])
+        """
+
+    private static let forbiddenText = """
+        SELECT p.oid FROM pg_roles r CROSS JOIN pg_proc p
+        WHERE r.rolname = $1::text AND p.oid = ANY ($2::oid[]) AND NOT has_function_privilege(r.oid, p.oid, 'EXECUTE')
+        """
+}

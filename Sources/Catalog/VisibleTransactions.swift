@@ -1,0 +1,36 @@
+import Postgres
+
+/// Transactions whose work a snapshot can see.
+public struct VisibleTransactions: Sendable, Hashable {
+    var firstRunning: UInt64
+    var firstUnassigned: UInt64
+    var running: Set<UInt64>
+
+    /// Its answer is `xmin:xmax:xip_list`.
+    public static let question = "SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text"
+
+    public init?(_ rows: Rows) {
+        guard let text = rows.first?.first ?? nil else { return nil }
+        self.init(text)
+    }
+
+    /// As `pg_current_snapshot` writes it.
+    init?(_ text: String) {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else { return nil }
+        firstRunning = first
+        firstUnassigned = next
+        running = Set(parts[2].split(separator: ",").compactMap { UInt64($0) })
+    }
+
+    /// `xid` is the lower half of the number, as the replication stream gives it.
+    public func contains(_ xid: UInt32) -> Bool {
+        var full = (firstUnassigned & ~0xffff_ffff) | UInt64(xid)
+        // A number ahead of the newest is of the age before: numbers live for half of their range.
+        if full >= firstUnassigned, full - firstUnassigned > 1 << 31 {
+            guard full >= 1 << 32 else { return false }
+            full -= 1 << 32
+        }
+        return full < firstRunning || full < firstUnassigned && !running.contains(full)
+    }
+}

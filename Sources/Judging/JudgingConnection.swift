@@ -1,0 +1,364 @@
+import Asking
+import Catalog
+import Change
+import Diagnostics
+import Policy
+import Postgres
+import System
+
+/// What came of one loop over claims.
+enum LoopOutcome {
+    struct Answers {
+        /// The claims' number from 1, the element's where elements were tried by themselves (0: all of them fail), the
+        /// error's code, outputs.
+        var rows: [[String?]]
+        var snapshot: VisibleTransactions
+        var position: LSN
+    }
+
+    case answers(Answers)
+    /// A transaction that has to be seen is not yet.
+    case invisible
+    case tooSlow
+    case failed(sqlState: String)
+}
+
+/// How the hub's own login reads a table whole.
+struct TableReading {
+    /// What comes before it in the same transaction; it fails where the table is not to be read like that any more.
+    fileprivate var guards: [PipelinedStatement]
+}
+
+/// A session in which loops over claims run, each in one transaction that only reads and is rolled back.
+///
+/// It belongs to one thread. Functions for the loops are made in `pg_temp`, or not at all where that is not allowed.
+final class JudgingConnection {
+    let session: PolicySession
+    private var names: [ClaimsLoop: String] = [:]
+
+    /// One that runs no policies is told by the server where a policy would decide.
+    init(
+        _ target: ConnectionTarget, applicationName: String, runsPolicies: Bool, interrupt: Wake
+    ) throws(PostgresError) {
+        let milliseconds = Limits.policyTimeout.wholeMilliseconds
+        session = try PolicySession(
+            target, applicationName: applicationName,
+            settings: [
+                "default_transaction_read_only=on", "row_security=\(runsPolicies ? "on" : "off")",
+                "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
+                "idle_in_transaction_session_timeout=\(10 * milliseconds)",
+            ], connectTimeout: Limits.connectTimeout, answerTimeout: Limits.answerTimeout, interrupt: interrupt)
+    }
+
+    var place: String { session.place }
+
+    /// So many loops are kept, and nothing that others left: else it is made anew.
+    var isFull: Bool { names.count >= Limits.maximumPolicyLoops || session.isSpoiled }
+
+    // MARK: Asking
+
+    func visibleTransactions() throws(PostgresError) -> VisibleTransactions {
+        guard let visible = VisibleTransactions(try session.query(VisibleTransactions.question)) else {
+            throw PolicySession.unreadable
+        }
+        return visible
+    }
+
+    /// Whether the connection can act as the role.
+    func mayBecome(_ role: String) throws(PostgresError) -> Bool {
+        let becoming = JudgingLogin.becoming(serverVersion: session.serverVersion)
+        let rows = try session.query(
+            """
+            SELECT 1 FROM pg_catalog.pg_roles r
+            WHERE r.rolname = $1 AND pg_catalog.pg_has_role(session_user, r.oid, '\(becoming)')
+            """, [role])
+        return !rows.isEmpty
+    }
+
+    /// How the hub's own login can read all that somebody reads of a table, itself in the role (nil: as who it is) and,
+    /// where a function's owner reads, as the owner does; nil where it cannot.
+    func reading(
+        _ table: UInt32, as role: String?, owner: UInt32?
+    ) throws(PostgresError) -> TableReading? {
+        let becomes = role.map { [PipelinedStatement("SELECT pg_catalog.set_config('role', $1, true)", [$0])] } ?? []
+        let parameters = [String(table), owner.map { String($0) }]
+        let answers = try session.pipeline(
+            [JudgingConnection.begin] + becomes + [
+                PipelinedStatement(JudgingConnection.readingText, parameters), JudgingConnection.end,
+            ])
+        guard case .success(let rows) = answers[answers.count - 2], let row = rows.first, row.count == 3,
+            row[0] == "t", let name = row[1]
+        else { return nil }
+        guard row[2] == "t" else { return TableReading(guards: []) }
+        return TableReading(guards: [
+            // Nobody changes a policy between the look at them and the reading.
+            PipelinedStatement("LOCK TABLE \(name) IN ACCESS SHARE MODE"),
+            PipelinedStatement(JudgingConnection.checkText, parameters),
+            PipelinedStatement("SELECT pg_catalog.set_config('row_security', 'on', true)"),
+        ])
+    }
+
+    /// Whether the current role may read of table `$1`, all columns or some, without that anything but a plain yes decides
+    /// on its rows, and whether no policy decides what owner `$2` reads of it; the table's name; whether it has policies
+    /// that say yes.
+    ///
+    /// A policy that says more than yes would run as who the connection is, so there must be none.
+    private static let readingText = """
+        SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
+            AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+            AND (NOT pg_catalog.row_security_active(c.oid) OR pg_catalog.has_table_privilege(c.oid, 'SELECT') AND (
+                SELECT COALESCE(pg_catalog.bool_and(
+                    q.polpermissive AND pg_catalog.pg_get_expr(q.polqual, q.polrelid) = 'true'), false)
+                FROM pg_catalog.pg_policy q
+                WHERE q.polrelid = c.oid AND q.polcmd IN ('r', '*') AND (0::pg_catalog.oid = ANY (q.polroles)
+                    OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles g
+                        WHERE g.oid = ANY (q.polroles) AND pg_catalog.pg_has_role(g.oid, 'USAGE')))))
+            AND COALESCE(($2::pg_catalog.oid IS NULL
+                OR (SELECT pg_catalog.has_any_column_privilege(o.oid, c.oid, 'SELECT') AND (
+                        NOT c.relrowsecurity OR o.rolsuper OR o.rolbypassrls
+                        OR NOT c.relforcerowsecurity AND pg_catalog.pg_has_role(o.oid, c.relowner, 'USAGE'))
+                    FROM pg_catalog.pg_roles o WHERE o.oid = $2::pg_catalog.oid)), false),
+            pg_catalog.quote_ident(n.nspname) OPERATOR(pg_catalog.||) '.'
+                OPERATOR(pg_catalog.||) pg_catalog.quote_ident(c.relname),
+            pg_catalog.row_security_active(c.oid)
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = $1::pg_catalog.oid
+        """
+
+    /// Fails where it is not so any more.
+    private static let checkText = """
+        SELECT 1 / CASE WHEN r.holds THEN 1 ELSE 0 END FROM (\(readingText)) AS r (holds, name, has_policies)
+        """
+
+    static let begin = PipelinedStatement(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
+    static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
+
+    static let position = PipelinedStatement(
+        """
+        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
+            ELSE pg_catalog.pg_current_wal_insert_lsn() END
+        """, preparedAs: "position")
+
+    /// Where what the server has on disk ends, and how long it may take to write what it has not.
+    private static let durable = PipelinedStatement(
+        """
+        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
+            ELSE pg_catalog.pg_current_wal_flush_lsn() END,
+            (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'wal_writer_delay')
+        """, preparedAs: "durable")
+
+    /// A position behind all that was visible when the server had written up to `position`, and one that no crash takes back:
+    /// what is behind it after a crash would be other transactions, some with the numbers of lost ones.
+    ///
+    /// Transactions can be seen before they are on disk (`synchronous_commit = off`), for three times the writer's delay at most.
+    func durableEnd(from position: LSN) throws(PostgresError) -> LSN {
+        let began = Clock.monotonicNanoseconds()
+        while true {
+            guard let row = try session.pipeline([JudgingConnection.durable]).first?.get().first,
+                let end = row[0].flatMap({ LSN($0) })
+            else { throw PolicySession.unreadable }
+            let patience = (row[1].flatMap { UInt64($0) } ?? 200) * 3_000_000 + 100_000_000
+            if end >= position || Clock.monotonicNanoseconds() > began + patience { return end }
+            BackgroundThread.rest(nanoseconds: 10_000_000)
+        }
+    }
+
+    // MARK: Loops
+
+    /// Asks the loop's question for each of the claims. `inputs` holds the elements of each input.
+    func run(
+        _ loop: ClaimsLoop, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
+        reading: TableReading? = nil
+    ) throws(PostgresError) -> LoopOutcome {
+        let known = names[loop]
+        if known == nil, let refusal = try make(loop) { return .failed(sqlState: refusal) }
+        guard let name = names[loop] else { return .failed(sqlState: "XX000") }
+        let guards = reading?.guards ?? []
+        let head =
+            [JudgingConnection.begin] + guards + [
+                PipelinedStatement(VisibleTransactions.question, preparedAs: "snapshot"),
+                JudgingConnection.position,
+                session.surroundingsStatement(loop.role),
+            ]
+        let body =
+            session.mayMakeFunctions
+            ? [callStatement(loop, name, claims, inputs)] : singleStatements(loop, name, claims, inputs)
+        let answers = try session.pipeline(head + body + [JudgingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else { return .failed(sqlState: PolicySession.spoiled) }
+        for case .failure(let error) in answers[1..<1 + guards.count] {
+            return .failed(sqlState: error.sqlState ?? "XX000")
+        }
+        let answered = answers[(1 + guards.count)...]
+        guard let snapshot = VisibleTransactions(try answered[answered.startIndex].get()) else {
+            throw PolicySession.unreadable
+        }
+        guard xids.allSatisfy(snapshot.contains) else { return .invisible }
+        let position =
+            try answered[answered.startIndex + 1].get().first?.first.flatMap { $0.flatMap { LSN($0) } } ?? .zero
+        let bodyAnswers = answers[head.count..<head.count + body.count]
+        guard session.mayMakeFunctions else {
+            let rows = try singleAnswers(loop, name, claims, inputs, Array(bodyAnswers))
+            return rows.map { .answers(LoopOutcome.Answers(rows: $0, snapshot: snapshot, position: position)) }
+                ?? .tooSlow
+        }
+        switch answers[head.count] {
+        case .success(let rows):
+            return .answers(LoopOutcome.Answers(rows: rows.values, snapshot: snapshot, position: position))
+        case .failure(let error):
+            let state = error.sqlState ?? "XX000"
+            return state == SQLState.queryCanceled ? .tooSlow : .failed(sqlState: state)
+        }
+    }
+
+    private func callStatement(
+        _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
+    ) -> PipelinedStatement {
+        let parameters = (0...loop.inputCount).map { "CAST($\($0 + 1) AS pg_catalog.text[])" }
+        return PipelinedStatement(
+            "SELECT * FROM pg_temp.\(name)(\(parameters.joined(separator: ", ")))",
+            [TextArray.literal(claims)] + inputs.map { TextArray.literal($0) }, preparedAs: name)
+    }
+
+    /// The code of the error where the loop cannot be made.
+    private func make(_ loop: ClaimsLoop) throws(PostgresError) -> String? {
+        let name = "tidewire_\(names.count)"
+        guard try session.readSurroundings(of: loop.role) else { return PolicySession.noSuchRole }
+        if session.mayMakeFunctions, let refusal = try session.make(function: loop.function(named: name)) {
+            return refusal
+        }
+        names[loop] = name
+        return nil
+    }
+}
+
+// MARK: Where no function can be made
+
+extension JudgingConnection {
+    static let save = PipelinedStatement("SAVEPOINT tidewire", preparedAs: "save")
+    static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire", preparedAs: "undo")
+    private static let statementsForEach = 4
+
+    private func singleStatements(
+        _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
+    ) -> [PipelinedStatement] {
+        let literals = inputs.map { Optional(TextArray.literal($0)) }
+        return claims.flatMap { single(loop, name, $0, literals) }
+    }
+
+    private func single(
+        _ loop: ClaimsLoop, _ name: String, _ claims: String, _ inputs: [String?]
+    ) -> [PipelinedStatement] {
+        [
+            JudgingConnection.save, claimsStatement(claims, loop.role),
+            PipelinedStatement(loop.asStatement, inputs, preparedAs: name), JudgingConnection.undo,
+        ]
+    }
+
+    func claimsStatement(_ claims: String, _ role: String?) -> PipelinedStatement {
+        guard let role else {
+            return PipelinedStatement(
+                "SELECT pg_catalog.set_config('request.jwt.claims', $1, true)", [claims], preparedAs: "claims")
+        }
+        return PipelinedStatement(
+            "SELECT pg_catalog.set_config('request.jwt.claims', $1, true), pg_catalog.set_config('role', $2, true)",
+            [claims, role], preparedAs: "claims_and_role")
+    }
+
+    /// The rows that the function would have returned; nil where it took too long.
+    private func singleAnswers(
+        _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]],
+        _ answers: [Result<Rows, PostgresError>]
+    ) throws(PostgresError) -> [[String?]]? {
+        var found: [[String?]] = []
+        let elementCount = inputs.first?.count ?? 0
+        for (index, claims) in claims.enumerated() {
+            let who = String(index + 1)
+            switch JudgingConnection.answer(answers, index) {
+            case .success(let rows): found += rows.values.map { [who, nil, nil] + $0 }
+            case .failure(let error):
+                if error.sqlState == SQLState.queryCanceled { return nil }
+                found.append(JudgingConnection.failed(who, nil, error, loop))
+                guard loop.shape == .whole, elementCount > 1 else { continue }
+                guard let rows = try singleElements(loop, name, claims, inputs, who) else { return nil }
+                found += rows
+            }
+        }
+        return found
+    }
+
+    private static func answer(
+        _ answers: [Result<Rows, PostgresError>], _ index: Int
+    ) -> Result<Rows, PostgresError> {
+        if case .failure(let error) = answers[index * statementsForEach + 1] { return .failure(error) }
+        return answers[index * statementsForEach + 2]
+    }
+
+    private static func failed(
+        _ who: String, _ element: String?, _ error: PostgresError, _ loop: ClaimsLoop
+    ) -> [String?] {
+        [who, element, error.sqlState ?? "XX000"] + Array(repeating: nil, count: loop.outputCount)
+    }
+
+    private func singleElements(
+        _ loop: ClaimsLoop, _ name: String, _ claims: String, _ inputs: [[String?]], _ who: String
+    ) throws(PostgresError) -> [[String?]]? {
+        let count = inputs.first?.count ?? 0
+        let statements = (0..<count).flatMap { element in
+            single(loop, name, claims, inputs.map { TextArray.literal([$0[element]]) })
+        }
+        let answers = try session.pipeline(
+            [JudgingConnection.begin, session.surroundingsStatement(loop.role)] + statements
+                + [JudgingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else { return nil }
+        var found: [[String?]] = []
+        for element in 0..<count {
+            switch JudgingConnection.answer(Array(answers.dropFirst(2)), element) {
+            case .success(let rows): found += rows.values.map { [who, String(element + 1), nil] + $0 }
+            case .failure(let error):
+                if error.sqlState == SQLState.queryCanceled { return nil }
+                found.append(JudgingConnection.failed(who, String(element + 1), error, loop))
+            }
+        }
+        return found
+    }
+
+    // MARK: Explaining
+
+    /// Each expression by itself, in the claimant's role.
+    func explain(_ explanation: PolicyExplanation) throws(PostgresError) -> [ExplainedValue] {
+        guard try session.readSurroundings(of: explanation.claimant.role) else {
+            let refused = ExplainedValue.failed(
+                sqlState: PolicySession.noSuchRole, message: "there is no such role")
+            return explanation.expressions.map { _ in refused }
+        }
+        let rows = explanation.row.source(explanation.row.array { "CAST($\($0 + 1) AS pg_catalog.text[])" })
+        let inputs = explanation.texts.map { Optional(TextArray.literal([$0])) }
+        let statements = explanation.expressions.flatMap { expression in
+            [
+                JudgingConnection.save, claimsStatement(explanation.claimant.claims, explanation.claimant.role),
+                PipelinedStatement(
+                    """
+                    SELECT CAST((\(expression)
+                    ) AS pg_catalog.text) FROM \(rows)
+                    """, inputs),
+                JudgingConnection.undo,
+            ]
+        }
+        let answers = try session.pipeline(
+            [JudgingConnection.begin, session.surroundingsStatement(explanation.claimant.role)] + statements
+                + [JudgingConnection.end, PolicySession.clean])
+        guard session.isClean(answers.last) else {
+            let spoiled = ExplainedValue.failed(
+                sqlState: PolicySession.spoiled, message: "a function leaves statements in the session")
+            return explanation.expressions.map { _ in spoiled }
+        }
+        let each = Array(answers.dropFirst(2))
+        return explanation.expressions.indices.map { index in
+            switch JudgingConnection.answer(each, index) {
+            case .success(let rows): .value(rows.first?.first ?? nil)
+            case .failure(let error): .failed(sqlState: error.sqlState ?? "XX000", message: error.message)
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+import Catalog
+import Diagnostics
+import Policy
+import Postgres
+
+/// What the answers of loops mean for those who asked.
+extension JudgingWorker {
+    // MARK: Rows under a policy
+
+    func judged(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
+        var tables = PolicyTable.tables(of: batch.jobs)
+        guard case .rows(let question, _) = batch.jobs.first?.work else { return {} }
+        for index in tables.indices {
+            guard try judge(&tables[index], batch.key, question.policy, connection) else { break }
+        }
+        return { for table in tables { table.finish() } }
+    }
+
+    private func judge(
+        _ table: inout PolicyTable, _ key: JudgingKey, _ policy: JudgedPolicy, _ connection: JudgingConnection
+    ) throws(PostgresError) -> Bool {
+        var first = 0
+        while first < table.rows.count {
+            let rows = JudgingWorker.part(of: table.rows[first...])
+            let inputs = policy.row.columns.indices.map { column in rows.map { $0[column] } }
+            var answers = table
+            let isDone = try ask(key, policy.loop, table.claims, inputs, table.xids, connection) { from, count, found in
+                answers.take(found.rows, rows: rows.indices, claims: from..<from + count)
+            }
+            table = answers
+            guard isDone else { return false }
+            first = rows.endIndex
+        }
+        return true
+    }
+
+    static func part(of rows: ArraySlice<[String?]>) -> ArraySlice<[String?]> {
+        var bytes = 0
+        let count = rows.prefix(Limits.policyStatementRows).prefix { row in
+            bytes += PolicyQuestion.bytes(row)
+            return bytes <= Limits.policyStatementBytes
+        }.count
+        return rows.prefix(max(1, count))
+    }
+
+    // MARK: Terms over claims
+
+    func evaluated(
+        _ terms: [AskedTerm], _ role: String, _ batch: JudgingBatch, _ connection: JudgingConnection
+    ) throws(PostgresError) -> () -> Void {
+        let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
+        var answers = [[AskedTerm: AskedAnswer]?](repeating: nil, count: claims.count)
+        var failed: [Int] = []
+        let loop = ClaimsLoop(evaluating: terms, as: role)
+        let isDone = try ask(batch.key, loop, claims, [], [], connection) { from, count, found in
+            for place in from..<from + count { answers[place] = JudgingWorker.nulls(terms) }
+            for row in found.rows {
+                guard let place = row.place(after: from) else { continue }
+                if row[2] != nil { failed.append(place) } else { answers[place] = JudgingWorker.values(terms, row) }
+            }
+        }
+        if isDone { try evaluateApart(terms, role, claims, failed, &answers, batch.key, connection) }
+        Metrics.shared.policyTerms.add(claims.count)
+        let found = answers
+        return {
+            for (job, place) in zip(batch.jobs, places) {
+                if case .terms(_, let then) = job.work { then(place.flatMap { found[$0] }) }
+            }
+        }
+    }
+
+    /// One term that fails does not take the others with it.
+    private func evaluateApart(
+        _ terms: [AskedTerm], _ role: String, _ claims: [String], _ failed: [Int],
+        _ answers: inout [[AskedTerm: AskedAnswer]?], _ key: JudgingKey, _ connection: JudgingConnection
+    ) throws(PostgresError) {
+        if failed.isEmpty { return }
+        for term in terms {
+            var found: [Int: AskedAnswer] = [:]
+            let loop = ClaimsLoop(evaluating: [term], as: role)
+            let isDone = try ask(
+                key, loop, failed.map { claims[$0] }, [], [], connection
+            ) { from, _, given in
+                for row in given.rows {
+                    guard let place = row.place(after: from) else { continue }
+                    found[place] = row[2] == nil ? .value(row[3].map { Array($0.utf8) }) : .failed
+                }
+            }
+            for (index, place) in failed.enumerated() {
+                answers[place]?[term] = found[index] ?? .value(nil)
+                if !isDone { answers[place] = nil }
+            }
+        }
+    }
+
+    private static func nulls(_ terms: [AskedTerm]) -> [AskedTerm: AskedAnswer] {
+        Dictionary(terms.map { ($0, .value(nil)) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    private static func values(_ terms: [AskedTerm], _ row: [String?]) -> [AskedTerm: AskedAnswer] {
+        Dictionary(
+            zip(terms, row.dropFirst(3)).map { ($0, .value($1.map { Array($0.utf8) })) },
+            uniquingKeysWith: { first, _ in first })
+    }
+
+    /// Each once, and for each job the place of its own; nil where they cannot be sent.
+    private static func differentClaims(_ jobs: [JudgingJob]) -> ([String], [Int?]) {
+        var claims: [String] = []
+        var known: [String: Int] = [:]
+        let places = jobs.map { job -> Int? in
+            guard let text = job.claims, !text.utf8.contains(0) else { return nil }
+            if let place = known[text] { return place }
+            claims.append(text)
+            known[text] = claims.count - 1
+            return claims.count - 1
+        }
+        return (claims, places)
+    }
+
+    // MARK: Memberships
+
+    func filled(
+        _ key: FillKey, _ batch: JudgingBatch, _ connection: JudgingConnection, isOwn: Bool
+    ) throws(PostgresError) -> () -> Void {
+        let role = key.reader == .caller ? key.role : nil
+        // The hub's own login runs no policy, so it reads what none decides on.
+        let owner: UInt32? = if case .definer(let owner) = key.reader { owner } else { nil }
+        let reading = isOwn ? try connection.reading(key.table, as: role, owner: owner) : nil
+        if try isOwn ? reading == nil : !mayBecome(role, connection) {
+            return {
+                for job in batch.jobs { if case .fill(_, let then) = job.work { then(.unreadable) } }
+            }
+        }
+        let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
+        var fills = [MembershipFill](repeating: .unavailable, count: claims.count)
+        let limit = Limits.maximumMembershipKeys
+        let loop = ClaimsLoop(filling: key.sql, as: role, limit: limit + 1)
+        let xids = Set(batch.jobs.compactMap(\.seeing))
+        _ = try ask(batch.key, loop, claims, [], xids, connection, reading: reading) { from, count, found in
+            let read = JudgingWorker.fills(found, count, isOwn: isOwn)
+            for (index, fill) in read.enumerated() { fills[from + index] = fill }
+        }
+        Metrics.shared.membershipFills.add(claims.count)
+        let known = try durable(fills, connection)
+        return {
+            for (job, place) in zip(batch.jobs, places) {
+                if case .fill(_, let then) = job.work { then(place.map { known[$0] } ?? .unavailable) }
+            }
+        }
+    }
+
+    /// Told from where on the log has what they do not.
+    private func durable(
+        _ fills: [MembershipFill], _ connection: JudgingConnection
+    ) throws(PostgresError) -> [MembershipFill] {
+        let positions = fills.compactMap { fill in if case .filled(let rows) = fill { rows.position } else { nil } }
+        guard let last = positions.max() else { return fills }
+        let end = try connection.durableEnd(from: last)
+        return fills.map { fill in
+            guard case .filled(var rows) = fill else { return fill }
+            rows.position = end
+            return .filled(rows)
+        }
+    }
+
+    private static func fills(_ found: LoopOutcome.Answers, _ count: Int, isOwn: Bool) -> [MembershipFill] {
+        var keys = [[FilledMembership.Key]](repeating: [], count: count)
+        var errors: [Int: String] = [:]
+        for row in found.rows {
+            guard let place = row.place(after: 0), place < count else { continue }
+            if let state = row[2] {
+                errors[place] = state
+            } else {
+                keys[place].append(
+                    FilledMembership.Key(text: row[3].map { Array($0.utf8) }, count: row[4].flatMap { Int($0) } ?? 0))
+            }
+        }
+        return (0..<count).map { place in
+            if let state = errors[place] { return refusal(state, isOwn: isOwn) }
+            guard keys[place].count <= Limits.maximumMembershipKeys else { return .unreadable }
+            return .filled(
+                FilledMembership(keys: keys[place], snapshot: found.snapshot, position: found.position))
+        }
+    }
+
+    /// A login that cannot become the claimant's role says nothing of the claimant.
+    private func mayBecome(_ role: String?, _ connection: JudgingConnection) throws(PostgresError) -> Bool {
+        guard let role, try !connection.mayBecome(role) else { return true }
+        sayCannotBecome(role)
+        return false
+    }
+
+    /// Only what would refuse the claimant's own query, too, is an answer about the claimant. What names mean, and what
+    /// the hub's login may read, is none: then PostgreSQL is to decide on each row.
+    private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
+        if SQLState.isPassing(state) { return .unavailable }
+        let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
+        return isOfTheClaimant ? .failed(sqlState: state) : .unreadable
+    }
+
+    // MARK: Explanations
+
+    func explained(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
+        guard let job = batch.jobs.first, case .explanation(let explanation, let then) = job.work else { return {} }
+        let values = try connection.explain(explanation)
+        return { then(values) }
+    }
+}
+
+extension JudgingJob {
+    fileprivate var claims: String? {
+        switch work {
+        case .terms(let claimant, _), .fill(let claimant, _): claimant.claims
+        case .rows, .generation, .explanation, .sight: nil
+        }
+    }
+}
+
+extension [String?] {
+    /// Of a loop's answer: whose it is, counted from 0, where the statement's first is `first`.
+    fileprivate func place(after first: Int) -> Int? {
+        self[0].flatMap { Int($0) }.map { first + $0 - 1 }
+    }
+}
+
+extension PolicyTable {
+    /// Of a statement about these rows and claims. Who has no row in it may read none of them.
+    mutating func take(_ found: [[String?]], rows: Range<Int>, claims: Range<Int>) {
+        for row in rows { for place in claims { self[row, place] = false } }
+        for answer in found {
+            guard let place = answer.place(after: claims.lowerBound), claims.contains(place) else { continue }
+            if answer[1] == "0" {
+                for row in rows { self[row, place] = nil }
+                continue
+            }
+            let element = answer[1].flatMap { Int($0) }.map { rows.lowerBound + $0 - 1 }
+            if answer[2] != nil {
+                failed(element, rows, place)
+            } else if let element {
+                // By itself it is the only row, and NULL says that it is none of those that may be read.
+                if rows.contains(element) { self[element, place] = answer[3] != nil }
+            } else {
+                for (row, letter) in zip(rows, (answer[3] ?? "").utf8) where letter == UInt8(ascii: "1") {
+                    self[row, place] = true
+                }
+            }
+        }
+    }
+
+    /// Many rows are tried one by one then, which says more; a single one is the one that failed.
+    private mutating func failed(_ element: Int?, _ rows: Range<Int>, _ place: Int) {
+        if let element {
+            if rows.contains(element) { self[element, place] = nil }
+        } else if rows.count == 1 {
+            self[rows.lowerBound, place] = nil
+        }
+    }
+}

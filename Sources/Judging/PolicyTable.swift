@@ -1,0 +1,115 @@
+import Catalog
+import Diagnostics
+
+/// Questions of one policy, laid over each other: all their rows against all their claims, each different one once.
+struct PolicyTable {
+    private(set) var claims: [String] = []
+    private(set) var rows: [[String?]] = []
+    private var claimsPlaces: [String: Int] = [:]
+    private var claimantPlaces: [ObjectIdentifier: Int] = [:]
+    private var rowPlaces: [[String?]: Int] = [:]
+    private var members: [Member] = []
+    private(set) var xids: Set<UInt32> = []
+    /// By row and claims: whether it may be read; nil until it is known.
+    private var answers: [Bool?] = []
+
+    private struct Member {
+        var job: JudgingJob
+        var question: PolicyQuestion
+        var then: @Sendable (PolicyAnswers) -> Void
+        var rows: [Int]
+        var claims: [Int]
+    }
+
+    /// What cannot be sent has no place: a text with a zero byte ends there.
+    private static let noPlace = -1
+
+    /// As few tables as it is worth: asking for some pairs that nobody wants is cheaper than claims set twice.
+    static func tables(of jobs: [JudgingJob]) -> [PolicyTable] {
+        var tables: [PolicyTable] = []
+        for job in jobs {
+            guard case .rows(let question, let then) = job.work else { continue }
+            if let last = tables.indices.last, tables[last].isWorth(question) {
+                tables[last].add(job, question, then)
+            } else {
+                var table = PolicyTable()
+                table.add(job, question, then)
+                tables.append(table)
+            }
+        }
+        for index in tables.indices {
+            tables[index].answers = Array(
+                repeating: nil, count: tables[index].rows.count * tables[index].claims.count)
+        }
+        return tables
+    }
+
+    private func isWorth(_ question: PolicyQuestion) -> Bool {
+        let newClaims = question.claimants.count { claimantPlaces[ObjectIdentifier($0)] == nil }
+        let (claims, rows) = (self.claims.count + newClaims, self.rows.count + question.rows.count)
+        guard claims * rows <= Limits.policyBatchPairs else { return false }
+        let together = JudgingPace.weight(claims: claims, rows: rows)
+        let apart =
+            JudgingPace.weight(claims: self.claims.count, rows: self.rows.count)
+            + JudgingPace.weight(claims: question.claimants.count, rows: question.rows.count)
+        return together <= apart
+    }
+
+    private mutating func add(
+        _ job: JudgingJob, _ question: PolicyQuestion, _ then: @escaping @Sendable (PolicyAnswers) -> Void
+    ) {
+        if let xid = job.seeing { xids.insert(xid) }
+        let rows = question.rows.map { place(ofRow: $0) }
+        let claims = places(of: question.claimants)
+        members.append(Member(job: job, question: question, then: then, rows: rows, claims: claims))
+    }
+
+    private mutating func places(of claimants: [Claimant]) -> [Int] {
+        if let last = members.last, last.question.claimants.elementsEqual(claimants, by: ===) { return last.claims }
+        return claimants.map { place(of: $0) }
+    }
+
+    private mutating func place(of claimant: Claimant) -> Int {
+        if let known = claimantPlaces[ObjectIdentifier(claimant)] { return known }
+        let place = claimsPlaces[claimant.claims] ?? newPlace(claimant.claims)
+        claimantPlaces[ObjectIdentifier(claimant)] = place
+        return place
+    }
+
+    private mutating func newPlace(_ claims: String) -> Int {
+        guard !claims.utf8.contains(0) else { return PolicyTable.noPlace }
+        self.claims.append(claims)
+        claimsPlaces[claims] = self.claims.count - 1
+        return self.claims.count - 1
+    }
+
+    private mutating func place(ofRow row: [String?]) -> Int {
+        if let known = rowPlaces[row] { return known }
+        guard !row.contains(where: { $0?.utf8.contains(0) ?? false }) else { return PolicyTable.noPlace }
+        rows.append(row)
+        rowPlaces[row] = rows.count - 1
+        return rows.count - 1
+    }
+
+    // MARK: Answers
+
+    subscript(row: Int, claims: Int) -> Bool? {
+        get { answers[row * self.claims.count + claims] }
+        set { answers[row * self.claims.count + claims] = newValue }
+    }
+
+    /// Hands every question its answers.
+    func finish() {
+        for member in members {
+            var answers = PolicyAnswers(member.question)
+            for (row, rowPlace) in member.rows.enumerated() where rowPlace != PolicyTable.noPlace {
+                for (claimant, place) in member.claims.enumerated() where place != PolicyTable.noPlace {
+                    answers[row, claimant] = self[rowPlace, place]
+                }
+            }
+            Metrics.shared.policyPairs.add(member.question.pairCount)
+            Metrics.shared.policyFailures.add(answers.unknownCount)
+            member.then(answers)
+        }
+    }
+}

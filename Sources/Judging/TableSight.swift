@@ -1,0 +1,80 @@
+import Asking
+import Catalog
+import Change
+import Diagnostics
+import Policy
+import Postgres
+
+/// Whether the table itself shows one of its rows to a holder. Nothing of a policy is in the question: the row is named by
+/// its key, and the server's own row level security says the rest.
+public struct TableSight: Sendable {
+    /// As SQL, in full.
+    let table: String
+    /// The primary key's columns, with their types as SQL.
+    let key: [(name: String, type: String)]
+    /// Its texts.
+    let texts: [String]
+    let claimant: Claimant
+
+    public init?(_ table: CatalogTable, _ texts: [String?], _ claimant: Claimant) {
+        let known = texts.compactMap { $0 }
+        guard !table.primaryKey.isEmpty, known.count == table.primaryKey.count else { return nil }
+        self.table = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
+        key = table.primaryKey.map { (table.columns[$0].name, table.columns[$0].declaredType) }
+        self.texts = known
+        self.claimant = claimant
+    }
+
+    var byteCount: Int { texts.reduce(claimant.claims.utf8.count) { $0 + $1.utf8.count } }
+
+    var sql: String {
+        let conditions = key.enumerated().map { "\(Quoted.identifier($1.name)) = CAST($\($0 + 1) AS \($1.type))" }
+        return "SELECT pg_catalog.count(*) FROM \(table) WHERE \(conditions.joined(separator: " AND "))"
+    }
+}
+
+/// What the table showed.
+public struct SeenInTable: Sendable {
+    public var isVisible: Bool
+    /// Where the database's log stood after the snapshot in which it did.
+    public var position: LSN
+}
+
+extension JudgingConnection {
+    enum LookOutcome {
+        case seen(SeenInTable)
+        case invisible
+        case failed
+    }
+
+    func look(_ sight: TableSight, seeing xid: UInt32?) throws(PostgresError) -> LookOutcome {
+        guard try session.readSurroundings(of: sight.claimant.role) else { return .failed }
+        let answers = try session.pipeline([
+            JudgingConnection.begin, PipelinedStatement(VisibleTransactions.question), JudgingConnection.position,
+            session.surroundingsStatement(sight.claimant.role),
+            claimsStatement(sight.claimant.claims, sight.claimant.role),
+            PipelinedStatement(sight.sql, sight.texts), JudgingConnection.end, PolicySession.clean,
+        ])
+        guard session.isClean(answers.last), case .success(let rows) = answers[5],
+            let position = try answers[2].get().first?.first.flatMap({ $0.flatMap { LSN($0) } }),
+            let snapshot = VisibleTransactions(try answers[1].get())
+        else { return .failed }
+        if let xid, !snapshot.contains(xid) { return .invisible }
+        return .seen(SeenInTable(isVisible: rows.first?.first != "0", position: position))
+    }
+}
+
+extension JudgingWorker {
+    func looked(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
+        guard let job = batch.jobs.first, case .sight(let sight, let then) = job.work else { return {} }
+        guard sight.texts.allSatisfy({ !$0.utf8.contains(0) }), !sight.claimant.claims.utf8.contains(0) else {
+            return { then(nil) }
+        }
+        var outcome = try connection.look(sight, seeing: job.seeing)
+        if case .invisible = outcome, try waitUntilVisible(Set(job.seeing.map { [$0] } ?? []), connection) {
+            outcome = try connection.look(sight, seeing: job.seeing)
+        }
+        guard case .seen(let seen) = outcome else { return { then(nil) } }
+        return { then(seen) }
+    }
+}

@@ -1,0 +1,193 @@
+import Asking
+import Diagnostics
+import Postgres
+import Replication
+import System
+
+/// Looks after the partitions of realtime.messages: one for each day to come, none older than what is kept.
+///
+/// A thread with a connection of its own, made anew each time. It asks `tidewire.keep_messages` to do it; where that is
+/// missing and the login belongs to the table's owner, it does it itself; else it says once what an operator has to do.
+public final class MessagesJanitor: Sendable {
+    private let interrupt: Wake
+    private let call: Wake
+    private let thread: BackgroundThread
+
+    /// - Parameter hours: partitions of days that ended longer ago than that are dropped.
+    public init(
+        _ target: ConnectionTarget, hours: Int, reachability: Reachability = Reachability()
+    ) throws(SystemError) {
+        let (interrupt, call) = (try Wake(), try Wake())
+        self.interrupt = interrupt
+        self.call = call
+        thread = try BackgroundThread("janitor") {
+            JanitorRounds(target, hours: hours, interrupt, reachability).run(orCalled: call)
+        }
+    }
+
+    /// A partition is missing: it is looked for soon, and not at the next round. From any thread.
+    public func isMissed() { call.ring() }
+
+    /// Ends the thread and what it does just now. Once, by the owner, on a thread with the descriptors of the one that
+    /// started it.
+    public func stop() {
+        interrupt.ring()
+        thread.join()
+    }
+}
+
+/// The janitor's thread.
+final class JanitorRounds {
+    private let target: ConnectionTarget
+    private let hours: Int
+    private let interrupt: Wake
+    private var backoff: Backoff
+    private var lastTrouble = LastTrouble()
+    private var lastComplaint: Means?
+
+    init(
+        _ target: ConnectionTarget, hours: Int, _ interrupt: Wake, _ reachability: Reachability = Reachability()
+    ) {
+        backoff = Backoff(reachability)
+        self.target = target
+        self.hours = hours
+        self.interrupt = interrupt
+    }
+
+    func run(orCalled call: Wake) {
+        while !interrupt.isRung {
+            call.clear()
+            let pause = round()
+            // Who cannot make it is not asked all the time.
+            interrupt.sleep(milliseconds: min(pause, Limits.janitorCallInterval).wholeMilliseconds)
+            backoff.wait(pause, interrupt, orCalled: call)
+        }
+    }
+
+    /// How long to rest after it.
+    func round() -> Duration {
+        do throws(PostgresError) {
+            let work = try attempt()
+            backoff.reset()
+            lastTrouble = LastTrouble()
+            report(work)
+            // Uneven, so that several hubs on one database do not come at once.
+            let rest = work.postponed.isEmpty ? Limits.janitorInterval : Limits.janitorRetryInterval
+            return rest * Double.random(in: 0.9...1.1)
+        } catch {
+            guard !interrupt.isRung else { return .zero }
+            let pause = error.isConnectionLost ? backoff.next() : Limits.janitorRetryInterval
+            report(error, pause)
+            return pause
+        }
+    }
+
+    // MARK: One round
+
+    /// How the partitions can be looked after with this login.
+    enum Means: Equatable {
+        case function, ownership, none
+        case noTable
+    }
+
+    struct Work: Equatable {
+        var made: [String] = []
+        var dropped: [String] = []
+        var postponed: [String] = []
+        var refused: [String] = []
+    }
+
+    private func attempt() throws(PostgresError) -> Work {
+        let connection = try Connection(
+            target, applicationName: "realtime_janitor", timeoutSeconds: Limits.connectTimeout.wholeSeconds,
+            settings: [
+                "statement_timeout=\(Limits.janitorQueryTimeout.wholeMilliseconds)",
+                "lock_timeout=\(Limits.janitorLockTimeout.wholeMilliseconds)", "search_path=pg_catalog",
+            ], interrupt: interrupt)
+        connection.ignoreNotices()
+        let means = try means(connection)
+        complain(means)
+        switch means {
+        case .function: return try callFunction(connection)
+        case .ownership: return try PartitionKeeping(connection, hours: hours, interrupt).work()
+        case .none, .noTable: return Work()
+        }
+    }
+
+    private func means(_ connection: Connection) throws(PostgresError) -> Means {
+        // By the catalogs: to_regclass and its like fail where a schema may not be used.
+        let rows = try connection.execute(
+            """
+            SELECT pg_has_role(session_user, c.relowner, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE'), EXISTS (
+                SELECT FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace
+                WHERE s.nspname = 'tidewire' AND p.proname = 'keep_messages'
+                    AND has_schema_privilege(s.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = 'realtime' AND c.relname = 'messages' AND c.relkind = 'p'
+            """, interrupt: interrupt)
+        guard let row = rows.first else { return .noTable }
+        if row[1] == "t" { return .function }
+        return row[0] == "t" ? .ownership : .none
+    }
+
+    private func callFunction(_ connection: Connection) throws(PostgresError) -> Work {
+        let rows = try connection.execute(
+            """
+            SELECT array_to_string(made, ' '), array_to_string(dropped, ' '), array_to_string(postponed, ' '),
+                array_to_string(refused, ' ')
+            FROM tidewire.keep_messages(\(hours))
+            """, interrupt: interrupt)
+        let lists = (rows.first ?? []).map { ($0 ?? "").split(separator: " ").map(String.init) }
+        guard lists.count == 4 else { return Work() }
+        return Work(made: lists[0], dropped: lists[1], postponed: lists[2], refused: lists[3])
+    }
+
+    // MARK: What is said
+
+    private func report(_ work: Work) {
+        if !work.made.isEmpty {
+            Log.shared.info("partitions of realtime.messages were made", [.relation(work.made.joined(separator: " "))])
+        }
+        if !work.dropped.isEmpty {
+            Log.shared.info(
+                "old partitions of realtime.messages were dropped", [.relation(work.dropped.joined(separator: " "))])
+        }
+        if !work.postponed.isEmpty {
+            Log.shared.info(
+                "partitions of realtime.messages are in use; trying again later",
+                [.relation(work.postponed.joined(separator: " "))])
+        }
+        if !work.refused.isEmpty {
+            Log.shared.warning(
+                "old partitions of realtime.messages cannot be dropped",
+                [
+                    .relation(work.refused.joined(separator: " ")),
+                    .hint("drop them as a superuser, or give them the owner of realtime.messages"),
+                ])
+        }
+    }
+
+    private func report(_ error: PostgresError, _ pause: Duration) {
+        let fields = { LastTrouble.fields(error) + [.delay(pause)] }
+        guard lastTrouble.isNews(error) else {
+            return Log.shared.debug("realtime.messages still cannot be looked after; trying again", fields())
+        }
+        Log.shared.warning("the partitions of realtime.messages cannot be looked after; trying again", fields())
+    }
+
+    private func complain(_ means: Means) {
+        guard means != lastComplaint else { return }
+        lastComplaint = means
+        switch means {
+        case .function, .ownership: break
+        case .none:
+            Log.shared.warning(
+                "nobody makes tomorrow's partition of realtime.messages: this login may not",
+                [.hint("apply sql/realtime/090_upkeep.sql as a superuser: tidewire db apply")])
+        case .noTable:
+            Log.shared.warning(
+                "there is no realtime.messages: private channels and broadcasts from the database do not work",
+                [.hint("apply sql/realtime: tidewire db apply")])
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import Diagnostics
+
+/// What the clients of one project may do: out of the settings, or out of a stored project's record.
+public struct ProjectLimits: Sendable, Equatable {
+    /// Sockets with a joined channel, at the same time. Nil is without limit, as below.
+    public var maximumConcurrentUsers: Int?
+    public var maximumChannelsPerClient: Int
+    /// Means over some seconds, so that a short burst passes.
+    public var maximumJoinsPerSecond: Int?
+    public var maximumEventsPerSecond: Int?
+    public var maximumPresenceEventsPerSecond: Int?
+    /// Presence messages of one channel in one window.
+    public var clientPresenceEvents: Int?
+    public var clientPresenceWindow: Duration
+    /// Of a broadcast or a presence.
+    public var maximumPayloadBytes: Int
+    /// Channels that are not private are refused.
+    public var isPrivateOnly: Bool
+    /// Every channel is told who is present, whether it asks or not.
+    public var presenceEnabled: Bool
+    /// Nobody is let in.
+    public var isSuspended: Bool
+
+    public init(
+        maximumConcurrentUsers: Int? = nil, maximumChannelsPerClient: Int, maximumJoinsPerSecond: Int? = nil,
+        maximumEventsPerSecond: Int? = nil, maximumPresenceEventsPerSecond: Int? = nil,
+        clientPresenceEvents: Int? = nil, clientPresenceWindow: Duration, maximumPayloadBytes: Int, isPrivateOnly: Bool,
+        presenceEnabled: Bool, isSuspended: Bool
+    ) {
+        self.maximumConcurrentUsers = maximumConcurrentUsers
+        self.maximumChannelsPerClient = maximumChannelsPerClient
+        self.maximumJoinsPerSecond = maximumJoinsPerSecond
+        self.maximumEventsPerSecond = maximumEventsPerSecond
+        self.maximumPresenceEventsPerSecond = maximumPresenceEventsPerSecond
+        self.clientPresenceEvents = clientPresenceEvents
+        self.clientPresenceWindow = clientPresenceWindow
+        self.maximumPayloadBytes = maximumPayloadBytes
+        self.isPrivateOnly = isPrivateOnly
+        self.presenceEnabled = presenceEnabled
+        self.isSuspended = isSuspended
+    }
+
+    /// The reference counts kilobytes of 1000 bytes, and some bytes for what stands around a payload.
+    public static func payloadBytes(kilobytes: Int) -> Int {
+        kilobytes * 1000 + Limits.payloadSlackBytes
+    }
+
+    public static func kilobytes(payloadBytes: Int) -> Int {
+        max(1, (payloadBytes - Limits.payloadSlackBytes) / 1000)
+    }
+
+    /// Zero says "without limit".
+    public static func limit(_ number: Int) -> Int? {
+        number == 0 ? nil : number
+    }
+}
+
+extension ProjectLimits {
+    init(_ settings: ResolvedSettings) {
+        maximumConcurrentUsers = Self.limit(settings.integer(.maximumConcurrentUsers))
+        maximumChannelsPerClient = settings.integer(.channelsPerClient)
+        maximumJoinsPerSecond = Self.limit(settings.integer(.joinsPerSecond))
+        maximumEventsPerSecond = Self.limit(settings.integer(.eventsPerSecond))
+        maximumPresenceEventsPerSecond = Self.limit(settings.integer(.presenceEventsPerSecond))
+        clientPresenceEvents = Self.limit(settings.integer(.clientPresenceEvents))
+        clientPresenceWindow = settings.duration(.clientPresenceWindow)
+        maximumPayloadBytes = Self.payloadBytes(kilobytes: settings.integer(.payloadSize))
+        isPrivateOnly = settings.boolean(.privateOnly)
+        presenceEnabled = settings.boolean(.presenceEnabled)
+        isSuspended = false
+    }
+}

@@ -1,0 +1,91 @@
+import Diagnostics
+import Embedded
+import Postgres
+import Protocol
+import Synchronization
+import System
+import TestSupport
+import Testing
+
+@testable import Catalog
+
+/// A database with a publication and a catalog service on it.
+final class CatalogStage {
+    let database: TestDatabase
+    let service: CatalogService
+    /// Roles are the whole cluster's, so each stage has its own.
+    let role: String
+    private var isStopped = false
+
+    /// `foundation`: what a Supabase database has. `asOwner`: the catalog is read by a superuser, who may change the
+    /// publications, and not by the hub's documented login.
+    init(
+        on cluster: PrivateCluster? = nil, foundation: Bool = false, _ sql: String = "", publication: String = "",
+        role: String? = nil, asOwner: Bool = false, compiling: PolicyCompiling = .real
+    ) throws {
+        database = try TestDatabase(on: cluster)
+        if foundation {
+            for file in SQLFile.foundation where !file.name.contains("publication") { try database.run(file.text) }
+        }
+        self.role = role ?? "reader_" + database.name
+        try database.run("CREATE ROLE \(self.role)")
+        try database.run("GRANT USAGE ON SCHEMA public TO \(self.role)")
+        if !sql.isEmpty { try database.run(sql.replacing("READER", with: self.role)) }
+        try database.run("CREATE PUBLICATION supabase_realtime \(publication)")
+        let logins = try database.documentedLogins(becoming: role == nil ? [self.role] : [])
+        var settings = CatalogService.Settings(
+            target: asOwner ? database.target : logins.hub, pollInterval: .milliseconds(20))
+        settings.compiling = compiling
+        service = try CatalogService(settings)
+        service.addBindings(1)
+    }
+
+    deinit { stop() }
+
+    func stop() {
+        if !isStopped { service.stop() }
+        isStopped = true
+    }
+
+    func run(_ sql: String) throws { try database.run(sql.replacing("READER", with: role)) }
+
+    func request(
+        _ table: String, filter: String? = nil, select: [String]? = nil, schema: String = "public",
+        role: String? = nil, operations: RowOperations = .all
+    ) -> BindingRequest {
+        BindingRequest(
+            role: role ?? self.role, schema: schema, table: table, filter: filter, select: select,
+            operations: operations)
+    }
+
+    /// Asks the catalog's thread and waits.
+    func resolve(_ requests: [BindingRequest]) -> [BindingOutcome] {
+        let answer = Awaited<[BindingOutcome]>()
+        service.resolve(requests) { outcomes, _ in answer.set(outcomes) }
+        return answer.wait() ?? []
+    }
+
+    func resolve(_ request: BindingRequest) -> BindingOutcome { resolve([request]).first ?? .unavailable }
+
+    func binding(_ request: BindingRequest, _ location: SourceLocation = #_sourceLocation) throws -> TableBinding {
+        guard case .tables(let bindings) = resolve(request), let only = bindings.first, bindings.count == 1 else {
+            Issue.record("not one table: \(resolve(request))", sourceLocation: location)
+            throw NoBinding()
+        }
+        return only
+    }
+
+    func message(_ request: BindingRequest) -> String? {
+        guard case .failed(let message) = resolve(request) else { return nil }
+        return message.text
+    }
+
+    /// A snapshot as of now.
+    func fresh() -> CatalogSnapshot? {
+        let answer = Awaited<CatalogSnapshot?>()
+        service.refresh { answer.set($0) }
+        return answer.wait() ?? nil
+    }
+
+    struct NoBinding: Error {}
+}

@@ -1,0 +1,148 @@
+import Embedded
+import Policy
+import Postgres
+import System
+import TestSupport
+import Testing
+
+@testable import Catalog
+@testable import Judging
+
+/// A database with a client role, the documented logins, `auth.uid()`, and a judge.
+final class JudgingStage {
+    let database: TestDatabase
+    /// Roles are the whole cluster's, so each stage has its own.
+    let role: String
+    let logins: DocumentedLogins
+    private var judges: [PolicyJudge] = []
+
+    init(on cluster: PrivateCluster? = nil, _ sql: String = "") throws {
+        database = try TestDatabase(on: cluster)
+        role = "reader_" + database.name
+        try database.run("CREATE ROLE \(role) NOLOGIN NOINHERIT")
+        logins = try database.documentedLogins(becoming: [role])
+        try database.run(
+            """
+            CREATE SCHEMA auth;
+            GRANT USAGE ON SCHEMA auth, public TO \(role);
+            CREATE FUNCTION auth.uid() RETURNS uuid LANGUAGE sql STABLE AS $$
+                SELECT (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid $$;
+            """)
+        if !sql.isEmpty { try run(sql) }
+    }
+
+    deinit { for judge in judges { judge.stop() } }
+
+    /// `HUB` is the hub's own login.
+    func run(_ sql: String) throws {
+        try database.run(sql.replacing("READER", with: role).replacing("HUB", with: logins.hubName))
+    }
+
+    /// The login that policies run as.
+    var login: String { logins.policyName }
+
+    func judge(policies: ConnectionTarget? = nil) throws -> PolicyJudge {
+        var settings = PolicyJudge.Settings(database: logins.hub, policies: policies ?? logins.policies)
+        settings.clientRoles = [role]
+        let judge = try PolicyJudge(settings)
+        judges.append(judge)
+        return judge
+    }
+
+    /// The hub's own login alone.
+    func judgeAlone(_ target: ConnectionTarget) throws -> PolicyJudge {
+        var settings = PolicyJudge.Settings(database: target)
+        settings.clientRoles = [role]
+        let judge = try PolicyJudge(settings)
+        judges.append(judge)
+        return judge
+    }
+
+    /// Of a policy that nobody made, over rows of a table `notes` with as many columns, which is made if there is none.
+    func judged(_ sql: String, _ columns: [(String, String)] = [("id", "bigint")]) throws -> JudgedPolicy {
+        JudgedPolicy(role: role, row: try row(columns), table: 1, sql: sql, version: 1)
+    }
+
+    func row(_ columns: [(String, String)]) throws -> JudgedRow {
+        let definitions = columns.map { "\($0.0) \($0.1)" }.joined(separator: ", ")
+        let schema = "judged\(columns.count)"
+        try database.run("CREATE SCHEMA IF NOT EXISTS \(schema); GRANT USAGE ON SCHEMA \(schema) TO PUBLIC")
+        try database.run("CREATE TABLE IF NOT EXISTS \(schema).notes (\(definitions))")
+        return JudgedRow(
+            relation: "notes", schema: schema,
+            columns: columns.enumerated().map { JudgedRow.Column(slot: $0, name: $1.0, type: $1.1) })
+    }
+
+    /// The table's only policy, over all its columns.
+    func policy(of table: String) throws -> JudgedPolicy {
+        let connection = try database.cluster.connect(database: database.name)
+        try connection.execute("SET search_path = pg_catalog")
+        let sql = try #require(
+            try connection.query(
+                "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = $1::regclass",
+                ["public." + table]
+            ).first?.first ?? nil)
+        let columns = try connection.query(
+            """
+            SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+            WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY attnum
+            """, ["public." + table])
+        let row = JudgedRow(
+            relation: table, schema: "public",
+            columns: columns.values.enumerated().map { index, row in
+                JudgedRow.Column(slot: index, name: row[0] ?? "", type: row[1] ?? "")
+            })
+        return JudgedPolicy(role: role, row: row, table: 1, sql: sql, version: 1)
+    }
+
+    func claimant(_ claims: String, role: String? = nil) -> Claimant {
+        Claimant(role: role ?? self.role, claims: claims, identity: 0)
+    }
+
+    func claimant(sub: Int) -> Claimant { claimant(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
+
+    /// What the table itself shows the claimant: for each of its rows, in the order of its key.
+    func shown(_ table: String, to claimant: Claimant) throws -> [Bool?] {
+        let connection = try database.cluster.connect(database: database.name)
+        let all = try connection.query("SELECT id FROM public.\(table) ORDER BY id").values.map { $0[0] ?? "" }
+        return all.map { id in
+            do {
+                _ = try connection.query("BEGIN")
+                defer { _ = try? connection.query("ROLLBACK") }
+                _ = try connection.query("SELECT set_config('request.jwt.claims', $1, true)", [claimant.claims])
+                _ = try connection.query("SELECT set_config('role', $1, true)", [claimant.role])
+                return try !connection.query("SELECT 1 FROM public.\(table) WHERE id = $1", [id]).isEmpty
+            } catch {
+                return nil
+            }
+        }
+    }
+
+    func rows(of table: String) throws -> [[String?]] {
+        try database.connection.query("SELECT * FROM public.\(table) ORDER BY id").values
+    }
+}
+
+extension PolicyJudge {
+    /// Asks and waits: for each row the answer for each claimant.
+    func answers(
+        _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [Claimant], seeing xid: UInt32? = nil
+    ) -> [[Bool?]] {
+        let found = Awaited<[PolicyAnswers]>()
+        ask([PolicyQuestion(policy, rows: rows, claimants: claimants)], seeing: xid) { found.set($0) }
+        guard let answers = found.wait()?.first else { return [] }
+        return rows.indices.map { row in claimants.indices.map { answers[row, $0] } }
+    }
+
+    func value(_ terms: [AskedTerm], _ claimant: Claimant) -> [AskedTerm: AskedAnswer]? {
+        let found = Awaited<[AskedTerm: AskedAnswer]?>()
+        evaluate(terms, as: claimant) { found.set($0) }
+        return found.wait() ?? nil
+    }
+
+    func fills(_ asked: [(Membership, Claimant)], seeing xid: UInt32? = nil) -> [MembershipFill] {
+        let found = Awaited<[MembershipFill]>()
+        fill(asked.map { (membership: $0.0, claimant: $0.1) }, seeing: xid) { found.set($0) }
+        return found.wait() ?? []
+    }
+}

@@ -1,0 +1,57 @@
+import TestSupport
+import Testing
+
+@testable import Catalog
+@testable import Judging
+
+/// Whoever may write a function that a policy calls runs code in the judge's session. What outlives its transaction there
+/// must not answer for other policies.
+@Suite struct SpoiledSessionTests {
+    /// Replaces every prepared statement by one that lets the first claims read the first rows.
+    private static let thief = """
+        CREATE FUNCTION thief() RETURNS boolean LANGUAGE plpgsql AS $$
+        DECLARE name text;
+        BEGIN
+            FOR name IN SELECT s.name FROM pg_prepared_statements s WHERE s.name LIKE 'tidewire%' LOOP
+                EXECUTE format('DEALLOCATE %I', name);
+                EXECUTE format('PREPARE %I AS SELECT ''1''::text, NULL::text, NULL::text, ''1 2 3''::text', name);
+            END LOOP;
+            RETURN true;
+        END $$;
+        CREATE FUNCTION destroyer() RETURNS boolean LANGUAGE plpgsql AS $$
+        BEGIN
+            DEALLOCATE ALL;
+            RETURN true;
+        END $$;
+        """
+
+    /// Once for each connection, and then some.
+    private func ask(_ judge: PolicyJudge, _ policy: JudgedPolicy, _ claimant: Claimant) -> [Bool?] {
+        (0..<6).map { _ in judge.answers(policy, [["1"]], [claimant]).first?.first ?? nil }
+    }
+
+    @Test(arguments: ["thief()", "destroyer()"])
+    func `a policy's function answers for no other policy`(function: String) throws {
+        let stage = try JudgingStage(Self.thief)
+        let judge = try stage.judge()
+        let closed = try stage.judged("id < 0")
+        let open = try stage.judged("id > 0")
+        let claimant = stage.claimant(sub: 1)
+        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
+        let spoiling = ask(judge, try stage.judged("id > 0 AND \(function)"), claimant)
+        #expect(spoiling.allSatisfy { $0 == nil }, "what it says of its own rows does not count either")
+        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
+        #expect(ask(judge, open, claimant).allSatisfy { $0 == true })
+    }
+
+    @Test func `nor where no function can be made`() throws {
+        let stage = try JudgingStage(Self.thief)
+        try stage.run("REVOKE TEMPORARY ON DATABASE \(stage.database.name) FROM PUBLIC")
+        let judge = try stage.judge()
+        let closed = try stage.judged("id < 0")
+        let claimant = stage.claimant(sub: 1)
+        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
+        _ = ask(judge, try stage.judged("id > 0 AND thief()"), claimant)
+        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
+    }
+}

@@ -1,0 +1,349 @@
+import Change
+import Embedded
+import EventLog
+import Postgres
+import Replication
+import System
+import TestSupport
+import Testing
+
+@testable import Ingest
+@testable import Messages
+
+/// What those who join are told of what was sent before.
+@Suite struct MessageArchiveTests {
+    @Test func `the newest are told, oldest first, of the topic and namespace that was asked for`() throws {
+        let stage = try MessageStage()
+        try stage.start()
+        for number in 1...30 { try stage.send("m\(number)") }
+        try stage.send("public", isPrivate: false)
+        try stage.send("elsewhere", topic: "room:2")
+        try stage.catchUp()
+        #expect(try stage.replay() == (6...30).map { "m\($0)" })
+        #expect(try stage.replay(limit: 2) == ["m29", "m30"])
+        #expect(try stage.replay(isPrivate: false) == ["public"])
+        #expect(try stage.replay("room:2") == ["elsewhere"])
+        #expect(try stage.replay("room:3") == [])
+        #expect(try stage.replay(since: stage.now + 3000) == [])
+    }
+
+    @Test func `since is a moment in the table's own time`() throws {
+        let stage = try MessageStage()
+        try stage.start()
+        func insert(_ text: String, _ at: String) throws {
+            try stage.database.run(
+                """
+                INSERT INTO realtime.messages (topic, extension, payload, event, private, inserted_at)
+                VALUES ('room:1', 'broadcast', jsonb_build_object('t', '\(text)'), 'note', true, \(at))
+                """)
+        }
+        try insert("old", "now() - interval '2 hours'")
+        try insert("new", "now() - interval '1 minute'")
+        try insert("older, but committed later", "now() - interval '1 hour'")
+        try insert("not yet", "now() + interval '2 hours'")
+        try stage.database.run(
+            """
+            INSERT INTO realtime.messages (topic, extension, payload, event, private)
+            VALUES ('room:1', 'presence', '{}', 'x', true)
+            """)
+        try stage.catchUp()
+        // As they were committed; of too many the newest, by their own time.
+        #expect(try stage.replay() == ["old", "new", "older, but committed later"])
+        #expect(try stage.replay(limit: 2) == ["new", "older, but committed later"])
+        #expect(try stage.replay(since: stage.now - 3_700_000) == ["new", "older, but committed later"])
+        #expect(try stage.replay(since: stage.now - 120_000) == ["new"])
+        #expect(try stage.replay(limit: 1) == ["new"])
+    }
+
+    @Test func `what came before the hub is in the table, and told once`() throws {
+        let stage = try MessageStage()
+        for number in 1...3 { try stage.send("before\(number)") }
+        try stage.start()
+        try stage.send("after")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["before1", "before2", "before3", "after"])
+        #expect(try stage.replay(limit: 2) == ["before3", "after"])
+        #expect(try stage.replay(since: stage.now - 60_000) == ["before1", "before2", "before3", "after"])
+    }
+
+    @Test func `where the table may not be read, what the log has is told, and that it is not all`() throws {
+        let stage = try MessageStage()
+        try stage.send("before")
+        let role = "blind_\(stage.database.name)"
+        try stage.database.run(
+            "CREATE ROLE \(role) LOGIN PASSWORD 'p'; GRANT USAGE ON SCHEMA realtime TO \(role)")
+        stage.archiveTarget = .init(
+            stage.database.cluster.url(user: role, password: "p", database: stage.database.name))
+        try stage.start()
+        try stage.send("after")
+        try stage.catchUp()
+        let query = ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, start: .since(milliseconds: 0), limit: 25)
+        let blind = try stage.ask(query)
+        #expect(blind.texts == ["after"] && !blind.isWhole)
+        // Since the hub is there, the log has everything.
+        let since = try #require(stage.service?.messagesFollowed).time / 1000 + 1
+        var recent = query
+        recent.start = .since(milliseconds: since)
+        #expect(try stage.ask(recent).isWhole)
+    }
+
+    @Test func `rows that a policy would hide are not taken to be missing`() throws {
+        let stage = try MessageStage()
+        try stage.send("before")
+        let role = "policed_\(stage.database.name)"
+        try stage.database.run(
+            """
+            CREATE ROLE \(role) LOGIN PASSWORD 'p'; GRANT USAGE ON SCHEMA realtime TO \(role);
+            GRANT SELECT ON realtime.messages TO \(role)
+            """)
+        stage.archiveTarget = .init(
+            stage.database.cluster.url(user: role, password: "p", database: stage.database.name))
+        try stage.start()
+        let answer = try stage.ask(
+            ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, start: .since(milliseconds: 0), limit: 25))
+        #expect(answer.texts == [] && !answer.isWhole)
+    }
+
+    @Test func `who comes back from a position is told all or nothing`() throws {
+        let stage = try MessageStage()
+        try stage.start()
+        try stage.send("one")
+        try stage.catchUp()
+        let position = try stage.end
+        #expect(try stage.resume(from: position).texts == [])
+        for number in 2...6 { try stage.send("m\(number)") }
+        try stage.send("elsewhere", topic: "room:2")
+        try stage.catchUp()
+        let all = try stage.resume(from: position)
+        #expect(all.texts == (2...6).map { "m\($0)" } && all.isWhole)
+        let offsets = all.messages?.compactMap(\.offset) ?? []
+        #expect(offsets.count == 5 && offsets == offsets.sorted() && offsets.allSatisfy { $0 >= position.offset })
+        // From one of them on, without it.
+        let next = EventLogPosition(epoch: position.epoch, offset: offsets[2] + 1)
+        #expect(try stage.resume(from: next).texts == ["m5", "m6"])
+        #expect(try stage.resume(from: position, limit: 5).texts?.count == 5)
+        #expect(try stage.resume(from: position, limit: 4) == .mustRefetch)
+        #expect(
+            try stage.resume(from: EventLogPosition(epoch: position.epoch ^ 1, offset: position.offset)) == .mustRefetch
+        )
+        #expect(try stage.resume(from: EventLogPosition(epoch: position.epoch, offset: .max)) == .mustRefetch)
+    }
+
+    @Test func `a position from before messages were followed is of no use`() throws {
+        let stage = try MessageStage("")
+        try stage.start(awaitingMessages: false)
+        try stage.catchUp()
+        let position = try stage.end
+        try stage.database.run(MessageStage.table)
+        try stage.awaitMessages()
+        try stage.send("one")
+        try stage.catchUp()
+        #expect(try stage.resume(from: position) == .mustRefetch)
+    }
+
+    @Test func `messages are found across segments and restarts`() throws {
+        let stage = try MessageStage()
+        try stage.start()
+        let position = try stage.end
+        // A megabyte each: every one needs a segment of its own.
+        for number in 1...6 {
+            try stage.send("m\(number)")
+            try stage.database.run(
+                """
+                INSERT INTO realtime.messages (topic, extension, payload, event, private)
+                SELECT 'filler', 'broadcast', to_jsonb(string_agg(md5(random()::text), '')), 'note', true
+                FROM generate_series(1, 30000)
+                """)
+        }
+        try stage.catchUp()
+        #expect(try stage.replay() == (1...6).map { "m\($0)" })
+        try stage.restart()
+        // The table is not asked: it is empty, without the log knowing of it.
+        try stage.database.run(
+            """
+            DO $$
+            DECLARE
+                today text := to_char(current_date, '"messages_"YYYY_MM_DD');
+            BEGIN
+                EXECUTE format('ALTER TABLE realtime.messages DETACH PARTITION realtime.%I', today);
+                EXECUTE format('CREATE TABLE realtime.messages_1999_01_01 PARTITION OF realtime.messages FOR VALUES FROM (%L) TO (%L)',
+                    current_date, current_date + 1);
+            END $$
+            """)
+        try stage.send("m7")
+        try stage.catchUp()
+        let segments = try EventLogReader.segments(in: DiskDirectory(stage.logDirectory))
+        #expect(segments.count > 4)
+        #expect(try stage.replay() == (1...7).map { "m\($0)" })
+        #expect(try stage.resume(from: position).texts == (1...7).map { "m\($0)" })
+        // The large ones come with what an answer may hold.
+        #expect(try stage.replay("filler")?.count == 6)
+    }
+
+    @Test func `what retention took is in the table, and a position in it must be fetched anew`() throws {
+        let stage = try MessageStage()
+        stage.settings.retentionBytes = 3 << 20
+        try stage.start()
+        let position = try stage.end
+        try stage.send("first")
+        for _ in 1...8 {
+            try stage.database.run(
+                """
+                INSERT INTO realtime.messages (topic, extension, payload, event, private)
+                SELECT 'filler', 'broadcast', to_jsonb(string_agg(md5(random()::text), '')), 'note', true
+                FROM generate_series(1, 30000)
+                """)
+        }
+        try stage.catchUp()
+        // Retention is looked at now and then: at a start at the latest.
+        #expect(
+            try eventually {
+                try stage.touch()
+                return try EventLogReader.segments(in: DiskDirectory(stage.logDirectory)).first?.sequence ?? 1 > 1
+            })
+        try stage.send("last")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["first", "last"])
+        #expect(try stage.resume(from: position) == .mustRefetch)
+    }
+
+    @Test func `few places are remembered, and the rest is asked for`() throws {
+        let stage = try MessageStage()
+        stage.maximumPlaces = 20
+        try stage.start()
+        let position = try stage.end
+        for number in 1...10 { try stage.send("m\(number)") }
+        for _ in 1...4 {
+            try stage.database.run(
+                """
+                INSERT INTO realtime.messages (topic, extension, payload, event, private)
+                SELECT 'crowd', 'broadcast', '{}', 'note', true FROM generate_series(1, 20)
+                """)
+            try stage.catchUp()
+            #expect(try stage.replay("crowd", limit: 3)?.count == 3)
+        }
+        #expect(try stage.replay() == (1...10).map { "m\($0)" })
+        #expect(try stage.resume(from: position) == .mustRefetch)
+        try stage.send("m11")
+        try stage.catchUp()
+        #expect(try stage.replay(limit: 2) == ["m10", "m11"])
+    }
+
+    @Test(arguments: ["DEFAULT", "FULL"])
+    func `what was deleted stays deleted, and what was rewritten is told as it is now`(identity: String) throws {
+        let stage = try MessageStage()
+        let partitions =
+            "SELECT inhrelid::regclass AS t FROM pg_inherits WHERE inhparent = 'realtime.messages'::regclass"
+        try stage.database.run(
+            "DO $$ DECLARE t regclass; BEGIN FOR t IN \(partitions) LOOP "
+                + "EXECUTE format('ALTER TABLE %s REPLICA IDENTITY \(identity)', t); END LOOP; END $$")
+        try stage.start()
+        let large = String(repeating: "x", count: 10)
+        for number in 1...6 { try stage.send("m\(number)") }
+        // A payload that is stored apart is not sent again with what leaves it alone.
+        try stage.database.run(
+            """
+            ALTER TABLE realtime.messages ALTER payload SET STORAGE EXTERNAL;
+            INSERT INTO realtime.messages (topic, extension, payload, event, private)
+            VALUES ('room:1', 'broadcast', jsonb_build_object('t', repeat('\(large)', 1000)), 'note', true)
+            """)
+        try stage.catchUp()
+        let position = EventLogPosition(epoch: try stage.end.epoch, offset: 0)
+        let long = String(repeating: large, count: 1000)
+        #expect(try stage.replay() == (1...6).map { "m\($0)" } + [long])
+        let table = "realtime.messages"
+        try stage.database.run(
+            """
+            UPDATE \(table) SET payload = '{"t": "edited"}' WHERE payload->>'t' = 'm2';
+            UPDATE \(table) SET payload = '{"t": "edited twice"}' WHERE payload->>'t' IN ('m3', 'm4');
+            UPDATE \(table) SET payload = '{"t": "moved"}', topic = 'room:2' WHERE payload->>'t' = 'm5';
+            UPDATE \(table) SET updated_at = now() WHERE length(payload->>'t') > 9999;
+            DELETE FROM \(table) WHERE payload->>'t' = 'm1'
+            """)
+        try stage.send("after")
+        try stage.database.run(
+            "DELETE FROM \(table) WHERE payload->>'t' = 'edited twice' AND ctid IN (SELECT ctid FROM \(table) WHERE payload->>'t' = 'edited twice' LIMIT 1)"
+        )
+        try stage.catchUp()
+        #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
+        // The newest, of those that are left.
+        #expect(try stage.replay(limit: 4) == ["edited twice", "m6", long, "after"])
+        let followed = try #require(stage.service?.messagesFollowed).offset
+        let from = EventLogPosition(epoch: position.epoch, offset: followed)
+        #expect(try stage.resume(from: from, limit: 5).texts == ["edited", "edited twice", "m6", long, "after"])
+        // Another that reads the log from its end has to find it, too.
+        try stage.restart()
+        #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
+        // What was written twice stays as it was written last when something else is written.
+        try stage.database.run(
+            """
+            UPDATE \(table) SET payload = jsonb_build_object('t', repeat('y', 12000)) WHERE length(payload->>'t') > 9999;
+            UPDATE \(table) SET updated_at = now() WHERE length(payload->>'t') > 9999
+            """)
+        try stage.catchUp()
+        #expect(try stage.replay()?[3] == String(repeating: "y", count: 12000))
+        try stage.database.run("UPDATE \(table) SET topic = 'room:2' WHERE length(payload->>'t') > 9999")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["edited", "edited twice", "m6", "after"])
+        try stage.database.run("TRUNCATE \(table)")
+        try stage.send("first")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["first"])
+        #expect(try stage.resume(from: from).messages == nil)
+    }
+
+    @Test func `messages of days that are not kept are not told`() throws {
+        let stage = try MessageStage()
+        stage.hours = 1
+        try stage.start()
+        try stage.database.run(
+            """
+            INSERT INTO realtime.messages (topic, extension, payload, event, private, inserted_at)
+            VALUES ('room:1', 'broadcast', '{"t": "old"}', 'note', true, timezone('utc', now()) - interval '2 days')
+            """)
+        try stage.send("new")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["new"])
+        let followed = try #require(stage.service?.messagesFollowed).offset
+        let from = EventLogPosition(epoch: try stage.end.epoch, offset: followed)
+        #expect(try stage.resume(from: from).messages == nil)
+    }
+
+    @Test func `what became of many messages is remembered within the same room`() throws {
+        let stage = try MessageStage()
+        stage.maximumPlaces = 64
+        try stage.start()
+        try stage.database.run(
+            """
+            INSERT INTO realtime.messages (topic, extension, payload, event, private)
+            SELECT 'room:1', 'broadcast', jsonb_build_object('t', 'm' || g), 'note', true FROM generate_series(1, 300) g
+            """)
+        try stage.database.run("DELETE FROM realtime.messages WHERE payload->>'t' <> 'm7'")
+        try stage.send("last")
+        try stage.catchUp()
+        #expect(try stage.replay() == ["m7", "last"])
+    }
+
+    @Test func `an archive without a log fails, and one that is stopped answers`() throws {
+        let stage = try MessageStage()
+        try stage.start()
+        let archive = try MessageArchive(
+            .init(logDirectory: "/nowhere", target: stage.database.target), logEnd: { nil }, followed: { nil })
+        let answer = Awaited<ReplayAnswer>()
+        let query = ReplayQuery(topic: [], isPrivate: true, start: .since(milliseconds: 0), limit: 1)
+        archive.replay(query) { answer.set($0) }
+        #expect(answer.wait() == .failed)
+        archive.stop()
+        let late = Awaited<ReplayAnswer>()
+        archive.replay(query) { late.set($0) }
+        #expect(late.wait() == .failed)
+    }
+
+    @Test(arguments: [Int64.min, -1, Int64.max])
+    func `any moment may be asked for`(since: Int64) throws {
+        let stage = try MessageStage()
+        try stage.send("before")
+        try stage.start()
+        #expect(try stage.replay(since: since) == (since == .max ? [] : ["before"]))
+    }
+}
