@@ -52,10 +52,10 @@ let floor3: [Target] = [
     room("EventLog", "Bytes", "System", "Diagnostics"),
     room("Policy", "Change", "Bytes"),
     room("Matching", "Policy", "Change", "Bytes"),
-    room("Channels", "Change", "Bytes"),
+    room("Channels", "Bytes"),
     room("Protocol", "Change", "Bytes"),
     room("WebSocket", "CZlib", "Bytes", "Crypto"),
-    room("Net", "CUring", "CLinux", "Bytes", "System", "Crypto", "Diagnostics"),
+    room("Net", "CUring", "Bytes", "System", "Crypto", "Diagnostics"),
     room("Auth", "Bytes", "Crypto"),
 ]
 
@@ -65,28 +65,48 @@ let floor4: [Target] = [
     room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
     room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
     room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+]
+
+let floor5: [Target] = [
     room("Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics"),
     room("Messages", "Asking", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
     room("Authorizing", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
     room(
-        "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+        "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System",
+        "Diagnostics", "Bytes"),
+]
+
+let floor6: [Target] = [
     room(
-        "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking", "History",
-        "Replication", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket",
-        "Net",
-        "Auth", "Change", "Postgres", "Crypto", "Diagnostics", "System", "Bytes"
-    ),
+        "Delivery", "Judging", "Messages", "Catalog", "Asking", "EventLog", "Matching", "Policy",
+        "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
     room(
-        "Bench", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking", "Embedded",
-        "Replication", "EventLog", "Matching", "Policy", "Protocol", "WebSocket", "Net",
-        "Change", "Postgres", "Crypto", "Diagnostics", "System", "CLinux", "Bytes"
-    ),
+        "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Settings", "Asking",
+        "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
+        "Diagnostics", "System", "Bytes"),
+    room(
+        "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "Replication", "Policy",
+        "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+    room(
+        "Projects", "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
+        "Settings", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
+        "Diagnostics", "System", "Bytes"),
+    room(
+        "Server", "Projects", "Gateway", "Ingest", "Settings", "Replication", "Policy", "WebSocket", "Net",
+        "Auth", "Postgres", "Crypto", "Diagnostics", "System"),
+]
+
+let floor7: [Target] = [
+    room(
+        "Bench", "Server", "Gateway", "Ingest", "Settings", "Embedded", "Replication", "EventLog",
+        "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
+        "CLinux", "Bytes"),
     .executableTarget(
         name: "tidewire",
         dependencies: [
-            "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking", "History",
-            "Embedded", "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
-            "System", "Bytes", "Crypto",
+            "Server", "Projects", "Explaining", "Catalog", "Ingest", "Settings", "History", "Embedded",
+            "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes",
+            "Crypto",
         ],
         swiftSettings: strict + [.strictMemorySafety()]),
 ]
@@ -127,18 +147,23 @@ let proofs: [Target] = [
         "Diagnostics", "System", "Bytes"),
     tests(of: "Authorizing", "Authorizing", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
     tests(
-        of: "Server", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings", "Asking",
-        "Embedded", "Replication", "EventLog", "Net", "WebSocket", "Crypto", "Matching",
-        "Policy", "Auth",
-        "Change", "Postgres", "Diagnostics",
-        "System", "Bytes"),
+        of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
+    tests(of: "Gateway", "Gateway", "Net"),
+    tests(
+        of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
+    tests(
+        of: "Server", "Server", "Delivery", "Catalog", "Settings", "Embedded", "WebSocket", "Policy", "Crypto",
+        "Postgres",
+        "Diagnostics", "System", "Bytes"),
     tests(of: "Bench", "Bench", "System", "Bytes"),
     tests(of: "Embedded", "Embedded", "Postgres", "System"),
     tests(
-        of: "tidewire", "tidewire", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest", "Settings",
+        of: "tidewire", "tidewire", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Judging", "Authorizing",
+        "Messages", "Catalog", "Ingest", "Settings",
         "Asking", "Bench", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
     tests(
-        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
+        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Judging",
+        "Authorizing", "Messages", "Catalog", "Ingest",
         "Settings", "Asking", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
@@ -167,7 +192,7 @@ let fuzzers: [Target] = [
 let package = Package(
     name: "tidewire",
     products: [.executable(name: "tidewire", targets: ["tidewire"])],
-    targets: cellar + floor1 + floor2 + floor3 + floor4 + proofs
+    targets: cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + proofs
         + (Context.environment["TIDEWIRE_FUZZ"] == nil ? [] : fuzzers),
     cLanguageStandard: .gnu2x
 )

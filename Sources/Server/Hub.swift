@@ -1,11 +1,13 @@
 import Auth
 import Crypto
 import Diagnostics
+import Gateway
 import Glibc
 import Ingest
 import Net
 import Policy
 import Postgres
+import Projects
 import Replication
 import Settings
 import System
@@ -152,7 +154,6 @@ public final class Hub: Sendable {
 }
 
 public enum HubError: Error, CustomStringConvertible {
-    case noDatabase
     case cannotListen(address: String, reason: String)
     case cannotServeTLS(reason: String)
 
@@ -172,9 +173,6 @@ public enum HubError: Error, CustomStringConvertible {
         case .cannotListen(let address, let reason):
             "cannot listen on \(address): \(reason); choose another address with --listen (TIDEWIRE_LISTEN), or end what "
                 + "listens there"
-        case .noDatabase:
-            "no database is configured: set TIDEWIRE_DATABASE_URL (or --database-url, or DB_HOST, DB_USER, DB_PASSWORD, "
-                + "DB_NAME), or run 'tidewire dev' for one that is made for you"
         }
     }
 }

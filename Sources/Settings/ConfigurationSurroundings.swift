@@ -22,6 +22,11 @@ public struct ConfigurationSurroundings: Sendable {
         self.readFile = readFile
     }
 
+    /// These variables, and nothing else.
+    public static func only(_ environment: [String: String] = [:]) -> ConfigurationSurroundings {
+        ConfigurationSurroundings(environment: environment, isRoot: false) { _ in .missing }
+    }
+
     public static var ofThisProcess: ConfigurationSurroundings {
         ConfigurationSurroundings(
             environment: ProcessInfo.processInfo.environment, isRoot: geteuid() == 0,

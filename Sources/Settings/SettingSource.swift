@@ -30,6 +30,11 @@ public struct SettingOverride: Sendable {
         self.text = text
         self.source = source
     }
+
+    /// Given as an option of a command.
+    public static func flag(_ setting: Setting, _ text: String) -> SettingOverride {
+        SettingOverride(setting, text, from: .flag("--\(setting.flag)"))
+    }
 }
 
 /// Everything that is wrong with a configuration, each where it stands.

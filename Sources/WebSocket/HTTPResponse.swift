@@ -35,8 +35,17 @@ public struct HTTPResponse: Sendable {
 
     /// `{"error":"…"}`, the form in which clients expect a refusal.
     public static func error(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
+        saying(#"{"error":"#, status, text)
+    }
+
+    /// `{"message":"…"}`, the form in which the reference refuses.
+    public static func message(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
+        saying(#"{"message":"#, status, text)
+    }
+
+    private static func saying(_ start: StaticString, _ status: HTTPStatus, _ text: String) -> HTTPResponse {
         var body = ByteWriter()
-        body.append(#"{"error":"#)
+        body.append(start)
         JSONText.appendString(text, to: &body)
         body.append("}")
         return json(status, body.copied())

@@ -2,6 +2,7 @@ import Bytes
 import Change
 import EventLog
 import History
+import Projects
 import Server
 import Settings
 import System

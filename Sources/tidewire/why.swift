@@ -3,6 +3,7 @@ import Catalog
 import Change
 import Diagnostics
 import EventLog
+import Explaining
 import Glibc
 import History
 import Postgres

@@ -13,10 +13,6 @@ func surroundings(
     }
 }
 
-func flag(_ setting: Setting, _ text: String) -> SettingOverride {
-    SettingOverride(setting, text, from: .flag("--\(setting.flag)"))
-}
-
 /// What loading complains about, one line a problem.
 func complaints(
     overrides: [SettingOverride] = [], file: String? = nil, environment: [String: String] = [:],
@@ -87,7 +83,7 @@ func complaints(
         let files = ["./tidewire.conf": "slot = in_file\npublication = in_file\nlisten = 'h:1'\n"]
         let environment = ["TIDEWIRE_SLOT": "in_environment", "TIDEWIRE_PUBLICATION": "in_environment"]
         let configuration = try Configuration.load(
-            overrides: [flag(.slot, "in_flag")], surroundings: surroundings(environment: environment, files: files))
+            overrides: [.flag(.slot, "in_flag")], surroundings: surroundings(environment: environment, files: files))
         #expect(configuration.slot == "in_flag")
         #expect(configuration.source(of: .slot) == .flag("--slot"))
         #expect(configuration.publication == "in_environment")
@@ -117,14 +113,14 @@ func complaints(
 
     @Test func `takes zero retention as no limit`() throws {
         let configuration = try Configuration.load(
-            overrides: [flag(.retentionAge, "0"), flag(.retentionSize, "0")], surroundings: surroundings())
+            overrides: [.flag(.retentionAge, "0"), .flag(.retentionSize, "0")], surroundings: surroundings())
         #expect(configuration.retentionAge == nil)
         #expect(configuration.retentionBytes == nil)
     }
 
     @Test func `marks what differs from the default, not what merely says it again`() throws {
         let configuration = try Configuration.load(
-            overrides: [flag(.segmentSize, "65536kB"), flag(.streaming, "off")], surroundings: surroundings())
+            overrides: [.flag(.segmentSize, "65536kB"), .flag(.streaming, "off")], surroundings: surroundings())
         let changed = configuration.effective.filter { !$0.isDefault }.map(\.setting.name)
         #expect(changed == ["streaming"])
         #expect(configuration.effective.first { $0.setting == .segmentSize }?.shown == "64MB")
@@ -164,7 +160,7 @@ func complaints(
 
     @Test func `says what is allowed when a value is malformed`() {
         let found = complaints(
-            overrides: [flag(.logLevel, "loud")], environment: ["TIDEWIRE_LISTEN": "4000"],
+            overrides: [.flag(.logLevel, "loud")], environment: ["TIDEWIRE_LISTEN": "4000"],
             files: ["./tidewire.conf": "segment_size = 64mb"])
         #expect(
             found == [

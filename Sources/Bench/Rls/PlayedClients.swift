@@ -1,4 +1,5 @@
 import Bytes
+import Gateway
 import Net
 import Server
 import Synchronization

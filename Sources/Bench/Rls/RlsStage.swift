@@ -1,5 +1,6 @@
 import Crypto
 import Embedded
+import Gateway
 import Postgres
 import Server
 import Settings

@@ -1,6 +1,7 @@
 import Bytes
 import Change
 import History
+import Projects
 
 /// A recorded change as scripts read it. The names are promised to users and do not change.
 extension RecordedChange {

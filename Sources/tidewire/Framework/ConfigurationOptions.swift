@@ -58,7 +58,7 @@ extension Arguments {
         _ terminal: Terminal, decided: [SettingOverride] = []
     ) throws(ConfigurationFailure) -> Configuration {
         let flags = Setting.all.compactMap { setting in
-            value(of: setting.option).map { SettingOverride(setting, $0, from: .flag("--\(setting.flag)")) }
+            value(of: setting.option).map { SettingOverride.flag(setting, $0) }
         }
         return try Configuration.load(
             overrides: decided + flags, file: value(of: .configurationFile), surroundings: terminal.surroundings)

@@ -1,5 +1,6 @@
 import Glibc
 import History
+import Projects
 import System
 
 /// The time zone that people read times in. Scripts always get UTC.

@@ -1,5 +1,6 @@
 import Catalog
 import Change
+import Explaining
 import History
 import Server
 

@@ -3,6 +3,7 @@ import Embedded
 import TestSupport
 import Testing
 
+@testable import Delivery
 @testable import Server
 
 extension Gateways {

@@ -55,7 +55,7 @@ final class GatewayStage: @unchecked Sendable {
         ]
         hub = try Hub(
             try Configuration.load(
-                overrides: (usual + settings).map { flag($0.0, $0.1) }, surroundings: surroundings()))
+                overrides: (usual + settings).map { .flag($0.0, $0.1) }, surroundings: .only()))
         self.database = database
         self.names = names
         let port = hub.port

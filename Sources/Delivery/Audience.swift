@@ -1,0 +1,175 @@
+import Bytes
+import Change
+import Diagnostics
+import Net
+import Protocol
+
+/// One channel as deliveries see it: how its messages are written.
+public struct Listener {
+    /// The channel's place among the loop's channels.
+    public let channel: UInt32
+    let version: SerializerVersion
+    let topic: [UInt8]
+    /// The numbers by which the client knows its bindings, by their places.
+    let ids: [UInt32]
+
+    public init(channel: UInt32, version: SerializerVersion, topic: [UInt8], ids: [UInt32]) {
+        self.channel = channel
+        self.version = version
+        self.topic = topic
+        self.ids = ids
+    }
+}
+
+/// What of a listener every delivery looks at. It is plain: copying a listener would count two references, which costs
+/// more than all the rest of a delivery on our side of the kernel.
+public struct Recipient: BitwiseCopyable {
+    let connection: ConnectionID
+    let isLegacy: Bool
+    let wantsCompression: Bool
+    /// Of rows that leave its view: what it gets of an update depends on all that the update means for it.
+    let wantsMoves: Bool
+    /// The log's end when the channel was bound first: what is before it is not for the channel.
+    let since: UInt64
+    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
+    var isHeld = false
+    /// Bindings to tables. With one, its envelope is known beforehand.
+    var members: UInt32 = 0
+    var soleEnvelope: UInt32?
+    /// The change for which `touch` is its newest entry in the list of touches.
+    var stamp: UInt64 = 0
+    var touch: UInt32 = 0
+
+    public init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64) {
+        self.since = since
+        self.wantsMoves = wantsMoves
+        self.connection = connection
+        self.isLegacy = isLegacy
+        self.wantsCompression = wantsCompression
+    }
+
+    /// Its only binding decides what it gets; nothing has to be collected first.
+    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves }
+}
+
+/// One binding of one channel to one table: what a node of the predicate index points at.
+public struct Member {
+    public static let noPolicy: UInt32 = .max
+
+    var listener: UInt32
+    var view: UInt32
+    /// What the listener may see of the table, where that is not every row.
+    var policy = Member.noPolicy
+    /// The binding's place in its channel.
+    var binding: UInt8
+
+    public init(listener: UInt32, view: UInt32, policy: UInt32 = Member.noPolicy, binding: UInt8) {
+        self.listener = listener
+        self.view = view
+        self.policy = policy
+        self.binding = binding
+    }
+}
+
+/// A set of a channel's bindings, by their places.
+typealias BindingSet = UInt128
+
+/// Everybody on one loop who hears of changes. Small numbers stand for all of it, so that a delivery follows indices
+/// and counts no references.
+public struct Audience {
+    public private(set) var listeners = Slots<Listener>()
+    /// By the numbers of listeners; meaningless where there is none.
+    var recipients: [Recipient] = []
+    private(set) var members = Slots<Member>()
+    var envelopes = EnvelopeTable()
+    /// Envelopes of channels with several bindings, by what matched; made when they are first needed.
+    private var envelopesOfSets: [UInt32: [SetKey: UInt32]] = [:]
+
+    struct SetKey: Hashable {
+        var view: UInt32
+        var bindings: BindingSet
+        var legacy: Operation?
+    }
+
+    public mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
+        let index = listeners.add(listener)
+        if Int(index) == recipients.count {
+            recipients.append(recipient)
+        } else {
+            recipients[Int(index)] = recipient
+        }
+        return index
+    }
+
+    /// Whether the change is one of those that the member's channel was there for.
+    func wants(_ moment: Courier.Moment, _ member: Member) -> Bool {
+        recipients[Int(member.listener)].since <= moment.offset
+    }
+
+    /// Nil when it is gone.
+    func recipient(_ listener: UInt32) -> Recipient? {
+        listeners.contains(listener) ? recipients[Int(listener)] : nil
+    }
+
+    public mutating func add(_ member: Member) -> UInt32 {
+        let index = members.add(member)
+        recipients[Int(member.listener)].members += 1
+        forgetEnvelopes(of: member.listener)
+        return index
+    }
+
+    public mutating func judge(_ member: UInt32, by policy: UInt32) { members[member]?.policy = policy }
+
+    public mutating func removeMember(_ index: UInt32) {
+        guard let member = members.remove(index) else { return }
+        recipients[Int(member.listener)].members -= 1
+        forgetEnvelopes(of: member.listener)
+    }
+
+    mutating func removeListener(_ index: UInt32) {
+        forgetEnvelopes(of: index)
+        listeners.remove(index)
+    }
+
+    private mutating func forgetEnvelopes(of listener: UInt32) {
+        guard listeners.contains(listener) else { return }
+        if let sole = recipients[Int(listener)].soleEnvelope {
+            envelopes.release(sole)
+            recipients[Int(listener)].soleEnvelope = nil
+        }
+        guard let all = envelopesOfSets.removeValue(forKey: listener) else { return }
+        for envelope in all.values { envelopes.release(envelope) }
+    }
+
+    /// For the only member of a channel.
+    mutating func envelope(ofSole member: Member) -> UInt32 {
+        if let known = recipients[Int(member.listener)].soleEnvelope { return known }
+        let made = makeEnvelope(member.listener, view: member.view, 1 << BindingSet(member.binding), legacy: nil)
+        recipients[Int(member.listener)].soleEnvelope = made
+        return made
+    }
+
+    /// For several of a channel's bindings.
+    mutating func envelope(of listener: UInt32, _ key: SetKey) -> UInt32 {
+        if let known = envelopesOfSets[listener]?[key] { return known }
+        // A channel with many overlapping bindings can match in a great many ways.
+        if envelopesOfSets[listener]?.count ?? 0 >= Limits.maximumEnvelopesPerChannel {
+            forgetEnvelopes(of: listener)
+        }
+        let made = makeEnvelope(listener, view: key.view, key.bindings, legacy: key.legacy)
+        envelopesOfSets[listener, default: [:]][key] = made
+        return made
+    }
+
+    private mutating func makeEnvelope(
+        _ index: UInt32, view: UInt32, _ bindings: BindingSet, legacy: Operation?
+    ) -> UInt32 {
+        guard let listener = listeners[index] else { preconditionFailure("an envelope for a channel that is gone") }
+        var ids: [UInt32] = []
+        for place in listener.ids.indices where bindings & (1 << BindingSet(place)) != 0 {
+            if !ids.contains(listener.ids[place]) { ids.append(listener.ids[place]) }
+        }
+        return envelopes.take(
+            EnvelopeKey(version: listener.version, topic: listener.topic, ids: ids, legacy: legacy, view: view))
+    }
+}

@@ -1,0 +1,713 @@
+import Bytes
+import Catalog
+import Change
+import Diagnostics
+import Judging
+import Matching
+import Net
+import Policy
+import Protocol
+import System
+import WebSocket
+
+/// Changes in, frames at sockets out: who wants a change, what they may see of it, and in which envelope.
+///
+/// One loop owns it. A body is written once for all who see the same columns, a frame once for all who also have the same
+/// envelope.
+public struct Courier: ~Copyable {
+    public var audience = Audience()
+    public var views: ViewTable
+    /// Who wants a row as a change leaves it, or of a row that goes as it was …
+    public var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
+    /// … and who wants to know of rows that updates take out of their view.
+    public var departures = PredicateIndex(
+        judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
+    public var policies = HeldPolicies()
+    /// What rows were whose deletes do not say it.
+    public var recall = RowRecall()
+    private var matches = MatchBatch()
+    private var recalled = MatchBatch()
+    private var departed = MatchBatch()
+    private var departedWhole = MatchBatch()
+    private var departedFormer = MatchBatch()
+    private var desk: DeliveryDesk
+    private var touches = Touches()
+    private var waiting: [UInt32: WaitingQueue] = [:]
+    private let total = WaitingTotal()
+    /// Bodies of the change at hand that somebody waits with, by view.
+    private var waitingBodies: [UInt32: WaitingBody] = [:]
+    /// Since when too much waits; nil when it does not.
+    private var crowdedSince: UInt64?
+    /// Deliveries that had to wait, ever.
+    private(set) var heldCount = 0
+    private var asked = AskedQuestions()
+    /// Members that see the change at hand, and for whom it is to be found out whether they saw the row before.
+    private var withPast: [UInt32] = []
+    private var changeNumber: UInt64 = 0
+
+    init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false) {
+        views = ViewTable(tellsFormerKeys: tellsFormerKeys)
+        desk = DeliveryDesk(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
+    }
+
+    /// Channels whose waiting deliveries became too many: to be closed.
+    private(set) var overfull: [UInt32] = []
+    /// Channels that miss something because a question was not answered, or could not even be asked: to be told.
+    private(set) var unanswered: Set<UInt32> = []
+
+    /// What tables were asked about decisions.
+    var opinions = SecondOpinions()
+    /// Policies of which PostgreSQL said something else than was decided without it.
+    var contradicted: [UInt32] = []
+
+    public mutating func takeContradicted() -> [UInt32] {
+        defer { contradicted = [] }
+        return contradicted
+    }
+
+    /// Channels that got an update without values that it left unchanged, because the log does not have them: to be told.
+    private var lacking: Set<UInt32> = []
+
+    public mutating func takeLacking() -> [UInt32] {
+        defer { lacking = [] }
+        return lacking.sorted()
+    }
+
+    /// Tables from whose view rows may have gone that nobody knows, and where in the log the last of them did.
+    private var unknownDepartures: [UInt32: UInt64] = [:]
+
+    public mutating func takeTroubled() -> (overfull: [UInt32], unanswered: [UInt32]) {
+        missUnknownDepartures()
+        defer {
+            overfull = []
+            unanswered = []
+        }
+        return (overfull, unanswered.sorted())
+    }
+
+    /// Channels that were left out because to try somebody's filter would have taken more than there was for that.
+    private var skipped: Set<UInt32> = []
+
+    public mutating func takeSkipped() -> (listeners: [UInt32], stopped: [UInt32]) {
+        let stopped = index.takeStopped() + departures.takeStopped()
+        if skipped.isEmpty, stopped.isEmpty { return ([], []) }
+        defer { skipped = [] }
+        return (skipped.sorted(), Set(stopped).sorted())
+    }
+
+    mutating func fillPurses(_ now: UInt64) {
+        index.fillPurse(now)
+        departures.fillPurse(now)
+    }
+
+    var hasQuestions: Bool { !asked.isEmpty }
+
+    mutating func takeQuestions() -> AskedQuestions {
+        defer { asked = AskedQuestions() }
+        return asked
+    }
+
+    // MARK: Tables
+
+    mutating func declare(table oid: UInt32, columns: [String]) {
+        index.declare(table: oid, columns: columns)
+        departures.declare(table: oid, columns: columns)
+    }
+
+    mutating func forget(table oid: UInt32) {
+        index.forget(table: oid)
+        departures.forget(table: oid)
+    }
+
+    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation, foreign: Set<Int>) {
+        index.noteRelation(fingerprint, relation, foreign: foreign)
+        departures.noteRelation(fingerprint, relation, foreign: foreign)
+    }
+
+    // MARK: A change
+
+    /// Judges some of the part's next changes.
+    @_lifetime(part: copy part)
+    mutating func match(_ part: inout TransactionPart) throws(ByteError) -> PredicateIndex.Outcome {
+        let moment = PostgresMoment.now()
+        index.moment = moment
+        departures.moment = moment
+        if departures.count > 0 {
+            var same = part
+            _ = try Self.match(&same, by: &departures, into: &departed, audience, &skipped)
+        }
+        return try Self.match(&part, by: &index, into: &matches, audience, &skipped, leavingPartial: true)
+    }
+
+    /// Nothing is matched but by this: whoever is left out for what it would take is noted, to be told.
+    @_lifetime(part: copy part)
+    private static func match(
+        _ part: inout TransactionPart, by index: inout PredicateIndex, into batch: inout MatchBatch,
+        _ audience: borrowing Audience, _ skipped: inout Set<UInt32>, leavingPartial: Bool = false
+    ) throws(ByteError) -> PredicateIndex.Outcome {
+        let outcome = try index.match(&part, into: &batch, leavingPartial: leavingPartial)
+        if batch.hasSkipped { note(skippedOf: batch, index, audience, in: &skipped) }
+        return outcome
+    }
+
+    private static func note(
+        skippedOf batch: borrowing MatchBatch, _ index: borrowing PredicateIndex, _ audience: borrowing Audience,
+        in skipped: inout Set<UInt32>
+    ) {
+        for change in 0..<batch.changeCount {
+            for node in 0..<batch.skipped(of: change).count {
+                let members = index.members(of: batch.skipped(of: change), at: node)
+                for place in members.indices {
+                    guard let member = audience.members[members[place]] else { continue }
+                    skipped.insert(member.listener)
+                }
+                Metrics.shared.drops[.tooMuchWork].add(members.count)
+            }
+        }
+    }
+
+    /// Whether the row has to be known whole before the change is delivered: somebody looks at what its image lacks, or
+    /// would get it without values that did not change.
+    func needsRow(at place: Int, _ change: borrowing Change) throws(ByteError) -> Bool {
+        if matches.isLeft(place) { return true }
+        guard change.operation == .update, change.oldImage != .full, hasMatches(at: place) else { return false }
+        guard let new = change.new else { return false }
+        return try new.isPartial()
+    }
+
+    /// How many changes `match` judged.
+    var matchedChanges: Int { matches.changeCount }
+
+    func hasMatches(at place: Int) -> Bool {
+        matches.isLeft(place) || !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
+            || hasDepartures(at: place)
+    }
+
+    private func hasDepartures(at place: Int) -> Bool {
+        departures.count > 0 && place < departed.changeCount
+            && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
+    }
+
+    struct Moment {
+        let fingerprint: UInt64
+        let commitTime: Int64
+        let number: UInt64
+        /// The change's place in the log.
+        let offset: UInt64
+        /// An update that says what the row was: not everybody who sees the new row may see the old one.
+        let hasPast: Bool
+    }
+
+    /// Delivers one of the changes that were judged, or what it was completed to; says how many channels got it now.
+    mutating func deliver(
+        _ place: Int, _ change: borrowing Change, _ relation: Relation, _ completion: Completion? = nil,
+        commitTime: Int64, offset: UInt64, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        changeNumber += 1
+        desk.begin()
+        touches.removeAll()
+        if !waitingBodies.isEmpty { waitingBodies = [:] }
+        let former = completion?.former
+        if let whole = completion?.whole {
+            return try deliver(change, relation, whole, former, commitTime, offset, on: loop)
+        }
+        let moment = moment(of: change, commitTime, offset)
+        var delivered = try distribute(place, change, former, relation, moment, on: loop)
+        try addDepartures(of: place, change, former, relation, moment)
+        delivered += try deliverTouched(change, relation, moment, on: loop)
+        return delivered
+    }
+
+    private func moment(of change: borrowing Change, _ commitTime: Int64, _ offset: UInt64) -> Moment {
+        Moment(
+            fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
+            hasPast: change.operation == .update && change.oldImage != .none)
+    }
+
+    /// The same for a change that stands by itself. Of a delete nobody gets more than the delete has.
+    private mutating func deliver(
+        _ change: borrowing Change, _ relation: Relation, _ whole: WholeChange, _ former: [UInt8]?, _ commitTime: Int64,
+        _ offset: UInt64, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var part = try TransactionPart(whole.part.asBytes)
+        try matchWhole(part, whole)
+        swap(&matches, &recalled)
+        swap(&departed, &departedWhole)
+        defer {
+            swap(&matches, &recalled)
+            swap(&departed, &departedWhole)
+        }
+        guard matches.changeCount == 1, let judged = try part.next() else { return 0 }
+        if change.operation == .delete {
+            let moment = moment(of: change, commitTime, offset)
+            let delivered = try distribute(
+                0, judging: judged, of: whole.relation, change, former: change, relation, moment, on: loop)
+            return try delivered + deliverTouched(change, relation, moment, on: loop)
+        }
+        let moment = moment(of: judged, commitTime, offset)
+        if try judged.new?.isPartial() == true, change.oldImage != .full {
+            try noteLacking(judged, whole.relation, moment)
+        }
+        // A row of the schema that was says nothing in another one.
+        let past = whole.fingerprint == change.relation ? former : nil
+        let delivered = try distribute(0, judged, past, whole.relation, moment, on: loop)
+        try addDepartures(of: 0, judged, past, whole.relation, moment)
+        return try delivered + deliverTouched(judged, whole.relation, moment, on: loop)
+    }
+
+    /// Those who are shown a column that is still absent.
+    private mutating func noteLacking(
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        guard let new = change.new else { return }
+        var names: [String] = []
+        var columns = new.columns()
+        for column in relation.columns {
+            if case .unchanged? = try columns.next() { names.append(column.name) }
+        }
+        for node in 0..<matches.certain(of: 0).count {
+            for place in 0..<index.members(of: matches.certain(of: 0), at: node).count {
+                let number = index.members(of: matches.certain(of: 0), at: node)[place]
+                guard let member = audience.members[number], audience.wants(moment, member),
+                    let key = views.views[member.view]?.key
+                else { continue }
+                let isShown = names.contains { key.table.slot(named: $0).map(key.delivered.contains) ?? false }
+                if isShown { lacking.insert(member.listener) }
+            }
+        }
+    }
+
+    /// What is still absent is asked about.
+    private mutating func matchWhole(_ part: TransactionPart, _ whole: WholeChange) throws(ByteError) {
+        var same = part
+        if case .unknownRelation = try Self.match(&same, by: &index, into: &recalled, audience, &skipped) {
+            noteRelation(whole.fingerprint, whole.relation, foreign: [])
+            same = part
+            _ = try Self.match(&same, by: &index, into: &recalled, audience, &skipped)
+        }
+        guard departures.count > 0 else { return departedWhole.removeAll() }
+        same = part
+        _ = try Self.match(&same, by: &departures, into: &departedWhole, audience, &skipped)
+    }
+
+    private mutating func distribute(
+        _ place: Int, _ change: borrowing Change, _ past: [UInt8]?, _ relation: Relation, _ moment: Moment,
+        on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        guard let past, moment.hasPast else {
+            return try distribute(
+                place, judging: change, of: relation, change, former: change, relation, moment, on: loop)
+        }
+        let bytes = Self.part(of: change, asItWas: past)
+        var part = try TransactionPart(bytes.asBytes)
+        guard let former = try part.next() else { return 0 }
+        return try distribute(place, judging: change, of: relation, change, former: former, relation, moment, on: loop)
+    }
+
+    /// The change with the whole row that it only names.
+    private static func part(of change: borrowing Change, asItWas tuple: [UInt8]) -> [UInt8] {
+        let new = if let new = change.new { new.bytes } else { RawSpan() }
+        var writer = ByteWriter(capacity: tuple.count + new.byteCount + 128)
+        TransactionCodec.begin(
+            TransactionInfo(xid: 0, commitLSN: LSN(0), endLSN: LSN(0), commitTime: 0), firstIndex: 0, to: &writer)
+        TransactionCodec.append(
+            change.operation, relation: change.relation, oldImage: .full, old: tuple.asBytes, new: new, to: &writer)
+        TransactionCodec.finish(endLSN: LSN(0), changeCount: 1, in: &writer)
+        return writer.copied()
+    }
+
+    /// To those who matched; `judged` is what they matched, in its own schema, `change` what they get, and `former` says what
+    /// the row was.
+    private mutating func distribute(
+        _ place: Int, judging judged: borrowing Change, of schema: Relation, _ change: borrowing Change,
+        former: borrowing Change,
+        _ relation: Relation, _ moment: Moment, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var delivered = 0
+        withPast.removeAll(keepingCapacity: true)
+        for node in 0..<matches.certain(of: place).count {
+            delivered += try Self.deliver(
+                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk,
+                &touches, &withPast, loop)
+        }
+        for number in withPast {
+            guard let member = audience.members[number] else { continue }
+            let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
+            touches.add(member, seen, &audience.recipients, moment.number)
+        }
+        for node in 0..<matches.asking(of: place).count {
+            try ask(node, of: place, judged, schema, former: former, relation, moment)
+        }
+        return delivered
+    }
+
+    /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
+    /// the old row, perhaps, are left for afterwards.
+    private static func deliver(
+        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
+        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
+        _ loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var delivered = 0
+        // Neighbours most often get the same frame, which then need not be looked for again.
+        var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
+        let members = index.members(of: matches.certain(of: place), at: node)
+        for place in members.indices {
+            guard let member = audience.members[members[place]] else { continue }
+            let recipient = audience.recipients[Int(member.listener)]
+            if recipient.since > moment.offset { continue }
+            if moment.hasPast, member.policy != Member.noPolicy {
+                withPast.append(members[place])
+                continue
+            }
+            guard recipient.isServedAtOnce else {
+                touches.add(member, Seen(view: member.view), &audience.recipients, moment.number)
+                continue
+            }
+            let envelope = recipient.soleEnvelope ?? audience.envelope(ofSole: member)
+            if let last, last.envelope == envelope, last.view == member.view,
+                last.isCompressed == recipient.wantsCompression
+            {
+                DeliveryDesk.send(last.frame, to: recipient.connection, on: loop)
+            } else {
+                try desk.write(change, relation, moment, member.view, &views)
+                let frame = desk.frame(
+                    envelope, member.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
+                    on: loop)
+                last = (envelope, member.view, recipient.wantsCompression, frame)
+                DeliveryDesk.send(frame, to: recipient.connection, on: loop)
+            }
+            delivered += 1
+        }
+        return delivered
+    }
+
+    // MARK: Asking
+
+    /// The members of a node whose predicate PostgreSQL has to decide.
+    private mutating func ask(
+        _ node: Int, of place: Int, _ change: borrowing Change, _ schema: Relation, former: borrowing Change,
+        _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        let image: RowTexts.Image = change.operation == .delete ? .old : .new
+        let asking = matches.asking(of: place)[node]
+        var questions = NodeQuestions(
+            try index.filterVerdict(of: asking, on: change), index.question(of: asking))
+        let count = index.members(of: matches.asking(of: place), at: node).count
+        for at in 0..<count {
+            let number = index.members(of: matches.asking(of: place), at: node)[at]
+            guard let member = audience.members[number], audience.wants(moment, member) else { continue }
+            switch try question(&questions, member, change, schema, image) {
+            case .nobody: continue
+            case .unanswerable: miss(member, change)
+            case .pending(let pending):
+                let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
+                touches.ask(member, seen, pending, &audience.recipients, changeNumber)
+            }
+        }
+    }
+
+    /// What is left to find out about a member.
+    private enum Inquiry {
+        /// The change is not for it.
+        case nobody
+        case pending(PendingQuestion)
+        /// A value that it depends on is absent: PostgreSQL could not tell either.
+        case unanswerable
+    }
+
+    /// A change that may have been for the member. Of deletes that do not tell their row its channel was told when it
+    /// subscribed.
+    private mutating func miss(_ member: Member, _ change: borrowing Change) {
+        if change.operation == .delete, change.oldImage == .full || knowsOfPartialRows(member) {
+            return Metrics.shared.drops[.absentValue].add()
+        }
+        unanswered.insert(member.listener)
+    }
+
+    /// The channel was told when it subscribed that changes do not keep whole old rows. Where it was not, the identity was
+    /// another for a while.
+    private func knowsOfPartialRows(_ member: Member) -> Bool {
+        views.views[member.view]?.key.table.identity != .full
+    }
+
+    /// A table that keeps whole old rows did not keep this one, and nobody knows it: whoever asked for moves may miss one.
+    mutating func missDeparture(from table: UInt32, at offset: UInt64) { unknownDepartures[table] = offset }
+
+    private mutating func missUnknownDepartures() {
+        if unknownDepartures.isEmpty { return }
+        for number in audience.members.indices {
+            guard let member = audience.members[number], let table = views.views[member.view]?.key.table.oid,
+                let last = unknownDepartures[table]
+            else { continue }
+            let recipient = audience.recipients[Int(member.listener)]
+            if recipient.wantsMoves, recipient.since <= last { unanswered.insert(member.listener) }
+        }
+        unknownDepartures = [:]
+    }
+
+    /// Asks what a member's predicate left open: its filter, its holder's policy, or both.
+    ///
+    /// Each is looked at by itself: that both together are open does not say that either of them is.
+    private mutating func question(
+        _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing Change, _ relation: Relation,
+        _ image: RowTexts.Image
+    ) throws(ByteError) -> Inquiry {
+        guard questions.verdict == .yes || questions.verdict == .ask else { return .nobody }
+        switch try policies.verdict(member, on: change, image, &index) {
+        case .yes: return try filterQuestion(&questions, change, image)
+        case .no, .unknown, .notYes, .failed: return .nobody
+        case .ask: return try policyQuestion(&questions, member.policy, change, relation, image)
+        }
+    }
+
+    /// The same for all of the node whose policies leave nothing open.
+    private mutating func filterQuestion(
+        _ questions: inout NodeQuestions, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) -> Inquiry {
+        if let known = questions.ofFilter { return .pending(known) }
+        guard let filter = questions.filter, let question = try judged(filter, change, image) else {
+            return .unanswerable
+        }
+        let pending = PendingQuestion()
+        asked.add(pending, question)
+        questions.ofFilter = pending
+        return .pending(pending)
+    }
+
+    private mutating func policyQuestion(
+        _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation,
+        _ image: RowTexts.Image
+    ) throws(ByteError) -> Inquiry {
+        if let last = questions.ofPolicy, last.policy == policy { return .pending(last.question) }
+        let pending = PendingQuestion(parts: questions.verdict == .ask ? 2 : 1)
+        guard try policies.ask(policy, pending, change, relation, image, changeNumber, &asked) else {
+            return .unanswerable
+        }
+        if questions.verdict == .ask {
+            if let filter = questions.filter, let question = try judged(filter, change, image) {
+                asked.add(pending, question)
+            } else {
+                // Whether there was anything to miss is the policy's to say.
+                pending.take(nil)
+            }
+        }
+        questions.ofPolicy = (policy, pending)
+        return .pending(pending)
+    }
+
+    /// Nil where a value is absent that it asks about.
+    private mutating func judged(
+        _ filter: Question, _ change: borrowing Change, _ image: RowTexts.Image
+    ) throws(ByteError) -> JudgedQuestion? {
+        let isPast = image == .old && change.operation != .delete
+        return JudgedQuestion(filter, row: try index.texts(of: filter.slots, in: change, image: isPast ? .old : .new))
+    }
+
+    // MARK: Rows that move out of view
+
+    private mutating func addDepartures(
+        of place: Int, _ change: borrowing Change, _ former: [UInt8]?, _ relation: Relation, _ moment: Moment
+    ) throws(ByteError) {
+        guard departures.count > 0, change.operation == .update else { return }
+        guard let former else {
+            if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
+            return
+        }
+        let bytes = Self.part(of: change, asItWas: former)
+        var part = try TransactionPart(bytes.asBytes)
+        var same = part
+        _ = try Self.match(&same, by: &departures, into: &departedFormer, audience, &skipped)
+        guard let whole = try part.next() else { return }
+        swap(&departed, &departedFormer)
+        defer { swap(&departed, &departedFormer) }
+        if hasDepartures(at: 0) { try addDepartures(of: 0, whole, relation, moment, isComposed: true) }
+    }
+
+    /// `isComposed`: the change says what the row was, which the one in the log does not.
+    private mutating func addDepartures(
+        of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment, isComposed: Bool = false
+    ) throws(ByteError) {
+        for node in 0..<departed.certain(of: place).count {
+            let count = departures.members(of: departed.certain(of: place), at: node).count
+            for at in 0..<count {
+                let number = departures.members(of: departed.certain(of: place), at: node)[at]
+                try depart(number, nil, change, relation, moment, isComposed: isComposed)
+            }
+        }
+        for node in 0..<departed.asking(of: place).count {
+            let asking = departed.asking(of: place)[node]
+            var questions = NodeQuestions(
+                try departures.filterVerdict(of: asking, on: change), departures.question(of: asking))
+            let count = departures.members(of: departed.asking(of: place), at: node).count
+            for at in 0..<count {
+                let number = departures.members(of: departed.asking(of: place), at: node)[at]
+                guard let member = audience.members[number] else { continue }
+                switch try question(&questions, member, change, relation, .old) {
+                case .nobody: continue
+                case .pending(let pending):
+                    try depart(number, pending, change, relation, moment, isComposed: isComposed)
+                // Of moves whoever wants to hear of them needs the whole old row.
+                case .unanswerable:
+                    if change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change) }
+                }
+            }
+        }
+    }
+
+    private mutating func depart(
+        _ number: UInt32, _ pending: PendingQuestion?, _ change: borrowing Change, _ relation: Relation,
+        _ moment: Moment, isComposed: Bool
+    ) throws(ByteError) {
+        guard let member = audience.members[number], audience.wants(moment, member) else { return }
+        let view = views.departed(member.view)
+        if isComposed { try desk.write(change, relation, moment, view, &views) }
+        touches.depart(member, view, pending, &audience.recipients, changeNumber)
+    }
+
+    // MARK: Those with several bindings
+
+    private mutating func deliverTouched(
+        _ change: borrowing Change, _ relation: Relation, _ moment: Moment, on loop: SocketLoop
+    ) throws(ByteError) -> Int {
+        var delivered = 0
+        for place in touches.all.indices {
+            let touch = touches.all[place]
+            guard touch.certain != 0 || !touch.provisos.isEmpty else { continue }
+            try desk.write(change, relation, moment, touch.seen.view, &views)
+            guard let recipient = audience.recipient(touch.listener) else { continue }
+            let operation = touch.isDeparture ? .delete : change.operation
+            if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
+                if let masked = touch.seen.masked { try desk.write(change, relation, moment, masked, &views) }
+                hold(touch, operation)
+                continue
+            }
+            let envelope = envelope(touch.listener, touch.seen.view, touch.certain, operation)
+            let frame = desk.frame(
+                envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
+                on: loop)
+            DeliveryDesk.send(frame, to: recipient.connection, on: loop)
+            delivered += 1
+        }
+        return delivered
+    }
+
+    private mutating func envelope(
+        _ index: UInt32, _ view: UInt32, _ bindings: BindingSet, _ operation: Operation
+    ) -> UInt32 {
+        let isLegacy = audience.recipient(index)?.isLegacy == true
+        let key = Audience.SetKey(view: view, bindings: bindings, legacy: isLegacy ? operation : nil)
+        return audience.envelope(of: index, key)
+    }
+
+    // MARK: Deliveries that wait
+
+    private mutating func hold(_ touch: Touch, _ operation: Operation) {
+        var queue = waiting.removeValue(forKey: touch.listener) ?? WaitingQueue()
+        var past: (question: PendingQuestion, masked: SeenBody)?
+        if let question = touch.seen.question, let masked = touch.seen.masked {
+            past = (question, SeenBody(body: waitingBody(masked), view: masked))
+            question.listeners.append(touch.listener)
+        }
+        queue.append(
+            WaitingDelivery(
+                seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
+                operation: operation, bindings: touch.certain, provisos: touch.provisos))
+        total.bytes += Limits.waitingDeliveryBytes
+        heldCount += 1
+        for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
+        audience.recipients[Int(touch.listener)].isHeld = true
+        if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
+            overfull.append(touch.listener)
+        }
+        waiting[touch.listener] = queue
+    }
+
+    private mutating func waitingBody(_ view: UInt32) -> WaitingBody {
+        if let known = waitingBodies[view] { return known }
+        let made = WaitingBody(desk.copyOfBody(view, views), total)
+        waitingBodies[view] = made
+        return made
+    }
+
+    /// So much waits that the log should wait too; not for longer than for a while, and not again before most went out.
+    public mutating func isCrowded(_ now: UInt64) -> Bool {
+        if total.bytes <= Limits.maximumWaitingTotalBytes / 4 {
+            crowdedSince = nil
+            return false
+        }
+        if crowdedSince == nil, total.bytes > Limits.maximumWaitingTotalBytes / 2 { crowdedSince = now }
+        return crowdedSince.map { now - $0 < Limits.crowdPatience.wholeNanoseconds } ?? false
+    }
+
+    /// PostgreSQL has answered a part of a question: everything that waited for it goes on.
+    mutating func settle(_ pending: PendingQuestion, _ answer: Bool?, on loop: SocketLoop) -> Int {
+        pending.take(answer)
+        if case .none = pending.answer { return 0 }
+        var delivered = 0
+        for listener in pending.listeners { delivered += release(listener, on: loop) }
+        pending.listeners = []
+        return delivered
+    }
+
+    /// Asks a table, of nobody's delivery.
+    mutating func ask(_ sight: TableSight, _ ticket: UInt64) { asked.add(sight, ticket) }
+
+    private mutating func release(_ index: UInt32, on loop: SocketLoop) -> Int {
+        guard var queue = waiting.removeValue(forKey: index) else { return 0 }
+        var delivered = 0
+        while let delivery = queue.popAnswered() {
+            total.bytes -= Limits.waitingDeliveryBytes
+            if send(delivery, to: index, on: loop) { delivered += 1 }
+        }
+        if queue.isEmpty {
+            audience.recipients[Int(index)].isHeld = false
+        } else {
+            waiting[index] = queue
+        }
+        return delivered
+    }
+
+    private mutating func send(_ delivery: WaitingDelivery, to index: UInt32, on loop: SocketLoop) -> Bool {
+        guard let recipient = audience.recipient(index) else { return false }
+        let (bindings, isUncertain) = delivery.outcome()
+        if isUncertain { unanswered.insert(index) }
+        guard bindings != 0 else { return false }
+        let shown = delivery.shown
+        let envelope = envelope(index, shown.view, bindings, delivery.operation)
+        desk.send(body: shown.body.bytes, envelope, recipient, &audience.envelopes, on: loop)
+        return true
+    }
+
+    /// Something of it waits for an answer.
+    public func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
+
+    /// What waits was judged for somebody else; true when there was anything.
+    public mutating func dropWaiting(_ listener: UInt32) -> Bool {
+        guard let queue = waiting.removeValue(forKey: listener) else { return false }
+        total.bytes -= queue.count * Limits.waitingDeliveryBytes
+        audience.recipients[Int(listener)].isHeld = false
+        return true
+    }
+
+    /// A channel is gone: nothing waits for it any more.
+    public mutating func forget(_ listener: UInt32) {
+        if let queue = waiting.removeValue(forKey: listener) {
+            total.bytes -= queue.count * Limits.waitingDeliveryBytes
+        }
+        audience.removeListener(listener)
+    }
+}
+
+public enum PostgresMoment {
+    /// Microseconds since the beginning of 2000, from which PostgreSQL counts.
+    public static func now() -> Int64 { Clock.unixMicroseconds() - 946_684_800_000_000 }
+}
+
+extension Allowance {
+    /// What filters that are tried one by one may take of a loop.
+    fileprivate static let ofFilters = Allowance(
+        ofChange: Limits.filterWorkOfChange, ofAccount: Limits.filterWorkOfConnection, most: Limits.filterWorkReserve,
+        perMicrosecond: Limits.filterWorkPerMicrosecond)
+}

@@ -1,0 +1,264 @@
+import Bytes
+import Catalog
+import Change
+import Diagnostics
+import Judging
+
+/// Generated columns that changes do not carry: PostgreSQL is asked for their values, and changes are written anew with
+/// them before anybody looks at them.
+///
+/// What an expression makes of its inputs is always the same, so values are remembered by expression and inputs. The loop
+/// waits at an entry until all that it needs is known.
+struct GenerationDesk {
+    /// A value by what makes it.
+    public struct Key: Hashable {
+        var column: GeneratedColumn
+        var inputs: [String?]
+    }
+
+    /// Values to be asked for.
+    struct Batch {
+        fileprivate var keys: [UInt32: [GeneratedColumn: [Key]]] = [:]
+        fileprivate var known: Set<Key> = []
+        var rowCount: Int { known.count }
+        var isEmpty: Bool { known.isEmpty }
+
+        fileprivate mutating func add(_ key: Key, of table: UInt32) {
+            if known.insert(key).inserted { keys[table, default: [:]][key.column, default: []].append(key) }
+        }
+    }
+
+    /// Tables that somebody follows, with how many do as which role.
+    private var watched: [UInt32: [String: Int]] = [:]
+    /// By schema; nil where there is nothing to do.
+    private var plans: [UInt64: GenerationPlan?] = [:]
+    private var relations: [UInt64: Relation] = [:]
+    /// Two generations of values: what is used lately, and what was before. None goes while an entry needs it.
+    private var values: [Key: GeneratedValue] = [:]
+    private var olderValues: [Key: GeneratedValue] = [:]
+    private var valueBytes = 0
+    private var failed: [Key] = []
+    /// Columns that could not be computed of some row, by table.
+    private var missed: [UInt32: Set<String>] = [:]
+    /// The same, those of which a line was logged since the catalog changed.
+    private var reported: [UInt32: Set<String>] = [:]
+
+    // MARK: Which tables
+
+    var isWatching: Bool { !watched.isEmpty }
+
+    mutating func watch(_ table: UInt32, as role: String) { watched[table, default: [:]][role, default: 0] += 1 }
+
+    mutating func leave(_ table: UInt32, as role: String) {
+        guard let count = watched[table]?[role] else { return }
+        watched[table]?[role] = count > 1 ? count - 1 : nil
+        if watched[table]?.isEmpty == true { watched[table] = nil }
+    }
+
+    /// The catalog is another. What was computed stays as true as it was.
+    mutating func forgetPlans() {
+        plans = [:]
+        relations = [:]
+        reported = [:]
+    }
+
+    /// The schema of changes that were written anew.
+    func relation(_ fingerprint: UInt64) -> Relation? { relations[fingerprint] }
+
+    private mutating func plan(
+        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot
+    ) -> GenerationPlan? {
+        if let known = plans[fingerprint] { return known }
+        if plans.count >= Limits.maximumCachedRelations { forgetPlans() }
+        let plan = snapshot.table(relation.oid).flatMap {
+            GenerationPlan(
+                relation, fingerprint: fingerprint, $0, unreadable: snapshot.policies.typesCastFromText)
+        }
+        plans[fingerprint] = .some(plan)
+        if let plan { relations[plan.fingerprint] = plan.relation }
+        return plan
+    }
+
+    private mutating func plan(
+        _ fingerprint: UInt64, _ relations: (UInt64) -> Relation?, _ snapshot: CatalogSnapshot
+    ) -> GenerationPlan? {
+        guard fingerprint != 0, let relation = relations(fingerprint), watched[relation.oid] != nil else { return nil }
+        return plan(fingerprint, relation, snapshot)
+    }
+
+    // MARK: What has to be asked
+
+    /// Adds what is not known of the part's rows; false where none of them has anything to be computed.
+    @_lifetime(part: copy part)
+    mutating func collect(
+        _ part: inout TransactionPart, into batch: inout Batch, _ relations: (UInt64) -> Relation?,
+        _ snapshot: CatalogSnapshot
+    ) throws(ByteError) -> Bool {
+        var isConcerned = false
+        while let change = try part.next() {
+            guard let plan = plan(change.relation, relations, snapshot) else { continue }
+            isConcerned = true
+            let inputs = try GenerationInputs(change)
+            if inputs.hasNew { collect(inputs, isOld: false, plan, into: &batch) }
+            if inputs.hasWholeOld { collect(inputs, isOld: true, plan, into: &batch) }
+        }
+        return isConcerned
+    }
+
+    private func collect(_ inputs: GenerationInputs, isOld: Bool, _ plan: GenerationPlan, into batch: inout Batch) {
+        for computed in plan.computed {
+            guard let texts = inputs.texts(computed, plan, isOld: isOld) else { continue }
+            let key = Key(column: computed.column, inputs: texts)
+            if value(key) == nil { batch.add(key, of: plan.source.oid) }
+        }
+    }
+
+    /// The same of whole rows that the log was searched for.
+    mutating func collect(
+        _ answers: [RecallAnswer], into batch: inout Batch, _ snapshot: CatalogSnapshot
+    ) throws(ByteError) {
+        for case .version(let fingerprint, let relation, let tuple) in answers where watched[relation.oid] != nil {
+            guard let plan = plan(fingerprint, relation, snapshot) else { continue }
+            collect(try GenerationInputs(row: tuple), isOld: false, plan, into: &batch)
+        }
+    }
+
+    private func value(_ key: Key) -> GeneratedValue? { values[key] ?? olderValues[key] }
+
+    /// In the order in which `fill` takes the answers.
+    func requests(_ batch: Batch) -> [GenerationRequest] {
+        GenerationDesk.order(batch).map { table, columns in
+            GenerationRequest(
+                table: table, roles: (watched[table]?.keys.sorted() ?? []),
+                questions: columns.map { column, keys in
+                    GenerationQuestion(column: column, rows: keys.map(\.inputs))
+                })
+        }
+    }
+
+    private static func order(_ batch: Batch) -> [(UInt32, [(GeneratedColumn, [Key])])] {
+        batch.keys.sorted { $0.key < $1.key }.map { table, columns in
+            (table, columns.sorted { $0.key.name < $1.key.name }.map { ($0.key, $0.value) })
+        }
+    }
+
+    mutating func fill(_ batch: Batch, _ answers: [[[GeneratedValue]]]) {
+        for ((_, columns), ofTable) in zip(GenerationDesk.order(batch), answers) {
+            for ((_, keys), found) in zip(columns, ofTable) {
+                for (key, value) in zip(keys, found) { remember(value, key) }
+            }
+        }
+    }
+
+    private mutating func remember(_ value: GeneratedValue, _ key: Key) {
+        Metrics.shared.generatedValues.add()
+        values[key] = value
+        valueBytes += Limits.generatedValueBytes + PolicyQuestion.bytes(key.inputs)
+        if case .text(let text) = value { valueBytes += text.utf8.count }
+        // It may be another time that it can be computed.
+        if value == .failed { failed.append(key) }
+    }
+
+    /// An entry is done with.
+    mutating func settle() {
+        for key in failed {
+            values[key] = nil
+            olderValues[key] = nil
+        }
+        failed = []
+        guard valueBytes > Limits.maximumGeneratedBytes / 2 else { return }
+        olderValues = values
+        values = [:]
+        valueBytes = 0
+    }
+
+    // MARK: Written anew
+
+    /// The part with the columns that have to be computed, once their values are known: the same changes in the same order.
+    @_lifetime(part: copy part)
+    mutating func compose(
+        _ part: inout TransactionPart, _ relations: (UInt64) -> Relation?, _ snapshot: CatalogSnapshot
+    ) throws(ByteError) -> [UInt8] {
+        var writer = ByteWriter(capacity: 2 * part.bytes.byteCount)
+        TransactionCodec.begin(part.info, firstIndex: part.firstIndex, to: &writer)
+        while let change = try part.next() {
+            if let plan = plan(change.relation, relations, snapshot) {
+                try compose(change, plan, to: &writer)
+            } else {
+                TransactionCodec.append(
+                    change.operation, relation: change.relation, oldImage: change.oldImage,
+                    old: change.images.extracting(first: change.oldLength),
+                    new: change.images.extracting(droppingFirst: change.oldLength), options: change.options, to: &writer
+                )
+            }
+        }
+        TransactionCodec.finish(endLSN: part.info.endLSN, changeCount: part.changeCount, in: &writer)
+        return writer.copied()
+    }
+
+    private mutating func compose(
+        _ change: borrowing Change, _ plan: GenerationPlan, to writer: inout ByteWriter
+    ) throws(ByteError) {
+        let inputs = try GenerationInputs(change)
+        let new = values(inputs, isOld: false, plan)
+        var old = inputs.hasWholeOld ? values(inputs, isOld: true, plan) : plan.computed.map { _ in nil }
+        if inputs.hasNew {
+            // What is left out of the new row must not be taken from the old one, like a value that did not change.
+            for (index, value) in new.enumerated() where value == nil { old[index] = nil }
+        }
+        TransactionCodec.append(
+            change.operation, relation: plan.fingerprint, oldImage: change.oldImage,
+            old: inputs.image(isOld: true, plan, old).asBytes, new: inputs.image(isOld: false, plan, new).asBytes,
+            options: change.options, to: &writer)
+    }
+
+    private mutating func values(
+        _ inputs: GenerationInputs, isOld: Bool, _ plan: GenerationPlan
+    ) -> [GeneratedValue?] {
+        plan.computed.map { computed in
+            guard let texts = inputs.texts(computed, plan, isOld: isOld) else { return nil }
+            let value = value(Key(column: computed.column, inputs: texts)) ?? .failed
+            guard value == .failed else { return value }
+            if !isOld { Metrics.shared.generatedFailures.add() }
+            miss(computed.column.name, plan.source)
+            return nil
+        }
+    }
+
+    private mutating func miss(_ column: String, _ relation: Relation) {
+        missed[relation.oid, default: []].insert(column)
+        guard reported[relation.oid, default: []].insert(column).inserted else { return }
+        Log.shared.warning(
+            "a generated column could not be computed: it is left out, and what filters and policies make of it is no",
+            [
+                .relation("\(relation)"), .reason("column \(SQLName.quoted(column))"),
+                .hint(
+                    "the client roles have to be able to call what its expression calls, with search_path pg_catalog"),
+            ])
+    }
+
+    /// The same of rows that the log was searched for.
+    mutating func composed(
+        _ answers: [RecallAnswer], _ snapshot: CatalogSnapshot
+    ) throws(ByteError) -> [RecallAnswer] {
+        var composed: [RecallAnswer] = []
+        for answer in answers {
+            guard case .version(let fingerprint, let relation, let tuple) = answer, watched[relation.oid] != nil,
+                let plan = plan(fingerprint, relation, snapshot)
+            else {
+                composed.append(answer)
+                continue
+            }
+            let inputs = try GenerationInputs(row: tuple)
+            let row = inputs.image(isOld: false, plan, values(inputs, isOld: false, plan))
+            composed.append(.version(plan.fingerprint, plan.relation, row))
+        }
+        return composed
+    }
+
+    /// Columns that could not be computed of some row since the last time, by table.
+    mutating func takeMissed() -> [UInt32: Set<String>] {
+        defer { missed = [:] }
+        return missed
+    }
+}

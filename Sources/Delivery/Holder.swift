@@ -1,0 +1,108 @@
+import Auth
+import Bytes
+import Catalog
+import Matching
+import Policy
+
+/// Somebody whom policies judge: all channels of a loop with the same role and claims are one holder's.
+public final class Holder {
+    public struct Key: Hashable {
+        public var role: [UInt8]
+        public var claims: [UInt8]
+
+        init(_ claims: Claims) {
+            role = claims.role.copied()
+            self.claims = claims.json.copied()
+        }
+    }
+
+    public let key: Key
+    /// Its number on the loop.
+    public let number: UInt32
+    public let claimant: Claimant
+    /// Channels.
+    var users = 0
+    /// What PostgreSQL said of terms that speak of the claims alone.
+    public var answers: [AskedTerm: AskedAnswer] = [:]
+    /// Policies by what they were bound as, ready or waiting for their memberships.
+    public var policies: [ObjectIdentifier: HeldPolicy] = [:]
+    /// The question about the claims that is under way, and the channels that wait for its answer.
+    public var ticket: UInt64 = 0
+    public var waiters: Set<UInt32> = []
+
+    init(_ key: Key, _ claimant: Claimant, number: UInt32) {
+        self.key = key
+        self.claimant = claimant
+        self.number = number
+    }
+}
+
+/// A policy as it is for one holder.
+public final class HeldPolicy {
+    public let binding: PolicyBinding
+    let residual: Residual
+    public let sets: [LiveSet]
+    /// Among the loop's policies.
+    public let number: UInt32
+    /// What rows are held against; nil until the memberships are known.
+    public var predicate: Predicate?
+    /// Its holder is gone, or has another in its place: it goes with its last binding.
+    public var isRetired = false
+    /// A channel waits until its memberships are known.
+    public var isAwaited: Bool { sets.contains { !$0.waiters.isEmpty } }
+    /// The channels that are bound by it, with the number of their bindings.
+    public var places: [UInt32: Int] = [:]
+
+    public init(_ binding: PolicyBinding, _ residual: Residual, _ sets: [LiveSet], number: UInt32) {
+        self.binding = binding
+        self.residual = residual
+        self.sets = sets
+        self.number = number
+    }
+
+    public var isSettled: Bool { sets.allSatisfy(\.isSettled) }
+
+    public func makePredicate(_ settings: FilterCheck.Settings, isDemoted: Bool) -> Predicate {
+        let residual = isDemoted ? .undecided : residual
+        return residual.predicate(keys: sets.map(\.keys), asker: number, settings: settings)
+    }
+
+    public func add(_ place: UInt32) { places[place, default: 0] += 1 }
+
+    public func remove(_ place: UInt32) {
+        let left = (places[place] ?? 1) - 1
+        places[place] = left > 0 ? left : nil
+    }
+}
+
+/// The holders on one loop.
+public struct HolderTable {
+    public private(set) var holders = Slots<Holder>()
+
+    private var numbers: [Holder.Key: UInt32] = [:]
+
+    public init() {}
+
+    public mutating func take(_ claims: Claims, make: (UInt32) -> Claimant) -> Holder {
+        let key = Holder.Key(claims)
+        if let number = numbers[key], let known = holders[number] {
+            known.users += 1
+            return known
+        }
+        let number = holders.nextIndex
+        let holder = Holder(key, make(number), number: number)
+        holder.users = 1
+        _ = holders.add(holder)
+        numbers[key] = number
+        return holder
+    }
+
+    /// True when it was its last channel's: what it holds is to be let go of.
+    public mutating func release(_ holder: Holder) -> Bool {
+        holder.users -= 1
+        guard holder.users == 0 else { return false }
+        numbers[holder.key] = nil
+        holders.remove(holder.number)
+        return true
+    }
+}

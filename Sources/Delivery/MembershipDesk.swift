@@ -1,0 +1,389 @@
+import Bytes
+import Catalog
+import Change
+import Diagnostics
+import Judging
+import Matching
+import Policy
+
+/// The memberships that holders on one loop are judged by, and how the log's changes concern them.
+///
+/// Each holder's membership is a predicate over the membership's table, in an index of its own: a change of that table
+/// finds the sets it concerns as any change finds its subscribers.
+public struct MembershipDesk: ~Copyable {
+    public private(set) var sets = Slots<LiveSet>()
+    private var numbers: [SetKey: UInt32] = [:]
+    private var handles: [UInt32: Handles] = [:]
+    private var users: [UInt32: Int] = [:]
+    private var tables: [UInt32: CatalogTable] = [:]
+    /// Rows as changes leave them, and rows as changes found them.
+    private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
+    private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
+    private var arrived = MatchBatch()
+    private var departed = MatchBatch()
+    private var passed = PassedTransactions()
+    /// A table took the place of what it was before.
+    private var hasReplaced = false
+    /// To be asked of PostgreSQL.
+    private var unfilled: [UInt32] = []
+    /// Other than when their holders' predicates were made.
+    private var changed: Set<UInt32> = []
+    /// Sets that were filled with more than the log has shown.
+    private var mayBeAhead: Set<UInt32> = []
+    /// Sets whose answers wait until the log has all that is in them.
+    private var unwinding: Set<UInt32> = []
+
+    /// What of the catalog concerns a set: nothing else of it makes another one.
+    private struct SetKey: Hashable {
+        var role: String
+        var table: UInt32
+        var columns: [CatalogColumn]
+        var held: HeldMembership
+
+        init(_ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable) {
+            role = claimant.role
+            self.table = table.oid
+            columns = LiveSet.columns(held, of: table)
+            self.held = held
+        }
+    }
+
+    private struct Handles {
+        var arrival: PredicateIndex.Handle
+        var departure: PredicateIndex.Handle
+    }
+
+    init() {}
+
+    var isEmpty: Bool { sets.count == 0 }
+    var count: Int { sets.count }
+
+    // MARK: Sets
+
+    /// The set of a holder; a new one is to be filled. `table` is the membership's table as the catalog has it.
+    public mutating func take(
+        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: LSN
+    ) -> LiveSet {
+        declare(table)
+        let key = SetKey(held, claimant, table)
+        if let number = numbers[key], let known = sets[number] {
+            users[number, default: 0] += 1
+            return known
+        }
+        let number = sets.nextIndex
+        let set = LiveSet(
+            held, claimant, table, number: number, passed: passed.count, followedSince: followedSince.rawValue)
+        _ = sets.add(set)
+        numbers[key] = number
+        users[number] = 1
+        enlist(set)
+        Metrics.shared.membershipSets.add(1)
+        return set
+    }
+
+    /// Puts a set where its table's changes find it.
+    private mutating func enlist(_ set: LiveSet) {
+        let (table, rows) = (set.table.oid, set.held.rows)
+        handles[set.number] = Handles(
+            arrival: arrivals.add(
+                table: table, operations: [.insert, .update], predicate: rows, member: set.number),
+            departure: departures.add(
+                table: table, operations: [.update, .delete], predicate: rows, member: set.number))
+    }
+
+    private mutating func delist(_ set: LiveSet) {
+        guard let handles = handles.removeValue(forKey: set.number) else { return }
+        arrivals.remove(handles.arrival)
+        departures.remove(handles.departure)
+    }
+
+    public mutating func release(_ set: LiveSet) {
+        let left = (users[set.number] ?? 1) - 1
+        users[set.number] = left
+        guard left == 0 else { return }
+        users[set.number] = nil
+        numbers[SetKey(set.held, set.claimant, set.table)] = nil
+        delist(set)
+        changed.remove(set.number)
+        mayBeAhead.remove(set.number)
+        unwinding.remove(set.number)
+        set.giveUp(.failed)
+        sets.remove(set.number)
+        Metrics.shared.membershipSets.add(-1)
+    }
+
+    private mutating func declare(_ table: CatalogTable) {
+        let known = tables[table.oid]
+        if known === table { return }
+        tables[table.oid] = table
+        let columns = table.columns.map(\.name)
+        if let known, known.columns.map(\.name) == columns { return }
+        arrivals.declare(table: table.oid, columns: columns)
+        departures.declare(table: table.oid, columns: columns)
+        if known != nil { enlistAgain(table) }
+    }
+
+    /// The table has other columns. Sets that do not read them go on; the others match nothing any more, so their holders
+    /// are to be looked at before anything is read.
+    private mutating func enlistAgain(_ table: CatalogTable) {
+        for number in sets.indices {
+            guard let set = sets[number], set.table.oid == table.oid else { continue }
+            if set.stands(on: table) {
+                delist(set)
+                enlist(set)
+            } else {
+                hasReplaced = true
+            }
+        }
+    }
+
+    mutating func takeReplacement() -> Bool {
+        defer { hasReplaced = false }
+        return hasReplaced
+    }
+
+    // MARK: Filling
+
+    public mutating func takeUnfilled() -> [LiveSet] {
+        defer { unfilled = [] }
+        return unfilled.compactMap { sets[$0] }.filter { $0.state == .filling }
+    }
+
+    /// PostgreSQL's answer to some sets of one reading. Those that have settled; the others are asked for again.
+    public mutating func fill(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) -> [LiveSet] {
+        var settled: [LiveSet] = []
+        var firstUnseen: (snapshot: VisibleTransactions, number: Int)?
+        for (number, filling, answer) in answers {
+            guard let set = sets[number], set.filling == filling, set.state == .filling else { continue }
+            switch answer {
+            case .filled(let rows):
+                if firstUnseen?.snapshot != rows.snapshot {
+                    firstUnseen = (rows.snapshot, passed.firstUnseen(in: rows.snapshot))
+                }
+                if !set.fill(rows, firstUnseen: firstUnseen?.number ?? 0) { refill(set) }
+            case .failed: set.giveUp(.failed)
+            case .unreadable: set.giveUp(.left)
+            case .unavailable: continue
+            }
+            if set.isUnwound { unwinding.insert(number) }
+            if set.mayBeAhead { mayBeAhead.insert(number) }
+            if set.isSettled { settled.append(set) }
+        }
+        return settled
+    }
+
+    /// An answer did not come: the set, which will be asked for again when somebody wants it.
+    public func unanswered(_ number: UInt32, filling: UInt32) -> LiveSet? {
+        guard let set = sets[number], set.filling == filling, set.state == .filling else { return nil }
+        set.isAsked = false
+        return set
+    }
+
+    /// Somebody waits for the set.
+    public mutating func want(_ set: LiveSet) {
+        guard !set.isSettled, !set.isAsked else { return }
+        set.isAsked = true
+        unfilled.append(set.number)
+    }
+
+    private mutating func refill(_ set: LiveSet) {
+        set.discard(passed: passed.count)
+        want(set)
+        changed.insert(set.number)
+        Metrics.shared.membershipRefills.add()
+    }
+
+    /// The log has a hole: nothing that was counted can be trusted.
+    mutating func discardAll() {
+        for number in sets.indices { if let set = sets[number] { refill(set) } }
+    }
+
+    /// The sets that are others now, or are being filled anew: whoever judges by them needs another predicate.
+    public mutating func takeChanged() -> [LiveSet] {
+        defer { changed = [] }
+        return changed.compactMap { sets[$0] }
+    }
+
+    var hasChanged: Bool { !changed.isEmpty }
+
+    // MARK: Following the log
+
+    mutating func noteRelation(_ fingerprint: UInt64, _ relation: Relation) {
+        arrivals.noteRelation(fingerprint, relation)
+        departures.noteRelation(fingerprint, relation)
+    }
+
+    mutating func pass(_ xid: UInt32) { passed.note(xid) }
+
+    /// A transaction begins: sets that were filled with more than it are no measure for its rows.
+    mutating func begin(_ info: TransactionInfo) {
+        guard !mayBeAhead.isEmpty else { return }
+        for number in mayBeAhead {
+            guard let set = sets[number] else { continue }
+            if set.begin(xid: info.xid, at: info.commitLSN.rawValue) { changed.insert(number) }
+            if !set.mayBeAhead { mayBeAhead.remove(number) }
+        }
+    }
+
+    /// Applies what is left of a part. The fingerprint of a schema that was not told: `noteRelation`, and go on from there.
+    @_lifetime(part: copy part)
+    mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaDesk) throws(ByteError) -> UInt64? {
+        let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
+        var effects: [Effect] = []
+        let unknown = try gather(&part, schemas, into: &effects)
+        for effect in effects {
+            switch effect {
+            case .row(let number, let key, let change):
+                if let set = sets[number] { apply(key, change, to: set, xid, lsn) }
+            case .unreadable(let number): if let set = sets[number] { refill(set) }
+            case .truncated(let table): truncate(table, xid, lsn)
+            }
+        }
+        return unknown
+    }
+
+    /// What changes of a membership's table do to sets.
+    private enum Effect {
+        /// A row that gives the key is there (1) or is gone (-1).
+        case row(set: UInt32, key: [UInt8]?, Int)
+        /// It does not say what it does.
+        case unreadable(set: UInt32)
+        case truncated(table: UInt32?)
+    }
+
+    @_lifetime(part: copy part)
+    private mutating func gather(
+        _ part: inout TransactionPart, _ schemas: SchemaDesk, into effects: inout [Effect]
+    ) throws(ByteError) -> UInt64? {
+        while true {
+            var forArrivals = part
+            var forDepartures = part
+            let outcome = try arrivals.match(&forArrivals, into: &arrived)
+            _ = try departures.match(&forDepartures, into: &departed)
+            for place in 0..<arrived.changeCount {
+                guard let change = try part.next() else { break }
+                if change.operation == .truncate {
+                    effects.append(.truncated(table: schemas.relation(change.relation)?.oid))
+                } else if hasMatches(at: place), let relation = schemas.relation(change.relation) {
+                    try gather(change, relation, at: place, into: &effects)
+                }
+            }
+            if case .unknownRelation(let fingerprint) = outcome { return fingerprint }
+            if arrived.changeCount == 0 { return nil }
+        }
+    }
+
+    private func hasMatches(at place: Int) -> Bool {
+        !arrived.certain(of: place).isEmpty || !departed.certain(of: place).isEmpty
+            || !arrived.asking(of: place).isEmpty || !departed.asking(of: place).isEmpty
+    }
+
+    /// First what goes, then what comes: a row that stays a member's leaves no trace.
+    private func gather(
+        _ change: borrowing Change, _ relation: Relation, at place: Int, into effects: inout [Effect]
+    ) throws(ByteError) {
+        for node in 0..<departed.certain(of: place).count {
+            for set in Self.sets(departures, departed.certain(of: place), node, sets) {
+                effects.append(try effect(set, -1, change, relation, .old))
+            }
+        }
+        for node in 0..<arrived.certain(of: place).count {
+            for set in Self.sets(arrivals, arrived.certain(of: place), node, sets) {
+                effects.append(try effect(set, 1, change, relation, .new))
+            }
+        }
+        for node in 0..<departed.asking(of: place).count {
+            for set in Self.sets(departures, departed.asking(of: place), node, sets) {
+                effects.append(.unreadable(set: set.number))
+            }
+        }
+        for node in 0..<arrived.asking(of: place).count {
+            for set in Self.sets(arrivals, arrived.asking(of: place), node, sets) {
+                effects.append(.unreadable(set: set.number))
+            }
+        }
+    }
+
+    private func effect(
+        _ set: LiveSet, _ count: Int, _ change: borrowing Change, _ relation: Relation, _ image: RowTexts.Image
+    ) throws(ByteError) -> Effect {
+        guard let slot = set.held.membership.keySlot else { return .row(set: set.number, key: nil, count) }
+        switch try RowTexts.value(of: set.keyColumn(slot), in: change, relation, image) {
+        case .text(let key): return .row(set: set.number, key: key, count)
+        case .null: return .row(set: set.number, key: nil, count)
+        case .absent: return .unreadable(set: set.number)
+        }
+    }
+
+    private static func sets(
+        _ index: borrowing PredicateIndex, _ nodes: Span<MatchedNode>, _ node: Int, _ sets: Slots<LiveSet>
+    ) -> [LiveSet] {
+        let members = index.members(of: nodes, at: node)
+        var found: [LiveSet] = []
+        for place in members.indices { if let set = sets[members[place]] { found.append(set) } }
+        return found
+    }
+
+    private mutating func apply(_ key: [UInt8]?, _ count: Int, to set: LiveSet, _ xid: UInt32, _ lsn: UInt64) {
+        if set.apply(key, count, xid: xid, at: lsn) { changed.insert(set.number) }
+        if set.hasTooManyDeltas || !set.isSound(at: key) { refill(set) }
+    }
+
+    private mutating func truncate(_ table: UInt32?, _ xid: UInt32, _ lsn: UInt64) {
+        for number in sets.indices {
+            guard let set = sets[number], set.held.membership.table == table else { continue }
+            if set.state == .filling {
+                refill(set)
+            } else if set.truncate(xid: xid, at: lsn) {
+                changed.insert(number)
+            }
+        }
+    }
+
+    // MARK: Unwinding
+
+    /// Whether the log has to be looked through: it has all that some answers hold.
+    func mayUnwind(coveredUpTo position: LSN) -> Bool {
+        unwinding.contains { sets[$0]?.mayUnwind(coveredUpTo: position.rawValue) ?? false }
+    }
+
+    public var isUnwinding: Bool { !unwinding.isEmpty }
+
+    mutating func beginUnwinding() {
+        for number in unwinding { sets[number]?.beginUnwinding() }
+    }
+
+    /// Takes what a later transaction did out of the answers that hold it. As with `apply`.
+    @_lifetime(part: copy part)
+    mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaDesk) throws(ByteError) -> UInt64? {
+        let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
+        var effects: [Effect] = []
+        let unknown = try gather(&part, schemas, into: &effects)
+        for effect in effects {
+            switch effect {
+            case .row(let number, let key, let change): sets[number]?.unwind((key, change), xid: xid, at: lsn)
+            case .unreadable(let number): sets[number]?.unwind(nil, xid: xid, at: lsn)
+            case .truncated(let table):
+                for number in unwinding where sets[number]?.table.oid == table {
+                    sets[number]?.unwind(nil, xid: xid, at: lsn)
+                }
+            }
+        }
+        return unknown
+    }
+
+    /// The log has been looked through (`isLost`: it could not be). Those that have settled.
+    mutating func unwound(coveredUpTo position: LSN, _ now: UInt64, isLost: Bool) -> [LiveSet] {
+        var settled: [LiveSet] = []
+        for number in unwinding.sorted() {
+            guard let set = sets[number] else { continue }
+            let isTired = set.isTiredOfUnwinding(now)
+            guard isTired || set.mayUnwind(coveredUpTo: position.rawValue) else { continue }
+            unwinding.remove(number)
+            set.unwound(isLost: isLost || isTired)
+            if set.mayBeAhead { mayBeAhead.insert(number) }
+            if set.isSettled { settled.append(set) } else { refill(set) }
+        }
+        return settled
+    }
+}

@@ -1,0 +1,904 @@
+import Bytes
+import Catalog
+import Change
+import Diagnostics
+import EventLog
+import Judging
+import Matching
+import Messages
+import Net
+import Policy
+import Protocol
+import System
+import WebSocket
+
+/// The way of a change on one loop: log, schema, predicate index, body, frame, socket. Live delivery is a replay whose
+/// position is the log's end.
+///
+/// Where the catalog does not know the schema of the change at hand, it waits there: the log keeps what comes.
+public struct Pipeline: ~Copyable {
+    private let sources: DeliverySources
+    private let post: @Sendable (DeliveryEvent) -> Void
+    /// From when the log has begun.
+    private var feed: LogFeed?
+    /// Changes of the entry at hand that are done with.
+    private var done: UInt32 = 0
+    /// The first change of the entry that was read last: what is before it has been delivered.
+    public private(set) var reached: UInt64 = 0
+    /// The first change behind what is done with.
+    private var passed: UInt64 = 0
+    /// The log had not begun when it was looked for first.
+    private var isEarly = false
+    /// The log cannot be read: nobody can be served any more.
+    public private(set) var hasFailed = false
+    private var schemas = SchemaDesk()
+    public var courier: Courier
+    public var memberships = MembershipDesk()
+    /// What the entry at hand did to memberships has been applied …
+    private var isApplied = false
+    /// … also for the later parts of its transaction.
+    private var isAheadOfParts = false
+    /// It waits for the catalog …
+    private var isPaused = false
+    private var pausedSince: UInt64?
+    /// It waits for a catalog with policies that could be read.
+    public private(set) var isHeldByPolicies = false
+    /// … to know what this transaction did; and so often it was not seen in time.
+    private var awaited: UInt32?
+    /// It was read for the entry at hand.
+    private var isAnswered = false
+    /// How often it was asked for without an answer so far.
+    private var unanswered = 0
+    /// The version of the snapshot that was heard of last.
+    private var heardOf: UInt64 = 0
+    private var unseen = 0
+    /// It waits for what the log says of rows that changes only name …
+    private var recalling: (ticket: UInt64, request: RecallRequest)?
+    /// … which it was told up to this change of the entry at hand.
+    private var recalledAt: UInt32?
+    private var generation = GenerationDesk()
+    /// It waits for the values of generated columns, of rows of the entry at hand or of what the log said.
+    private var computing: (ticket: UInt64, batch: GenerationDesk.Batch, recalled: [RecallAnswer]?)?
+    /// The entry at hand has been looked through for them …
+    private var isComposed = false
+    /// … and is this, with them.
+    private var composed: [UInt8]?
+    /// It waits for values in the types that their columns have now …
+    private var converting: (ticket: UInt64, request: ConversionRequest)?
+    /// … and these are there, for changes of the entry at hand.
+    private var convertedRows: ConvertedRows?
+    private var batches: [UInt64: [PendingQuestion]] = [:]
+    private var truncated: Set<UInt32> = []
+    private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
+    private var lastBatch: UInt64 = 0
+    /// Messages to topics that were met, to be told.
+    private var messages = BroadcastGathering()
+    private var flaws = FlawLog()
+    /// Those of the entry at hand have been gathered.
+    private var hasGathered = false
+    /// Gaps that were met, to be told.
+    private(set) var gaps: [String] = []
+
+    /// - Parameters:
+    ///   - post: takes the answers to what it asks, from any thread; the loop hands them to `take`.
+    public init(_ sources: DeliverySources, _ deflater: Deflater?, post: @escaping @Sendable (DeliveryEvent) -> Void) {
+        self.sources = sources
+        self.post = post
+        courier = Courier(
+            maximumBodyBytes: sources.maximumBodyBytes, deflater: deflater,
+            tellsFormerKeys: !sources.deletesAreStrict)
+    }
+
+    /// What is committed from now on will be seen.
+    public var isOpen: Bool { feed != nil }
+
+    public mutating func takeMessages() -> TurnBroadcasts? { messages.take() }
+
+    public mutating func takeGaps() -> [String] {
+        defer { gaps = [] }
+        return gaps
+    }
+
+    // MARK: Reading
+
+    private var isWaiting: Bool {
+        isPaused || isHeldByPolicies || recalling != nil || computing != nil || converting != nil
+    }
+
+    /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
+    /// gathered. From `expiry` on, in Unix seconds, nothing more is read: somebody's token has come to its end.
+    public mutating func run(
+        on loop: SocketLoop, until expiry: Int64,
+        hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool
+    ) -> Bool {
+        guard !isWaiting, !hasFailed else { return false }
+        do {
+            guard var feed = feed.take() else { return false }
+            courier.fillPurses(loop.now)
+            let more = try read(&feed, on: loop, TurnBudget(until: expiry), hears)
+            self.feed = consume feed
+            return more
+        } catch {
+            failed(error)
+            return false
+        }
+    }
+
+    /// Opens the log at its end; at its beginning where that was waited for, as joins have been answered meanwhile. Those
+    /// are told: nobody knows what was committed before the log began. Bindings wait for this, so it must not wait for
+    /// them.
+    public mutating func openIfBegun(on loop: SocketLoop) {
+        guard !isOpen, !hasFailed else { return }
+        guard let end = sources.logEnd() else {
+            isEarly = true
+            return
+        }
+        do {
+            reached = isEarly ? 0 : end.state.position.offset
+            passed = reached
+            feed = try LogFeed(
+                logDirectory: sources.logDirectory, end: end, from: isEarly ? .oldest : .end,
+                ringing: loop.bell)
+            if isEarly { gaps.append("the database is followed from now on") }
+        } catch {
+            failed(error)
+        }
+    }
+
+    /// There are changes in the log that were not looked at yet.
+    public var isBehind: Bool { isOpen && sources.logEnd().map { passed < $0.state.position.offset } ?? false }
+
+    private mutating func read(
+        _ feed: inout LogFeed, on loop: SocketLoop, _ budget: TurnBudget,
+        _ hears: (RawSpan, Bool) -> Bool
+    ) throws -> Bool {
+        var budget = budget
+        while budget.isLeft(on: loop), budget.isBeforeExpiry {
+            guard let entry = try feed.entry() else { return false }
+            schemas.enter(segment: entry.segment)
+            reached = entry.offset
+            switch entry.kind {
+            case .relation: try schemas.learn(feed.payload)
+            case .gap:
+                gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
+                memberships.discardAll()
+                courier.recall.forgetAll()
+                courier.opinions.forgetAll()
+            case .transaction:
+                try gatherMessages(feed, entry, &budget, hears)
+                guard try deliver(feed, entry, on: loop, &budget) else { return !isWaiting }
+                if !entry.isContinued { isAheadOfParts = false }
+            case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload)) else { return false }
+            default: break
+            }
+            budget.spend(entry: feed.payload.byteCount)
+            passed = entry.offset + UInt64(entry.changeCount)
+            feed.finish()
+            done = 0
+            isAnswered = false
+            isApplied = false
+            hasGathered = false
+            recalledAt = nil
+            forgetComposed()
+            generation.settle()
+            convertedRows = nil
+            // Those who are judged by what just changed are judged anew before anything else is read.
+            if memberships.hasChanged { return true }
+        }
+        return true
+    }
+
+    /// What the entry has for topics. Nobody is judged for it, so it does not wait for the catalog.
+    private mutating func gatherMessages(
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
+    ) throws {
+        guard !hasGathered, !schemas.messages.isEmpty else { return }
+        hasGathered = true
+        var part = try TransactionPart(feed.payload)
+        var offset = entry.offset
+        while let change = try part.next() {
+            defer { offset += 1 }
+            guard let layout = schemas.messages.layout(of: change.relation) else { continue }
+            switch try DatabaseMessage.read(change, layout) {
+            case .noInsert: continue
+            case .flawed(let flaw): DatabaseMessage.note(flaw, &flaws)
+            case .message(let message):
+                guard hears(message.topic, message.isPrivate) else { continue }
+                budget.spend(deliveries: 1)
+                gather(message, at: offset)
+            }
+        }
+    }
+
+    private mutating func gather(_ message: borrowing DatabaseMessage, at offset: UInt64) {
+        guard message.isBinary else {
+            let broadcast = Broadcast(.json, event: message.event, payload: message.json, id: message.id)
+            return messages.add(broadcast, topic: message.topic, isPrivate: message.isPrivate, offset: offset)
+        }
+        var bytes = ByteWriter(capacity: message.payloadByteCount + 1)
+        message.appendBinary(to: &bytes)
+        let broadcast = Broadcast(.binary, event: message.event, payload: bytes.bytes, id: message.id)
+        messages.add(broadcast, topic: message.topic, isPrivate: message.isPrivate, offset: offset)
+    }
+
+    /// False when the entry is not done with: the budget is spent, the catalog is missing, or memberships have changed.
+    private mutating func deliver(
+        _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
+        _ budget: inout TurnBudget
+    ) throws -> Bool {
+        courier.recall.settle()
+        if courier.index.count == 0, memberships.isEmpty {
+            memberships.pass(try TransactionPart(feed.payload).xid)
+            courier.opinions.forgetAll()
+            return true
+        }
+        guard sources.catalog.isCurrent else { return pause(nil) }
+        if try hasUnsettledRows(feed) { return holdForPolicies() }
+        pausedSince = nil
+        if !isApplied {
+            try applyMemberships(feed, entry)
+            if memberships.hasChanged { return false }
+        }
+        guard try compose(feed) else { return false }
+        let composed = composed
+        guard let composed else { return try match(feed.payload, feed, entry, on: loop, &budget) }
+        return try match(composed.asBytes, feed, entry, on: loop, &budget)
+    }
+
+    private mutating func match(
+        _ payload: RawSpan, _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
+        _ budget: inout TurnBudget
+    ) throws -> Bool {
+        let doubted = schemas.doubtedSchemas
+        var part = try TransactionPart(payload, doubting: doubted.span)
+        for _ in 0..<done { _ = try part.next() }
+        let info = part.info
+        if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
+        var delivered = 0
+        defer {
+            account(delivered, info.commitTime)
+            send(seeing: info.xid)
+        }
+        while done < part.changeCount {
+            var ahead = part
+            let outcome = try courier.match(&part)
+            let (count, missing) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
+            delivered += count
+            switch missing {
+            case .nothing: break
+            case .row:
+                try recall(feed, entry)
+                return false
+            case .values:
+                try convert(payload)
+                return false
+            }
+            guard budget.isLeft(on: loop) else { return done == part.changeCount }
+            if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
+                return pause(info.xid)
+            }
+        }
+        return true
+    }
+
+    // MARK: Memberships
+
+    /// Everybody is judged by the memberships as the whole transaction leaves them, so they come before its rows.
+    private mutating func applyMemberships(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
+        isApplied = true
+        guard !isAheadOfParts else { return }
+        var part = try TransactionPart(feed.payload)
+        memberships.pass(part.xid)
+        guard !memberships.isEmpty else { return }
+        memberships.begin(part.info)
+        try apply(&part)
+        guard entry.isContinued else { return }
+        isAheadOfParts = true
+        try applyLaterParts(feed, of: entry)
+    }
+
+    @_lifetime(part: copy part)
+    private mutating func apply(_ part: inout TransactionPart) throws {
+        while let unknown = try memberships.apply(&part, schemas) {
+            memberships.noteRelation(unknown, try relation(unknown))
+        }
+    }
+
+    /// A transaction of several parts is read twice: first for what it does to memberships.
+    private mutating func applyLaterParts(_ feed: borrowing LogFeed, of first: EventLogEntry) throws {
+        var reader = try feed.reader(at: first)
+        while try reader.next() {
+            let entry = reader.entry
+            if entry.kind == .relation { try schemas.learn(reader.payload) }
+            guard entry.kind == .transaction, entry.segment != first.segment || entry.position != first.position else {
+                continue
+            }
+            var part = try TransactionPart(reader.payload)
+            try apply(&part)
+            if !entry.isContinued { return }
+        }
+    }
+
+    /// Sets that PostgreSQL filled with more than the log has come to are made what they were at the transaction at hand,
+    /// once the log has all of it. Those that have settled.
+    public mutating func settleFills(_ now: UInt64) -> [LiveSet] {
+        guard memberships.isUnwinding else { return [] }
+        let covered = sources.covered()
+        var isWhole = false
+        if memberships.mayUnwind(coveredUpTo: covered), let feed = feed.take() {
+            isWhole = (try? unwind(feed)) ?? false
+            self.feed = consume feed
+        }
+        return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
+    }
+
+    /// False where the log ahead is too long, or has a hole.
+    private mutating func unwind(_ feed: borrowing LogFeed) throws -> Bool {
+        memberships.beginUnwinding()
+        var left = Limits.membershipUnwindBytes
+        var isOfAppliedTransaction = isAheadOfParts
+        if let entry = feed.atHand {
+            if entry.kind == .transaction, !isApplied, !isAheadOfParts {
+                var part = try TransactionPart(feed.payload)
+                try unwind(&part)
+            }
+            if entry.kind == .transaction, !entry.isContinued { isOfAppliedTransaction = false }
+        }
+        var reader = feed.ahead()
+        while try reader.next() {
+            left -= reader.entry.header.byteCount
+            guard left > 0, reader.entry.kind != .gap else { return false }
+            if reader.entry.kind == .relation { try schemas.learn(reader.payload) }
+            guard reader.entry.kind == .transaction else { continue }
+            if !isOfAppliedTransaction {
+                var part = try TransactionPart(reader.payload)
+                try unwind(&part)
+            } else if !reader.entry.isContinued {
+                isOfAppliedTransaction = false
+            }
+        }
+        return true
+    }
+
+    @_lifetime(part: copy part)
+    private mutating func unwind(_ part: inout TransactionPart) throws {
+        while let unknown = try memberships.unwind(&part, schemas) {
+            memberships.noteRelation(unknown, try relation(unknown))
+        }
+    }
+
+    /// What has to be found out before the change at hand can be delivered.
+    private enum Missing {
+        case nothing
+        /// What the log says of its row.
+        case row
+        /// Values that are of another type than their columns have now.
+        case values
+    }
+
+    /// Goes through the changes that were judged, as far as the budget reaches, and up to one of whose row something is
+    /// missing.
+    @_lifetime(part: copy part)
+    private mutating func deliverMatched(
+        _ part: inout TransactionPart, _ info: TransactionInfo, from offset: UInt64, on loop: SocketLoop,
+        _ budget: inout TurnBudget
+    ) throws(ByteError) -> (delivered: Int, Missing) {
+        var delivered = 0
+        for place in 0..<courier.matchedChanges {
+            guard budget.isLeft(on: loop), let change = try part.next() else { break }
+            if !courier.opinions.isEmpty, change.relation != 0 {
+                try courier.opinions.pass(change, try relation(change.relation))
+            }
+            if courier.policies.sampling.isDue(), change.relation != 0 {
+                try courier.sample(change, try relation(change.relation))
+            }
+            var completion: Completion?
+            let isWanted = courier.hasMatches(at: place)
+            if isWanted || courier.recall.isWatching, change.relation != 0 {
+                let missing = try complete(place, change, isWanted: isWanted, &completion)
+                guard case .nothing = missing else { return (delivered, missing) }
+            }
+            if change.operation == .update, change.oldImage != .full, courier.departures.count > 0 {
+                try noteUnknownDeparture(change, completion, at: offset + UInt64(done))
+            }
+            if isWanted || completion != nil {
+                Metrics.shared.changesMatched.add()
+                let relation = try relation(change.relation)
+                let held = courier.heldCount
+                let count = try courier.deliver(
+                    place, change, relation, completion, commitTime: info.commitTime, offset: offset + UInt64(done),
+                    on: loop)
+                delivered += count
+                budget.spend(deliveries: count + courier.heldCount - held)
+            }
+            if change.operation == .truncate, case let table = try relation(change.relation).oid,
+                schemas.isDeclared(table)
+            {
+                truncated.insert(table)
+                // It is told before what follows.
+                budget.end()
+            }
+            done += 1
+        }
+        return (delivered, .nothing)
+    }
+
+    /// The identity may have been another for a while, of which nobody was told.
+    private mutating func noteUnknownDeparture(
+        _ change: borrowing Change, _ completion: Completion?, at offset: UInt64
+    ) throws(ByteError) {
+        guard completion?.former == nil, change.relation != 0 else { return }
+        let table = try relation(change.relation).oid
+        if schemas.promisesWholeRows(table) { courier.missDeparture(from: table, at: offset) }
+    }
+
+    /// Finds what the change's images lack of its row, where somebody looks at it.
+    private mutating func complete(
+        _ place: Int, _ change: borrowing Change, isWanted: Bool, _ completion: inout Completion?
+    ) throws(ByteError) -> Missing {
+        let foreign = isWanted ? schemas.foreignColumns(change.relation) : nil
+        if foreign != nil, convertedRows.map({ done >= $0.end }) ?? true { return .values }
+        let isLacking = isWanted ? try courier.needsRow(at: place, change) : false
+        let isNeeded = isLacking && !isOpenDelete(change)
+        if !isLacking, foreign == nil, !courier.recall.isWatching { return .nothing }
+        var known = RowRecall.Known()
+        if isNeeded || courier.recall.isWatching {
+            let relation = try relation(change.relation)
+            let past = try courier.recall.pass(
+                change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
+                mayAsk: recalledAt != done)
+            switch past {
+            case .untold, .missing: break
+            case .row(let found): known = found
+            case .unknown: return .row
+            }
+        }
+        let isCompleted = isWanted && (known.whole != nil || isLacking || foreign != nil)
+        if !isCompleted, known.former == nil { return .nothing }
+        let whole = isCompleted ? try wholeChange(change, known.whole, foreign) : nil
+        completion = Completion(whole, former: known.former)
+        return .nothing
+    }
+
+    /// Told to everybody who asked, whoever could see the row: then a filter is held against what the delete says, and tells
+    /// nothing more of the row.
+    private func isOpenDelete(_ change: borrowing Change) -> Bool {
+        guard change.operation == .delete, !sources.deletesAreStrict else { return false }
+        guard let oid = schemas.relation(change.relation)?.oid, let table = sources.catalog.snapshot?.table(oid) else {
+            return true
+        }
+        return table.hasRowSecurity
+    }
+
+    private func wholeChange(
+        _ change: borrowing Change, _ row: [UInt8]?, _ foreign: ForeignColumns?
+    ) throws(ByteError) -> WholeChange {
+        let relation = try relation(change.relation)
+        guard let foreign else {
+            guard let row else { return WholeChange(asIs: change, relation) }
+            return WholeChange(change, row: row, relation, change.relation)
+        }
+        let (old, new) = (convertedRows?.old[done] ?? [:], convertedRows?.new[done] ?? [:])
+        let isDelete = change.operation == .delete
+        var oldRow: [UInt8] = []
+        if let row = change.old { oldRow = try foreign.rewritten(row, old) }
+        if let row {
+            let row = try foreign.rewritten(row.asTuple, isDelete ? old : new)
+            return WholeChange(change, row: row, old: oldRow, foreign.converted, foreign.fingerprint)
+        }
+        guard let current = change.new else {
+            return WholeChange(change, images: oldRow, [], foreign.converted, foreign.fingerprint)
+        }
+        let newRow = try foreign.rewritten(current, new)
+        return WholeChange(change, images: oldRow, newRow, foreign.converted, foreign.fingerprint)
+    }
+
+    // MARK: Values of other types
+
+    /// Asks for the values of the change at hand, and of those behind it in its entry.
+    private mutating func convert(_ payload: RawSpan) throws {
+        let doubted = schemas.doubtedSchemas
+        var part = try TransactionPart(payload, doubting: doubted.span)
+        for _ in 0..<done { _ = try part.next() }
+        var request = ConversionRequest(from: done)
+        while !request.isFull, let change = try part.next() {
+            try request.add(change, schemas.foreignColumns(change.relation))
+        }
+        let ticket = nextTicket()
+        converting = (ticket, request)
+        sources.judge.convert(request.questions) { [post] values in post(.converted(ticket: ticket, values)) }
+    }
+
+    private mutating func converted(_ ticket: UInt64, _ values: [ColumnText]) {
+        guard let asked = converting, asked.ticket == ticket else { return }
+        converting = nil
+        convertedRows = asked.request.converted(values)
+    }
+
+    // MARK: Rows that were
+
+    /// Asks for the row at hand, and for those that the changes behind it name by their keys only.
+    private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
+        var request = RecallRequest(
+            segment: entry.segment, position: entry.position,
+            end: entry.position + UInt64(entry.header.byteCount), changes: done)
+        try collect(feed, into: &request)
+        recalledAt = done
+        let ticket = nextTicket()
+        recalling = (ticket, request)
+        sources.recall.find(request) { [post] answers in post(.recalled(ticket: ticket, answers)) }
+    }
+
+    private mutating func collect(_ feed: borrowing LogFeed, into request: inout RecallRequest) throws {
+        var part = try TransactionPart(feed.payload)
+        for _ in 0..<done { _ = try part.next() }
+        let schemas = schemas
+        guard try courier.recall.collect(&part, into: &request, { schemas.relation($0) }) else { return }
+        var left = Limits.recallAheadBytes
+        var newer: [UInt64: Relation] = [:]
+        var reader = feed.ahead()
+        while left > 0, try reader.next() {
+            left -= reader.entry.header.byteCount
+            switch reader.entry.kind {
+            case .gap: return
+            case .relation:
+                newer[RelationCodec.fingerprint(of: reader.payload)] = try RelationCodec.decode(reader.payload)
+            case .transaction:
+                var part = try TransactionPart(reader.payload)
+                let known = newer
+                guard
+                    try courier.recall.collect(&part, into: &request, { known[$0] ?? schemas.relation($0) })
+                else { return }
+            default: break
+            }
+        }
+    }
+
+    private mutating func recalled(_ ticket: UInt64, _ answers: [RecallAnswer]) {
+        guard let asked = recalling, asked.ticket == ticket else { return }
+        do {
+            guard try isComputed(answers) else { return }
+            remember(try composed(answers))
+        } catch {
+            failed(error)
+        }
+    }
+
+    private mutating func remember(_ answers: [RecallAnswer]) {
+        if let asked = recalling { courier.recall.fill(asked.request, answers) }
+        recalling = nil
+    }
+
+    // MARK: Generated columns
+
+    public mutating func watchGenerated(_ table: UInt32, as role: String) {
+        generation.watch(table, as: role)
+        forgetComposed()
+    }
+
+    public mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
+
+    public mutating func takeUncomputed() -> [UInt32: Set<String>] { generation.takeMissed() }
+
+    /// Tables of which all rows are gone at once.
+    public mutating func takeTruncated() -> Set<UInt32> {
+        defer { truncated = [] }
+        return truncated
+    }
+
+    /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
+    private mutating func forgetComposed() {
+        isComposed = false
+        composed = nil
+    }
+
+    /// What generated columns are computed by; nil where there is nothing to be computed, or nobody to do it.
+    private var generationSnapshot: CatalogSnapshot? {
+        guard generation.isWatching, sources.mayCompute else { return nil }
+        return sources.catalog.snapshot
+    }
+
+    /// False when values of generated columns have to be waited for.
+    private mutating func compose(_ feed: borrowing LogFeed) throws -> Bool {
+        guard !isComposed, let snapshot = generationSnapshot else { return true }
+        let schemas = schemas
+        let doubted = schemas.doubtedSchemas
+        var part = try TransactionPart(feed.payload, doubting: doubted.span)
+        let whole = part
+        var batch = GenerationDesk.Batch()
+        if try generation.collect(&part, into: &batch, { schemas.relation($0) }, snapshot) {
+            guard batch.isEmpty else {
+                try collectAhead(feed, snapshot, into: &batch)
+                compute(batch, nil)
+                return false
+            }
+            var part = whole
+            composed = try generation.compose(&part, { schemas.relation($0) }, snapshot)
+        }
+        isComposed = true
+        return true
+    }
+
+    /// What the entries behind the one at hand will need, up to where definitions may change.
+    private mutating func collectAhead(
+        _ feed: borrowing LogFeed, _ snapshot: CatalogSnapshot, into batch: inout GenerationDesk.Batch
+    ) throws {
+        let schemas = schemas
+        var left = Limits.generationAheadBytes
+        var newer: [UInt64: Relation] = [:]
+        var reader = feed.ahead()
+        while left > 0, batch.rowCount < Limits.generationBatchRows, try reader.next() {
+            left -= reader.entry.header.byteCount
+            switch reader.entry.kind {
+            case .gap, .catalogMark: return
+            case .relation:
+                newer[RelationCodec.fingerprint(of: reader.payload)] = try RelationCodec.decode(reader.payload)
+            case .transaction:
+                var part = try TransactionPart(reader.payload)
+                let known = newer
+                _ = try generation.collect(&part, into: &batch, { known[$0] ?? schemas.relation($0) }, snapshot)
+            default: break
+            }
+        }
+    }
+
+    private mutating func compute(
+        _ batch: GenerationDesk.Batch, _ recalled: [RecallAnswer]?
+    ) {
+        let ticket = nextTicket()
+        computing = (ticket, batch, recalled)
+        sources.policyJudge.compute(generation.requests(batch)) { [post] values in
+            post(.computed(ticket: ticket, values))
+        }
+    }
+
+    private mutating func computed(_ ticket: UInt64, _ values: [[[GeneratedValue]]]) {
+        guard let asked = computing, asked.ticket == ticket else { return }
+        computing = nil
+        generation.fill(asked.batch, values)
+        do {
+            if let answers = asked.recalled { remember(try composed(answers)) }
+        } catch {
+            failed(error)
+        }
+    }
+
+    /// False when values of rows that the log was searched for have to be waited for.
+    private mutating func isComputed(_ answers: [RecallAnswer]) throws(ByteError) -> Bool {
+        guard let snapshot = generationSnapshot else { return true }
+        var batch = GenerationDesk.Batch()
+        try generation.collect(answers, into: &batch, snapshot)
+        if batch.isEmpty { return true }
+        compute(batch, answers)
+        return false
+    }
+
+    private mutating func composed(_ answers: [RecallAnswer]) throws(ByteError) -> [RecallAnswer] {
+        guard let snapshot = generationSnapshot else { return answers }
+        return try generation.composed(answers, snapshot)
+    }
+
+    /// False when the catalog has to be read again before changes of this schema can be judged.
+    private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
+        schemas.isReady(fingerprint, try relation(fingerprint), sources.catalog.snapshot, &courier)
+    }
+
+    private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
+        guard let relation = schemas.relation(fingerprint) ?? generation.relation(fingerprint) else {
+            throw ByteError(expected: "the schema of each change before it", offset: 0)
+        }
+        return relation
+    }
+
+    private func account(_ delivered: Int, _ commitTime: Int64) {
+        guard delivered > 0 else { return }
+        count(delivered)
+        let microseconds = max(0, Clock.unixMicroseconds() - commitTime)
+        Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
+    }
+
+    /// Retention can overtake a loop that was held up: it goes on at the end, and says so. Otherwise the log is damaged,
+    /// and guessing where to go on would lose changes in silence.
+    private mutating func failed(_ error: any Error) {
+        if case .outsideRetention? = error as? EventLogError {
+            Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
+            gaps.append("the hub was too slow")
+            memberships.discardAll()
+            courier.recall.forgetAll()
+            courier.opinions.forgetAll()
+        } else {
+            Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
+            hasFailed = true
+        }
+    }
+
+    // MARK: Waiting for the catalog
+
+    /// The entry has rows of tables whose policies could not be read for the moment.
+    private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
+        guard let unsettled = sources.catalog.snapshot?.policies.unsettled, !unsettled.isEmpty else { return false }
+        var part = try TransactionPart(feed.payload)
+        while let change = try part.next() {
+            if change.relation != 0, unsettled.contains(try relation(change.relation).oid) { return true }
+        }
+        return false
+    }
+
+    /// The catalog is read again by itself until they can be read; whatever comes of it is a new snapshot.
+    private mutating func holdForPolicies() -> Bool {
+        isHeldByPolicies = true
+        if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
+        Metrics.shared.readerPauses.add()
+        return false
+    }
+
+    /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
+    /// and all marks of transactions that it showed.
+    private mutating func passes(_ mark: CatalogMark) -> Bool {
+        if isAnswered || mark.xid != 0 && hasSeen(mark.xid) { return true }
+        return pause(mark.xid == 0 ? nil : mark.xid)
+    }
+
+    /// The loop has heard of the newest snapshot, and that one shows the transaction. In this order: news of a snapshot
+    /// may still be on its way here.
+    private func hasSeen(_ xid: UInt32) -> Bool {
+        let catalog = sources.catalog
+        return catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == heardOf
+    }
+
+    private mutating func pause(_ xid: UInt32?) -> Bool {
+        isPaused = true
+        if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
+        awaited = xid
+        unanswered += 1
+        Metrics.shared.readerPauses.add()
+        sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(snapshot != nil)) }
+        return false
+    }
+
+    /// Without a snapshot it stays where it is; the loop asks again after a while.
+    private mutating func catalogRefreshed(_ isKnown: Bool) {
+        unanswered -= 1
+        // An answer to what was asked for an earlier entry says nothing of this one.
+        guard unanswered == 0, isPaused else { return }
+        isPaused = !isKnown
+        guard isKnown else { return }
+        unseen = 0
+        isAnswered = true
+        pausedSince = nil
+    }
+
+    /// Clients have waited for the catalog for as long as they are made to; once each time that is so.
+    public mutating func takeTiredOfWaiting(_ now: UInt64) -> Bool {
+        guard isPaused || isHeldByPolicies, let since = pausedSince,
+            now - since > Limits.maximumCatalogAbsence.wholeNanoseconds
+        else {
+            return false
+        }
+        pausedSince = now
+        return true
+    }
+
+    public mutating func askAgain() {
+        guard isPaused else { return }
+        if sources.catalog.isCurrent { unseen += 1 }
+        if unseen < Limits.maximumVisibilityWaits {
+            _ = pause(awaited)
+        } else {
+            // A transaction of the log that the server does not know: it went back in time, or waits for its standby.
+            unseen = 0
+            gaps.append("the catalog does not show what was committed")
+            _ = pause(nil)
+        }
+    }
+
+    /// A new snapshot: tables that are others now match nothing until they are declared again.
+    public mutating func take(_ snapshot: CatalogSnapshot) {
+        heardOf = snapshot.version
+        isHeldByPolicies = false
+        // They are of the types that columns had in the catalog before; what is under way, too.
+        converting = nil
+        convertedRows = nil
+        generation.forgetPlans()
+        forgetComposed()
+        schemas.take(snapshot, &courier)
+    }
+
+    public mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier) }
+
+    public func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
+
+    /// Whether a table took another's place since the last time: all bindings are to be looked at then.
+    public mutating func takeReplacement() -> Bool {
+        let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
+        return ofTable || ofMembership
+    }
+
+    // MARK: Asking PostgreSQL
+
+    private mutating func send(seeing xid: UInt32) {
+        guard courier.hasQuestions else { return }
+        let asked = courier.takeQuestions()
+        if !asked.ofFilters.isEmpty {
+            let ticket = nextTicket()
+            batches[ticket] = asked.ofFilters.map(\.pending)
+            sources.judge.ask(asked.ofFilters.map(\.question)) { [post] answers in
+                post(.judged(ticket: ticket, answers))
+            }
+        }
+        for (ticket, sight) in asked.ofTables {
+            sources.policyJudge.look(sight, seeing: xid) { [post] seen in post(.looked(ticket: ticket, seen)) }
+        }
+        if !asked.ofPolicies.isEmpty {
+            let ticket = nextTicket()
+            policyBatches[ticket] = asked.ofPolicies.map(\.pending)
+            let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
+            sources.policyJudge.ask(questions, seeing: xid) { [post] answers in
+                post(.judgedByPolicy(ticket: ticket, answers))
+            }
+        }
+    }
+
+    /// What was asked for has come.
+    public mutating func take(_ event: DeliveryEvent, on loop: SocketLoop) {
+        switch event {
+        case .refreshed(let isKnown): catalogRefreshed(isKnown)
+        case .judged(let ticket, let answers): judged(ticket, answers, on: loop)
+        case .judgedByPolicy(let ticket, let answers): judged(ticket, answers, on: loop)
+        case .looked(let ticket, let seen): courier.opinions.take(ticket, seen)
+        case .recalled(let ticket, let answers): recalled(ticket, answers)
+        case .computed(let ticket, let values): computed(ticket, values)
+        case .converted(let ticket, let values): converted(ticket, values)
+        }
+    }
+
+    private mutating func nextTicket() -> UInt64 {
+        lastBatch += 1
+        return lastBatch
+    }
+
+    private mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on loop: SocketLoop) {
+        guard let pending = batches.removeValue(forKey: ticket) else { return }
+        var delivered = 0
+        for (question, answer) in zip(pending, answers) { delivered += courier.settle(question, answer, on: loop) }
+        count(delivered)
+    }
+
+    private mutating func judged(_ ticket: UInt64, _ answers: [PolicyAnswers], on loop: SocketLoop) {
+        guard let pending = policyBatches.removeValue(forKey: ticket) else { return }
+        var delivered = 0
+        for (questions, answers) in zip(pending, answers) {
+            for (place, question) in questions.enumerated() {
+                delivered += courier.settle(question, answers[0, place], on: loop)
+            }
+        }
+        count(delivered)
+    }
+
+    private func count(_ delivered: Int) {
+        Metrics.shared.deliveries.add(delivered)
+        sources.delivered.add(delivered)
+    }
+}
+
+/// What one turn of a loop may do before its sockets get theirs.
+struct TurnBudget {
+    private var bytes = Limits.turnLogBytes
+    private var deliveries = Limits.turnDeliveries
+    /// Unix seconds.
+    private let expiry: Int64
+
+    init(until expiry: Int64) { self.expiry = expiry }
+
+    /// Every token of a channel is still good.
+    var isBeforeExpiry: Bool { Clock.unixMicroseconds() / 1_000_000 < expiry }
+
+    func isLeft(on loop: SocketLoop) -> Bool {
+        bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes
+            && !loop.hasQueuedEnough
+    }
+
+    mutating func spend(entry size: Int) { bytes -= size + 64 }
+    mutating func spend(deliveries count: Int) { deliveries -= count + 1 }
+    mutating func end() { deliveries = 0 }
+}

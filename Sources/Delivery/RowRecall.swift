@@ -1,0 +1,457 @@
+import Bytes
+import Change
+import Diagnostics
+
+/// What rows are, for when a change does not say it: the rows of tables that policies guard and whose changes name the row
+/// that was by its key only, and of tables where somebody lately looked at what a delete or an update left out.
+///
+/// It passes over changes as the loop does, so that what it knows is how rows are where the loop stands. It need not know
+/// all: what it does not remember is looked for in the log.
+public struct RowRecall {
+    /// What is known of a row that a change does not tell whole.
+    enum Past {
+        /// It is of no concern here, or the change itself tells.
+        case untold
+        /// As its schema is at the change.
+        case row(Known)
+        /// Nobody knows.
+        case missing
+        /// The log has to be asked.
+        case unknown
+    }
+
+    struct Known {
+        /// The row that is deleted, or as an update leaves it.
+        var whole: [UInt8]?
+        /// The row as it was before an update that names it by its key only.
+        var former: [UInt8]?
+    }
+
+    private struct Row {
+        let relation: UInt64
+        /// Nil where the log does not have it.
+        let tuple: [UInt8]?
+        var isFromLog = false
+        /// There are values that nobody has found yet.
+        var isPartial = false
+
+        var byteCount: Int { (tuple?.count ?? 0) + Limits.recalledRowBytes }
+    }
+
+    /// How a schema of a table tells its rows apart.
+    private struct Plan {
+        let relation: Relation
+        let names: [String]
+        /// Nil where nothing has to be remembered.
+        let columns: RowColumns?
+
+        init(_ relation: Relation) {
+            self.relation = relation
+            let isNamed = relation.identity == .primaryKey || relation.identity == .index
+            names = isNamed ? relation.columns.filter(\.isIdentity).map(\.name) : []
+            columns = names.isEmpty ? nil : RowColumns(names, in: relation)
+        }
+    }
+
+    /// How many want to hear of a table's deletes.
+    private var watched: [UInt32: Int] = [:]
+    /// How many want to hear of a table's rows that updates take away: what those were is looked for.
+    private var departing: [UInt32: Int] = [:]
+    /// Tables that are followed because rows were needed, and how many of their changes may pass before one is again.
+    private var needed: [UInt32: Need] = [:]
+
+    private struct Need {
+        var changesLeft = Limits.recallFollowedChanges
+        /// Updates left values out: rows are remembered as they come. Where only deletes did, they are looked for in the log.
+        var isOfUpdates = false
+    }
+
+    /// Two generations: what is used lately, and what was before.
+    private var rows: [RowID: Row] = [:]
+    private var olderRows: [RowID: Row] = [:]
+    private var rowBytes = 0
+    private var plans: [UInt64: Plan] = [:]
+    /// By which columns the rows of a table are known.
+    private var names: [UInt32: [String]] = [:]
+
+    // MARK: Which tables
+
+    var isWatching: Bool { !watched.isEmpty || !needed.isEmpty }
+
+    public mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
+
+    /// Rows are kept until the next transaction: who was replaced may come back at once.
+    public mutating func leave(_ table: UInt32) { watched[table, default: 1] -= 1 }
+
+    public mutating func watchDepartures(_ table: UInt32) {
+        watch(table)
+        departing[table, default: 0] += 1
+    }
+
+    public mutating func leaveDepartures(_ table: UInt32) {
+        leave(table)
+        departing[table, default: 1] -= 1
+        if departing[table] == 0 { departing[table] = nil }
+    }
+
+    /// Nobody follows what happens to the rows of tables that are not watched.
+    mutating func settle() {
+        guard watched.contains(where: { $0.value == 0 }) else { return }
+        for (table, count) in watched where count == 0 {
+            watched[table] = nil
+            if needed[table] == nil { forget(table) }
+        }
+    }
+
+    private func follows(_ table: UInt32) -> Bool { watched[table] != nil || needed[table] != nil }
+
+    /// The table is followed for a while, whoever watches it.
+    private mutating func note(isNeeded: Bool, by change: borrowing Change, _ table: UInt32) {
+        if isNeeded {
+            let isOfUpdates = change.operation == .update || needed[table]?.isOfUpdates == true
+            needed[table] = Need(isOfUpdates: isOfUpdates)
+        } else if let left = needed[table]?.changesLeft {
+            if left > 1 {
+                needed[table]?.changesLeft = left - 1
+            } else {
+                needed[table] = nil
+                if watched[table] == nil { forget(table) }
+            }
+        }
+    }
+
+    private func remembersRows(of table: UInt32) -> Bool { watched[table] != nil || needed[table]?.isOfUpdates == true }
+
+    mutating func forgetAll() {
+        rows = [:]
+        olderRows = [:]
+        rowBytes = 0
+        plans = [:]
+        names = [:]
+        needed = [:]
+    }
+
+    private mutating func forget(_ table: UInt32) {
+        names[table] = nil
+        rows = rows.filter { $0.key.table != table }
+        olderRows = olderRows.filter { $0.key.table != table }
+        rowBytes = rows.values.reduce(0) { $0 + $1.byteCount }
+    }
+
+    // MARK: Passing over changes
+
+    /// Takes note of a change, once it is done with; where somebody `isWaiting` for it, tells what the row was that it
+    /// deletes, and where the row `isNeeded`, what an update left alone. Without `mayAsk` what is unknown is missing; where
+    /// the log has to be asked nothing has happened.
+    mutating func pass(
+        _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        let isLacking = isNeeded ? try lacksValues(change) : false
+        note(isNeeded: isLacking, by: change, relation.oid)
+        guard follows(relation.oid) else { return .untold }
+        let plan = plan(change.relation, relation)
+        if names[relation.oid] != plan.names {
+            forget(relation.oid)
+            names[relation.oid] = plan.names
+        }
+        guard let columns = plan.columns else { return .untold }
+        switch change.operation {
+        case .truncate: dropRows(of: relation.oid)
+        case .insert: try follow(change, plan, columns)
+        case .update:
+            // Who sees the new row may not be told the old one's key.
+            let isGuarded = isWaiting && watched[relation.oid] != nil && change.oldImage == .key
+            let isWanted = isGuarded || departing[relation.oid] != nil
+            return try update(change, plan, columns, isNeeded: isLacking, wantsFormer: isWanted, mayAsk: mayAsk)
+        case .delete:
+            let isWanted = isLacking || isWaiting && watched[relation.oid] != nil
+            return try take(change, plan, columns, isWanted: isWanted, mayAsk: mayAsk)
+        case .message: break
+        }
+        return .untold
+    }
+
+    private func lacksValues(_ change: borrowing Change) throws(ByteError) -> Bool {
+        switch change.operation {
+        case .delete: return change.oldImage == .key
+        case .update:
+            guard change.oldImage != .full, let new = change.new else { return false }
+            return try new.isPartial()
+        case .insert, .truncate, .message: return false
+        }
+    }
+
+    private mutating func update(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, isNeeded: Bool, wantsFormer: Bool, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        var known = Known()
+        if wantsFormer {
+            let former = try self.former(of: change, plan, columns, mayAsk: mayAsk)
+            if case .unknown = former { return .unknown }
+            if case .row(let row) = former { known.former = row.former }
+        }
+        guard isNeeded else {
+            try follow(change, plan, columns)
+            return known.former == nil ? .untold : .row(known)
+        }
+        if mayAsk, let id = try formerID(of: change, columns) {
+            let isWhole = try isWholeWith(find(id), change, plan)
+            if !isWhole { return .unknown }
+        }
+        let whole = try note(change, plan, columns) ?? []
+        if try whole.isPartialRow() {
+            Metrics.shared.recalls[.missing].add()
+            return known.former == nil ? .missing : .row(known)
+        }
+        Metrics.shared.recalls[.memory].add()
+        known.whole = whole
+        return .row(known)
+    }
+
+    /// The row as it was before an update that names it by its key, or leaves its key alone.
+    private func former(
+        of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        switch change.oldImage {
+        case .full: break
+        case .key: if let old = change.old { return try former(named: old, plan, columns, mayAsk: mayAsk) }
+        case .none: if let new = change.new { return try former(named: new, plan, columns, mayAsk: mayAsk) }
+        }
+        return .untold
+    }
+
+    private func former(
+        named old: borrowing Tuple, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        guard let id = try columns.id(of: old) else { return .untold }
+        guard let row = find(id), try isSame(row, old, plan, columns), !(mayAsk && row.isPartial && !row.isFromLog)
+        else {
+            if mayAsk { return .unknown }
+            Metrics.shared.recalls[.missing].add()
+            return .missing
+        }
+        guard let known = try whole(row, old, plan) else { return .missing }
+        return .row(Known(former: known))
+    }
+
+    /// What is remembered of a row, in the schema that the change has; nil where the log does not have it.
+    private func whole(_ row: Row, _ old: borrowing Tuple, _ plan: Plan) throws(ByteError) -> [UInt8]? {
+        guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
+            Metrics.shared.recalls[.missing].add()
+            return nil
+        }
+        Metrics.shared.recalls[row.isFromLog ? .log : .memory].add()
+        return try ComposedRow.compose(
+            plan.relation,
+            from: [
+                ComposedRow.Source(tuple: old.bytes.copied(), relation: plan.relation, isKeyOnly: true),
+                ComposedRow.Source(tuple: tuple, relation: relation),
+            ])
+    }
+
+    /// What is known of a row is what it is after the change, or nothing.
+    private mutating func follow(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
+    ) throws(ByteError) {
+        if remembersRows(of: plan.relation.oid) {
+            _ = try note(change, plan, columns)
+        } else if !rows.isEmpty || !olderRows.isEmpty {
+            if let old = change.old, let id = try columns.id(of: old) { _ = remove(id) }
+            if let new = change.new {
+                if let id = try columns.id(of: new) { _ = remove(id) } else { dropRows(of: plan.relation.oid) }
+            }
+        }
+    }
+
+    /// The row that a change replaces or removes.
+    private func formerID(of change: borrowing Change, _ columns: RowColumns) throws(ByteError) -> RowID? {
+        if change.oldImage == .key, let old = change.old { return try columns.id(of: old) }
+        guard let new = change.new else { return nil }
+        return try columns.id(of: new)
+    }
+
+    private func isWholeWith(
+        _ former: Row?, _ change: borrowing Change, _ plan: Plan
+    ) throws(ByteError) -> Bool {
+        guard let former else { return false }
+        if former.isFromLog { return true }
+        let whole = try complete(change, plan, from: former)
+        return try !whole.isPartialRow()
+    }
+
+    private mutating func plan(_ fingerprint: UInt64, _ relation: Relation) -> Plan {
+        if let known = plans[fingerprint] { return known }
+        // What is remembered may need the schemas that are forgotten.
+        if plans.count >= Limits.maximumCachedRelations { forgetAll() }
+        let plan = Plan(relation)
+        plans[fingerprint] = plan
+        return plan
+    }
+
+    private mutating func dropRows(of table: UInt32) {
+        let names = names[table]
+        forget(table)
+        self.names[table] = names
+    }
+
+    /// The row as it is after the change.
+    private mutating func note(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
+    ) throws(ByteError) -> [UInt8]? {
+        guard let new = change.new else { return nil }
+        var former: (id: RowID, row: Row)?
+        if change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) {
+            if let row = remove(id) { former = (id, row) }
+        }
+        var tuple: [UInt8]?
+        var wasAsked = false
+        if try new.isPartial() {
+            let current = try columns.id(of: new)
+            let known = former?.row ?? current.flatMap { find($0) }
+            tuple = try complete(change, plan, from: known)
+            wasAsked = known?.isFromLog ?? false
+        }
+        let whole = tuple ?? new.bytes.copied()
+        guard let id = try columns.id(of: whole.asTuple) else {
+            // Some row is another now, and it cannot be told which.
+            dropRows(of: plan.relation.oid)
+            return whole
+        }
+        if whole.count <= Limits.maximumRecalledRowBytes {
+            // What the log did not have when it was asked it will not have later.
+            let isPartial = tuple == nil ? false : try whole.isPartialRow()
+            add(
+                Row(
+                    relation: change.relation, tuple: whole, isFromLog: isPartial && wasAsked, isPartial: isPartial),
+                as: id)
+        } else {
+            _ = remove(id)
+        }
+        return whole
+    }
+
+    /// The row after an update, with the values that it left as they were.
+    private func complete(
+        _ change: borrowing Change, _ plan: Plan, from former: Row?
+    ) throws(ByteError) -> [UInt8] {
+        var sources = [ComposedRow.Source(tuple: change.new?.bytes.copied() ?? [], relation: plan.relation)]
+        if let old = change.old {
+            sources.append(
+                ComposedRow.Source(
+                    tuple: old.bytes.copied(), relation: plan.relation, isKeyOnly: change.oldImage == .key))
+        }
+        if let former, let tuple = former.tuple, let relation = plans[former.relation]?.relation {
+            sources.append(ComposedRow.Source(tuple: tuple, relation: relation))
+        }
+        return try ComposedRow.compose(plan.relation, from: sources)
+    }
+
+    private mutating func take(
+        _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns, isWanted: Bool, mayAsk: Bool
+    ) throws(ByteError) -> Past {
+        guard change.oldImage == .key, let old = change.old, let id = try columns.id(of: old) else { return .untold }
+        guard isWanted else {
+            _ = remove(id)
+            return .untold
+        }
+        guard let row = find(id), try isSame(row, old, plan, columns), !(mayAsk && row.isPartial && !row.isFromLog)
+        else {
+            if mayAsk { return .unknown }
+            _ = remove(id)
+            Metrics.shared.recalls[.missing].add()
+            return .missing
+        }
+        _ = remove(id)
+        return try whole(row, old, plan).map { .row(Known(whole: $0)) } ?? .missing
+    }
+
+    private func isSame(
+        _ row: Row, _ old: borrowing Tuple, _ plan: Plan, _ columns: RowColumns
+    ) throws(ByteError) -> Bool {
+        guard let tuple = row.tuple else { return true }
+        guard let relation = plans[row.relation]?.relation, let theirs = RowColumns(plan.names, in: relation) else {
+            return false
+        }
+        return try theirs.isSame(tuple.asTuple, as: old, columns)
+    }
+
+    // MARK: Memory
+
+    private func find(_ id: RowID) -> Row? { rows[id] ?? olderRows[id] }
+
+    private mutating func remove(_ id: RowID) -> Row? {
+        let older = olderRows.removeValue(forKey: id)
+        guard let row = rows.removeValue(forKey: id) else { return older }
+        rowBytes -= row.byteCount
+        return row
+    }
+
+    private mutating func add(_ row: Row, as id: RowID) {
+        _ = remove(id)
+        rows[id] = row
+        rowBytes += row.byteCount
+        guard rowBytes > Limits.maximumRecalledBytes / 2 else { return }
+        olderRows = rows
+        rows = [:]
+        rowBytes = 0
+    }
+
+    // MARK: Asking the log
+
+    /// What the log said of rows, as they were when it was asked: nothing has been passed since.
+    mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
+        for (row, answer) in zip(request.rows, answers) where follows(row.id.table) {
+            switch answer {
+            case .version(let fingerprint, let relation, let tuple):
+                _ = plan(fingerprint, relation)
+                add(Row(relation: fingerprint, tuple: tuple, isFromLog: true), as: row.id)
+            case .missing: add(Row(relation: row.relation, tuple: nil, isFromLog: true), as: row.id)
+            case .postponed: break
+            }
+        }
+    }
+
+    /// Adds the rows that the part's next changes name by their keys only and that are not known; false when these were enough.
+    @_lifetime(part: copy part)
+    mutating func collect(
+        _ part: inout TransactionPart, into request: inout RecallRequest, _ relations: (UInt64) -> Relation?
+    ) throws(ByteError) -> Bool {
+        while request.rows.count < Limits.recallBatchRows, let change = try part.next() {
+            guard change.relation != 0 else { continue }
+            guard let relation = relations(change.relation) else { return false }
+            guard follows(relation.oid) else { continue }
+            let plan = plan(change.relation, relation)
+            // Where rows are told apart otherwise, or all go, what is asked for now says nothing about what follows.
+            guard let columns = plan.columns, let known = names[relation.oid] else { continue }
+            guard known == plan.names, change.operation != .truncate else { return false }
+            try collect(change, columns, relation, into: &request)
+        }
+        return request.rows.count < Limits.recallBatchRows
+    }
+
+    private func collect(
+        _ change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
+    ) throws(ByteError) {
+        let former = try formerID(of: change, columns)
+        // What happened to the row between here and there will be known then.
+        let isFirst = former.map { request.touched.insert($0).inserted } ?? false
+        if let new = change.new, let id = try columns.id(of: new) { request.touched.insert(id) }
+        guard isFirst, let former, try isLacking(change, former) else { return }
+        guard let key = change.oldImage == .key ? change.old : change.new else { return }
+        request.relations[change.relation] = relation
+        request.rows.append(RecallRequest.Row(id: former, relation: change.relation, key: key.bytes.copied()))
+    }
+
+    /// Whether the row that a change names has to be looked for.
+    private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
+        let row = find(former)
+        guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
+        if change.operation == .update, change.oldImage != .full, departing[former.table] != nil { return true }
+        // Who sees the new row may not be told the old one's key.
+        if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil {
+            return true
+        }
+        guard change.operation == .delete || needed[former.table]?.isOfUpdates == true else { return false }
+        return try lacksValues(change)
+    }
+}

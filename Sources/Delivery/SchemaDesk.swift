@@ -1,0 +1,152 @@
+import Bytes
+import Catalog
+import Change
+import Messages
+
+/// Which schemas the log's rows have, and whether the catalog knows them as they are.
+struct SchemaDesk {
+    private struct Declaration {
+        let table: CatalogTable
+        let number: UInt64
+    }
+
+    private var relations: [UInt64: Relation] = [:]
+    private var segment: UInt64 = 0
+    private var declared: [UInt32: Declaration] = [:]
+    private var lastDeclaration: UInt64 = 0
+    /// A table was declared in the place of another: who was bound to that one hears nothing.
+    private var hasReplaced = false
+    /// Tables whose partitions keep less of old rows than the schemas of their changes say, as the catalog has them.
+    private var mixed: [UInt32: CatalogTable] = [:]
+    /// The schemas of such, as what their old images are sure to be.
+    private var doubted: [UInt64: Relation] = [:]
+    /// What of a schema that was told to the courier has other types now.
+    private var foreign: [UInt64: ForeignColumns] = [:]
+    /// Schemas for which the catalog is being read again.
+    private var asked: Set<UInt64> = []
+    /// Of those whose rows are messages to topics.
+    private(set) var messages = MessageLayouts()
+
+    /// Each segment has all schemas that it needs, so those of older ones can be forgotten.
+    mutating func enter(segment: UInt64) {
+        guard segment != self.segment else { return }
+        self.segment = segment
+        relations.removeAll(keepingCapacity: true)
+        foreign.removeAll()
+        doubted.removeAll()
+        asked.removeAll()
+        messages.removeAll()
+    }
+
+    mutating func learn(_ payload: RawSpan) throws(ByteError) {
+        let fingerprint = RelationCodec.fingerprint(of: payload)
+        guard relations[fingerprint] == nil else { return }
+        let relation = try RelationCodec.decode(payload)
+        relations[fingerprint] = relation
+        doubted[fingerprint] = mixed[relation.oid]?.surelyOld(relation)
+        messages.learn(fingerprint, relation)
+    }
+
+    func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
+
+    /// Whose changes are read with less of their old rows than they say to have.
+    var doubtedSchemas: [UInt64] { doubted.isEmpty ? [] : Array(doubted.keys) }
+
+    /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
+    /// for each schema and snapshot: a row that is older than the catalog stays another than it says.
+    mutating func isReady(
+        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ courier: inout Courier
+    ) -> Bool {
+        // As those have it who are judged: a newer snapshot may be there that they have yet to hear of.
+        let table =
+            declared[relation.oid]?.table ?? snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
+        // Messages come with a publication of their own: that the clients' does not have their table is no news.
+        let isKnown = table.map { $0.has(relation) } ?? (messages.layout(of: fingerprint) != nil)
+        guard isKnown || asked.contains(fingerprint) else {
+            asked.insert(fingerprint)
+            return false
+        }
+        asked.remove(fingerprint)
+        let places = table?.foreignColumns(of: relation) ?? []
+        foreign[fingerprint] = places.isEmpty ? nil : table.flatMap { ForeignColumns(relation, places, of: $0) }
+        courier.noteRelation(fingerprint, relation, foreign: places)
+        return true
+    }
+
+    /// What of a schema's rows has to be converted before anybody looks at it.
+    func foreignColumns(_ fingerprint: UInt64) -> ForeignColumns? { foreign.isEmpty ? nil : foreign[fingerprint] }
+
+    /// Whether the log has the rows of a table as they are.
+    func isRecallable(_ table: UInt32) -> Bool { declared[table]?.table.isRecallable ?? false }
+
+    /// Whether who is bound to a table counts on old rows being whole.
+    func promisesWholeRows(_ table: UInt32) -> Bool { declared[table]?.table.identity == .full }
+
+    /// The declaration's number, by which `holds` knows whether the index still has it.
+    mutating func declare(_ table: CatalogTable, _ courier: inout Courier) -> UInt64 {
+        if let known = declared[table.oid] {
+            if known.table === table { return known.number }
+            hasReplaced = true
+        }
+        lastDeclaration += 1
+        declared[table.oid] = Declaration(table: table, number: lastDeclaration)
+        courier.declare(table: table.oid, columns: table.columns.map(\.name))
+        return lastDeclaration
+    }
+
+    /// Somebody is bound to it, or was.
+    func isDeclared(_ table: UInt32) -> Bool { declared[table] != nil }
+
+    func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool {
+        declared[table.oid]?.number == declaration
+    }
+
+    mutating func takeReplacement() -> Bool {
+        defer { hasReplaced = false }
+        return hasReplaced
+    }
+
+    mutating func take(_ snapshot: CatalogSnapshot, _ courier: inout Courier) {
+        mixed = [:]
+        for table in snapshot.tables where table.hasMixedIdentity { mixed[table.oid] = table }
+        doubted = mixed.isEmpty ? [:] : relations.compactMapValues { mixed[$0.oid]?.surelyOld($0) }
+        for (oid, known) in declared where snapshot.table(oid) !== known.table {
+            declared[oid] = nil
+            courier.forget(table: oid)
+        }
+    }
+}
+
+extension CatalogColumn {
+    /// Whether a stored column is this one, with values of the same type.
+    public func isSame(as column: Column) -> Bool { column.name == name && column.typeOID == typeOID }
+}
+
+extension CatalogTable {
+    /// Whether rows of the schema are rows of the table as it is: each column by name and type.
+    func has(_ relation: Relation) -> Bool {
+        relation.schema == schema && relation.name == name && relation.columns.allSatisfy(has)
+    }
+
+    /// The schema with what is sure to be in old images, whichever partition the row was in.
+    func surelyOld(_ relation: Relation) -> Relation {
+        var sure = relation
+        let keepsKey = identity == .primaryKey
+        sure.identity = keepsKey ? .primaryKey : .nothing
+        for place in sure.columns.indices {
+            let isKey = primaryKey.contains { columns[$0].name == sure.columns[place].name }
+            sure.columns[place].isIdentity = keepsKey && isKey
+        }
+        return sure
+    }
+
+    private func has(_ column: Column) -> Bool {
+        slot(named: column.name).map { columns[$0].isSame(as: column) } ?? false
+    }
+
+    /// The places of columns that rows of the schema have and the table, as it is, has not: a value of another type says
+    /// nothing about this one.
+    func foreignColumns(of relation: Relation) -> Set<Int> {
+        Set(relation.columns.indices.filter { !has(relation.columns[$0]) })
+    }
+}

@@ -1,0 +1,78 @@
+import Bytes
+import Channels
+import Protocol
+
+/// What was said on one loop in one turn, for the others: written once, and read by each where it lies.
+public final class TurnBroadcasts: Sendable {
+    public struct Entry: Sendable {
+        let form: BroadcastForm
+        public let isPrivate: Bool
+        /// The sub-topic, then the event, the id and the payload.
+        let start: Int
+        let topicBytes: Int
+        let eventBytes: Int
+        let idBytes: Int
+        public let payloadBytes: Int
+        /// Of the database's: its place in the log.
+        public let offset: UInt64?
+    }
+
+    private let bytes: [UInt8]
+    public let entries: [Entry]
+
+    fileprivate init(_ bytes: [UInt8], _ entries: [Entry]) {
+        self.bytes = bytes
+        self.entries = entries
+    }
+
+    public var byteCount: Int { bytes.count }
+
+    /// Shows one of them.
+    public func read(_ entry: Entry, _ body: (_ topic: RawSpan, _ broadcast: borrowing Broadcast) -> Void) {
+        let bytes = bytes
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let all = unsafe bytes.span.bytes
+        var at = entry.start
+        let topic = all.extracting(at..<at + entry.topicBytes)
+        at += entry.topicBytes
+        let event = all.extracting(at..<at + entry.eventBytes)
+        at += entry.eventBytes
+        let id = all.extracting(at..<at + entry.idBytes)
+        at += entry.idBytes
+        let payload = all.extracting(at..<at + entry.payloadBytes)
+        body(topic, Broadcast(entry.form, event: event, payload: payload, id: id))
+    }
+}
+
+/// Where a turn's broadcasts are gathered.
+public struct BroadcastGathering: ~Copyable {
+    private var bytes: [UInt8] = []
+    private var entries: [TurnBroadcasts.Entry] = []
+
+    public init() {}
+
+    public mutating func add(_ broadcast: borrowing Broadcast, topic: RawSpan, isPrivate: Bool, offset: UInt64? = nil) {
+        entries.append(
+            TurnBroadcasts.Entry(
+                form: broadcast.form, isPrivate: isPrivate, start: bytes.count, topicBytes: topic.byteCount,
+                eventBytes: broadcast.event.byteCount, idBytes: broadcast.id.byteCount,
+                payloadBytes: broadcast.payload.byteCount, offset: offset))
+        append(topic)
+        append(broadcast.event)
+        append(broadcast.id)
+        append(broadcast.payload)
+    }
+
+    private mutating func append(_ span: RawSpan) {
+        // SAFETY: the bytes are copied while the span lives.
+        unsafe span.withUnsafeBytes { unsafe bytes.append(contentsOf: $0) }
+    }
+
+    public mutating func take() -> TurnBroadcasts? {
+        guard !entries.isEmpty else { return nil }
+        let batch = TurnBroadcasts(bytes, entries)
+        bytes = []
+        entries = []
+        return batch
+    }
+}

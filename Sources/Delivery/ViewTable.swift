@@ -1,0 +1,175 @@
+import Bytes
+import Catalog
+import Change
+import Net
+import Protocol
+
+/// Which columns of a table are shown, or why none are.
+public struct ViewKey: Hashable {
+    public enum Shape: Hashable {
+        case rows
+        /// Of old rows no more than their keys …
+        case masked
+        /// … or nothing at all.
+        case hidden
+        /// Of rows that are gone no more than their keys.
+        case maskedDeletes
+        /// Updates, as deletes of the row that was.
+        case departures
+        case refused(ChangeRefusal)
+
+        var past: ChangeView.Past {
+            switch self {
+            case .rows, .departures, .refused: .whole
+            case .masked: .keys
+            case .hidden: .nothing
+            case .maskedDeletes: .keysOfDeleted
+            }
+        }
+    }
+
+    let table: CatalogTable
+    let delivered: [Int]
+    let shape: Shape
+
+    public init(table: CatalogTable, delivered: [Int], shape: Shape) {
+        self.table = table
+        self.delivered = delivered
+        self.shape = shape
+    }
+
+    public static func == (one: ViewKey, other: ViewKey) -> Bool {
+        one.table === other.table && one.delivered == other.delivered && one.shape == other.shape
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(ObjectIdentifier(table))
+        hasher.combine(delivered)
+        hasher.combine(shape)
+    }
+}
+
+/// What of a table some members see. Of the change at hand it holds the body, once it was needed.
+struct View {
+    let key: ViewKey
+    var users: UInt32 = 1
+    /// By the fingerprint of the schema the rows have.
+    private var prepared: [UInt64: ChangeView] = [:]
+    /// The change whose body lies in `body`, a place in the loop's writer.
+    fileprivate(set) var change: UInt64 = 0
+    fileprivate(set) var body = 0..<0
+    /// Tells this body from all others.
+    fileprivate(set) var bodyNumber: UInt64 = 0
+    /// The body as the loop shares it, when it is large enough for that.
+    fileprivate(set) var bodyPiece: Piece?
+    /// The same columns in other shapes, once they were needed; they go with this view.
+    fileprivate var masked: UInt32?
+    fileprivate var departed: UInt32?
+
+    init(_ key: ViewKey) { self.key = key }
+
+    /// The view on rows of a schema; made at the first one.
+    mutating func prepare(_ fingerprint: UInt64, _ relation: Relation) -> ChangeView {
+        if let known = prepared[fingerprint] { return known }
+        let made = ChangeView(relation, visible: visible(in: relation), past: key.shape.past)
+        // Schemas change seldom; many at once are no longer in use.
+        if prepared.count >= 8 { prepared = [:] }
+        prepared[fingerprint] = made
+        return made
+    }
+
+    private func visible(in relation: Relation) -> [VisibleColumn] {
+        relation.columns.indices.compactMap { index in
+            guard let slot = key.table.slot(named: relation.columns[index].name), key.delivered.contains(slot) else {
+                return nil
+            }
+            let column = key.table.columns[slot]
+            return VisibleColumn(index: index, typeName: column.typeName, rendering: column.rendering.value)
+        }
+    }
+}
+
+/// The views in use on one loop.
+public struct ViewTable {
+    /// Who may not see an old row is told its key all the same, as the reference does.
+    private let tellsFormerKeys: Bool
+    private(set) var views = Slots<View>()
+    private var byKey: [ViewKey: UInt32] = [:]
+
+    init(tellsFormerKeys: Bool = false) { self.tellsFormerKeys = tellsFormerKeys }
+
+    public mutating func take(_ key: ViewKey) -> UInt32 {
+        if let known = byKey[key] {
+            views[known]?.users += 1
+            return known
+        }
+        let index = views.add(View(key))
+        byKey[key] = index
+        return index
+    }
+
+    public mutating func release(_ index: UInt32) {
+        guard let view = views[index] else { return }
+        if view.users > 1 {
+            views[index]?.users -= 1
+        } else {
+            views.remove(index)
+            byKey[view.key] = nil
+            if let masked = view.masked { release(masked) }
+            if let departed = view.departed { release(departed) }
+        }
+    }
+
+    /// The view of the same columns to those who may not see the old row.
+    mutating func masked(_ index: UInt32) -> UInt32 {
+        if let known = views[index]?.masked { return known }
+        guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
+        // Who is refused the row is told nothing of it anyway.
+        if case .refused = key.shape { return index }
+        let shape: ViewKey.Shape = tellsFormerKeys ? .masked : .hidden
+        let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: shape))
+        views[index]?.masked = made
+        return made
+    }
+
+    /// The view of the same columns to those whose view a row leaves.
+    mutating func departed(_ index: UInt32) -> UInt32 {
+        if let known = views[index]?.departed { return known }
+        guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
+        let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: .departures))
+        views[index]?.departed = made
+        return made
+    }
+
+    mutating func prepare(_ index: UInt32, _ fingerprint: UInt64, _ relation: Relation) -> ChangeView? {
+        views[index]?.prepare(fingerprint, relation)
+    }
+
+    mutating func keep(body: Range<Int>, number: UInt64, of index: UInt32, change: UInt64) {
+        views[index]?.body = body
+        views[index]?.bodyNumber = number
+        views[index]?.change = change
+        views[index]?.bodyPiece = nil
+    }
+
+    mutating func keep(_ piece: Piece, of index: UInt32) { views[index]?.bodyPiece = piece }
+}
+
+extension ColumnRendering {
+    /// As the encoder wants it.
+    var value: ValueRendering {
+        switch self {
+        case .scalar(let oid): .plain(BuiltInType.rendering(of: oid))
+        // A box array separates its elements by semicolons: it is left as the text PostgreSQL wrote.
+        case .array(_, let delimiter) where delimiter != UInt8(ascii: ","): .plain(.scalar(.text))
+        case .array(let element, _):
+            if case .plain(.scalar(let scalar)) = element.value {
+                .plain(.array(of: scalar.nested))
+            } else {
+                .array(of: element.value)
+            }
+        case .composite(let fields): .composite(fields.map { ValueRendering.Attribute($0.name, $0.rendering.value) })
+        case .hstore: .plain(.scalar(.hstore))
+        }
+    }
+}

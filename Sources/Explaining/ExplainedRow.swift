@@ -1,0 +1,49 @@
+import Bytes
+import Catalog
+import Change
+import Delivery
+import History
+import Policy
+
+/// A recorded row as policies see it: by the slots of the table as the catalog has it now.
+struct ExplainedRow {
+    /// Columns that the image does not hold, or of which it holds values of another type, are absent.
+    let values: [ColumnText]
+
+    init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable) {
+        let relation = change.relation?.relation
+        values = table.columns.map { column in
+            let place = relation?.columns.firstIndex(where: column.isSame)
+            guard let place else { return .absent }
+            switch isOld ? change.oldValue(of: place) : change.value(of: place) {
+            case .text(let text)?: return .text(text)
+            case .null?: return .null
+            case .unchanged?, .binary?, .masked?, nil: return .absent
+            }
+        }
+    }
+
+    func isAbsent(_ slot: Int) -> Bool { if case .absent = values[slot] { true } else { false } }
+
+    func text(_ slot: Int) -> String? {
+        if case .text(let text) = values[slot] { String(decoding: text, as: UTF8.self) } else { nil }
+    }
+
+    /// As the predicate index shows rows to predicates.
+    func read<Result>(_ body: (borrowing RowImage) -> Result) -> Result {
+        var bytes: [UInt8] = []
+        var places: [ColumnPlace] = []
+        for value in values {
+            switch value {
+            case .absent: places.append(.absent)
+            case .null: places.append(ColumnPlace(kind: .null, start: 0, length: 0))
+            case .text(let text):
+                places.append(ColumnPlace(kind: .text, start: UInt32(bytes.count), length: UInt32(text.count)))
+                bytes += text
+            }
+        }
+        // SAFETY: any byte is a valid UInt8, and both arrays outlive the image.
+        let image = RowImage(bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.now())
+        return body(image)
+    }
+}

@@ -1,0 +1,284 @@
+import Asking
+import Catalog
+import Change
+import Delivery
+import Diagnostics
+import History
+import Judging
+import Policy
+import Postgres
+import System
+
+/// Judging a change's images as the server does, part by part.
+extension Explainer {
+    func judge(
+        _ binding: TableBinding, _ question: Question, _ explanation: inout Explanation
+    ) throws(ExplainFailure) {
+        let change = question.change
+        let filters = filterParts(question.filter, binding, question)
+        let isDelete = change.operation == .delete
+        // As the reference has it, everybody who asked for deletes hears of all of them.
+        let isOpen = isDelete && !settings.deletesAreStrict
+        let held = try binding.policy.flatMap { policy throws(ExplainFailure) in
+            isOpen ? nil : try hold(policy, question.holder)
+        }
+        var judged = JudgedImages(binding: binding, filters: filters, held: held)
+        explanation.image = image(&judged, change, isOld: isDelete, &explanation.withoutPostgres)
+        if change.operation == .update, change.oldImage != .none {
+            let image = image(&judged, change, isOld: true, &explanation.withoutPostgres)
+            explanation.oldImage = image
+            explanation.oldRecord = oldRecord(change, isVisible: image.isVisible)
+            if change.oldImage == .key, !image.isVisible, settings.deletesAreStrict {
+                explanation.notes.append(
+                    "the former key is told where the server's event log has the row as it was, and that may be seen")
+            }
+        }
+        if isDelete {
+            explanation.oldRecord = isOpen && binding.policy != nil || change.oldImage != .full ? .keys : .whole
+            if isOpen, binding.policy != nil {
+                explanation.notes.append(
+                    "delete_visibility is reference: policies do not judge deletes, and keys are all that is sent")
+            }
+        }
+        if let warning = binding.policy?.warning { explanation.notes.append(warning) }
+        if held?.memberships.isEmpty == false {
+            explanation.notes.append("memberships are as they are now, not as they were when the change was committed")
+        }
+    }
+
+    /// What an update tells of the row that was.
+    private func oldRecord(_ change: RecordedChange, isVisible: Bool) -> Explanation.OldRecord {
+        if isVisible { return change.oldImage == .full ? .whole : .keys }
+        return settings.deletesAreStrict ? .none : .keys
+    }
+
+    // MARK: The holder's part of the policies
+
+    struct HeldPart {
+        var part: PolicyPart
+        var residual: Residual
+    }
+
+    struct Held {
+        var policy: PolicyBinding
+        var claimant: Claimant
+        var whole: Residual
+        /// In the order of the policy's parts.
+        var parts: [[HeldPart]]
+        var memberships: [HeldMembership: (keys: MembershipKeys, trouble: String?)] = [:]
+
+        func keys(_ residual: Residual) -> [MembershipKeys] {
+            residual.memberships.map { memberships[$0]?.keys ?? Held.unknown }
+        }
+
+        static let unknown = MembershipKeys(keys: [], hasNull: false, hasRows: false, isUnknown: true)
+    }
+
+    private func hold(_ policy: PolicyBinding, _ holder: ExplainedHolder) throws(ExplainFailure) -> Held {
+        let claimant = Claimant(role: holder.role, claims: holder.claims, identity: 0)
+        let parts = policy.parts.map { recorder.parts(of: $0, on: policy.table) }
+        var answers: [AskedTerm: AskedAnswer] = [:]
+        // What is asked first may decide that more has to be asked.
+        for _ in 0..<8 {
+            var needs: Set<AskedTerm> = []
+            for term in parts.joined().map(\.term) + [policy.rowPolicy.term] {
+                if case .needs(let terms) = residual(term, holder, answers) { needs.formUnion(terms) }
+            }
+            needs.subtract(answers.keys)
+            if needs.isEmpty { break }
+            guard let found = evaluate(needs, claimant) else { break }
+            answers.merge(found) { _, newest in newest }
+        }
+        let left = { (term: Term) in
+            if case .residual(let residual) = self.residual(term, holder, answers) {
+                residual
+            } else {
+                Residual.undecided
+            }
+        }
+        var held = Held(
+            policy: policy, claimant: claimant, whole: left(policy.rowPolicy.term),
+            parts: parts.map { $0.map { HeldPart(part: $0, residual: left($0.term)) } })
+        fill(&held)
+        return held
+    }
+
+    private func residual(
+        _ term: Term, _ holder: ExplainedHolder, _ answers: [AskedTerm: AskedAnswer]
+    ) -> ResidualOutcome {
+        RowPolicy(term).residual(claims: Array(holder.claims.utf8), role: Array(holder.role.utf8), answers: answers)
+    }
+
+    private func evaluate(_ terms: Set<AskedTerm>, _ claimant: Claimant) -> [AskedTerm: AskedAnswer]? {
+        Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: claimant, then: $0) } ?? nil
+    }
+
+    private func fill(_ held: inout Held) {
+        let residuals = [held.whole] + held.parts.joined().map(\.residual)
+        let wanted = Array(Set(residuals.flatMap(\.memberships)))
+        guard !wanted.isEmpty else { return }
+        let claimant = held.claimant
+        let fills = Awaiting.answer(within: Self.patience) { then in
+            judge.fill(wanted.map { ($0.membership, claimant) }, seeing: nil, then: then)
+        }
+        for (index, membership) in wanted.enumerated() {
+            held.memberships[membership] = keys(membership, fills?[index] ?? .unavailable, claimant)
+        }
+    }
+
+    /// By the set that a loop would keep.
+    private func keys(
+        _ held: HeldMembership, _ fill: MembershipFill, _ claimant: Claimant
+    ) -> (keys: MembershipKeys, trouble: String?) {
+        guard let table = catalog.snapshot?.related(held.membership.table) else {
+            return (Held.unknown, "its table is not known")
+        }
+        let set = LiveSet(held, claimant, table, number: 0, passed: 0)
+        switch fill {
+        case .filled(let rows):
+            _ = set.fill(rows, firstUnseen: 0)
+            return (set.keys, set.isSettled ? nil : "its rows cannot be counted")
+        case .failed(let state):
+            set.giveUp(.failed)
+            return (set.keys, "PostgreSQL refuses to read it (\(state))")
+        case .unreadable: return (Held.unknown, "it is too large, or may not be read here: each row is asked about")
+        case .unavailable: return (Held.unknown, "it could not be read")
+        }
+    }
+
+    // MARK: Images
+
+    struct JudgedImages {
+        var binding: TableBinding
+        var filters: [(text: String, depth: Int, predicate: Predicate)]
+        var held: Held?
+    }
+
+    private func image(
+        _ judged: inout JudgedImages, _ change: RecordedChange, isOld: Bool, _ withoutPostgres: inout String?
+    ) -> Explanation.Image {
+        let row = ExplainedRow(change, isOld: isOld, of: judged.binding.table)
+        let filter = judged.filters.map { filterPart($0, row) }
+        var image = Explanation.Image(
+            isOld: isOld, missing: [], filter: filter,
+            passesFilter: filter.first.map { ($0.hub == .undecided ? $0.postgres : $0.hub)?.isTrue ?? false } ?? true,
+            policies: [], combined: nil, memberships: [], isVisible: true)
+        var read = Set(judged.filters.flatMap { $0.predicate.slots })
+        if let held = judged.held {
+            read.formUnion(held.policy.row.columns.filter(\.isNeeded).map(\.slot))
+            judge(held, row, judged.binding.table, &image, &withoutPostgres)
+        }
+        image.missing = read.sorted().filter(row.isAbsent).map { judged.binding.table.columns[$0].name }
+        return image
+    }
+
+    private func filterPart(
+        _ filter: (text: String, depth: Int, predicate: Predicate), _ row: ExplainedRow
+    ) -> Explanation.Part {
+        let verdict = row.read { filter.predicate.verdict(on: $0) }
+        var part = Explanation.Part(
+            depth: filter.depth, text: filter.text, isCondition: true, hub: ExplainedTruth(verdict))
+        if verdict == .ask, let asked = filter.predicate.question {
+            part.postgres = JudgedQuestion(asked, row: asked.slots.map { row.values[$0] }).map(ask)
+        }
+        return part
+    }
+
+    private func ask(_ question: JudgedQuestion) -> ExplainedTruth {
+        guard let judge = try? Judge(settings.database) else { return .failed("PostgreSQL could not be asked") }
+        defer { judge.stop() }
+        let answer = Awaiting.answer(within: Self.patience) { judge.ask([question], then: $0) }
+        switch answer?.first ?? nil {
+        case true?: return .value("t")
+        case false?: return .value("f")
+        case nil: return .failed("PostgreSQL could not be asked")
+        }
+    }
+
+    private func judge(
+        _ held: Held, _ row: ExplainedRow, _ table: CatalogTable, _ image: inout Explanation.Image,
+        _ withoutPostgres: inout String?
+    ) {
+        let settings = FilterCheck.Settings.ofPolicies(catalog.snapshot)
+        let value = { (residual: Residual) in
+            ExplainedTruth(row.read { residual.value(on: $0, keys: held.keys(residual), settings: settings) })
+        }
+        let expressions =
+            [held.policy.combinedSQL]
+            + zip(held.policy.parts, held.parts).flatMap { policy, parts in
+                [policy.text] + parts.dropFirst().map(\.part.sql)
+            }
+        var answers = asked(expressions, held, row, &withoutPostgres)?[...]
+        let next = { (isCondition: Bool) in
+            answers?.popFirst().map { ExplainedTruth($0, isCondition: isCondition) }
+        }
+        let combined = Explanation.Part(
+            depth: 0, text: "all policies together", isCondition: true, hub: value(held.whole), postgres: next(true))
+        image.policies = zip(held.policy.parts, held.parts).map { policy, parts in
+            Explanation.Policy(
+                name: policy.name, isPermissive: policy.isPermissive, classification: policy.classification.rawValue,
+                text: policy.text.split(whereSeparator: \.isWhitespace).joined(separator: " "),
+                parts: parts.map { held in
+                    Explanation.Part(
+                        depth: held.part.depth, text: held.part.text, isCondition: held.part.isCondition,
+                        readsClock: held.part.readsClock, hub: value(held.residual),
+                        postgres: next(held.part.isCondition))
+                })
+        }
+        image.combined = combined
+        // A term that is never true though there are permissive policies: the combiner says why.
+        if held.policy.rowPolicy.term == .never, image.policies.contains(where: \.isPermissive) {
+            image.refusal = held.policy.warning
+        }
+        image.isVisible = (combined.hub == .undecided ? combined.postgres : combined.hub)?.isTrue ?? false
+        image.memberships = memberships(held, row, table)
+    }
+
+    private func asked(
+        _ expressions: [String], _ held: Held, _ row: ExplainedRow, _ withoutPostgres: inout String?
+    ) -> [ExplainedValue]? {
+        let columns = held.policy.row.columns
+        if let absent = columns.first(where: { $0.isNeeded && row.isAbsent($0.slot) }) {
+            withoutPostgres = "the row's image does not hold \(absent.name), which the policies read"
+            return nil
+        }
+        guard expressions.count <= Limits.maximumExplainedExpressions else {
+            withoutPostgres = "the policies have too many parts"
+            return nil
+        }
+        let explanation = PolicyExplanation(
+            row: held.policy.row, texts: columns.map { row.text($0.slot) },
+            claimant: held.claimant, expressions: expressions)
+        let answer = Awaiting.answer(within: Self.patience) { judge.explain(explanation, then: $0) } ?? nil
+        if answer == nil { withoutPostgres = nobodyToAsk }
+        return answer
+    }
+
+    private var nobodyToAsk: String {
+        switch judge.availability {
+        case .refused(let reason, let hint): "no login is fit to run policies: \(reason); \(hint)"
+        case .unknown, .available: "it could not be reached as the login that runs policies"
+        }
+    }
+
+    private func memberships(_ held: Held, _ row: ExplainedRow, _ table: CatalogTable) -> [Explanation.Membership] {
+        held.whole.memberships.map { membership in
+            let known = held.memberships[membership]
+            let followed = catalog.snapshot?.related(membership.membership.table)
+            var holdsKey: Bool?
+            held.whole.term.visit { term in
+                guard case .member(membership.membership, let key) = term else { return }
+                let alone = Residual(
+                    term: .member(membership.membership, key: key), memberships: [membership], mayAsk: false)
+                let value = row.read {
+                    alone.value(
+                        on: $0, keys: held.keys(alone), settings: FilterCheck.Settings.ofPolicies(catalog.snapshot))
+                }
+                if value != .unknown { holdsKey = value == .value(Array("t".utf8)) }
+            }
+            return Explanation.Membership(
+                table: followed.map { "\($0.schema).\($0.name)" } ?? "?", keyCount: known?.keys.keys.count ?? 0,
+                holdsKey: holdsKey, trouble: known?.trouble)
+        }
+    }
+}

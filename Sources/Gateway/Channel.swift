@@ -1,0 +1,204 @@
+import Auth
+import Bytes
+import Catalog
+import Channels
+import Delivery
+import Diagnostics
+import Matching
+import Net
+import Protocol
+
+/// A channel that is joined or being joined: whose it is, and what it wants of the tables.
+final class Channel {
+    /// One `postgres_changes` entry.
+    struct Binding {
+        let id: UInt32
+        /// Nil: its parameters could not be used, which was said.
+        var parameters: BindingParameters?
+        /// It wants to hear of rows that move out of its view.
+        var wantsMoves = false
+        var tables: [Placed] = []
+        /// What it came to, and what of that was said: once each time it changes.
+        var outcome = Said.nothing
+        var said = Said.nothing
+    }
+
+    /// A binding on a table, where deliveries find it.
+    struct Placed {
+        var binding: TableBinding
+        /// What its holder may see of the table, where that is not for the privileges alone to say.
+        let policy: HeldPolicy?
+        /// As what the table stood in the index then.
+        let declaration: UInt64
+        let member: UInt32
+        let view: UInt32
+        var handle: PredicateIndex.Handle?
+        let wantsMoves: Bool
+        /// Among those who hear of rows that move out of their view.
+        var departure: PredicateIndex.Handle?
+        var openDeletes: OpenDeletes?
+        /// Changes that name the row that was by its key only are judged on what it was.
+        var isRecalled = false
+        /// … and for who wants to hear of rows that updates take away.
+        var recallsDepartures = false
+        /// The role by which generated columns of the table are computed for it, among others.
+        var computedAs: String?
+    }
+
+    /// Deletes that are told whoever may have seen the row.
+    struct OpenDeletes {
+        let member: UInt32
+        let view: UInt32
+        let handle: PredicateIndex.Handle
+    }
+
+    enum Said: Equatable {
+        case nothing
+        /// With what is not to be expected of it.
+        case subscribed([ClientText])
+        case failed([ClientText])
+    }
+
+    let id: ChannelID
+    let session: Session
+    /// Among the loop's channels.
+    var place: UInt32 = 0
+    /// What it was joined with, until that is answered.
+    var joinToken: [UInt8] = []
+    /// When it was asked for.
+    let begun: UInt64
+    /// The join was decided.
+    var isAnswered = false
+    /// The reply is out: pushes may follow.
+    var isOpen = false
+    let topic: [UInt8]
+    let joinRef: [UInt8]
+    var claims: Claims
+    let isLegacy: Bool
+    var bindings: [Binding]
+    /// What its filters count.
+    let filterParts: Int
+    /// The join's bindings as the reply repeats them; nil once it was answered.
+    var reply: [ChangeBinding]?
+    /// What it says and hears beside changes of tables.
+    var conversation: Conversation
+    /// Of the past; nil when that was looked up.
+    var replay: ReplayDemand
+    var resumption: ResumeDemand
+    /// It may be joined: its bindings are placed.
+    var isAdmitted = false
+    /// Of rows that updates take out of its view.
+    let wantsMoves: Bool
+    /// Whose policies count for its bindings; nil until one needs them.
+    var holder: Holder?
+    var listener: UInt32?
+    /// Errors in the parameters, to be said after the reply.
+    var complaints: [ClientText] = []
+    /// What was asked for and is not understood, to be said then as well.
+    var advice: [ClientText] = []
+    /// The question to the catalog that is under way; answers to older ones are of no use.
+    var ticket: UInt64 = 0
+    /// When the token is looked at again.
+    var expiry: TimerID?
+    var joinTimer: TimerID?
+    /// When the bindings are asked for again.
+    var bindTimer: TimerID?
+    /// PostgreSQL did not answer about a row, and the client is to be told when the timer has ended.
+    var hasUntoldLoss = false
+    /// Left out of changes with its session.
+    var isResting = false
+    /// The log went on without its bindings.
+    var missesUntilBound = false
+    /// What it was told of generated columns that could not be computed: each thing once.
+    var toldOfUncomputed: Set<ClientText> = []
+    /// Tables of which all rows have gone, which it has not been told.
+    var untoldTruncations: [ClientText] = []
+    /// Records lack values, of which it is to be told when the timer has ended.
+    var lacksUntold = false
+    var lackTimer: TimerID?
+    var lossTimer: TimerID?
+    /// When it is looked again whether the database's messages arrive.
+    var readyTimer: TimerID?
+
+    init(
+        _ id: ChannelID, _ session: Session, topic: [UInt8], joinRef: [UInt8], claims: Claims, _ join: JoinRequest,
+        at now: UInt64
+    ) {
+        self.id = id
+        begun = now
+        self.session = session
+        self.topic = topic
+        self.joinRef = joinRef
+        self.claims = claims
+        isLegacy = join.isLegacy
+        conversation = Conversation(Conversation.Options(join))
+        replay = join.replay == .ignored ? .none : join.replay
+        resumption = join.resumption
+        reply = join.bindings
+        let movesOfAll = join.options[.moves] ?? false
+        bindings = join.bindings.map { binding in
+            let parameters = try? binding.parameters.get()
+            return Binding(
+                id: binding.id, parameters: parameters, wantsMoves: parameters?.options[.moves] ?? movesOfAll)
+        }
+        filterParts = bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) }
+        wantsMoves = bindings.contains(where: \.wantsMoves)
+        advice = join.advice
+        for binding in join.bindings {
+            if case .failure(let error) = binding.parameters {
+                complaints.append(ClientText(.invalidBinding, error.message))
+            }
+        }
+        if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
+    }
+
+    /// Its filters take long to make ready.
+    var isHeavy: Bool { filterParts > Limits.filterPartsAtOnce }
+
+    var hasFilters: Bool { bindings.contains { $0.parameters?.filter != nil } }
+
+    var wantsReplay: Bool { replay != .none || resumption != .none }
+
+    /// For the answer to a message.
+    func address(ref: RawSpan) -> ChannelAddress { ChannelAddress(topic: topic, joinRef: joinRef, ref: ref.copied()) }
+
+    /// The topic without `realtime:`.
+    var subTopic: ArraySlice<UInt8> { topic.dropFirst(9) }
+
+    /// What the catalog is asked for each binding that can be asked about, and which one that is.
+    func requests() -> [(binding: Int, request: BindingRequest)] {
+        let role = claims.role.text
+        return bindings.indices.compactMap { index in
+            guard let parameters = bindings[index].parameters else { return nil }
+            return (index, BindingRequest(role: role, parameters))
+        }
+    }
+}
+
+extension Conversation.Options {
+    init(_ join: JoinRequest) {
+        self = []
+        if join.acknowledgesBroadcasts { insert(.acknowledges) }
+        if join.receivesOwnBroadcasts { insert(.hearsItself) }
+        if join.enablesPresence { insert(.showsPresence) }
+        if join.isPrivate { insert(.isPrivate) }
+        if join.wantsReplicationReady { insert(.wantsReplicationReady) }
+        if join.options[.limits] == true { insert(.hearsOfLimits) }
+        if join.options[.position] == true { insert(.hearsPosition) }
+    }
+}
+
+extension BindingRequest {
+    init(role: String, _ parameters: BindingParameters) {
+        let operations: RowOperations =
+            switch parameters.event {
+            case .all: .all
+            case .insert: .insert
+            case .update: .update
+            case .delete: .delete
+            }
+        self.init(
+            role: role, schema: parameters.schema, table: parameters.table, filter: parameters.filter,
+            select: parameters.select.isEmpty ? nil : parameters.select, operations: operations)
+    }
+}

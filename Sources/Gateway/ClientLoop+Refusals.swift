@@ -1,0 +1,66 @@
+import Bytes
+import Channels
+import Diagnostics
+import Net
+import WebSocket
+
+/// Joins that are refused, and when their clients are told.
+extension ClientLoop {
+    /// The first of a socket are told at once, for somebody waits who mistyped something; others after a pause, as clients
+    /// try again at once and for ever. What the join waited before is part of the pause.
+    func refuse(_ id: ChannelID, _ reason: String, _ session: Session, waited: UInt64 = 0) {
+        Metrics.shared.channelEvents[.refused].add()
+        session.project?.project.metrics.addError(reason)
+        let refusal = Refusal.join(session.connection, id, reason)
+        if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session, waited: waited) }
+    }
+
+    private func isAmongTheFirst(of session: Session) -> Bool {
+        guard session.promptRefusals < Limits.promptRefusalsPerSocket else { return false }
+        session.promptRefusals += 1
+        return true
+    }
+
+    func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
+        Metrics.shared.channelEvents[.refused].add()
+        guard session.surplusJoins < Limits.maximumSurplusJoins else {
+            return say(.policyViolation, "too many joins beyond the number of channels", to: session)
+        }
+        session.surplusJoins += 1
+        let refusal = Refusal.surplus(session.connection, address, reason)
+        if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session) }
+    }
+
+    /// A refusal that is to be told later.
+    enum Refusal {
+        case join(ConnectionID, ChannelID, String)
+        case surplus(ConnectionID, ChannelAddress, String)
+    }
+
+    private func later(_ refusal: Refusal, _ session: Session, waited: UInt64 = 0) {
+        guard refusals.count < Limits.maximumRefusalsPerLoop else {
+            return say(.tryAgainLater, "too many joins are refused", to: session)
+        }
+        let place = refusals.add(refusal)
+        let pause = shared.settings.joinErrorDelay.wholeNanoseconds
+        loop.after(nanoseconds: pause - min(pause, waited), token: TimerToken.refusal(place).rawValue)
+    }
+
+    func refusalIsDue(_ place: UInt32) {
+        if let refusal = refusals.remove(place) { tell(refusal) }
+    }
+
+    private func tell(_ refusal: Refusal) {
+        switch refusal {
+        case .join(let connection, let id, let reason):
+            guard let session = session(connection) else { return }
+            var actions: [ChannelAction] = []
+            session.machine?.joinFailed(id, reason: reason, into: &actions)
+            perform(actions, for: session)
+        case .surplus(let connection, let address, let reason):
+            guard let session = session(connection) else { return }
+            session.surplusJoins -= 1
+            send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+import Auth
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import Settings
+import Synchronization
+import System
+import WebSocket
+
+/// Requests: a few pages for operators, and the way into a WebSocket.
+extension ClientLoop {
+    func receiveRequest(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
+        guard case .request(let scanned) = session.stage else { return bytes.byteCount }
+        switch HTTPRequestParser.parse(bytes.bytes, scanned: scanned, limits: shared.settings.requestLimits) {
+        case .needMore(let scanned):
+            session.stage = .request(scanned: scanned)
+            return 0
+        case .refuse(let refusal):
+            Metrics.shared.refusals[.badRequest].add()
+            answer(session, refusal.response, keepAlive: false)
+            return bytes.byteCount
+        case .request(let request, let headBytes):
+            session.stage = .request(scanned: 0)
+            let incoming = IncomingRequest(request, echoes: shared.settings.echoes)
+            session.incoming = incoming
+            if request.body == .none {
+                serve(incoming, session)
+            } else {
+                expectBody(incoming, session)
+            }
+            return headBytes
+        }
+    }
+
+    // MARK: Bodies
+
+    /// What would be refused whatever its body is, is refused before that is read.
+    private func expectBody(_ incoming: IncomingRequest, _ session: Session) {
+        let request = incoming.request
+        if incoming.route == .unknown {
+            Metrics.shared.refusals[.notFound].add()
+            return answer(session, page(.unknown, request), keepAlive: false)
+        }
+        guard incoming.route.takesBody else {
+            return answer(session, .error(.contentTooLarge, "no body is expected here"), keepAlive: false)
+        }
+        let refusal = incoming.route == .tenants ? shared.operators?.refusal(request, at: now) : refusal(incoming)
+        if let refusal { return answer(session, refusal, keepAlive: false) }
+        do throws(HTTPRefusal) {
+            session.body = try HTTPBodyReader(request.body, limits: shared.settings.requestLimits)
+        } catch {
+            Metrics.shared.refusals[.badRequest].add()
+            return answer(session, error.response, keepAlive: false)
+        }
+        if let project = served(request) { loop.bill(session.connection, to: project.project.budgets.input) }
+        session.stage = .body
+        guard request.expectsContinue else { return }
+        let goAhead = HTTPResponse.continue
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        loop.send(unsafe goAhead.span.bytes, to: session.connection)
+    }
+
+    func receiveBody(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
+        guard var reader = session.body.take(), let incoming = session.incoming else { return bytes.byteCount }
+        do throws(HTTPRefusal) {
+            let count = try reader.read(bytes.bytes)
+            guard reader.isComplete else {
+                loop.hold(reader.bytes.byteCount, for: session.connection, restarting: false)
+                session.body = consume reader
+                return count
+            }
+            loop.hold(0, for: session.connection, restarting: true)
+            incoming.body = reader.bytes.copied()
+            session.stage = .request(scanned: 0)
+            serve(incoming, session)
+            return count
+        } catch {
+            Metrics.shared.refusals[.badRequest].add()
+            answer(session, error.response, keepAlive: false)
+            return bytes.byteCount
+        }
+    }
+
+    // MARK: Answers
+
+    private func serve(_ incoming: IncomingRequest, _ session: Session) {
+        let request = incoming.request
+        switch incoming.route {
+        case .socket: openSocket(request, session)
+        case .echo: upgrade(request, session, as: .echo)
+        case _ where request.method == "OPTIONS" && incoming.route.isForBrowsers: answer(session, .preflight)
+        case .broadcast, .broadcastOne: post(incoming, session)
+        case .tenants: administer(incoming, session)
+        default:
+            var response = page(incoming.route, request)
+            if request.method != "GET", request.method != "HEAD" {
+                response = .error(.methodNotAllowed, "only GET is answered here")
+                response.headers.append(HTTPHeader("allow", "GET, HEAD"))
+            }
+            if response.status == .notFound { Metrics.shared.refusals[.notFound].add() }
+            answer(session, response)
+        }
+    }
+
+    /// The answer to the request at hand, which keeps the connection if the client wants that.
+    func answer(_ session: Session, _ response: HTTPResponse) {
+        let request = session.incoming?.request
+        answer(session, response, keepAlive: request?.keepAlive ?? false, toHead: request?.isHead ?? false)
+    }
+
+    func answer(_ session: Session, _ response: HTTPResponse, keepAlive: Bool, toHead: Bool = false) {
+        var response = response
+        if let incoming = session.incoming { response.headers += incoming.headers }
+        session.incoming = nil
+        writer.removeAll()
+        response.append(to: &writer, keepAlive: keepAlive && !isDraining, toHead: toHead)
+        Self.send(writer, to: session, on: loop)
+        writer.shrink(to: Limits.keptWriterBytes)
+        guard !keepAlive || isDraining else {
+            session.stage = .request(scanned: 0)
+            return waitForRequest(session)
+        }
+        session.stage = .ending
+        loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+    }
+
+    /// The answer comes later; until then nothing more of the client is read.
+    func awaitAnswer(_ session: Session) { session.stage = .answering }
+
+    func answerLater(_ connection: ConnectionID, _ response: HTTPResponse) {
+        guard let session = session(connection), case .answering = session.stage else { return }
+        answer(session, response)
+        loop.showAgain(connection)
+    }
+
+    private func waitForRequest(_ session: Session) {
+        if let timer = session.timer { loop.cancel(timer) }
+        session.timer = loop.after(
+            nanoseconds: Limits.requestTimeLimit.wholeNanoseconds,
+            token: TimerToken.request(session.connection).rawValue)
+    }
+
+    func requestTookTooLong(_ connection: ConnectionID) {
+        guard Int(connection.slot) < sessions.count, let session = sessions[Int(connection.slot)],
+            TimerToken.cut(session.connection.generation) == connection.generation
+        else { return }
+        session.timer = nil
+        switch session.stage {
+        case .refused(let response, let toHead): answer(session, response, keepAlive: false, toHead: toHead)
+        case .request(let scanned):
+            Metrics.shared.refusals[.timeout].add()
+            // A client that never began its next request just goes.
+            guard scanned > 0 else { return loop.close(session.connection, afterFlushing: .zero) }
+            answer(session, .error(.requestTimeout, "the request took too long"), keepAlive: false)
+        case .body:
+            Metrics.shared.refusals[.timeout].add()
+            answer(session, .error(.requestTimeout, "the request took too long"), keepAlive: false)
+        case .answering: answer(session, .error(.serviceUnavailable, "the answer took too long"), keepAlive: false)
+        case .client: hasNoChannels(session)
+        case .echo, .ending: break
+        }
+    }
+
+    // MARK: Operators
+
+    private var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
+
+    /// What has to be done for the answer is done elsewhere: it may take its time.
+    private func administer(_ incoming: IncomingRequest, _ session: Session) {
+        guard let operators = shared.operators else {
+            return answer(session, .error(.serviceUnavailable, "the hub is starting"))
+        }
+        let connection = session.connection
+        let response = operators.answer(incoming.request, body: incoming.body, at: now) { [mailbox] response in
+            mailbox.post(.answered(connection, response))
+        }
+        if let response { answer(session, response) } else { awaitAnswer(session) }
+    }
+
+    // MARK: Idle clients
+
+    /// The client left its last channel: it is closed if it joins none for a while.
+    func watchIdleness(_ session: Session) {
+        guard session.timer == nil, case .client = session.stage, let limit = shared.settings.idleChannelLimit else {
+            return
+        }
+        session.timer = loop.after(
+            nanoseconds: limit.wholeNanoseconds, token: TimerToken.request(session.connection).rawValue)
+    }
+
+    func isInUse(_ session: Session) {
+        if let timer = session.timer { loop.cancel(timer) }
+        session.timer = nil
+    }
+
+    private func hasNoChannels(_ session: Session) {
+        guard session.machine?.channelCount == 0 else { return }
+        say(.normal, "no channel was joined for too long", to: session)
+    }
+
+    // MARK: Pages
+
+    private func page(_ route: Route, _ request: HTTPRequest) -> HTTPResponse {
+        switch route {
+        case .health: HTTPResponse(.ok, contentType: "text/plain; charset=utf-8", body: Array("ok".utf8))
+        case .ready: readiness()
+        case .metrics: metrics(request)
+        case .ping: ping(request)
+        case .openAPI: HTTPResponse(.ok, contentType: HTTPResponse.jsonContentType, body: OpenAPI.document)
+        case .front:
+            HTTPResponse(
+                .ok, contentType: "text/plain; charset=utf-8",
+                body: Array("Tidewire \(Product.version) is here. Clients connect to /realtime/v1.\n".utf8))
+        case .unknown, .socket, .echo, .broadcast, .broadcastOne, .tenants:
+            .json(.notFound, Array(#""Not Found""#.utf8))
+        }
+    }
+
+    private func ping(_ request: HTTPRequest) -> HTTPResponse {
+        guard let project = project(of: request) else { return HTTPResponse(.unknownTenant) }
+        var response = HTTPResponse.json(.ok, Array(#"{"message":"Success"}"#.utf8))
+        response.headers += project.rates.headers(at: loop.now)
+        return response
+    }
+
+    private func readiness() -> HTTPResponse {
+        var conditions = shared.directory.all.map { project in
+            var condition = project.condition()
+            condition.isLogReadable = !project.cannotRead.load(ordering: .relaxed)
+            return condition
+        }
+        guard !conditions.isEmpty else { return .json(.serviceUnavailable, Array(#"{"ready":false}"#.utf8)) }
+        // Of several, one that is down is no reason to send the others' clients away.
+        conditions.sort { $0.isReady && !$1.isReady }
+        return .json(conditions[0].isReady && !isDraining ? .ok : .serviceUnavailable, conditions[0].json)
+    }
+
+    func project(of request: HTTPRequest) -> Project? {
+        shared.directory.project(host: request.header("host"))
+    }
+
+    private func metrics(_ request: HTTPRequest) -> HTTPResponse {
+        if let gate = shared.settings.metricsGate, !gate.admits(request, at: Clock.unixMicroseconds() / 1_000_000) {
+            return HTTPResponse(HTTPStatus.forbidden)
+        }
+        return HTTPResponse(
+            .ok, contentType: "text/plain; version=0.0.4; charset=utf-8",
+            body: Metrics.shared.render() + ProjectMetrics.render(shared.directory.all))
+    }
+
+    // MARK: The way into a WebSocket
+
+    private func openSocket(_ request: HTTPRequest, _ session: Session) {
+        guard request.method == "GET" else {
+            return answer(session, HTTPResponse(.badRequest), keepAlive: false, toHead: request.isHead)
+        }
+        guard let version = SerializerVersion(vsn: request.query("vsn")) else {
+            Metrics.shared.refusals[.version].add()
+            return answer(session, HTTPResponse(HTTPStatus.forbidden), keepAlive: false)
+        }
+        guard let project = served(request) else {
+            guard shared.operators != nil else {
+                Metrics.shared.refusals[.draining].add()
+                return refuse(session, .error(.serviceUnavailable, "the server is starting"))
+            }
+            Metrics.shared.refusals[.notFound].add()
+            return refuse(session, .error(.notFound, "Tenant not found"))
+        }
+        guard !isDraining, !project.pipeline.hasFailed else {
+            Metrics.shared.refusals[.draining].add()
+            return refuse(session, .error(.serviceUnavailable, "the server restarts, or its event log cannot be read"))
+        }
+        if project.limits.isSuspended {
+            Metrics.shared.refusals[.suspended].add()
+            return refuse(session, .error(.forbidden, "Realtime was disabled for this tenant"))
+        }
+        guard let key = request.header("x-api-key") ?? request.query("apikey") else {
+            Metrics.shared.refusals[.token].add()
+            return refuse(session, .error(.unauthorized, "API key is missing"))
+        }
+        do throws(TokenError) {
+            session.claims = try project.verify(Array(key.utf8))
+        } catch {
+            Metrics.shared.refusals[.token].add()
+            return refuse(
+                session, .error(HTTPStatus(rawValue: UInt16(clamping: error.upgradeStatus)), error.upgradeText))
+        }
+        guard project.project.hasRoom else {
+            Metrics.shared.refusals[.limit].add()
+            return refuse(session, .error(.tooManyRequests, "Too many connected users"))
+        }
+        guard !project.project.rates.joins.isExhausted(at: loop.now) else {
+            Metrics.shared.refusals[.limit].add()
+            return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
+        }
+        session.version = version
+        session.options = ExtensionOptions(parameters: request.queryItems.lazy.map { ($0.name, $0.value) })
+        session.project = project
+        upgrade(request, session, as: .client)
+    }
+
+    /// Said after a pause: clients of this protocol try again for ever, and at once.
+    private func refuse(_ session: Session, _ response: HTTPResponse) {
+        session.stage = .refused(response, toHead: false)
+        if let timer = session.timer { loop.cancel(timer) }
+        session.timer = loop.after(
+            nanoseconds: shared.settings.connectErrorDelay.wholeNanoseconds,
+            token: TimerToken.request(session.connection).rawValue)
+    }
+
+    private func upgrade(_ request: HTTPRequest, _ session: Session, as stage: Session.Stage) {
+        switch WebSocketHandshake.accept(request, offeringDeflate: shared.settings.deflates) {
+        case .refused(let refusal):
+            Metrics.shared.refusals[.badRequest].add()
+            answer(session, refusal.response, keepAlive: false)
+        case .accepted(let response, let agreement):
+            if let timer = session.timer { loop.cancel(timer) }
+            session.timer = nil
+            session.stage = stage
+            session.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
+            session.incoming = nil
+            // Shared frames look back 32 KiB; a client with a smaller window gets plain ones.
+            session.wantsCompression = agreement?.serverWindowBits == 15
+            if case .echo = stage {
+                session.frames = FrameDecoder(.ofEcho(compressed: agreement != nil))
+            } else {
+                session.frames = FrameDecoder(shared.settings.frameRules(compressed: agreement != nil))
+                guard let limits = session.project?.limits.channelLimits else {
+                    preconditionFailure("a client without a project")
+                }
+                if let project = session.project?.project { loop.bill(session.connection, to: project.budgets.input) }
+                session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
+                Metrics.shared.sessions.add(1)
+            }
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            loop.send(unsafe response.span.bytes, to: session.connection)
+        }
+    }
+}
+
+extension GatewaySettings {
+    func frameRules(compressed: Bool) -> FrameDecoder.Rules {
+        FrameDecoder.Rules(
+            maximumMessageBytes: maximumMessageBytes, maximumFragments: Limits.maximumMessageFragments,
+            allowsCompression: compressed)
+    }
+}
+
+extension ProjectLimits {
+    var channelLimits: ChannelLimits {
+        ChannelLimits(
+            maximumChannels: UInt32(clamping: maximumChannelsPerClient),
+            maximumWaitingFrames: Limits.maximumWaitingFrames,
+            maximumWaitingBytes: Limits.maximumWaitingFrameBytes)
+    }
+}
+
+extension FrameDecoder.Rules {
+    static func ofEcho(compressed: Bool) -> FrameDecoder.Rules {
+        FrameDecoder.Rules(
+            maximumMessageBytes: Limits.maximumEchoBytes, maximumFragments: Limits.maximumEchoBytes,
+            allowsCompression: compressed, validatesText: true)
+    }
+}

@@ -1,0 +1,351 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import Synchronization
+import System
+import WebSocket
+
+/// What all loops share: set when the gateway starts, and safe to use from any thread.
+final class GatewayShared: Sendable {
+    let settings: GatewaySettings
+    let directory = ProjectDirectory()
+    private let operated = Mutex<(any Operators)?>(nil)
+
+    init(_ settings: GatewaySettings) { self.settings = settings }
+
+    /// Whom operators' requests go to; nil while the hub starts.
+    var operators: (any Operators)? {
+        get { operated.withLock { $0 } }
+        set { operated.withLock { $0 = newValue } }
+    }
+}
+
+/// One loop's clients: their connections, requests and messages. What they have joined is their project's
+/// (`ProjectLoop`).
+///
+/// Everything in it belongs to the loop's thread. What comes from elsewhere comes by mail.
+final class ClientLoop: SocketApplication {
+    let shared: GatewayShared
+    let mailbox: Mailbox<LoopMail>
+    /// Among the gateway's loops.
+    let number: Int
+    /// Set by the first call, before any other.
+    var loop: SocketLoop!
+    var sessions: [Session?] = []
+    /// By their numbers.
+    private var projects: [ProjectLoop?] = []
+    /// The one that has the first word in the next turn, so that none is always last.
+    private var first = 0
+    var messages: MessageDecoder?
+    let inflater = Inflater()
+    /// Where messages to single clients are written.
+    var writer = ByteWriter(capacity: 4096)
+    var frame = ByteWriter(capacity: 4096)
+    var refusals = Slots<Refusal>()
+    var largeInput = LargeInput()
+    var isDraining = false
+    let deflater: Deflater?
+
+    init(_ shared: GatewayShared, _ mailbox: Mailbox<LoopMail>, number: Int) {
+        self.shared = shared
+        self.mailbox = mailbox
+        self.number = number
+        deflater = shared.settings.deflates ? Deflater(level: Limits.compressionLevel) : nil
+    }
+
+    func started(on loop: SocketLoop) {
+        self.loop = loop
+        mailbox.attach(loop.bell)
+    }
+
+    func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool) {
+        let slot = Int(connection.slot)
+        while sessions.count <= slot { sessions.append(nil) }
+        let session = Session(connection)
+        sessions[slot] = session
+        session.timer = loop.after(
+            nanoseconds: Limits.requestTimeLimit.wholeNanoseconds, token: TimerToken.request(connection).rawValue)
+    }
+
+    func session(_ connection: ConnectionID) -> Session? {
+        guard Int(connection.slot) < sessions.count, let session = sessions[Int(connection.slot)],
+            session.connection == connection
+        else { return nil }
+        return session
+    }
+
+    func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int {
+        guard let session = session(connection) else { return bytes.byteCount }
+        switch session.stage {
+        case .request:
+            let count = receiveRequest(session, &bytes)
+            // Some do not wait for the answer: the next request follows, or the first frames.
+            if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
+            return count
+        case .body:
+            let count = receiveBody(session, &bytes)
+            if count < bytes.byteCount { loop.showAgain(connection) }
+            return count
+        case .answering: return 0
+        case .client:
+            let held = bytes.byteCount + (session.frames?.unfinishedBytes ?? 0)
+            if largeInput.mustWait(connection, holding: held, mayGrow: session.wantsCompression) {
+                loop.pauseReading(connection)
+                return 0
+            }
+            return receiveFrames(session, &bytes)
+        case .echo: return receiveFrames(session, &bytes)
+        case .refused, .ending: return bytes.byteCount
+        }
+    }
+
+    func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
+        guard let session = session(connection) else { return }
+        sessions[Int(connection.slot)] = nil
+        if let timer = session.timer { loop.cancel(timer) }
+        guard session.machine != nil else { return }
+        Metrics.shared.sessions.add(-1)
+        leaveAll(session)
+        session.machine = nil
+        session.project?.project.hasEnded(session)
+    }
+
+    func wentIdle(_ connection: ConnectionID) {
+        guard let session = session(connection) else { return }
+        say(.normal, "nothing was received for too long", to: session)
+    }
+
+    func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
+        Metrics.shared.drops[.slowConsumer].add()
+        guard let session = session(connection) else { return }
+        // Resumable: a client that comes back joins again and fetches what it shows.
+        say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
+    }
+
+    func hasNoRoom(_ connection: ConnectionID) {
+        unfinished(
+            connection, .tryAgainLater, .serviceUnavailable, "too much of large messages is unfinished: try again")
+    }
+
+    func tookTooLong(_ connection: ConnectionID) {
+        let seconds = Limits.unfinishedInputLimit.components.seconds
+        unfinished(connection, .policyViolation, .requestTimeout, "a message was not finished within \(seconds) s")
+    }
+
+    private func unfinished(_ connection: ConnectionID, _ code: CloseCode, _ status: HTTPStatus, _ reason: String) {
+        guard let session = session(connection) else { return }
+        switch session.stage {
+        case .client, .echo: say(code, reason, to: session)
+        case .request, .body: answer(session, .error(status, reason), keepAlive: false)
+        case .refused, .answering, .ending: loop.close(connection, afterFlushing: .zero)
+        }
+    }
+
+    /// A close frame, and the end.
+    func say(_ code: CloseCode, _ reason: String, to session: Session) {
+        switch session.stage {
+        case .client, .echo:
+            writer.removeAll()
+            FrameEncoder.appendClose(code, reason, to: &writer)
+            sayFarewell(to: session)
+        case .ending: break
+        case .request, .refused, .body, .answering: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        }
+    }
+
+    /// Sends the close frame that was written. Nothing is matched or kept for the client from here on.
+    func sayFarewell(to session: Session) {
+        session.stage = .ending
+        Self.send(writer, to: session, on: loop)
+        loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        leaveAll(session)
+    }
+
+    private func leaveAll(_ session: Session) {
+        var actions: [ChannelAction] = []
+        session.machine?.socketGone(into: &actions)
+        perform(actions, for: session)
+        // The turn may be over, and others are to hear who left.
+        loop.turnAgain()
+    }
+
+    // MARK: Projects
+
+    func project(_ project: Project) -> ProjectLoop? {
+        let number = Int(project.number)
+        guard number < projects.count, let known = projects[number], known.project === project else { return nil }
+        return known
+    }
+
+    /// The project that a request means. A client may come before the mail that tells of the project was read; should the
+    /// project be leaving, the mail about that is still to come.
+    func served(_ request: HTTPRequest) -> ProjectLoop? { project(of: request).map { arrived($0) } }
+
+    @discardableResult
+    private func arrived(_ project: Project) -> ProjectLoop {
+        if let known = self.project(project) { return known }
+        while projects.count <= Int(project.number) { projects.append(nil) }
+        precondition(projects[Int(project.number)] == nil, "a number is given again when its project has gone")
+        let arriving = ProjectLoop(project, self)
+        projects[Int(project.number)] = arriving
+        return arriving
+    }
+
+    private func left(_ project: Project) {
+        guard let leaving = self.project(project) else { return }
+        leaving.disconnectAll()
+        projects[Int(project.number)] = nil
+        project.hasLeft(loop: number)
+    }
+
+    private func project(_ place: ChannelPlace) -> ProjectLoop? {
+        Int(place.project) < projects.count ? projects[Int(place.project)] : nil
+    }
+
+    // MARK: Mail
+
+    func rung() {
+        for mail in mailbox.takeAll() {
+            switch mail {
+            case .arrived(let project): arrived(project)
+            case .left(let project): left(project)
+            case .answered(let connection, let response): answerLater(connection, response)
+            case .drain: drain()
+            }
+        }
+        for case let project? in projects { project.rung() }
+    }
+
+    func turn() -> Bool {
+        if let rest = largeInput.beginTurn(loop.now) {
+            loop.after(nanoseconds: rest, token: TimerToken.largeInput.rawValue)
+        }
+        while let connection = largeInput.takeNext(), !loop.resumeReading(connection) {}
+        var more = largeInput.someAreDue
+        for step in projects.indices {
+            more = projects[(first + step) % projects.count]?.turn() ?? false || more
+        }
+        first = projects.isEmpty ? 0 : (first + 1) % projects.count
+        return more
+    }
+
+    /// New clients and joins are refused; those that are here are sent elsewhere.
+    private func drain() {
+        isDraining = true
+        for case let session? in sessions { say(.serviceRestart, "the server restarts", to: session) }
+    }
+
+    // MARK: Timers
+
+    func timeIsUp(_ token: UInt64) {
+        switch TimerToken(rawValue: token) {
+        case .request(let connection): requestTookTooLong(connection)
+        case .refusal(let place): refusalIsDue(place)
+        case .expiry(let place, let generation): project(place)?.tokenIsDue(place.channel, generation)
+        case .join(let place, let generation): project(place)?.joinTookTooLong(place.channel, generation)
+        case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
+        case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
+        case .lack(let place, let generation): project(place)?.lackIsDue(place.channel, generation)
+        case .space(let place): project(place)?.thereMayBeSpace()
+        case .unwind(let place): project(place)?.unwindingIsDue()
+        case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
+        case .reread(let place): project(place)?.looksAgain()
+        case .largeInput: largeInput.restIsOver()
+        case nil: break
+        }
+    }
+}
+
+/// A channel's number within its project's, and the project's.
+struct ChannelPlace: Equatable {
+    let project: UInt32
+    var channel: UInt32 = 0
+
+    static let channelBits: UInt32 = 22
+
+    var number: UInt32 { project << Self.channelBits | channel }
+
+    init(project: UInt32, channel: UInt32 = 0) {
+        self.project = project
+        self.channel = channel
+    }
+
+    init(number: UInt32) {
+        self.init(project: number >> Self.channelBits, channel: number & (1 << Self.channelBits - 1))
+    }
+}
+
+/// What a timer is for, in 64 bits: the kind, the number of what it concerns, and the incarnation of that.
+enum TimerToken {
+    case request(ConnectionID)
+    case expiry(channel: ChannelPlace, generation: UInt32)
+    /// A refusal is to be told.
+    case refusal(UInt32)
+    case join(channel: ChannelPlace, generation: UInt32)
+    /// A channel's bindings are to be asked for again.
+    case bind(channel: ChannelPlace, generation: UInt32)
+    /// A project's pipeline wants another turn.
+    case reread(ChannelPlace)
+    /// A channel may be told again that changes are missing.
+    case loss(channel: ChannelPlace, generation: UInt32)
+    /// A channel may be told again that records lack values.
+    case lack(channel: ChannelPlace, generation: UInt32)
+    /// There may be space again in what is queued for clients.
+    case space(ChannelPlace)
+    /// The log may have all by now that memberships were filled with.
+    case unwind(ChannelPlace)
+    /// It is to be looked again whether the database's messages arrive.
+    case ready(channel: ChannelPlace, generation: UInt32)
+    /// Large messages are read again.
+    case largeInput
+
+    private static let generationBits: UInt64 = 28
+    private static let generationMask: UInt64 = (1 << generationBits) - 1
+
+    static func cut(_ generation: UInt32) -> UInt32 { generation & UInt32(generationMask) }
+
+    var rawValue: UInt64 {
+        switch self {
+        case .request(let id): Self.pack(0, id.slot, id.generation)
+        case .expiry(let place, let generation): Self.pack(1, place.number, generation)
+        case .refusal(let place): Self.pack(2, place, 0)
+        case .join(let place, let generation): Self.pack(3, place.number, generation)
+        case .reread(let place): Self.pack(4, place.number, 0)
+        case .bind(let place, let generation): Self.pack(5, place.number, generation)
+        case .loss(let place, let generation): Self.pack(6, place.number, generation)
+        case .space(let place): Self.pack(7, place.number, 0)
+        case .ready(let place, let generation): Self.pack(8, place.number, generation)
+        case .unwind(let place): Self.pack(9, place.number, 0)
+        case .lack(let place, let generation): Self.pack(10, place.number, generation)
+        case .largeInput: Self.pack(11, 0, 0)
+        }
+    }
+
+    private static func pack(_ kind: UInt64, _ number: UInt32, _ generation: UInt32) -> UInt64 {
+        kind << 60 | UInt64(number) << generationBits | UInt64(generation) & generationMask
+    }
+
+    init?(rawValue: UInt64) {
+        let number = UInt32(truncatingIfNeeded: rawValue >> Self.generationBits)
+        let generation = UInt32(rawValue & Self.generationMask)
+        let place = ChannelPlace(number: number)
+        switch rawValue >> 60 {
+        case 0: self = .request(ConnectionID(slot: number, generation: generation))
+        case 1: self = .expiry(channel: place, generation: generation)
+        case 2: self = .refusal(number)
+        case 3: self = .join(channel: place, generation: generation)
+        case 4: self = .reread(place)
+        case 5: self = .bind(channel: place, generation: generation)
+        case 6: self = .loss(channel: place, generation: generation)
+        case 7: self = .space(place)
+        case 8: self = .ready(channel: place, generation: generation)
+        case 9: self = .unwind(place)
+        case 10: self = .lack(channel: place, generation: generation)
+        case 11: self = .largeInput
+        default: return nil
+        }
+    }
+}

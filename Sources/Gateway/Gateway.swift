@@ -1,0 +1,79 @@
+import Delivery
+import Diagnostics
+import Net
+import Synchronization
+import System
+
+/// The clients' side of the hub: sockets, and the projects that are served on them.
+public final class Gateway: Sendable {
+    private let shared: GatewayShared
+    private let mailboxes: [Mailbox<LoopMail>]
+    private let sockets: SocketServer
+    private let filters = HolderBudget(.filterParts, Metrics.shared.filterParts, Metrics.shared.filtersRefused)
+    private let presence = HolderBudget(.presence, Metrics.shared.presenceBytes, Metrics.shared.presenceRefused)
+
+    /// Listens when it returns; whoever comes before it is open is told to come again.
+    public init(_ settings: GatewaySettings, rehearsal: Rehearsal? = nil) throws {
+        let shared = GatewayShared(settings)
+        let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox<LoopMail>() }
+        self.shared = shared
+        self.mailboxes = mailboxes
+        sockets = try SocketServer(settings.sockets) { index in
+            let clients = ClientLoop(shared, mailboxes[index], number: index)
+            return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
+        }
+    }
+
+    public var port: UInt16 { sockets.port }
+    public var addresses: [SocketAddress] { sockets.addresses }
+    public var loopCount: Int { mailboxes.count }
+
+    /// For a project, its half of what all clients may take.
+    public func budgets() -> ProjectBudgets {
+        ProjectBudgets(
+            input: InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget),
+            filters: filters.share(), presence: presence.share())
+    }
+
+    /// The projects that are known from the start were added: whoever means another means none, and operators' requests
+    /// are answered.
+    public func open(_ operators: any Operators) {
+        shared.operators = operators
+        let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
+        Log.shared.info("listening", [.address(addresses), .count(mailboxes.count)])
+    }
+
+    // MARK: Projects
+
+    /// Clients may come for it from now on.
+    public func add(_ project: Project) {
+        for mailbox in mailboxes { mailbox.post(.arrived(project)) }
+        shared.directory.add(project)
+    }
+
+    /// Its clients are sent away. When it returns, no loop knows of the project any more.
+    public func remove(_ project: Project) {
+        shared.directory.remove(project)
+        for mailbox in mailboxes { mailbox.post(.left(project)) }
+        project.waitUntilLeft()
+    }
+
+    /// The certificate as its files are now.
+    public func reloadTLS() throws { try sockets.reloadTLS() }
+
+    /// Sends all clients away, and waits a while until they are gone.
+    public func drain() {
+        sockets.stopAccepting()
+        for mailbox in mailboxes { mailbox.post(.drain) }
+        let deadline = Clock.monotonicNanoseconds() + Limits.drainLimit.wholeNanoseconds
+        while Metrics.shared.sessions.value > 0, Clock.monotonicNanoseconds() < deadline {
+            BackgroundThread.rest(nanoseconds: 10_000_000)
+        }
+    }
+
+    /// After it no loop runs any more.
+    public func stop() {
+        sockets.stop()
+        shared.operators = nil
+    }
+}

@@ -1,0 +1,251 @@
+import Asking
+import Auth
+import Authorizing
+import Catalog
+import Change
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Judging
+import Messages
+import Net
+import Settings
+import Synchronization
+import System
+
+/// What is configured for one project.
+public struct ProjectSettings: Sendable {
+    public var logDirectory: String
+    public var maximumBodyBytes = Limits.maximumChangeBodyBytes
+    /// Where a table has policies, of a deleted row only those are told who could see it. If not, everybody who asked for
+    /// the table's deletes is told the primary key, as the reference does.
+    public var deletesAreStrict = true
+    /// Whether messages of the past are also given to channels that are not private.
+    public var replaysPublicChannels = false
+    /// So many at most.
+    public var maximumReplay = 25
+    public var limits: ProjectLimits
+    /// Whom tokens may name.
+    public var roles = RoleRules()
+
+    public init(logDirectory: String, limits: ProjectLimits) {
+        self.logDirectory = logDirectory
+        self.limits = limits
+    }
+}
+
+/// One project as all loops share it: a database, its event log, and who may hear of it. Set when the project starts, and
+/// safe to use from any thread.
+public final class Project: Sendable {
+    /// What clients call it: the first label of the host they connect to.
+    let name: String
+    /// Among the hub's projects; given again after it has gone.
+    public let number: UInt32
+    let settings: ProjectSettings
+    public let services: ProjectServices
+    let rates: ProjectRates
+    /// Its clients' part of what all may keep unfinished.
+    let budgets: ProjectBudgets
+    let metrics = ProjectMetrics()
+    private let currentLimits: Mutex<ProjectLimits>
+    /// Sockets that have joined a channel, until they end.
+    private let users = Atomic<Int>(0)
+    let delivery: DeliverySources
+    /// Whether messages of the database arrive.
+    let hearsDatabase: @Sendable () -> Bool
+    /// Writes down who came and went; nil when nobody wants to know.
+    let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
+    public let condition: @Sendable () -> Condition
+    public let verifier: Mutex<TokenVerifier>
+    /// One for each loop, by its number.
+    let mailboxes: [Mailbox<Mail>]
+    /// Of broadcasts in those mailboxes.
+    private let mailedBytes: [MailedBytes]
+    /// Policies that were decided otherwise than by PostgreSQL, once: they are left to it.
+    private let demoted = Mutex<[PolicyBinding]>([])
+    /// A loop failed to read the log: clients are refused.
+    let cannotRead = Atomic<Bool>(false)
+    private let loopsLeft = Atomic<Int>(0)
+    let admissions = Admissions()
+
+    public init(
+        _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
+        _ verifier: TokenVerifier, budgets: ProjectBudgets, logEnd: @escaping @Sendable () -> EventLogEnd?,
+        covered: @escaping @Sendable () -> LSN, hearsDatabase: @escaping @Sendable () -> Bool,
+        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
+        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
+    ) {
+        self.name = name
+        self.number = number
+        self.settings = settings
+        let catalog = services.catalog
+        self.services = services
+        rates = ProjectRates(settings.limits)
+        self.budgets = budgets
+        currentLimits = Mutex(settings.limits)
+        self.verifier = Mutex(verifier)
+        delivery = DeliverySources(
+            logDirectory: settings.logDirectory, maximumBodyBytes: settings.maximumBodyBytes,
+            deletesAreStrict: settings.deletesAreStrict, logEnd: logEnd, covered: covered, catalog: catalog,
+            judge: services.judge, policyJudge: services.policyJudge, recall: services.recall,
+            delivered: metrics.databaseEvents)
+        self.hearsDatabase = hearsDatabase
+        self.presenceTimeline = presenceTimeline
+        self.condition = { condition(catalog.isCurrent) }
+        let mailboxes = (0..<loops).map { _ in Mailbox<Mail>() }
+        self.mailboxes = mailboxes
+        mailedBytes = (0..<loops).map { _ in MailedBytes() }
+        catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
+    }
+
+    public func post(_ mail: Mail) {
+        for mailbox in mailboxes { mailbox.post(mail) }
+    }
+
+    /// Broadcasts for all loops but the one where they were said. One that is far behind does not get them: it is told so.
+    func post(_ batch: TurnBroadcasts, from loop: Int) {
+        for index in mailboxes.indices where index != loop {
+            guard mailedBytes[index].add(batch.byteCount) else {
+                Metrics.shared.drops[.backlog].add(batch.entries.count)
+                mailboxes[index].post(.broadcastsLost)
+                continue
+            }
+            mailboxes[index].post(.broadcasts(batch))
+        }
+    }
+
+    func hasTaken(_ batch: TurnBroadcasts, on loop: Int) { mailedBytes[loop].subtract(batch.byteCount) }
+
+    /// Presence for all loops but the one where it changed. It is never left out: where a loop is far behind, nothing more
+    /// is tracked until it is not.
+    func post(_ changes: [PresenceChange], from loop: Int) {
+        let byteCount = changes.reduce(0) { $0 + $1.byteCount }
+        for index in mailboxes.indices where index != loop {
+            mailedBytes[index].addAnyway(byteCount)
+            mailboxes[index].post(.presence(changes))
+        }
+    }
+
+    func hasTaken(_ changes: [PresenceChange], on loop: Int) {
+        mailedBytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
+    }
+
+    /// A loop has not taken what it was sent.
+    var isBehind: Bool { mailedBytes.contains { $0.isFull } }
+
+    func isDemoted(_ policy: PolicyBinding) -> Bool { demoted.withLock { $0.contains { $0 === policy } } }
+
+    /// For all loops; until the policy, or what it means, is another.
+    func demote(_ policy: PolicyBinding) {
+        let isNews = demoted.withLock { demoted in
+            if demoted.contains(where: { $0 === policy }) { return false }
+            if demoted.count >= Limits.maximumDemotedPolicies { demoted.removeFirst() }
+            demoted.append(policy)
+            return true
+        }
+        if isNews { post(.demoted) }
+    }
+
+    /// Whether a token may name the role, as far as that is known just now.
+    func permits(_ role: String) -> Bool { settings.roles.permits(role, catalog.snapshot?.privilegedRoles) }
+
+    // MARK: Limits
+
+    var limits: ProjectLimits { currentLimits.withLock { $0 } }
+
+    public func replace(_ limits: ProjectLimits) {
+        currentLimits.withLock { $0 = limits }
+        rates.set(limits)
+        post(.limits)
+    }
+
+    public var userCount: Int { users.load(ordering: .relaxed) }
+
+    /// Whether there is room for one more.
+    var hasRoom: Bool { limits.maximumConcurrentUsers.map { userCount < $0 } ?? true }
+
+    /// Counts the session, before it is known whether it may join: what is found out takes a while, and many may ask
+    /// meanwhile. False where there is no room.
+    func reserve(for session: Session) -> Bool {
+        guard !session.isCounted else { return true }
+        let count = users.wrappingAdd(1, ordering: .relaxed).newValue
+        if let most = limits.maximumConcurrentUsers, count > most {
+            users.wrappingSubtract(1, ordering: .relaxed)
+            return false
+        }
+        session.isCounted = true
+        return true
+    }
+
+    /// A join came to nothing: who never joined any channel, and asks for none, is no user.
+    func giveBack(_ session: Session) {
+        if !session.hasJoined, session.channels.isEmpty { hasEnded(session) }
+    }
+
+    func hasEnded(_ session: Session) {
+        guard session.isCounted else { return }
+        session.isCounted = false
+        users.wrappingSubtract(1, ordering: .relaxed)
+    }
+
+    // MARK: Leaving
+
+    /// A loop has sent the project's clients away and forgotten it.
+    func hasLeft(loop: Int) { loopsLeft.wrappingAdd(1, ordering: .releasing) }
+
+    func waitUntilLeft() {
+        while loopsLeft.load(ordering: .acquiring) < mailboxes.count {
+            BackgroundThread.rest(nanoseconds: 1_000_000)
+        }
+    }
+}
+
+/// Bytes that wait in one mailbox.
+private final class MailedBytes: Sendable {
+    private let bytes = Atomic<Int>(0)
+
+    /// False, and nothing is added, where there is no more room.
+    func add(_ count: Int) -> Bool {
+        guard !isFull else { return false }
+        addAnyway(count)
+        return true
+    }
+
+    func addAnyway(_ count: Int) { bytes.wrappingAdd(count, ordering: .relaxed) }
+
+    var isFull: Bool { bytes.load(ordering: .relaxed) > Limits.maximumMailedBytes }
+
+    func subtract(_ count: Int) { bytes.wrappingSubtract(count, ordering: .relaxed) }
+}
+
+/// How much the project's clients do, against what they may.
+struct ProjectRates: Sendable {
+    let events: RateBucket
+    let joins: RateBucket
+    let presence: RateBucket
+    /// Lines in the log about those.
+    let complaints = RateBucket(rate: 1, window: 5_000_000_000)
+
+    init(_ limits: ProjectLimits) {
+        let window = Limits.rateWindow.wholeNanoseconds
+        events = RateBucket(rate: limits.maximumEventsPerSecond ?? 0, window: window)
+        joins = RateBucket(rate: limits.maximumJoinsPerSecond ?? 0, window: window)
+        presence = RateBucket(rate: limits.maximumPresenceEventsPerSecond ?? 0, window: window)
+    }
+
+    func set(_ limits: ProjectLimits) {
+        events.setRate(limits.maximumEventsPerSecond ?? 0)
+        joins.setRate(limits.maximumJoinsPerSecond ?? 0)
+        presence.setRate(limits.maximumPresenceEventsPerSecond ?? 0)
+    }
+}
+
+extension Project {
+    var authorizer: ChannelAuthorizer { services.authorizer }
+    var archive: MessageArchive { services.archive }
+    public var catalog: CatalogService { services.catalog }
+    var judge: Judge { services.judge }
+    var policyJudge: PolicyJudge { services.policyJudge }
+    public var mayCompute: Bool { delivery.mayCompute }
+}

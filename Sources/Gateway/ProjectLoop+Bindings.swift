@@ -1,0 +1,738 @@
+import Asking
+import Auth
+import Bytes
+import Catalog
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Judging
+import Matching
+import Net
+import Policy
+import Protocol
+import System
+import WebSocket
+
+/// What channels want of the tables: asked of the catalog, placed in the predicate index, and looked at again whenever
+/// the catalog moves.
+extension ProjectLoop {
+    // MARK: Binding
+
+    /// True when the channel's bindings are in place, or have failed for good; false when the catalog has to be asked.
+    func bind(_ place: UInt32, _ channel: Channel) -> Bool {
+        // Answers to what was asked before are of no use: they may be about another role.
+        channel.ticket = 0
+        if channel.isResting {
+            // It is bound when it has rested.
+            if channel.session.rest.secondsLeft(loop.now) != nil { return true }
+            channel.isResting = false
+        }
+        let requests = channel.requests()
+        guard !requests.isEmpty else { return true }
+        var outcomes: [BindingOutcome] = []
+        // What takes long is made ready on the catalog's thread.
+        if pipeline.isOpen, project.catalog.isCurrent, !channel.isHeavy {
+            for (_, request) in requests {
+                guard let outcome = project.catalog.resolved(request) else { break }
+                outcomes.append(outcome)
+            }
+        }
+        if outcomes.count == requests.count { return self.place(outcomes, place, channel) }
+        ask(requests.map(\.request), place, channel)
+        return false
+    }
+
+    private func ask(_ requests: [BindingRequest], _ place: UInt32, _ channel: Channel) {
+        lastTicket += 1
+        let ticket = lastTicket
+        channel.ticket = ticket
+        project.catalog.resolve(requests) { [mailbox] outcomes, _ in
+            mailbox.post(.resolved(channel: place, ticket: ticket, outcomes))
+        }
+    }
+
+    func resolved(_ place: UInt32, _ ticket: UInt64, _ outcomes: [BindingOutcome]) {
+        guard let channel = channels[place], channel.ticket == ticket else { return }
+        channel.ticket = 0
+        let isKnown = !outcomes.contains { if case .unavailable = $0 { true } else { false } }
+        // Until the log is open, nothing is promised.
+        guard isKnown, pipeline.isOpen else { return bindLater(channel) }
+        if self.place(outcomes, place, channel) { tellThatBound(channel) }
+    }
+
+    /// True when the bindings are in place; false when what policies mean for the holder has to be found out first.
+    private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
+        guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
+        apply(outcomes, policies, to: channel)
+        rebinding?.finished(place)
+        return true
+    }
+
+    /// The client is to know what its bindings came to: in the join's reply, or after it.
+    func tellThatBound(_ channel: Channel) {
+        if channel.isResting { return }
+        defer {
+            // What came since it was told so last is missing, too.
+            if channel.missesUntilBound { missed(channel) }
+            channel.missesUntilBound = false
+        }
+        if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
+    }
+
+    /// The database is away: asked again in a while, for as long as the channel lives. Meanwhile the join is answered.
+    func bindLater(_ channel: Channel, in time: Duration = Limits.bindAgainInterval) {
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        channel.bindTimer = loop.after(
+            nanoseconds: time.wholeNanoseconds,
+            token: token(channel) { .bind(channel: $0, generation: $1) })
+    }
+
+    /// The channel is told that it has joined, and its bindings are not in place: the log waits for them, so that nothing
+    /// that is committed from here on is missed.
+    func promise(_ channel: Channel) {
+        guard !channel.requests().isEmpty else { return }
+        _ = listener(of: channel)
+        waitForBindings(of: channel)
+    }
+
+    /// Nobody else waits for what takes long: who asked for that is told, when it is there, that changes may be missing.
+    private func waitForBindings(of channel: Channel) {
+        if channel.isHeavy { channel.missesUntilBound = true } else { holdUpChanges(for: channel.place) }
+    }
+
+    /// What it has is no longer sure to hold.
+    private func clearBindings(of channel: Channel) {
+        for index in channel.bindings.indices {
+            replace([], index, channel)
+            channel.bindings[index].outcome = .nothing
+        }
+    }
+
+    private func holdUpChanges(for place: UInt32) {
+        var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
+        work.await(place)
+        rebinding = work
+    }
+
+    /// Changes wait for bindings that cannot be placed: not for ever. Where the others could be served, those are told
+    /// who hold them up; where nobody can be, all are sent away.
+    func giveUpOnBindings() {
+        guard project.catalog.isCurrent else { return sendFollowersAway() }
+        guard let missing = rebinding?.giveUp() else { return }
+        for place in missing {
+            guard let channel = channels[place], channel.isAnswered else { continue }
+            channel.missesUntilBound = true
+            missed(channel)
+        }
+    }
+
+    func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.bindTimer = nil
+        guard channel.ticket == 0, bind(place, channel) else { return }
+        tellThatBound(channel)
+    }
+
+    /// Another token: what the channel has is said again.
+    func sayAgain(_ channel: Channel) {
+        for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
+        sayWhatBindingsCameTo(channel)
+    }
+
+    /// Another role, or other claims where policies count: nothing of what the old ones might see goes out any more. Where
+    /// the new one's rights are not known yet, the log waits for them, so that nothing is missed either.
+    func resubscribe(_ place: UInt32, _ channel: Channel) {
+        // What the claims have in common with the former ones need not be found out again.
+        let former = channel.holder
+        channel.holder = nil
+        defer { if let former { release(former, of: channel) } }
+        for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
+        if bind(place, channel) { return tellThatBound(channel) }
+        clearBindings(of: channel)
+        waitForBindings(of: channel)
+    }
+
+    // MARK: Placing
+
+    private func apply(
+        _ outcomes: [BindingOutcome], _ policies: [ObjectIdentifier: HeldPolicy], to channel: Channel
+    ) {
+        for (request, outcome) in zip(channel.requests(), outcomes) {
+            switch outcome {
+            case .tables(let tables):
+                if let refusal = refusal(of: tables, request.request) {
+                    replace([], request.binding, channel)
+                    note(.failed([refusal]), request.binding, channel)
+                    continue
+                }
+                replace(
+                    tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
+                let moves =
+                    channel.bindings[request.binding].wantsMoves ? tables.compactMap(warning(aboutMovesOf:)) : []
+                let warnings = warnings(about: tables, policies, request.request.role)
+                note(.subscribed(warnings + moves), request.binding, channel)
+            case .failed(let message):
+                replace([], request.binding, channel)
+                note(.failed([message]), request.binding, channel)
+            case .unavailable: preconditionFailure("an outcome that is none")
+            }
+        }
+    }
+
+    private func replace(
+        _ tables: [(binding: TableBinding, policy: HeldPolicy?)], _ index: Int, _ channel: Channel
+    ) {
+        let old = channel.bindings[index].tables
+        if old.count == tables.count, zip(old, tables).allSatisfy({ stands($0, as: $1.binding, $1.policy) }) { return }
+        for placed in old { remove(placed, channel) }
+        channel.bindings[index].tables = tables.map { add($0.binding, $0.policy, index, channel) }
+    }
+
+    /// Whether a binding is found by changes, and as it should be.
+    private func stands(_ placed: Channel.Placed, as binding: TableBinding, _ policy: HeldPolicy?) -> Bool {
+        placed.policy === policy && placed.binding.isSame(as: binding)
+            && pipeline.holds(placed.declaration, of: binding.table)
+    }
+
+    /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
+    private func refusal(of tables: [TableBinding], _ request: BindingRequest) -> ClientText? {
+        for table in tables {
+            let computed = Set(table.table.computed)
+            guard let slot = table.predicate?.slots.first(where: computed.contains), !project.mayCompute else {
+                continue
+            }
+            return BindingMessages.refusal(
+                BindingMessages.isNotComputed(table.table.columns[slot], of: table.table), request)
+        }
+        return nil
+    }
+
+    /// What the publication does not give, or what of it is not made up for.
+    private func publicationWarnings(_ table: TableBinding) -> [ClientText] {
+        guard let publication = project.catalog.snapshot?.publication, !table.isKeptSecret else { return [] }
+        var warnings: [ClientText] = []
+        if !table.unpublished.isEmpty {
+            warnings.append(
+                BindingMessages.areNotPublished(
+                    table.unpublished, of: table.table, table.table.operations, publication))
+        }
+        if table.table.hasRowFilter { warnings.append(BindingMessages.rowsAreLeftOut(table.table, publication)) }
+        let computed = table.table.computed
+        let told = computed.filter(table.delivered.contains)
+        if !told.isEmpty || computed.contains(where: table.isJudged(by:)), !project.mayCompute {
+            warnings.append(
+                BindingMessages.areNotComputed(told.map { table.table.columns[$0] }, of: table.table))
+        }
+        return warnings
+    }
+
+    /// What the client may not expect of its bindings.
+    private func warnings(
+        about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy], _ role: String
+    ) -> [ClientText] {
+        var warnings: [ClientText] = []
+        for table in tables {
+            warnings += publicationWarnings(table)
+            if !table.isKeptSecret,
+                let refused = BindingMessages.rowsAreRefused(table.table, table.access, role)
+            {
+                warnings.append(refused)
+            }
+            if let warning = warning(aboutDeletesOf: table) { warnings.append(warning) }
+            guard let policy = table.policy else { continue }
+            if table.isKeptSecret {
+                warnings.append(BindingMessages.nothingIsReadable(table.table))
+                continue
+            }
+            if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
+            if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
+                case .refused = project.policyJudge.availability
+            {
+                warnings.append(BindingMessages.nobodyDecides(table.table))
+            }
+            // Who sees nothing anyway has been told.
+            guard policy.rowPolicy.term != .never else { continue }
+            let judged = table.table.sources(of: Set(policy.row.columns.filter(\.isNeeded).map(\.slot)))
+            if table.operations.contains(.delete), !table.table.identifies(judged), project.settings.deletesAreStrict {
+                warnings.append(
+                    table.table.isRecallable
+                        ? BindingMessages.deletesAreRecalled(table.table)
+                        : BindingMessages.deletesAreHidden(table.table))
+            }
+        }
+        return Array(warnings.prefix(Limits.maximumBindingWarnings))
+    }
+
+    /// Of a filter that looks at what deletes do not say of their row.
+    private func warning(aboutDeletesOf binding: TableBinding) -> ClientText? {
+        guard binding.operations.contains(.delete), !binding.isKeptSecret, let filter = binding.predicate,
+            !binding.table.identifies(Set(filter.slots))
+        else { return nil }
+        return binding.table.isRecallable
+            ? BindingMessages.filteredDeletesAreRecalled(binding.table)
+            : BindingMessages.filteredDeletesAreHidden(binding.table)
+    }
+
+    /// Of rows that updates take away, where these do not say what the row was.
+    private func warning(aboutMovesOf binding: TableBinding) -> ClientText? {
+        guard binding.hearsOfMoves else { return nil }
+        let columns = binding.policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []
+        let judged = binding.table.sources(of: Set(columns + (binding.predicate?.slots ?? [])))
+        if binding.table.identifies(judged) { return nil }
+        return binding.table.isRecallable
+            ? BindingMessages.movesAreRecalled(binding.table) : BindingMessages.movesAreHidden(binding.table)
+    }
+
+    private func note(_ what: Channel.Said, _ index: Int, _ channel: Channel) {
+        if channel.bindings[index].outcome != what {
+            channel.bindings[index].outcome = what
+            channel.bindings[index].said = .nothing
+        }
+    }
+
+    private func add(
+        _ binding: TableBinding, _ policy: HeldPolicy?, _ index: Int, _ channel: Channel
+    ) -> Channel.Placed {
+        let listener = listener(of: channel)
+        let declaration = pipeline.declare(binding.table)
+        let view = pipeline.courier.views.take(binding.viewKey)
+        // Who may see every row may see every old one.
+        let judged = policy.flatMap { $0.predicate == .always ? nil : $0.number }
+        let member = pipeline.courier.audience.add(
+            Member(listener: listener, view: view, policy: judged ?? Member.noPolicy, binding: UInt8(index)))
+        policy?.add(channel.place)
+        project.catalog.addBindings(1)
+        Metrics.shared.subscriptions.add(1)
+        var placed = Channel.Placed(
+            binding: binding, policy: policy, declaration: declaration, member: member, view: view,
+            wantsMoves: channel.bindings[index].wantsMoves)
+        if !binding.table.computed.isEmpty {
+            let role = channel.claims.role.text
+            pipeline.watchGenerated(binding.table.oid, as: role)
+            placed.computedAs = role
+        }
+        enlist(&placed, channel)
+        // The index has it. Only where a policy changes is it placed again, and there are as many filters as clients.
+        if policy == nil { placed.binding.predicate = nil }
+        if policy != nil, !binding.isKeptSecret, !project.settings.deletesAreStrict,
+            binding.operations.contains(.delete)
+        {
+            placed.openDeletes = addOpenDeletes(binding, listener, index, channel)
+        }
+        return placed
+    }
+
+    /// Puts a binding where changes find it.
+    private func enlist(_ placed: inout Channel.Placed, _ channel: Channel) {
+        let binding = placed.binding
+        var operations = OperationSet(binding.operations)
+        // As the reference has it, everybody who asked for deletes hears of all of them.
+        if placed.policy != nil, !project.settings.deletesAreStrict { operations.remove(.delete) }
+        let filter = binding.predicate ?? .always
+        var predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
+        if binding.isKeptSecret { predicate = .never }
+        placed.handle = pipeline.courier.index.add(
+            table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member,
+            account: channel.session.connection.slot)
+        if let policy = placed.policy, policy.predicate != .always, project.settings.deletesAreStrict,
+            !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
+        {
+            placed.isRecalled = true
+            pipeline.courier.recall.watch(binding.table.oid)
+        }
+        if placed.wantsMoves, binding.hearsOfMoves {
+            placed.departure = pipeline.courier.departures.add(
+                table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member,
+                account: channel.session.connection.slot)
+            // Whatever its identity is now: changes on their way may be of another.
+            if binding.table.isRecallable {
+                placed.recallsDepartures = true
+                pipeline.courier.recall.watchDepartures(binding.table.oid)
+            }
+        }
+    }
+
+    private func delist(_ placed: Channel.Placed) {
+        if let handle = placed.handle { pipeline.courier.index.remove(handle) }
+        if let departure = placed.departure { pipeline.courier.departures.remove(departure) }
+        if placed.isRecalled { pipeline.courier.recall.leave(placed.binding.table.oid) }
+        if placed.recallsDepartures { pipeline.courier.recall.leaveDepartures(placed.binding.table.oid) }
+    }
+
+    private func addOpenDeletes(
+        _ binding: TableBinding, _ listener: UInt32, _ index: Int, _ channel: Channel
+    ) -> Channel.OpenDeletes {
+        let view = pipeline.courier.views.take(
+            ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
+        let member = pipeline.courier.audience.add(Member(listener: listener, view: view, binding: UInt8(index)))
+        let handle = pipeline.courier.index.add(
+            table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member,
+            account: channel.session.connection.slot)
+        return Channel.OpenDeletes(member: member, view: view, handle: handle)
+    }
+
+    /// The policy is another for the holder: its bindings are found by other keys.
+    func replace(_ policy: HeldPolicy, in channel: Channel) {
+        for index in channel.bindings.indices {
+            for place in channel.bindings[index].tables.indices
+            where channel.bindings[index].tables[place].policy === policy {
+                var placed = channel.bindings[index].tables[place]
+                delist(placed)
+                let judged = policy.predicate == .always ? Member.noPolicy : policy.number
+                pipeline.courier.audience.judge(placed.member, by: judged)
+                placed.departure = nil
+                placed.isRecalled = false
+                placed.recallsDepartures = false
+                enlist(&placed, channel)
+                channel.bindings[index].tables[place] = placed
+            }
+        }
+    }
+
+    private func remove(_ placed: Channel.Placed, _ channel: Channel) {
+        delist(placed)
+        if let role = placed.computedAs { pipeline.leaveGenerated(placed.binding.table.oid, as: role) }
+        pipeline.courier.audience.removeMember(placed.member)
+        pipeline.courier.views.release(placed.view)
+        if let open = placed.openDeletes {
+            pipeline.courier.index.remove(open.handle)
+            pipeline.courier.audience.removeMember(open.member)
+            pipeline.courier.views.release(open.view)
+        }
+        if let policy = placed.policy {
+            policy.remove(channel.place)
+            dropIfUnused(policy)
+        }
+        project.catalog.addBindings(-1)
+        Metrics.shared.subscriptions.add(-1)
+    }
+
+    private func listener(of channel: Channel) -> UInt32 {
+        if let known = channel.listener { return known }
+        let listener = pipeline.courier.audience.add(
+            Listener(
+                channel: channel.place, version: channel.session.version, topic: channel.topic,
+                ids: channel.bindings.map(\.id)),
+            Recipient(
+                channel.session.connection, isLegacy: channel.isLegacy,
+                wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
+                since: project.delivery.logEnd()?.state.position.offset ?? 0))
+        channel.listener = listener
+        return listener
+    }
+
+    func unbind(_ channel: Channel) {
+        channel.ticket = 0
+        rebinding?.finished(channel.place)
+        for index in channel.bindings.indices {
+            for placed in channel.bindings[index].tables { remove(placed, channel) }
+            channel.bindings[index].tables = []
+        }
+        if let listener = channel.listener { pipeline.courier.forget(listener) }
+        channel.listener = nil
+        if let holder = channel.holder { release(holder, of: channel) }
+        channel.holder = nil
+    }
+
+    // MARK: Saying
+
+    /// Errors of single bindings first; then that the others are subscribed, and what they may not expect.
+    func sayWhatBindingsCameTo(_ channel: Channel) {
+        guard channel.isOpen else { return }
+        var isNewlySubscribed = false
+        var warnings: [ClientText] = []
+        for index in channel.bindings.indices where channel.bindings[index].said != channel.bindings[index].outcome {
+            let outcome = channel.bindings[index].outcome
+            channel.bindings[index].said = outcome
+            switch outcome {
+            case .nothing: break
+            case .subscribed(let more):
+                isNewlySubscribed = true
+                warnings += more.filter { !warnings.contains($0) }
+            case .failed(let messages): for message in messages { tell(channel, .error, message) }
+            }
+        }
+        if isNewlySubscribed { tellOfSubscription(channel) }
+        // Not as errors: some clients join again at each of those, for as long as they last.
+        for warning in warnings { tell(channel, .ok, warning) }
+    }
+
+    // MARK: The catalog moves
+
+    /// Tables that are others now match nothing until their bindings have been looked at again; the log is not read on
+    /// before that, so nothing is missed.
+    func catalogMoved() {
+        guard let snapshot = project.catalog.snapshot else { return }
+        expelRefusedRoles(snapshot)
+        reviewRights(snapshot)
+        pipeline.take(snapshot)
+        forgetAnswers()
+        rebinding = Rebinding()
+    }
+
+    /// Goes through the channels, some in each turn.
+    func continueRebinding() -> Rebinding.Progress {
+        // An answer was newer than what the others were bound by: they are looked at before anything is read.
+        if pipeline.takeReplacement() { rebinding = Rebinding() }
+        guard var work = rebinding.take() else { return .done }
+        var left = Limits.rebindingsPerTurn
+        while left > 0, work.next < channels.indices.upperBound {
+            defer { work.next += 1 }
+            guard let channel = channels[work.next], channel.isAdmitted else { continue }
+            left -= 1
+            if bind(work.next, channel) {
+                tellThatBound(channel)
+            } else if channel.isHeavy {
+                clearBindings(of: channel)
+                channel.missesUntilBound = true
+            } else {
+                work.await(channel.place)
+            }
+        }
+        if pipeline.takeReplacement() { work = Rebinding() }
+        let progress = work.progress(of: channels.indices.upperBound)
+        rebinding = progress == .done ? nil : work
+        if progress == .done { forgetUnusedPolicies() }
+        return progress
+    }
+
+    // MARK: Losses
+
+    /// What could not be delivered is told to those who miss it.
+    func tellOfLosses() {
+        tellOfUncomputed()
+        for listener in pipeline.courier.takeLacking() {
+            if let channel = channel(ofListener: listener) { lacksValues(channel) }
+        }
+        let (overfull, unanswered) = pipeline.courier.takeTroubled()
+        for listener in overfull {
+            guard let channel = channel(ofListener: listener) else { continue }
+            Metrics.shared.drops[.slowConsumer].add()
+            clients.say(
+                .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
+                to: channel.session)
+        }
+        for listener in unanswered { if let channel = channel(ofListener: listener) { missed(channel) } }
+        let (skipped, stopped) = pipeline.courier.takeSkipped()
+        for account in stopped {
+            guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
+                session.project === self
+            else { continue }
+            rest(session)
+        }
+        // Others who asked for the same.
+        for listener in skipped {
+            if let channel = channel(ofListener: listener), !channel.isResting { missed(channel) }
+        }
+    }
+
+    /// Its filters took more time than there was for them. It is told, and hears no changes for a while.
+    private func rest(_ session: Session) {
+        let places = session.channels.compactMap(\.self)
+        let resting = places.compactMap { channels[$0] }.filter(\.hasFilters)
+        guard !resting.isEmpty, session.rest.secondsLeft(loop.now) == nil else { return }
+        let time = session.rest.begin(loop.now)
+        Metrics.shared.filtersRested.add()
+        for channel in resting {
+            clearBindings(of: channel)
+            channel.isResting = true
+            // What comes meanwhile is missing, too.
+            channel.missesUntilBound = true
+            rebinding?.finished(channel.place)
+            tell(channel, .error, ClientText(.filtersRest, FilterRest.message(Int(time.components.seconds))))
+            bindLater(channel, in: time)
+        }
+    }
+
+    /// Something was not delivered to the channel, or may not have been: it is told.
+    func missed(_ channel: Channel) {
+        Metrics.shared.drops[.unanswered].add()
+        channel.hasUntoldLoss = true
+        if channel.lossTimer == nil { tellOfLoss(channel) }
+    }
+
+    /// Columns are missing from rows: said once to each channel that follows them.
+    private func tellOfUncomputed() {
+        let missed = pipeline.takeUncomputed()
+        if missed.isEmpty { return }
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen else { continue }
+            for binding in channel.bindings.flatMap({ $0.tables }).map(\.binding) {
+                for column in (missed[binding.table.oid] ?? []).sorted() { tellOfUncomputed(column, binding, channel) }
+            }
+        }
+    }
+
+    private func tellOfUncomputed(_ column: String, _ binding: TableBinding, _ channel: Channel) {
+        guard let slot = binding.table.slot(named: column) else { return }
+        let isTold = binding.delivered.contains(slot)
+        guard isTold || binding.isJudged(by: slot) else { return }
+        let message = BindingMessages.couldNotCompute(isTold ? column : nil, of: binding.table)
+        if channel.toldOfUncomputed.insert(message).inserted { tell(channel, .ok, message) }
+    }
+
+    /// There is no event for it: whoever hears of deletes is told in words.
+    func tellOfTruncations() {
+        let truncated = pipeline.takeTruncated()
+        if !truncated.isEmpty {
+            for place in channels.indices { if let channel = channels[place] { noteTruncations(truncated, channel) } }
+        }
+        for place in truncationsUntold { if let channel = channels[place] { tellOfTruncations(channel) } }
+        truncationsUntold = truncationsUntold.filter { channels[$0]?.untoldTruncations.isEmpty == false }
+    }
+
+    private func noteTruncations(_ truncated: Set<UInt32>, _ channel: Channel) {
+        for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding)
+        where truncated.contains(binding.table.oid) && binding.hearsOfTruncation {
+            let message = BindingMessages.isTruncated(binding.table)
+            // Several bindings may be of one table, and one table may be emptied again before that is told.
+            if !channel.untoldTruncations.contains(message) { channel.untoldTruncations.append(message) }
+            truncationsUntold.insert(channel.place)
+        }
+    }
+
+    /// Behind what waits for an answer: what is fetched again must not be followed by what was there before.
+    private func tellOfTruncations(_ channel: Channel) {
+        guard channel.isOpen, channel.listener.map({ !pipeline.courier.isHeld($0) }) ?? true else { return }
+        for message in channel.untoldTruncations { tell(channel, .ok, message) }
+        channel.untoldTruncations = []
+    }
+
+    /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
+    func dropWaiting(_ channel: Channel) {
+        guard let listener = channel.listener, pipeline.courier.dropWaiting(listener) else { return }
+        missed(channel)
+    }
+
+    /// What is delivered is right as far as it goes; who follows such a table would hear it often. It is told at once, and
+    /// after a while again where there was more of it.
+    private func lacksValues(_ channel: Channel) {
+        channel.lacksUntold = true
+        if channel.lackTimer == nil { tellOfLackingValues(channel) }
+    }
+
+    private func tellOfLackingValues(_ channel: Channel) {
+        channel.lacksUntold = false
+        tell(
+            channel, .ok,
+            ClientText(
+                .valuesMissing,
+                "A large value that an update left unchanged is not in the server's event log, or one of a column's former type "
+                    + "could not be converted, and is missing from its record: fetch the row (ALTER TABLE … REPLICA IDENTITY "
+                    + "FULL)"))
+        channel.lackTimer = loop.after(
+            nanoseconds: Limits.lackingValuesInterval.wholeNanoseconds,
+            token: token(channel) { .lack(channel: $0, generation: $1) })
+    }
+
+    func lackIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.lackTimer = nil
+        if channel.lacksUntold { tellOfLackingValues(channel) }
+    }
+
+    /// At once, and after that not more often than clients can sensibly fetch.
+    private func tellOfLoss(_ channel: Channel) {
+        channel.hasUntoldLoss = false
+        // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
+        let isLasting = if case .refused = project.policyJudge.availability { true } else { false }
+        tell(
+            channel, isLasting ? .ok : .error,
+            ClientText(
+                .changesMissing, "A filter or policy could not be evaluated: changes may be missing, fetch them again"))
+        channel.lossTimer = loop.after(
+            nanoseconds: Limits.lossInterval.wholeNanoseconds,
+            token: token(channel) { .loss(channel: $0, generation: $1) })
+    }
+
+    func lossIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.lossTimer = nil
+        if channel.hasUntoldLoss { tellOfLoss(channel) }
+    }
+
+    private func channel(ofListener listener: UInt32) -> Channel? {
+        pipeline.courier.audience.listeners[listener].flatMap { channels[$0.channel] }
+    }
+
+    /// History has a hole, or begins anew: everybody who follows tables is told.
+    func tellOfGap(_ reason: String) {
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen, !channel.bindings.isEmpty else { continue }
+            let text = "Changes may be missing (\(reason)): fetch again what is shown"
+            tell(channel, .error, ClientText(.changesMissing, text))
+        }
+    }
+}
+
+/// How far the channels have been looked at since the catalog moved.
+struct Rebinding {
+    enum Progress {
+        case done
+        /// More can be done at once.
+        case more
+        /// Answers of the catalog are missing.
+        case waiting
+    }
+
+    var next: UInt32 = 0
+    /// Channels for which the catalog's answer is missing.
+    private var missing: Set<UInt32> = []
+
+    init(from first: UInt32 = 0) { next = first }
+
+    mutating func await(_ channel: UInt32) { missing.insert(channel) }
+    mutating func finished(_ channel: UInt32) { missing.remove(channel) }
+
+    var missingCount: Int { missing.count }
+
+    mutating func giveUp() -> [UInt32] {
+        defer { missing.removeAll() }
+        return missing.sorted()
+    }
+
+    func progress(of count: UInt32) -> Progress {
+        if next < count { return .more }
+        return missing.isEmpty ? .done : .waiting
+    }
+}
+
+extension TableBinding {
+    /// Whether it stands in the index as it is.
+    ///
+    /// A channel's binding has one filter for ever, which on the same table means the same.
+    func isSame(as other: TableBinding) -> Bool {
+        table === other.table && delivered == other.delivered
+            && operations == other.operations && access == other.access && policy == other.policy
+    }
+
+    /// Who sees no row of it is not told when all go.
+    var hearsOfTruncation: Bool {
+        operations.contains(.delete) && !isKeptSecret && policy?.rowPolicy.term != .never
+            && (policy == nil || access == .readable)
+    }
+
+    /// Who asks for rows that updates take away may be told of them: as deletes.
+    var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
+
+    /// A policy reads the column.
+    func isJudged(by slot: Int) -> Bool { policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false }
+
+    /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
+    var isKeptSecret: Bool { policy != nil && access == .unauthorized }
+
+    var viewKey: ViewKey {
+        let shape: ViewKey.Shape =
+            switch access {
+            case .readable: .rows
+            case .unauthorized: .refused(.unauthorized)
+            case .noPrimaryKey: .refused(.noPrimaryKey)
+            }
+        return ViewKey(table: table, delivered: delivered, shape: shape)
+    }
+}
+
+extension OperationSet {
+    init(_ operations: RowOperations) { self.init(rawValue: operations.rawValue) }
+}

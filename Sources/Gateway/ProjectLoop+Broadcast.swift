@@ -1,0 +1,218 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import Settings
+import System
+import WebSocket
+
+/// What channels say to each other.
+extension ProjectLoop {
+    // MARK: From a client
+
+    func broadcast(_ channel: Channel, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool) {
+        switch mayWrite(channel, whole, isBinary: isBinary) {
+        case .unknown: return
+        case .known(let broadcast, _):
+            guard project.rates.events.take(at: loop.now) else { return expelForRate(channel) }
+            guard broadcast else { return deny(channel, "broadcast") }
+        }
+        guard message.payload.byteCount <= limits.maximumPayloadBytes else {
+            return refuseSize(channel, message.ref)
+        }
+        do throws(BroadcastError) {
+            say(try Broadcast.said(by: message), on: channel)
+        } catch {
+            Metrics.shared.messagesMalformed.add()
+            Log.shared.debug("UnableToHandleBroadcast: a broadcast could not be read and was dropped")
+            return
+        }
+        guard channel.conversation.options.contains(.acknowledges), !message.ref.isEmpty else { return }
+        let reply = channel.address(ref: message.ref)
+        clients.send(channel.session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+    }
+
+    private func say(_ broadcast: borrowing Broadcast, on channel: Channel) {
+        guard let topic = channel.conversation.topic else { return }
+        countSaying()
+        let speaker = channel.conversation.options.contains(.hearsItself) ? nil : channel.place
+        let name = topics.name(of: topic)
+        deliver(broadcast, topic, name, except: speaker)
+        passOnLater(broadcast, name.subTopic, isPrivate: name.isPrivate)
+    }
+
+    private func refuseSize(_ channel: Channel, _ ref: RawSpan) {
+        Metrics.shared.drops[.tooLarge].add()
+        let options = channel.conversation.options
+        if options.contains(.acknowledges), !ref.isEmpty {
+            let reply = channel.address(ref: ref)
+            return clients.send(channel.session) { encoder, writer in
+                encoder.appendErrorReply("payload_size_exceeded", reply, to: &writer)
+            }
+        }
+        tellOfLimit(channel, "A broadcast was dropped: its payload is too large")
+    }
+
+    /// The reference says nothing at all; whoever asked for it is told.
+    func deny(_ channel: Channel, _ what: StaticString) {
+        Metrics.shared.drops[.denied].add()
+        Log.shared.debug("Unauthorized: a message was dropped, as its sender may not write to the channel")
+        tellOfLimit(channel, "A \(what) was dropped: you may not write to this channel")
+    }
+
+    func tellOfLimit(_ channel: Channel, _ message: String) {
+        guard channel.conversation.options.contains(.hearsOfLimits), channel.isOpen else { return }
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                .ok, .system, message, .messageDropped, topic: channel.topic, channel.joinRef, to: &writer)
+        }
+    }
+
+    func expelForRate(_ channel: Channel) {
+        Metrics.shared.drops[.rateLimit].add()
+        warnSometimes("MessagePerSecondRateLimitReached: a channel was closed")
+        expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
+    }
+
+    /// Of what happens again and again one line now and then is enough; the metrics count the rest.
+    func warnSometimes(_ sentence: StaticString) {
+        guard project.rates.complaints.take(at: loop.now) else { return }
+        Log.shared.warning(sentence, [.project(project.name)])
+    }
+
+    func expel(_ channel: Channel, _ message: ClientText) {
+        project.metrics.addError("ChannelShutdown")
+        var actions: [ChannelAction] = []
+        channel.session.machine?.expel(channel.id, message.ending, into: &actions)
+        clients.perform(actions, for: channel.session)
+    }
+
+    // MARK: To a topic
+
+    /// To all who hear the topic, on this loop at once and on the others soon. `speaker` is the channel that does not hear
+    /// itself.
+    func say(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool, except speaker: UInt32?) {
+        countSaying()
+        deliver(broadcast, topic, isPrivate: isPrivate, except: speaker)
+        passOnLater(broadcast, topic, isPrivate: isPrivate)
+    }
+
+    private func countSaying() {
+        Metrics.shared.broadcasts.add()
+        project.metrics.events.add()
+    }
+
+    /// To the other loops, at the end of the turn.
+    private func passOnLater(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool) {
+        if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
+    }
+
+    /// `offset` is the place in the log of what the database said.
+    func deliver(
+        _ broadcast: borrowing Broadcast, _ subTopic: RawSpan, isPrivate: Bool, except speaker: UInt32?,
+        offset: UInt64? = nil
+    ) {
+        guard let topic = topics.find(subTopic, isPrivate: isPrivate) else { return }
+        deliver(broadcast, topic, topics.name(of: topic), except: speaker, offset: offset)
+    }
+
+    private func deliver(
+        _ broadcast: borrowing Broadcast, _ topic: TopicID, _ name: TopicName, except speaker: UInt32?,
+        offset: UInt64? = nil
+    ) {
+        // Whoever hears a topic hears the same, on whichever loop: what was let in is charged here, and never stopped.
+        // SAFETY: any byte is a valid UInt8, and the name outlives the call.
+        let full = unsafe name.full.span.bytes
+        var count = desk.deliver(
+            broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: offset != nil, on: loop)
+        if let offset { count += deliverToReplayed(broadcast, topic, full, offset) }
+        project.rates.events.take(count, at: loop.now)
+        project.metrics.events.add(count)
+        Metrics.shared.broadcastDeliveries.add(count)
+    }
+
+    /// To those who asked for messages of the past, if this is not of it.
+    private func deliverToReplayed(
+        _ broadcast: borrowing Broadcast, _ topic: TopicID, _ full: RawSpan, _ offset: UInt64
+    ) -> Int {
+        var count = 0
+        for place in Self.replayed(among: topics.members(of: topic)) {
+            guard let channel = channels[place], let at = channel.conversation.place else { continue }
+            if topics[at].isCatchingUp {
+                channel.conversation.detailed().keep(broadcast, at: offset)
+                continue
+            }
+            guard offset >= channel.conversation.details?.pastEnd ?? 0 else { continue }
+            if desk.deliver(broadcast, to: topics[at], of: full, joinRef: RawSpan(), on: loop) { count += 1 }
+        }
+        return count
+    }
+
+    private static func replayed(among members: [TopicMember<Hearer>]) -> [UInt32] {
+        members.indices.filter {
+            let member = members[$0].member
+            return member.hasReplayed && (member.hearsBroadcasts || member.isCatchingUp)
+        }
+        .map { members[$0].member.channel }
+    }
+
+    /// What was written into the database. Every loop has it from the log itself; the first one finds out whether it is let
+    /// in.
+    func heardOfDatabase(_ batch: TurnBroadcasts) {
+        for entry in batch.entries {
+            guard entry.payloadBytes <= limits.maximumPayloadBytes else {
+                Metrics.shared.drops[.tooLarge].add()
+                warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
+                continue
+            }
+            guard admits(entry) else { continue }
+            batch.read(entry) { topic, broadcast in
+                deliver(broadcast, topic, isPrivate: entry.isPrivate, except: nil, offset: entry.offset)
+            }
+        }
+    }
+
+    private func admits(_ entry: TurnBroadcasts.Entry) -> Bool {
+        project.admissions.isAdmitted(entry.offset ?? 0) {
+            guard project.rates.events.take(at: loop.now) else {
+                Metrics.shared.drops[.rateLimit].add()
+                warnSometimes("MessagePerSecondRateLimitReached: a message of the database was dropped")
+                return false
+            }
+            Metrics.shared.broadcasts.add()
+            return true
+        }
+    }
+
+    // MARK: Between loops
+
+    /// What other loops' channels said.
+    func heard(_ batch: TurnBroadcasts) {
+        project.hasTaken(batch, on: clients.number)
+        for entry in batch.entries {
+            batch.read(entry) { topic, broadcast in
+                deliver(broadcast, topic, isPrivate: entry.isPrivate, except: nil)
+            }
+        }
+    }
+
+    /// This loop was too far behind the others to get what was said there.
+    func hasLostBroadcasts() {
+        warnSometimes("a loop is too far behind: broadcasts were dropped")
+        for place in channels.indices {
+            if let channel = channels[place] {
+                tellOfLimit(channel, "Broadcasts were dropped: the server is overloaded")
+            }
+        }
+    }
+
+    /// Once a turn: what was said on this loop goes to the others.
+    func passOn() {
+        if let batch = gathering.take() { project.post(batch, from: clients.number) }
+        guard !presenceChanges.isEmpty else { return }
+        project.post(presenceChanges, from: clients.number)
+        presenceChanges = []
+    }
+}

@@ -1,0 +1,418 @@
+import Auth
+import Bytes
+import Catalog
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import Settings
+import System
+import WebSocket
+
+/// Joins, tokens and their ends.
+extension ProjectLoop {
+    private var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
+
+    // MARK: Joining
+
+    func startJoin(_ id: ChannelID, _ payload: RawSpan, _ session: Session) {
+        guard let address = session.machine?.address(of: id) else { return }
+        let began = LargeInput.isLarge(payload.byteCount) ? Clock.monotonicNanoseconds() : nil
+        defer { if let began { clients.largeInput.note(join: Clock.monotonicNanoseconds() - began) } }
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
+        var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)
+        join.inherit(session.options)
+        for problem in join.problems { Log.shared.debug("InvalidJoinPayload", [.reason("\(problem)")]) }
+        do throws(JoinRefusal) {
+            if subTopic.isEmpty { throw .reason("TopicNameRequired: You must provide a topic name") }
+            if clients.isDraining { throw .reason("RealtimeRestarting: Realtime is restarting, please standby") }
+            if limits.isSuspended {
+                throw .reason("RealtimeDisabledForTenant: Realtime disabled for this tenant")
+            }
+            if limits.isPrivateOnly, !join.isPrivate {
+                throw .reason("PrivateOnly: This project only allows private channels")
+            }
+            guard project.reserve(for: session) else {
+                throw .reason("ConnectionRateLimitReached: Too many connected users")
+            }
+            guard project.rates.joins.take(at: loop.now) else {
+                warnSometimes("ClientJoinRateLimitReached: a join was refused")
+                throw .tooManyJoins
+            }
+            if join.hasTooManyBindings {
+                throw .reason(
+                    "TooManyBindings: A channel can have at most \(Limits.maximumBindingsPerChannel) postgres_changes")
+            }
+            if channels.count >= Limits.maximumChannelsPerLoop {
+                throw .reason("ChannelRateLimitReached: Too many channels")
+            }
+            let claims = try claims(join.token, session)
+            let channel = Channel(
+                id, session, topic: address.topic, joinRef: address.joinRef, claims: claims, join,
+                at: loop.now)
+            if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
+            if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
+            try checkReplay(join)
+            try takeFilterParts(of: channel)
+            begin(channel)
+        } catch {
+            project.giveBack(session)
+            switch error {
+            case .reason(let text): clients.refuse(id, text, session)
+            case .tooManyJoins:
+                // Told at once, as the socket ends with it.
+                var actions: [ChannelAction] = []
+                session.machine?.joinFailed(
+                    id, reason: "ClientJoinRateLimitReached: Too many joins per second", into: &actions)
+                clients.perform(actions, for: session)
+                clients.say(.goingAway, "too many joins per second", to: session)
+            }
+        }
+    }
+
+    private enum JoinRefusal: Error {
+        case reason(String)
+        /// The socket ends with it.
+        case tooManyJoins
+    }
+
+    private func takeFilterParts(of channel: Channel) throws(JoinRefusal) {
+        if channel.hasFilters, let seconds = channel.session.rest.secondsLeft(loop.now) {
+            throw .reason("TooMuchFilterWork: \(FilterRest.message(seconds))")
+        }
+        do throws(HolderBudget.Refusal) {
+            try project.budgets.filters.take(channel.filterParts, of: channel.session.filterParts)
+        } catch {
+            throw .reason(error.messageOfFilters)
+        }
+        channel.session.filterParts += channel.filterParts
+    }
+
+    private func checkReplay(_ join: JoinRequest) throws(JoinRefusal) {
+        let asks = join.replay.isThere || join.resumption != .none
+        guard asks else { return }
+        guard join.isPrivate || project.settings.replaysPublicChannels else {
+            throw .reason("\(ReplayDemand.publicReason)")
+        }
+        if join.replay == .invalid || join.resumption == .invalid { throw .reason("\(ReplayDemand.invalidReason)") }
+        if !join.isPrivate, join.replay == .ignored { throw .reason("\(ReplayDemand.invalidReason)") }
+    }
+
+    private func claims(_ token: JoinToken, _ session: Session) throws(JoinRefusal) -> Claims {
+        do throws(TokenError) {
+            switch token {
+            case .given(let text): return try verify(Array(text.utf8))
+            case .ofSocket:
+                guard let claims = session.claims else { preconditionFailure("a socket without a key") }
+                try claims.check(at: now)
+                try checkRole(of: claims)
+                return claims
+            }
+        } catch {
+            throw .reason(error.joinReason)
+        }
+    }
+
+    /// First whether it may be joined at all, then what came before, then what it wants of the tables.
+    private func begin(_ channel: Channel) {
+        let place = channels.add(channel)
+        channel.session.set(place, for: channel.id)
+        clients.isInUse(channel.session)
+        channel.place = place
+        let topic = channel.topic
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        channel.conversation.topic = topics.join(
+            unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
+        Metrics.shared.channels.add(1)
+        // While anybody is in a private channel, a change of its rules matters.
+        if channel.conversation.isPrivate { project.catalog.addBindings(1) }
+        if channel.conversation.isPrivate { askReadRights(channel, .join) } else { admitted(channel) }
+    }
+
+    /// It may be joined: what it asked for of the past is looked up.
+    func admitted(_ channel: Channel) {
+        if channel.wantsReplay { askReplay(channel) } else { follow(channel) }
+    }
+
+    /// The bindings are placed before the reply goes out, if the catalog answers soon: then nothing that is committed
+    /// after the reply is missed, even by clients that do not wait for "Subscribed to PostgreSQL".
+    func follow(_ channel: Channel) {
+        channel.isAdmitted = true
+        if bind(channel.place, channel) { return finishJoin(channel) }
+        channel.joinTimer = loop.after(
+            nanoseconds: Limits.joinPatience.wholeNanoseconds,
+            token: token(channel) { .join(channel: $0, generation: $1) })
+    }
+
+    /// It is forgotten, and its client is told after a pause.
+    func refuseJoin(_ channel: Channel, _ reason: String) {
+        let (id, session) = (channel.id, channel.session)
+        Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
+        stop(id, session)
+        clients.refuse(id, reason, session, waited: loop.now - channel.begun)
+    }
+
+    func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.joinTimer = nil
+        promise(channel)
+        finishJoin(channel)
+    }
+
+    func finishJoin(_ channel: Channel) {
+        guard channel.reply != nil, !channel.isAnswered else { return }
+        channel.isAnswered = true
+        if let timer = channel.joinTimer { loop.cancel(timer) }
+        channel.joinTimer = nil
+        var actions: [ChannelAction] = []
+        let session = channel.session
+        let token = channel.joinToken
+        channel.joinToken = []
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        session.machine?.joinSucceeded(channel.id, token: unsafe token.span.bytes, into: &actions)
+        clients.perform(actions, for: session)
+    }
+
+    func acceptJoin(_ id: ChannelID, _ address: ChannelAddress, _ session: Session) {
+        guard let channel = session.channel(id).flatMap({ channels[$0] }), let bindings = channel.reply else { return }
+        channel.reply = nil
+        Metrics.shared.channelEvents[.joined].add()
+        project.metrics.joins.add()
+        session.hasJoined = true
+        clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, address, to: &writer) }
+    }
+
+    /// The reply is out: what else the client is to know.
+    func open(_ id: ChannelID, _ session: Session) {
+        guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
+        channel.isOpen = true
+        watchExpiry(channel)
+        listen(channel)
+        sendReplay(channel)
+        sayPosition(channel)
+        for complaint in channel.complaints { tell(channel, .error, complaint) }
+        channel.complaints = []
+        for advice in channel.advice { tell(channel, .ok, advice) }
+        channel.advice = []
+        sayWhatBindingsCameTo(channel)
+        sayWhetherReplicationIsReady(channel)
+        let conversation = channel.conversation
+        if conversation.options.contains(.showsPresence),
+            !conversation.isPrivate || conversation.details?.readsPresence == true
+        {
+            sendPresenceState(channel)
+        }
+    }
+
+    /// From here on it hears its topic.
+    private func listen(_ channel: Channel) {
+        let details = channel.conversation.details
+        let isPrivate = channel.conversation.isPrivate
+        let place = channel.conversation.place ?? wait(channel)
+        guard let place else { return }
+        topics[place].isCatchingUp = false
+        topics[place].hearsBroadcasts = !isPrivate || details?.readsBroadcasts == true
+        topics[place].hearsPresence = !isPrivate || details?.readsPresence == true
+    }
+
+    /// Among the topic's members, without hearing anything yet.
+    @discardableResult
+    func wait(_ channel: Channel) -> TopicPlace? {
+        guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
+        let hearer = Hearer(
+            connection: channel.session.connection, channel: channel.place, speaksV2: channel.session.version == .v2,
+            wantsCompression: channel.session.wantsCompression, hearsBroadcasts: false, hearsPresence: false,
+            hasReplayed: channel.wantsReplay, isCatchingUp: channel.wantsReplay)
+        let place = topics.add(hearer, to: topic)
+        channel.conversation.place = place
+        return place
+    }
+
+    func stop(_ id: ChannelID, _ session: Session) {
+        guard let place = session.channel(id) else { return }
+        session.set(nil, for: id)
+        guard let channel = channels.remove(place) else { return }
+        Metrics.shared.channels.add(-1)
+        if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
+        if let timer = channel.expiry { loop.cancel(timer) }
+        if let timer = channel.joinTimer { loop.cancel(timer) }
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        if let timer = channel.lossTimer { loop.cancel(timer) }
+        if let timer = channel.lackTimer { loop.cancel(timer) }
+        if let timer = channel.readyTimer { loop.cancel(timer) }
+        unbind(channel)
+        untrack(channel)
+        project.budgets.filters.give(back: channel.filterParts, of: session.filterParts)
+        session.filterParts -= channel.filterParts
+        // What is held there knows the channel.
+        channel.conversation.details?.writes = .unknown
+        if let place = channel.conversation.place { topics.remove(place) }
+        channel.conversation.place = nil
+        if let topic = channel.conversation.topic { topics.leave(topic) }
+        channel.conversation.topic = nil
+        project.giveBack(session)
+        if session.channels.isEmpty { clients.watchIdleness(session) }
+    }
+
+    func channel(_ place: UInt32, _ generation: UInt32) -> Channel? {
+        guard let channel = channels[place], TimerToken.cut(channel.id.incarnation) == generation else { return nil }
+        return channel
+    }
+
+    func token(_ channel: Channel, _ make: (ChannelPlace, UInt32) -> TimerToken) -> UInt64 {
+        make(ChannelPlace(project: project.number, channel: channel.place), channel.id.incarnation).rawValue
+    }
+
+    // MARK: Messages to a channel
+
+    /// A message of the changes' side of a channel.
+    func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                status, .postgresChanges, message.text, message.code, topic: channel.topic, channel.joinRef, to: &writer
+            )
+        }
+    }
+
+    func tellOfSubscription(_ channel: Channel) {
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                .ok, .postgresChanges, "Subscribed to PostgreSQL", nil, topic: channel.topic, channel.joinRef,
+                to: &writer)
+        }
+    }
+
+    func push(
+        _ id: ChannelID, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool, _ session: Session
+    ) {
+        closeExpired()
+        guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
+        switch message.event {
+        case .heartbeat:
+            let reply = channel.address(ref: message.ref)
+            clients.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+        case .broadcast: broadcast(channel, message, whole, isBinary: isBinary)
+        case .presence: presence(channel, message, whole, isBinary: isBinary, channel.address(ref: message.ref))
+        case .join, .leave, .accessToken, .other:
+            guard project.rates.events.take(at: loop.now) else { return expelForRate(channel) }
+        }
+    }
+
+    // MARK: Tokens
+
+    func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let claims = unsafe try tokens.verify(token.span.bytes, at: now)
+        try checkRole(of: claims)
+        return claims
+    }
+
+    private func checkRole(of claims: Claims) throws(TokenError) {
+        guard project.permits(claims.role.text) else { throw .roleRefused }
+    }
+
+    /// Roles are others than they were: whose token names one that clients may not have any more is sent away.
+    func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
+        guard snapshot.privilegedRoles != privilegedRoles else { return }
+        privilegedRoles = snapshot.privilegedRoles
+        for place in channels.indices {
+            guard let channel = channels[place] else { continue }
+            guard !project.settings.roles.permits(channel.claims.role.text, privilegedRoles) else { continue }
+            if channel.isAnswered {
+                expel(channel, TokenError.roleRefused.clientText)
+            } else {
+                refuseJoin(channel, TokenError.roleRefused.joinReason)
+            }
+        }
+    }
+
+    func refresh(_ id: ChannelID, _ number: UInt16, _ token: [UInt8], _ session: Session) {
+        var actions: [ChannelAction] = []
+        do throws(TokenError) {
+            let claims = try verify(token)
+            guard session.machine?.refreshSucceeded(id, number: number) == true,
+                let place = session.channel(id), let channel = channels[place]
+            else { return }
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            if channel.claims.areFrom(unsafe token.span.bytes) { return }
+            if channel.conversation.isPrivate {
+                askReadRights(channel, .refresh(claims))
+            } else {
+                take(claims, channel)
+            }
+        } catch {
+            session.machine?.refreshFailed(id, number: number, error.clientText.ending, into: &actions)
+        }
+        clients.perform(actions, for: session)
+    }
+
+    /// The token is the channel's from here on.
+    func take(_ claims: Claims, _ channel: Channel) {
+        let isSameRole = channel.claims.role.equals(claims.role)
+        let isSame = isSameRole && channel.claims.json.equals(claims.json)
+        let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
+        channel.claims = claims
+        watchExpiry(channel)
+        if isSomebodyElse { dropWaiting(channel) }
+        // Where policies count, every claim does.
+        let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
+        if isJudgedAsBefore { sayAgain(channel) } else { resubscribe(channel.place, channel) }
+    }
+
+    private func watchExpiry(_ channel: Channel) {
+        nextExpiry = min(nextExpiry, channel.claims.expiry)
+        if let timer = channel.expiry { loop.cancel(timer) }
+        let left = max(0, channel.claims.expiry - now)
+        let wait = min(left, Limits.tokenCheckInterval.components.seconds)
+        channel.expiry = loop.after(
+            nanoseconds: UInt64(wait) * 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
+    }
+
+    /// Before anything is delivered: who came to the end of a token hears nothing of it. Ends are whole seconds, so that
+    /// all channels are looked at once a second at most.
+    func closeExpired() {
+        let now = now
+        guard now >= nextExpiry else { return }
+        nextExpiry = .max
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen else { continue }
+            if channel.claims.expiry > now {
+                nextExpiry = min(nextExpiry, channel.claims.expiry)
+            } else {
+                tokenIsDue(place, TimerToken.cut(channel.id.incarnation))
+            }
+        }
+    }
+
+    /// The same person's next token came in time, and it is only being asked what it lets them read.
+    private func isBeingRenewed(_ channel: Channel) -> Bool {
+        guard let ticket = channel.conversation.details?.readTicket,
+            case .read(_, .refresh(let newer))? = rightsWaiting[ticket],
+            newer.role.equals(channel.claims.role), newer.subject.equals(channel.claims.subject)
+        else { return false }
+        return newer.expiry > now
+    }
+
+    private func watchRenewal(_ channel: Channel) {
+        nextExpiry = min(nextExpiry, now + 1)
+        channel.expiry = loop.after(
+            nanoseconds: 1_000_000_000, token: token(channel) { .expiry(channel: $0, generation: $1) })
+    }
+
+    func tokenIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        if let timer = channel.expiry { loop.cancel(timer) }
+        channel.expiry = nil
+        do throws(TokenError) {
+            try channel.claims.check(at: now)
+            watchExpiry(channel)
+        } catch {
+            if isBeingRenewed(channel) { return watchRenewal(channel) }
+            var actions: [ChannelAction] = []
+            channel.session.machine?.expel(channel.id, error.clientText.ending, into: &actions)
+            clients.perform(actions, for: channel.session)
+        }
+    }
+}

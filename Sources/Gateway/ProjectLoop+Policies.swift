@@ -1,0 +1,296 @@
+import Auth
+import Bytes
+import Catalog
+import Change
+import Delivery
+import Diagnostics
+import Judging
+import Matching
+import Net
+import Policy
+import System
+
+/// What policies mean for the holders of tokens: evaluated as far as claims go, with the memberships they live by, and
+/// made anew when those change.
+extension ProjectLoop {
+    enum Holding {
+        /// By the policies' identity.
+        case ready([ObjectIdentifier: HeldPolicy])
+        /// Answers are missing; the channel is bound again when they are there.
+        case waiting
+    }
+
+    // MARK: Holding
+
+    /// The channel's holder's part of the policies that its bindings need.
+    func hold(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Holding {
+        var ready: [ObjectIdentifier: HeldPolicy] = [:]
+        var needed: Set<AskedTerm> = []
+        var isWaiting = false
+        for case .tables(let tables) in outcomes {
+            for table in tables {
+                guard let policy = table.policy, ready[ObjectIdentifier(policy)] == nil else { continue }
+                let holder = holder(of: channel)
+                switch held(policy, holder) {
+                case .needs(let terms): needed.formUnion(terms)
+                case .outdated:
+                    bindLater(channel)
+                    isWaiting = true
+                case .held(let held):
+                    ready[ObjectIdentifier(policy)] = held
+                    isWaiting = mustWait(for: held, place) || isWaiting
+                }
+            }
+        }
+        if !needed.isEmpty { ask(needed, holder(of: channel), place) }
+        return isWaiting || !needed.isEmpty ? .waiting : .ready(ready)
+    }
+
+    private func holder(of channel: Channel) -> Holder {
+        if let known = channel.holder { return known }
+        let claims = channel.claims
+        let holder = holders.take(claims) { number in
+            Claimant(role: claims.role.text, claims: claims.json.text, identity: number)
+        }
+        channel.holder = holder
+        return holder
+    }
+
+    private enum Held {
+        /// The catalog has moved since.
+        case outdated
+        case needs([AskedTerm])
+        case held(HeldPolicy)
+    }
+
+    private func held(_ policy: PolicyBinding, _ holder: Holder) -> Held {
+        if let known = holder.policies[ObjectIdentifier(policy)] {
+            if known.sets.allSatisfy({ stands($0) }) { return .held(known) }
+            letGo(of: known, of: holder)
+        }
+        let outcome = policy.rowPolicy.residual(
+            claims: holder.key.claims, role: holder.key.role, answers: holder.answers)
+        switch outcome {
+        case .needs(let terms): return .needs(terms)
+        case .residual(let residual): return make(policy, residual, holder).map { .held($0) } ?? .outdated
+        }
+    }
+
+    private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy? {
+        // What a policy says of columns it says by their places: those of its own catalog.
+        guard let snapshot = project.catalog.snapshot, snapshot.policies.version == policy.version,
+            let table = snapshot.table(policy.table),
+            policy.row.columns.map(\.name) == table.columns.map(\.name)
+        else { return nil }
+        let tables = residual.memberships.map { snapshot.followed($0.membership.table) }
+        guard tables.allSatisfy({ $0 != nil }) else { return nil }
+        let sets = zip(residual.memberships, tables).compactMap { membership, table in
+            table.map {
+                pipeline.memberships.take(
+                    membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero)
+            }
+        }
+        let number = pipeline.courier.policies.add(
+            PolicyEntry(.never, policy, of: table, holder.claimant))
+        if policy.rowPolicy.isSteady { pipeline.courier.policies.sampling.add(number, of: policy.table) }
+        let held = HeldPolicy(policy, residual, sets, number: number)
+        for set in sets { set.users[ObjectIdentifier(held)] = held }
+        holder.policies[ObjectIdentifier(policy)] = held
+        return held
+    }
+
+    /// Whether a set says what it said, by the table as the catalog has it now.
+    private func stands(_ set: LiveSet) -> Bool {
+        project.catalog.snapshot?.followed(set.table.oid).map { set.stands(on: $0) } ?? false
+    }
+
+    /// True when the channel has to wait for a membership.
+    private func mustWait(for held: HeldPolicy, _ place: UInt32) -> Bool {
+        for set in held.sets where !set.isSettled {
+            set.waiters.insert(place)
+            pipeline.memberships.want(set)
+        }
+        guard held.isSettled else { return true }
+        if held.predicate == nil { refresh(held) }
+        return false
+    }
+
+    private func ask(_ terms: Set<AskedTerm>, _ holder: Holder, _ place: UInt32) {
+        holder.waiters.insert(place)
+        guard holder.ticket == 0 else { return }
+        lastTicket += 1
+        let (ticket, number) = (lastTicket, holder.number)
+        holder.ticket = ticket
+        project.policyJudge.evaluate(Array(terms), as: holder.claimant) { [mailbox] answers in
+            mailbox.post(.evaluated(holder: number, ticket: ticket, answers))
+        }
+    }
+
+    func evaluated(_ number: UInt32, _ ticket: UInt64, _ answers: [AskedTerm: AskedAnswer]?) {
+        guard let holder = holders.holders[number], holder.ticket == ticket else { return }
+        holder.ticket = 0
+        let waiters = holder.waiters
+        holder.waiters = []
+        holder.answers.merge(answers ?? [:]) { _, newest in newest }
+        for place in waiters {
+            guard let channel = channels[place] else { continue }
+            if answers == nil { bindLater(channel) } else { bindAgain(place, channel) }
+        }
+    }
+
+    private func bindAgain(_ place: UInt32, _ channel: Channel) {
+        guard channel.ticket == 0, bind(place, channel) else { return }
+        tellThatBound(channel)
+    }
+
+    /// Functions may be others now.
+    func forgetAnswers() {
+        for number in holders.holders.indices {
+            guard let holder = holders.holders[number], !holder.answers.isEmpty else { continue }
+            holder.answers = holder.answers.filter { $0.key.isBuiltIn }
+        }
+    }
+
+    // MARK: Letting go
+
+    /// The channel's claims are others now, or it is gone.
+    func release(_ holder: Holder, of channel: Channel) {
+        holder.waiters.remove(channel.place)
+        guard holders.release(holder) else { return }
+        for held in holder.policies.values { letGo(of: held, of: holder) }
+    }
+
+    /// The holder does not have it any more. Bindings that still stand by it are judged by it until they are placed anew.
+    private func letGo(of held: HeldPolicy, of holder: Holder) {
+        holder.policies[ObjectIdentifier(held.binding)] = nil
+        held.isRetired = true
+        dropIfUnused(held)
+    }
+
+    func dropIfUnused(_ held: HeldPolicy) {
+        guard held.isRetired, held.places.isEmpty else { return }
+        for set in held.sets {
+            set.users[ObjectIdentifier(held)] = nil
+            pipeline.memberships.release(set)
+        }
+        pipeline.courier.policies.sampling.remove(held.number, of: held.binding.table)
+        pipeline.courier.policies.remove(held.number)
+    }
+
+    /// Policies of catalogs that are gone, which nobody is bound by any more. A channel that waits for one is not bound yet.
+    func forgetUnusedPolicies() {
+        for number in holders.holders.indices {
+            guard let holder = holders.holders[number] else { continue }
+            for held in holder.policies.values where held.places.isEmpty && !held.isAwaited {
+                letGo(of: held, of: holder)
+            }
+        }
+    }
+
+    // MARK: Memberships
+
+    /// Has PostgreSQL fill what is new.
+    func fillMemberships() {
+        let unfilled = pipeline.memberships.takeUnfilled()
+        guard !unfilled.isEmpty else { return }
+        let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
+        project.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) { [mailbox] answers in
+            mailbox.post(.filled(zip(asked, answers).map { ($0.set, $0.filling, $1) }))
+        }
+    }
+
+    func filled(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) {
+        for (number, _, _) in answers {
+            // Who comes new is promised nothing of what was committed before.
+            guard let set = pipeline.memberships.sets[number] else { continue }
+            set.owed = set.waiters.filter { channels[$0]?.listener != nil }
+        }
+        for set in pipeline.memberships.fill(answers) { settled(set) }
+        settleFills()
+        for (number, filling, answer) in answers {
+            guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {
+                continue
+            }
+            for place in set.waiters { if let channel = channels[place] { bindLater(channel) } }
+        }
+    }
+
+    func unwindingIsDue() {
+        isUnwindTimed = false
+        settleFills()
+    }
+
+    /// Of answers that hold more than the log has come to.
+    func settleFills() {
+        for set in pipeline.settleFills(loop.now) { settled(set) }
+        guard pipeline.memberships.isUnwinding, !isUnwindTimed else { return }
+        isUnwindTimed = true
+        loop.after(
+            nanoseconds: Limits.membershipUnwindInterval.wholeNanoseconds, token: TimerToken.unwind(place).rawValue)
+    }
+
+    private func settled(_ set: LiveSet) {
+        let waiters = set.waiters
+        set.waiters = []
+        for held in set.users.values where held.isSettled { refresh(held) }
+        for place in waiters { if let channel = channels[place] { bindAgain(place, channel) } }
+    }
+
+    /// What the log just said made some memberships others: who is judged by them is judged by the new ones from the next
+    /// row on.
+    func followMemberships() {
+        for set in pipeline.memberships.takeChanged() {
+            if set.measure == .tooNew { tellOfUnknownMembers(set) }
+            for held in set.users.values {
+                if held.isSettled { refresh(held) } else { hold(back: held, set) }
+            }
+        }
+    }
+
+    /// Who was a member when what comes now was committed is not known any more.
+    private func tellOfUnknownMembers(_ set: LiveSet) {
+        for place in set.owed { if let channel = channels[place] { missed(channel) } }
+        set.owed = []
+    }
+
+    /// The log waits until the membership is known again.
+    private func hold(back held: HeldPolicy, _ set: LiveSet) {
+        var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
+        for place in held.places.keys {
+            work.await(place)
+            set.waiters.insert(place)
+        }
+        rebinding = work
+    }
+
+    private func refresh(_ held: HeldPolicy) {
+        let isDemoted = project.isDemoted(held.binding)
+        let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
+        guard predicate != held.predicate else { return }
+        held.predicate = predicate
+        pipeline.courier.policies.replace(predicate, of: held.number)
+        for place in held.places.keys {
+            if let channel = channels[place] { replace(held, in: channel) }
+        }
+    }
+
+    // MARK: Second thoughts
+
+    func demoteContradicted() {
+        for number in pipeline.courier.takeContradicted() {
+            guard let policy = pipeline.courier.policies.entries[number]?.policy else { continue }
+            Metrics.shared.shadowContradictions.add()
+            Log.shared.error(
+                "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",
+                [.relation(policy.row.relation), .policy(policy.parts.map(\.name).joined(separator: ", "))])
+            project.demote(policy)
+        }
+    }
+
+    func demotePolicies() {
+        for number in holders.holders.indices {
+            guard let holder = holders.holders[number] else { continue }
+            for held in holder.policies.values where project.isDemoted(held.binding) { refresh(held) }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+import Bytes
+import Change
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import Settings
+import System
+
+/// Who is present in which topic.
+extension ProjectLoop {
+    // MARK: From a client
+
+    func presence(
+        _ channel: Channel, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool,
+        _ reply: ChannelAddress
+    ) {
+        let request = PresenceRequest(message)
+        if request == .nothing { return answer(channel, reply) }
+        if case .track = request, learnsFirst(channel, whole, isBinary: isBinary) { return }
+        guard case .known(_, let mayWrite) = mayWrite(channel, whole, isBinary: isBinary) else { return }
+        guard admits(channel) else { return }
+        guard mayWrite else {
+            Metrics.shared.drops[.denied].add()
+            return answer(channel, reply, failing: true)
+        }
+        switch request {
+        case .track(let range):
+            track(channel, message.payload.extracting(range), reply)
+        case .untrack:
+            untrack(channel)
+            answer(channel, reply)
+        case .payloadNotAnObject: answer(channel, reply, refusing: "\(PresenceRequest.notAnObjectReason)")
+        case .unknownEvent: answer(channel, reply, failing: true)
+        case .nothing: break
+        }
+    }
+
+    private func admits(_ channel: Channel) -> Bool {
+        let details = channel.conversation.detailed()
+        let isInTime =
+            limits.clientPresenceEvents.map { maximum in
+                details.window.admit(
+                    at: loop.now / 1_000_000, maximum: maximum,
+                    window: limits.clientPresenceWindow.wholeNanoseconds / 1_000_000)
+            } ?? true
+        guard isInTime else {
+            Metrics.shared.drops[.rateLimit].add()
+            expel(channel, ClientText(.tooManyPresences, "Client presence rate limit exceeded"))
+            return false
+        }
+        guard project.rates.presence.take(at: loop.now) else {
+            Metrics.shared.drops[.rateLimit].add()
+            warnSometimes("PresenceRateLimitReached: a channel was closed")
+            expel(channel, ClientText(.tooManyPresences, "Too many presence messages per second"))
+            return false
+        }
+        return true
+    }
+
+    private func track(_ channel: Channel, _ payload: RawSpan, _ reply: ChannelAddress) {
+        guard payload.byteCount <= limits.maximumPayloadBytes else {
+            Metrics.shared.drops[.tooLarge].add()
+            return expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
+        }
+        guard let topic = channel.conversation.topic else { return }
+        guard !project.isBehind else {
+            Metrics.shared.drops[.backlog].add()
+            warnSometimes("UnableToTrackPresence: a loop is too far behind the others")
+            return answer(channel, reply, failing: true)
+        }
+        let details = channel.conversation.detailed()
+        let bytes = payload.byteCount + details.presenceKey.count + Limits.presenceBytesBeside
+        do throws(HolderBudget.Refusal) {
+            try takeRoom(bytes, details, channel.session)
+        } catch {
+            return answer(channel, reply, refusing: error.messageOfPresence)
+        }
+        let tracker = details.tracker ?? newTracker()
+        details.tracker = tracker
+        if details.presenceKey.isEmpty { details.presenceKey = Array(UUIDText.random().utf8) }
+        let ref = presenceRefs.next(at: UInt64(Clock.unixMicroseconds() / 1000))
+        do throws(PresenceRefusal) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            let change = try presenceBook.track(
+                tracker, in: topics.name(of: topic), key: unsafe details.presenceKey.span.bytes, payload: payload,
+                ref: ref)
+            if let change { note(change) }
+            giveRoomBack(details.presenceBytes - bytes, details, channel.session)
+            answer(channel, reply)
+        } catch {
+            if !presenceBook.isTracking(tracker) {
+                giveRoomBack(details.presenceBytes, details, channel.session)
+            }
+            refuse(error, channel, reply)
+        }
+    }
+
+    /// In place of what it takes already.
+    private func takeRoom(_ bytes: Int, _ details: ConversationDetails, _ session: Session) throws(HolderBudget.Refusal)
+    {
+        try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.presenceBytes)
+        session.presenceBytes += max(0, bytes - details.presenceBytes)
+        details.presenceBytes = max(bytes, details.presenceBytes)
+    }
+
+    private func giveRoomBack(_ bytes: Int, _ details: ConversationDetails, _ session: Session) {
+        project.budgets.presence.give(back: bytes, of: session.presenceBytes)
+        session.presenceBytes -= bytes
+        details.presenceBytes -= bytes
+    }
+
+    private func refuse(_ refusal: PresenceRefusal, _ channel: Channel, _ reply: ChannelAddress) {
+        switch refusal {
+        case .notAnObject: answer(channel, reply, refusing: "\(PresenceRequest.notAnObjectReason)")
+        case .tooLarge:
+            Metrics.shared.drops[.tooLarge].add()
+            expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
+        case .topicFull, .tooManyTopics:
+            Metrics.shared.drops[.tooLarge].add()
+            warnSometimes("UnableToTrackPresence: there are as many presences as are kept")
+            answer(channel, reply, failing: true)
+        }
+    }
+
+    /// Whoever tracks is shown the others and itself, as far as it may know of them: where it was never asked what that is,
+    /// it is asked before, and what it says meanwhile waits.
+    private func learnsFirst(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Bool {
+        guard channel.conversation.isPrivate, let place = channel.conversation.place, !topics[place].hearsPresence
+        else { return false }
+        let details = channel.conversation.detailed()
+        guard details.readsPresence == nil, !details.saysWhatWasBefore else { return false }
+        if details.tracksUnseen {
+            details.tracksUnseen = false
+            return false
+        }
+        switch details.writes {
+        // It waits with what was said before.
+        case .asked, .held: return false
+        case .known, .unknown: holdWrites(channel, details)
+        }
+        // The room is there: nothing else waits yet.
+        _ = mayWrite(channel, whole, isBinary: isBinary)
+        askReadRights(channel, .presenceTurnedOn)
+        return true
+    }
+
+    private func newTracker() -> PresenceTracker {
+        lastTracker += 1
+        return PresenceTracker(loop: UInt16(clients.number), channel: lastTracker)
+    }
+
+    func untrack(_ channel: Channel) {
+        guard let details = channel.conversation.details, let tracker = details.tracker,
+            let change = presenceBook.untrack(tracker)
+        else { return }
+        giveRoomBack(details.presenceBytes, details, channel.session)
+        note(change)
+    }
+
+    private func note(_ change: PresenceChange) {
+        Metrics.shared.presenceChanges.add()
+        project.metrics.presenceEvents.add()
+        if let timeline = project.presenceTimeline { timeline([PresenceMark(change, at: Clock.unixMicroseconds())]) }
+        if project.mailboxes.count > 1 { presenceChanges.append(change) }
+    }
+
+    // MARK: Answers
+
+    private func answer(_ channel: Channel, _ reply: ChannelAddress, failing: Bool = false) {
+        guard !reply.ref.isEmpty else { return }
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendReply(failing ? .error : .ok, reply, to: &writer)
+        }
+    }
+
+    private func answer(_ channel: Channel, _ reply: ChannelAddress, refusing reason: String) {
+        guard !reply.ref.isEmpty else { return }
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendErrorReply(reason, reply, to: &writer)
+        }
+    }
+
+    // MARK: To members
+
+    func sendPresenceState(_ channel: Channel) {
+        guard let topic = channel.conversation.topic else { return }
+        var state = ByteWriter(capacity: 256)
+        presenceBook.appendState(of: topics.name(of: topic), to: &state)
+        let (name, joinRef) = (channel.topic, channel.joinRef)
+        clients.send(channel.session) { encoder, writer in
+            // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+            encoder.appendPresenceState(
+                state.bytes, topic: unsafe name.span.bytes, joinRef: unsafe joinRef.span.bytes,
+                to: &writer)
+        }
+    }
+
+    /// What other loops' channels did.
+    func heard(_ changes: [PresenceChange]) {
+        project.hasTaken(changes, on: clients.number)
+        for change in changes { presenceBook.apply(change) }
+    }
+
+    /// Once a turn: one difference for each topic, however many came and went.
+    func tellOfPresence() {
+        guard presenceBook.hasDiffs else { return }
+        var difference = ByteWriter(capacity: 1024)
+        while let name = presenceBook.takeDiff(into: &difference, isWanted: { topics.find($0) != nil }) {
+            if let topic = topics.find(name) { tell(difference.bytes, topic, name) }
+            difference.removeAll()
+        }
+    }
+
+    private func tell(_ difference: RawSpan, _ topic: TopicID, _ name: TopicName) {
+        // SAFETY: any byte is a valid UInt8, and the name outlives the call.
+        let full = unsafe name.full.span.bytes
+        let count = desk.deliver(difference: difference, to: topics.members(of: topic), of: full, on: loop)
+        project.rates.presence.take(count, at: loop.now)
+        project.metrics.presenceEvents.add(count)
+        Metrics.shared.presenceDeliveries.add(count)
+    }
+}
+
+extension PresenceMark {
+    init(_ change: PresenceChange, at time: Int64) {
+        let event: Event = change.joined == nil ? .left : change.left == nil ? .joined : .updated
+        let shown = change.joined ?? change.left
+        var ref = ByteWriter(capacity: 16)
+        shown?.ref.append(to: &ref)
+        var meta = ByteWriter(capacity: 256)
+        shown?.appendPayload(to: &meta)
+        self.init(
+            event: event, isPrivate: change.topic.isPrivate, time: time, topic: change.topic.subTopic.copied(),
+            key: Array(change.key.dropFirst().dropLast()), ref: ref.copied(), meta: meta.copied())
+    }
+}
+
+extension PresenceLimits {
+    static let ofProjects = PresenceLimits(
+        maximumTopics: Limits.maximumPresenceTopics, maximumMetasPerTopic: Limits.maximumPresencesPerTopic,
+        maximumMetaBytes: Limits.presenceBytesOfConnection)
+}
+
+extension HolderBudget.Rules {
+    static let presence = HolderBudget.Rules(
+        limit: Limits.presenceBytes, ofHolder: Limits.presenceBytesOfConnection, few: Limits.fewPresenceBytes,
+        timesForFew: Limits.presenceBytesForFew)
+}
+
+extension HolderBudget.Refusal {
+    fileprivate var messageOfPresence: String {
+        switch self {
+        case .connection:
+            "TooMuchPresence: What a connection tracks can be at most \(Limits.presenceBytesOfConnection >> 20) MiB in all its "
+                + "channels together: track less, or untrack what is not needed"
+        case .project:
+            "TooMuchPresence: All connections together track as much as there is room for: track less, or try again later"
+        }
+    }
+}

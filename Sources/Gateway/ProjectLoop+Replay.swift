@@ -1,0 +1,131 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Messages
+import Net
+import Protocol
+
+/// Messages of the database from before a join, and whether those after it arrive.
+extension ProjectLoop {
+    private static let failed = "UnableToReplayMessages: Realtime was unable to replay messages"
+
+    // MARK: Replay
+
+    func askReplay(_ channel: Channel) {
+        guard let start = start(of: channel) else { return refuseJoin(channel, Self.failed) }
+        lastTicket += 1
+        let ticket = lastTicket
+        replaysWaiting[ticket] = channel
+        // What is said from now on may not be in the answer.
+        wait(channel)
+        let query = ReplayQuery(
+            topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, start: start.start,
+            limit: start.limit)
+        project.archive.replay(query) { [mailbox] answer in mailbox.post(.replayed(ticket: ticket, answer)) }
+    }
+
+    /// A position of the log says more than a moment; nil while the log has not begun.
+    private func start(of channel: Channel) -> (start: ReplayQuery.Start, limit: Int)? {
+        let maximum = project.settings.maximumReplay
+        if case .from(let resume) = channel.resumption {
+            guard let epoch = resume.epoch ?? project.delivery.logEnd()?.state.position.epoch else { return nil }
+            let position = EventLogPosition(epoch: epoch, offset: resume.offset)
+            return (.position(position), resume.count(maximum: Limits.maximumReplayedMessages))
+        }
+        guard case .since(let request) = channel.replay else { return nil }
+        return (.since(milliseconds: request.since), request.count(maximum: maximum))
+    }
+
+    func replayed(_ ticket: UInt64, _ answer: ReplayAnswer) {
+        guard let channel = replaysWaiting.removeValue(forKey: ticket), channels[channel.place] === channel else {
+            return
+        }
+        channel.replay = .none
+        channel.resumption = .none
+        switch answer {
+        case .failed: refuseJoin(channel, Self.failed)
+        case .mustRefetch:
+            refuseJoin(channel, "UnableToReplayMessages: The log does not have all messages since then: fetch them")
+        case .messages(let messages, let upTo, _):
+            let details = channel.conversation.detailed()
+            guard !details.hasLostMessages else { return refuseJoin(channel, Self.failed) }
+            details.pastMessages = messages
+            details.pastEnd = upTo.offset
+            follow(channel)
+        }
+    }
+
+    /// Oldest first, right behind the join's reply; then what was said while they were looked up.
+    func sendReplay(_ channel: Channel) {
+        guard let details = channel.conversation.details, let place = channel.conversation.place,
+            details.readsBroadcasts
+        else { return }
+        let (topic, joinRef) = (channel.topic, channel.joinRef)
+        for message in details.pastMessages { send(message, isReplayed: true, to: topics[place], topic, joinRef) }
+        details.pastMessages = []
+        for message in details.takeMeanwhile() {
+            send(message, isReplayed: false, to: topics[place], topic, [])
+        }
+    }
+
+    private func send(
+        _ message: ArchivedMessage, isReplayed: Bool, to hearer: Hearer, _ topic: [UInt8], _ joinRef: [UInt8]
+    ) {
+        let (event, id) = (message.event, message.id)
+        let (form, payload): (BroadcastForm, [UInt8]) =
+            switch message.payload {
+            case .json(let bytes): (.json, bytes)
+            case .binary(let bytes): (.binary, bytes)
+            }
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        let broadcast = unsafe Broadcast(
+            form, event: event.span.bytes, payload: payload.span.bytes, id: id.span.bytes, isReplayed: isReplayed)
+        let isSent = unsafe desk.deliver(
+            broadcast, to: hearer, of: topic.span.bytes, joinRef: joinRef.span.bytes, on: loop)
+        if isSent { Metrics.shared.broadcastDeliveries.add() }
+    }
+
+    /// Whoever resumes there later gets every message that it may not have got since, some of them twice.
+    func sayPosition(_ channel: Channel) {
+        guard channel.conversation.options.contains(.hearsPosition), pipeline.isOpen,
+            let epoch = project.delivery.logEnd()?.state.position.epoch
+        else { return }
+        let offset = pipeline.reached
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                .ok, .system, "Log position: epoch \(epoch), offset \(offset)", .logPosition,
+                topic: channel.topic, channel.joinRef, to: &writer)
+        }
+    }
+
+    // MARK: Readiness
+
+    /// Told once, when messages of the database arrive; who waits for it too long loses the channel.
+    func sayWhetherReplicationIsReady(_ channel: Channel) {
+        guard channel.conversation.options.contains(.wantsReplicationReady) else { return }
+        let details = channel.conversation.detailed()
+        let deadline = details.readyDeadline ?? loop.now + Limits.readinessPatience.wholeNanoseconds
+        details.readyDeadline = deadline
+        if project.hearsDatabase() {
+            clients.send(channel.session) { encoder, writer in
+                encoder.appendSystem(
+                    .ok, .system, "Replication connection established", nil, topic: channel.topic, channel.joinRef,
+                    to: &writer)
+            }
+        } else if loop.now >= deadline {
+            expel(channel, ClientText(.notReady, "Replication connection was not established in time"))
+        } else {
+            channel.readyTimer = loop.after(
+                nanoseconds: Limits.readinessInterval.wholeNanoseconds,
+                token: token(channel) { .ready(channel: $0, generation: $1) })
+        }
+    }
+
+    func readinessIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.readyTimer = nil
+        sayWhetherReplicationIsReady(channel)
+    }
+}

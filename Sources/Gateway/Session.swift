@@ -1,0 +1,71 @@
+import Auth
+import Channels
+import Delivery
+import Net
+import Protocol
+import WebSocket
+
+/// One connection: first a request, then, if it asked for that, a WebSocket with its channels.
+final class Session {
+    enum Stage {
+        /// Its next request is being read; so many bytes of it were searched for its end.
+        case request(scanned: Int)
+        /// It was refused and is told so after a pause.
+        case refused(HTTPResponse, toHead: Bool)
+        /// Its request's body is being read.
+        case body
+        /// Its request is being answered; what it sends meanwhile is kept for later.
+        case answering
+        case client
+        case echo
+        /// Farewell was said; what still comes is not read.
+        case ending
+    }
+
+    let connection: ConnectionID
+    /// Whose channels it may join: of the host it asked for when it became a client.
+    var project: ProjectLoop?
+    var stage = Stage.request(scanned: 0)
+    /// Until its request is whole; then for a refusal.
+    var timer: TimerID?
+    /// From when its head is read until it is answered.
+    var incoming: IncomingRequest?
+    var body: HTTPBodyReader?
+    var version = SerializerVersion.v1
+    var wantsCompression = false
+    /// Of the key it was opened with: the claims of channels that bring none.
+    var claims: Claims?
+    /// The upgrade's own headers, as policies may see them: the text of a JSON object.
+    var headers = "{}"
+    /// What the socket's address asked for, for all of its channels.
+    var options = ExtensionOptions()
+    /// One of its project's users: it has joined a channel once, or asks to.
+    var isCounted = false
+    var hasJoined = false
+    /// What the filters of its channels count.
+    var filterParts = 0
+    /// What its channels track.
+    var presenceBytes = 0
+    /// Its filters took too much time: its channels are left out of changes.
+    var rest = FilterRest()
+    var frames: FrameDecoder?
+    var machine: ChannelMachine?
+    /// Joins beyond the number of channels that are yet to be refused.
+    var surplusJoins = 0
+    /// Refused joins that were told of without a pause.
+    var promptRefusals: UInt8 = 0
+    /// By the slots of the machine's channels: places among the loop's.
+    var channels: [UInt32?] = []
+
+    init(_ connection: ConnectionID) { self.connection = connection }
+
+    func channel(_ id: ChannelID) -> UInt32? {
+        Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil
+    }
+
+    func set(_ channel: UInt32?, for id: ChannelID) {
+        while channels.count <= Int(id.slot) { channels.append(nil) }
+        channels[Int(id.slot)] = channel
+        while let last = channels.last, last == nil { channels.removeLast() }
+    }
+}

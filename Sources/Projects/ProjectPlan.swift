@@ -1,0 +1,111 @@
+import Auth
+import Catalog
+import Diagnostics
+import Gateway
+import Ingest
+import Postgres
+import Replication
+import Settings
+import System
+
+/// What a project is made of before it runs.
+struct ProjectPlan: Sendable {
+    var name: String
+    var ingest: IngestService.Settings
+    var policies: ConnectionTarget?
+    var settings: ProjectSettings
+    var verifier: TokenVerifier
+    /// Whether the log also says who was present when.
+    var keepsPresenceTimeline = false
+    /// How long rows of `realtime.messages` are kept.
+    var messagesHours = Int(Limits.messagesRetentionHours)
+}
+
+/// Makes plans: of the project that the settings describe, and of those that are stored.
+public struct ProjectPlanner: Sendable {
+    let configuration: Configuration
+    let keys: TokenKeys
+
+    public init(configuration: Configuration, keys: TokenKeys) {
+        self.configuration = configuration
+        self.keys = keys
+    }
+
+    /// Nil where the settings name no database.
+    var configured: ProjectPlan? {
+        configuration.databaseURL.map { plan(ConnectionTarget($0.revealed)) }
+    }
+
+    /// Nil where the record names no database. The project of the settings' name keeps its log and its slot, whatever is
+    /// stored about it.
+    func stored(_ record: ProjectRecord) -> ProjectPlan? {
+        guard let database = record.database else { return nil }
+        let isConfigured = record.externalID == configuration.projectName
+        var plan = plan(ConnectionTarget(database.revealed))
+        plan.name = record.externalID
+        if !isConfigured { move(&plan, for: record) }
+        if let publication = record.publication { plan.ingest.replication.publication = publication }
+        plan.settings.limits = record.limits(configuration.projectDefaults)
+        if let bytes = record.maximumRecordBytes {
+            plan.settings.maximumBodyBytes = min(max(bytes, 1 << 10), Limits.maximumPieceBytes / 2)
+        }
+        let hasKeysOfSettings =
+            isConfigured && record.keySet == nil && record.jwtSecret == configuration.jwtSecret
+        if !hasKeysOfSettings {
+            let (verifier, notes) = record.verifier(configuration.claimExpectations)
+            for note in notes {
+                Log.shared.warning("a key is not used", [.reason(note), .project(record.externalID)])
+            }
+            plan.verifier = verifier
+        }
+        return plan
+    }
+
+    private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
+        let directory = "\(configuration.dataDirectory)/projects/\(record.id)"
+        plan.ingest.dataDirectory = directory
+        plan.settings.logDirectory = IngestService.Settings.logDirectory(directory)
+        plan.ingest.replication.slot = record.slot ?? Self.slot(record.externalID, configuration.slot)
+        plan.policies = nil
+    }
+
+    /// Of what slots may be called: letters, digits and underscores, 63 of them.
+    private static func slot(_ name: String, _ prefix: String) -> String {
+        let plain = name.lowercased().utf8.map { byte in
+            (48...57).contains(byte) || (97...122).contains(byte) ? byte : UInt8(ascii: "_")
+        }
+        return String((prefix + "_" + String(decoding: plain, as: UTF8.self)).prefix(63))
+    }
+
+    private var roleRules: RoleRules {
+        RoleRules(
+            allowed: configuration.allowedRoles.map { RoleRules.names($0) },
+            bypassing: RoleRules.names(configuration.bypassRoles))
+    }
+
+    private func plan(_ target: ConnectionTarget) -> ProjectPlan {
+        var settings = ProjectSettings(
+            logDirectory: IngestService.Settings.logDirectory(configuration.dataDirectory),
+            limits: configuration.projectLimits)
+        settings.maximumBodyBytes = configuration.recordBytes
+        settings.deletesAreStrict = configuration.deletesAreStrict
+        settings.replaysPublicChannels = configuration.replaysPublicChannels
+        settings.maximumReplay = configuration.replayLimit
+        settings.roles = roleRules
+        return ProjectPlan(
+            name: configuration.projectName, ingest: ingest(target),
+            policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) }, settings: settings,
+            verifier: keys.clients, keepsPresenceTimeline: configuration.keepsPresenceTimeline,
+            messagesHours: configuration.messagesHours)
+    }
+
+    private func ingest(_ target: ConnectionTarget) -> IngestService.Settings {
+        IngestService.Settings(
+            replication: ReplicationSettings(
+                target: target, publication: configuration.publication, slot: configuration.slot,
+                mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
+                streaming: configuration.streamsTransactionsInProgress, coverage: StreamCoverage()),
+            dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
+            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes)
+    }
+}

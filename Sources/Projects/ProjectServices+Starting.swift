@@ -1,0 +1,38 @@
+import Authorizing
+import Catalog
+import Delivery
+import Gateway
+import Ingest
+import Judging
+import Messages
+import Postgres
+import Replication
+import System
+
+extension ProjectServices {
+    /// Starts them. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
+    init(
+        database: ConnectionTarget, policies: ConnectionTarget?, publication: String, coverage: StreamCoverage,
+        reachability: Reachability, logDirectory: String, ingest: IngestService, janitor: MessagesJanitor,
+        messagesHours: Int
+    ) throws {
+        var catalogSettings = CatalogService.Settings(target: database, publication: publication)
+        catalogSettings.coverage = coverage
+        catalogSettings.reachability = reachability
+        let catalog = try CatalogService(catalogSettings)
+        let judge = try Judge(database, reachability)
+        var judging = PolicyJudge.Settings(database: database, policies: policies)
+        judging.reachability = reachability
+        let policyJudge = try PolicyJudge(judging)
+        let recall = try RecallService(logDirectory: logDirectory)
+        var archived = MessageArchive.Settings(logDirectory: logDirectory, target: database)
+        archived.hours = messagesHours
+        let archive = try MessageArchive(
+            archived, logEnd: { ingest.end }, followed: { ingest.messagesFollowed })
+        var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
+        authorizing.missesPartition = { janitor.isMissed() }
+        self.init(
+            catalog: catalog, judge: judge, policyJudge: policyJudge, recall: recall,
+            authorizer: try ChannelAuthorizer(authorizing), archive: archive)
+    }
+}

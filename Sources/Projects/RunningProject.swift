@@ -1,0 +1,105 @@
+import Auth
+import Catalog
+import Change
+import Diagnostics
+import Gateway
+import Ingest
+import Messages
+import Policy
+import Postgres
+import Replication
+import Synchronization
+import System
+
+/// A project that runs: its database is followed into its log, and clients are served from there.
+public final class RunningProject: Sendable {
+    public let ingest: IngestService
+    public let project: Project
+    private let janitor: MessagesJanitor
+    private let gateway: Gateway
+
+    init(_ plan: ProjectPlan, number: UInt32, on gateway: Gateway) throws {
+        let replication = plan.ingest.replication
+        let ingest = try IngestService(plan.ingest)
+        do {
+            janitor = try MessagesJanitor(
+                replication.target, hours: plan.messagesHours, reachability: replication.reachability)
+        } catch {
+            ingest.stop()
+            throw error
+        }
+        do {
+            let services = try ProjectServices(
+                database: replication.target, policies: plan.policies, publication: replication.publication,
+                coverage: replication.coverage, reachability: replication.reachability,
+                logDirectory: plan.settings.logDirectory,
+                ingest: ingest, janitor: janitor, messagesHours: plan.messagesHours)
+            let timeline: (@Sendable ([PresenceMark]) -> Void)? =
+                plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
+            var settings = plan.settings
+            settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
+            project = Project(
+                plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
+                budgets: gateway.budgets(),
+                logEnd: { ingest.end }, covered: { ingest.status.covered },
+                hearsDatabase: { ingest.isFollowingMessages },
+                presenceTimeline: timeline,
+                condition: { Self.condition(ingest.status, isCatalogKnown: $0) })
+        } catch {
+            janitor.stop()
+            ingest.stop()
+            throw error
+        }
+        self.ingest = ingest
+        self.gateway = gateway
+        gateway.add(project)
+    }
+
+    /// Those that the addresses name.
+    private static func users(of targets: [ConnectionTarget]) -> Set<String> {
+        Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
+    }
+
+    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> Condition {
+        let trouble = status.trouble
+        return Condition(
+            isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
+            isCatalogKnown: isCatalogKnown, clients: Int(Metrics.shared.sessions.value),
+            trouble: trouble.map { $0.reason.rawValue })
+    }
+
+    /// Other keys for tokens that come from now on.
+    func replace(_ verifier: TokenVerifier) {
+        project.verifier.withLock { $0 = verifier }
+        project.post(.keys)
+    }
+
+    /// Sends its clients away and ends.
+    func stop() {
+        gateway.remove(project)
+        end()
+    }
+
+    /// When its clients and their loops are gone already.
+    func end() {
+        project.services.stop()
+        janitor.stop()
+        ingest.stop()
+    }
+
+    public var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }
+    public var hasUnsettledPolicies: Bool { project.catalog.snapshot?.policies.unsettled.isEmpty == false }
+
+    /// Whether memberships may live on the table of this name.
+    public func follows(_ name: String) -> Bool {
+        guard let snapshot = project.catalog.snapshot else { return false }
+        return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }
+    }
+
+    public func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
+        guard let snapshot = project.catalog.snapshot else { return [:] }
+        let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }
+        return Dictionary(
+            tables.values.joined().map { ($0.compiled.classification, 1) }, uniquingKeysWith: +)
+    }
+}

@@ -1,0 +1,191 @@
+import Bytes
+import Diagnostics
+import Gateway
+import Settings
+import WebSocket
+
+/// What an operator asks of the hub's projects: requests below `/api/tenants` in, an answer or something to be done out. It
+/// reads the store and changes nothing.
+///
+/// Paths and bodies are the reference's, which calls a project a tenant.
+public struct TenantsAPI: Sendable {
+    private let store: ProjectStore
+    /// The project of the settings. A stored one of the same name takes its place.
+    private let configured: ProjectRecord?
+    private let operators: OperatorGate
+    private let defaults: ProjectDefaults
+
+    public init(
+        _ store: ProjectStore, configured: ProjectRecord?, operators: OperatorGate, _ defaults: ProjectDefaults
+    ) {
+        self.store = store
+        self.configured = configured
+        self.operators = operators
+        self.defaults = defaults
+    }
+
+    /// What the path says is meant.
+    private enum Route {
+        case all
+        case one(String)
+        case reload(String)
+        case shutdown(String)
+        case health(String)
+    }
+
+    /// What the request is refused with before its body is read; nil when it may go on.
+    ///
+    /// - Parameter now: Unix seconds.
+    public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
+        guard let route = route(request) else { return Self.unknown }
+        guard AcceptHeader(request.header("accept")).allowsJSON else { return .notAcceptable }
+        guard isAdmitted(request, route, at: now) else { return HTTPResponse(.forbidden) }
+        return nil
+    }
+
+    public func handle(_ request: HTTPRequest, body: [UInt8], at now: Int64) -> TenantsOutcome {
+        if let refusal = refusal(request, at: now) { return .response(refusal) }
+        guard let route = route(request) else { return .response(Self.unknown) }
+        switch (route, request.method) {
+        case (.all, "POST"): return upsert(body, named: nil, at: now)
+        case (.all, _): return .response(list)
+        case (.one(let name), "PUT"), (.one(let name), "PATCH"): return upsert(body, named: name, at: now)
+        case (.one(let name), "DELETE"): return delete(name)
+        case (.one(let name), _): return .response(record(name).map(told) ?? Self.notFound)
+        case (.reload(let name), _): return operation(.reload(name), on: name)
+        case (.shutdown(let name), _): return operation(.shutdown(name), on: name)
+        case (.health(let name), _): return operation(.health(name), on: name)
+        }
+    }
+
+    /// Nil for a path or method that is not the API's.
+    private func route(_ request: HTTPRequest) -> Route? {
+        var segments = request.pathSegments.filter { !$0.isEmpty }[...]
+        if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
+        guard segments.starts(with: ["api", "tenants"]) else { return nil }
+        segments = segments.dropFirst(2)
+        let isReading = request.method == "GET" || request.isHead
+        guard let name = segments.popFirst() else {
+            return isReading || request.method == "POST" ? .all : nil
+        }
+        switch (Array(segments), request.method) {
+        case ([], "PUT"), ([], "PATCH"), ([], "DELETE"): return .one(name)
+        case ([], _): return isReading ? .one(name) : nil
+        case (["reload"], "POST"): return .reload(name)
+        case (["shutdown"], "POST"): return .shutdown(name)
+        case (["health"], _): return isReading ? .health(name) : nil
+        default: return nil
+        }
+    }
+
+    /// Where there are no operators, health is told to everybody: there is nothing in it to protect.
+    private func isAdmitted(_ request: HTTPRequest, _ route: Route, at now: Int64) -> Bool {
+        guard case .health = route else { return operators.admits(request, at: now) }
+        return !operators.hasOperators || operators.admits(request, for: .health, at: now)
+    }
+
+    /// The project of that name.
+    public func record(_ name: String) -> ProjectRecord? {
+        store.record(named: name) ?? configured.flatMap { $0.externalID == name ? $0 : nil }
+    }
+
+    // MARK: What is done
+
+    private func upsert(_ body: [UInt8], named name: String?, at now: Int64) -> TenantsOutcome {
+        guard body.count <= Limits.maximumProjectBodyBytes else {
+            return .response(.message(.contentTooLarge, "the description of a tenant is too large"))
+        }
+        do throws(ProjectBodyError) {
+            let description = try ProjectDescription.read(body, named: name)
+            // Whoever carries it out checks again, when nobody else changes anything.
+            try mistakes(in: description, at: now)
+            return .operation(.upsert(description))
+        } catch {
+            switch error {
+            case .notJSON: return .response(.message(.badRequest, "the body is not JSON"))
+            case .noTenant: return .response(Self.blankTenant)
+            case .mistakes(let mistakes): return .response(Self.refused(mistakes))
+            }
+        }
+    }
+
+    private func mistakes(in description: ProjectDescription, at now: Int64) throws(ProjectBodyError) {
+        do throws(ProjectMistakes) {
+            _ = try description.record(
+                replacing: description.externalID.flatMap { record($0) }, defaults, at: now)
+        } catch {
+            throw .mistakes(error)
+        }
+    }
+
+    /// One that is not there is gone already; the settings' own cannot go.
+    private func delete(_ name: String) -> TenantsOutcome {
+        if store.record(named: name) == nil, configured?.externalID == name {
+            var mistakes = ProjectMistakes()
+            mistakes.add("external_id", "is described by the hub's settings and cannot be deleted")
+            return .response(Self.refused(mistakes))
+        }
+        return .operation(.delete(name))
+    }
+
+    private func operation(_ operation: TenantsOperation, on name: String) -> TenantsOutcome {
+        record(name) == nil ? .response(Self.notFound) : .operation(operation)
+    }
+
+    // MARK: Answers
+
+    private var list: HTTPResponse {
+        let stored = store.all
+        let names = Set(stored.map(\.externalID))
+        let others = [configured].compactMap(\.self).filter { !names.contains($0.externalID) }
+        return data(.array((others + stored).map { $0.told(store.seal) }))
+    }
+
+    private func told(_ record: ProjectRecord) -> HTTPResponse { data(record.told(store.seal)) }
+
+    private func data(_ value: JSONValue, _ status: HTTPStatus = .ok) -> HTTPResponse {
+        .json(status, JSONValue.object(JSONObject([("data", value)])).bytes)
+    }
+
+    /// After a project was stored: it is there under the address that the answer names.
+    public func stored(_ record: ProjectRecord, isNew: Bool) -> HTTPResponse {
+        var response = data(record.told(store.seal), isNew ? .created : .ok)
+        response.headers.append(HTTPHeader("location", "/api/tenants/\(record.id)"))
+        return response
+    }
+
+    public static func refused(_ mistakes: ProjectMistakes) -> HTTPResponse {
+        .json(.unprocessableContent, mistakes.json)
+    }
+
+    /// After a deletion, a reload or a shutdown.
+    public static let done = HTTPResponse(.noContent)
+
+    public static let notFound = HTTPResponse.message(.notFound, "not found")
+
+    /// What was asked for was not done. The sentence has no secret in it.
+    public static func failed(_ sentence: String) -> HTTPResponse { .message(.internalServerError, sentence) }
+
+    private static let unknown = HTTPResponse.json(.notFound, Array(#""Not Found""#.utf8))
+
+    private static let blankTenant = refused(ProjectMistakes([("tenant", "can't be blank")]))
+}
+
+/// What becomes of a request.
+public enum TenantsOutcome: Sendable {
+    case response(HTTPResponse)
+    /// Somebody has to do something first, and answers then.
+    case operation(TenantsOperation)
+}
+
+public enum TenantsOperation: Sendable, Equatable {
+    /// To be applied to the store: `stored` is the answer, or `refused`, or `failed`.
+    case upsert(ProjectDescription)
+    /// Also of one that is not there. `done` is the answer, or `failed`.
+    case delete(String)
+    /// `done` is the answer, or `notFound` if it went meanwhile; so for the next.
+    case reload(String)
+    case shutdown(String)
+    /// `ProjectHealth.response` is the answer.
+    case health(String)
+}

@@ -1,0 +1,118 @@
+import TestSupport
+import Testing
+import WebSocket
+
+@testable import Gateway
+@testable import Projects
+@testable import Settings
+
+@Suite struct OpenAPITests {
+    private static func document() throws -> JSONObject {
+        try #require(try JSONValue.parse(OpenAPI.document, maximumDepth: 32).object)
+    }
+
+    private static func schema(_ name: String) throws -> JSONObject {
+        try #require(try document()["components"]?.object?["schemas"]?.object?[name]?.object?["properties"]?.object)
+    }
+
+    /// Every operation: path, method, what is said about it.
+    private static func operations() throws -> [(path: String, method: String, operation: JSONObject)] {
+        let paths = try #require(try document()["paths"]?.object)
+        return paths.members.flatMap { path, item in
+            (item.object?.members ?? []).compactMap { name, value in
+                guard name != "parameters", let operation = value.object else { return nil }
+                return (path, name.uppercased(), operation)
+            }
+        }
+    }
+
+    private static func references(_ value: JSONValue) -> [String] {
+        switch value {
+        case .array(let elements): elements.flatMap(references)
+        case .object(let object):
+            object.members.flatMap { name, value in name == "$ref" ? [value.string ?? ""] : references(value) }
+        default: []
+        }
+    }
+
+    @Test func `is a document of this version`() throws {
+        let document = try Self.document()
+        #expect(document["openapi"]?.string == "3.0.3")
+        #expect(document["info"]?.object?["version"]?.string == Product.version)
+    }
+
+    @Test func `refers to what is there`() throws {
+        let document = JSONValue.object(try Self.document())
+        let references = Set(Self.references(document))
+        #expect(references.count > 10)
+        for reference in references {
+            let steps = reference.split(separator: "/").dropFirst().map(String.init)
+            #expect(steps.reduce(document as JSONValue?) { $0?.object?[$1] } != nil, "\(reference)")
+        }
+    }
+
+    @Test func `names every operation once and says what comes of it`() throws {
+        let operations = try Self.operations()
+        let names = operations.compactMap { $0.operation["operationId"]?.string }
+        #expect(names.count == operations.count && Set(names).count == names.count)
+        for (path, method, operation) in operations {
+            #expect(operation["responses"]?.object?.isEmpty == false, "\(method) \(path)")
+        }
+    }
+
+    @Test func `says of tenants what the API knows, and all of it`() throws {
+        let store = try ProjectStore(in: MemoryDirectory(), key: Secret("k"))
+        let api = TenantsAPI(
+            store, configured: nil, operators: OperatorGate([], withdrawn: nil, clients: nil), stageDefaults)
+        let described = try Self.operations().filter { $0.path.hasPrefix("/api/tenants") }
+        #expect(described.count == 10)
+        for path in Set(described.map(\.path)) {
+            for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+                let isKnown =
+                    api.refusal(try request(method, path.replacing("{id}", with: "a")), at: stageTime)?.status
+                    != .notFound
+                // What can be read can be asked for by its head alone.
+                let wanted = described.contains {
+                    $0.path == path && ($0.method == method || ($0.method == "GET" && method == "HEAD"))
+                }
+                #expect(isKnown == wanted, "\(method) \(path)")
+            }
+        }
+    }
+
+    @Test func `describes the fields that are read and told`() throws {
+        let described = Set(try Self.schema("TenantDescription").members.map(\.name))
+        #expect(described == Set(ProjectField.all.map(\.name) + ["external_id", "extensions"]))
+        let settings = try Self.schema("ExtensionDescription")["settings"]?.object?["properties"]?.object
+        let known = ProjectField.requiredSettings + [.databaseURL] + ProjectField.optionalSettings
+        #expect(Set(try #require(settings).members.map(\.name)) == Set(known.map(\.name)))
+        let told = try #require(try recorded(tenantText()).told(ProjectSeal([1])).object)
+        #expect(Set(try Self.schema("Tenant").members.map(\.name)) == Set(told.members.map(\.name)))
+    }
+}
+
+@Suite struct HostileDescriptionTests {
+    /// Whatever arrives is described or refused; nothing ends the program.
+    @Test(arguments: seeds(20))
+    func `outlives any body`(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let sound = body(tenantText("app", #","jwt_jwks":{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0"}]}"#))
+        for _ in 0..<300 {
+            var bytes = sound
+            for _ in 0..<Int.random(in: 1...6, using: &random) {
+                let index = Int.random(in: 0..<bytes.count, using: &random)
+                switch Int.random(in: 0..<3, using: &random) {
+                case 0: bytes[index] = UInt8.random(in: 0...255, using: &random)
+                case 1: bytes.remove(at: index)
+                default: bytes.insert(bytes[Int.random(in: 0..<bytes.count, using: &random)], at: index)
+                }
+            }
+            guard let description = try? ProjectDescription.read(bytes, named: nil),
+                let record = try? description.record(replacing: nil, stageDefaults, at: stageTime)
+            else { continue }
+            let seal = ProjectSeal([1])
+            #expect(try ProjectRecord(stored: record.stored(seal), seal) == record)
+            #expect(record.limits(stageDefaults).maximumPayloadBytes > 0)
+        }
+    }
+}
