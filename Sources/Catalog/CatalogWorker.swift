@@ -17,7 +17,7 @@ final class CatalogWorker {
     /// Taken and not yet answered.
     private var resolves: [CatalogExchange.ResolveJob] = []
     private var refreshes: [CatalogExchange.RefreshJob] = []
-    /// Whoever asks for much that takes long to read has half of a processor for it.
+    /// Whoever asks for much that takes long to read has a quarter of a processor for it.
     private var nextResolve: UInt64 = 0
     private var nextLook: UInt64 = 0
     private var settleAt: UInt64?
@@ -274,7 +274,9 @@ final class CatalogWorker {
 
     private func rest(after used: UInt64) {
         guard used >= Limits.bindingBatchAtOnce.wholeNanoseconds else { return nextResolve = 0 }
-        nextResolve = Clock.monotonicNanoseconds() + min(used, Limits.bindingBatchRest.wholeNanoseconds)
+        nextResolve =
+            Clock.monotonicNanoseconds()
+            + min(used * UInt64(Limits.bindingBatchRests), Limits.bindingBatchRest.wholeNanoseconds)
     }
 
     /// Says which it is where no published table is found, as far as the role may know.

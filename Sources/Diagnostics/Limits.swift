@@ -200,10 +200,11 @@ public enum Limits {
     public static let turnLogBytes = 1 << 20
     public static let turnDeliveries = 250_000
     /// Messages of clients from this size on take so long to read that a loop reads them for no longer than so much of a
-    /// turn. After joins it rests from them, for as long as these took.
+    /// turn. After joins it rests from them, so many times as long as these took.
     public static let largeMessageBytes = 4 << 10
     public static let turnLargeInput = Duration.milliseconds(1)
-    public static let maximumLargeInputRest = Duration.milliseconds(20)
+    public static let largeInputRests = 3
+    public static let maximumLargeInputRest = Duration.milliseconds(60)
     /// By so much the memory for a connection's input grows at a time.
     public static let inputGrowthBytes = 1 << 20
     /// Channels whose bindings are looked at again in one turn after the catalog moved.
@@ -493,9 +494,10 @@ public enum Limits {
     public static let maximumWaitingRefreshes = 4096
     /// Requests answered at once, so that nobody waits for all the others.
     public static let bindingBatch = 512
-    /// Where answering them took longer, the next wait as long, but no longer than the rest.
+    /// Where answering them took longer, the next wait so many times as long, but no longer than the rest.
     public static let bindingBatchAtOnce: Duration = .milliseconds(4)
-    public static let bindingBatchRest: Duration = .milliseconds(20)
+    public static let bindingBatchRests = 3
+    public static let bindingBatchRest: Duration = .milliseconds(60)
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
     /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.

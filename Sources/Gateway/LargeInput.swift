@@ -2,8 +2,8 @@ import Diagnostics
 import Net
 
 /// Large messages of clients take long to read: a loop reads them for a part of a turn. Joins with many bindings take
-/// longest, and work of other threads and of the database follows from them: none is read again for as long as the last
-/// ones took. Others wait for their turn, in the order in which they came, while small messages and deliveries go on.
+/// longest, and work of other threads and of the database follows from them: none is read again before some
+/// times as long has gone by as the last ones took. Others wait for their turn, in the order in which they came, while small messages and deliveries go on.
 struct LargeInput {
     /// Nanoseconds that were read for in this turn …
     private var spent: UInt64 = 0
@@ -49,7 +49,10 @@ struct LargeInput {
 
     /// How long until somebody who waits may be read, where that has to be waited for and nobody was told yet.
     mutating func beginTurn(_ now: UInt64) -> UInt64? {
-        if joined >= Self.share { restsUntil = now + min(joined, Limits.maximumLargeInputRest.wholeNanoseconds) }
+        if joined >= Self.share {
+            restsUntil =
+                now + min(joined * UInt64(Limits.largeInputRests), Limits.maximumLargeInputRest.wholeNanoseconds)
+        }
         (spent, joined) = (0, 0)
         isResting = now < restsUntil
         guard isResting, next < waiting.count, !isTimed else { return nil }

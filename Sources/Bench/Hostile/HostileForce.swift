@@ -95,6 +95,8 @@ private struct HostileSocket {
 
     private mutating func open() -> Bool {
         guard let made = try? StreamSocket.connect(to: .loopback(port: target.port)) else { return false }
+        // What waits to be sent waits on the attacker's machine.
+        StreamSocket.prepare(made, sendBuffer: Self.chunk)
         descriptor = made
         pending = attack.opening(number, target)
         sent = 0
