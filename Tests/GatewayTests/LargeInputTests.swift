@@ -31,7 +31,7 @@ struct LargeInputTests {
         #expect(waits(3, Self.large, in: &input))
     }
 
-    @Test func `those that wait are read in their order, after joins not before three times as much time went by as these took`() {
+    @Test func `those that wait are read in their order, after joins not before three times as long as these took`() {
         var input = LargeInput()
         _ = input.beginTurn(0)
         input.note(3 * Self.millisecond)
