@@ -21,52 +21,25 @@ public struct Pipeline: ~Copyable {
     private let post: @Sendable (DeliveryEvent) -> Void
     /// From when the log has begun.
     private var feed: LogFeed?
-    /// Changes of the entry at hand that are done with.
-    private var done: UInt32 = 0
+    private var stage = DeliveryStage.reading
+    /// How far the entry at hand is done with.
+    private var entry = EntryProgress()
     /// The first change of the entry that was read last: what is before it has been delivered.
     public private(set) var reached: UInt64 = 0
     /// The first change behind what is done with.
     private var passed: UInt64 = 0
     /// The log had not begun when it was looked for first.
     private var isEarly = false
-    /// The log cannot be read: nobody can be served any more.
-    public private(set) var hasFailed = false
     private var schemas = SchemaDesk()
     public var courier: Courier
     public var memberships = MembershipDesk()
-    /// What the entry at hand did to memberships has been applied …
-    private var isApplied = false
-    /// … also for the later parts of its transaction.
+    /// What the later parts of the transaction at hand do to memberships has been applied.
     private var isAheadOfParts = false
-    /// It waits for the catalog …
-    private var isPaused = false
-    private var pausedSince: UInt64?
-    /// It waits for a catalog with policies that could be read.
-    public private(set) var isHeldByPolicies = false
-    /// … to know what this transaction did; and so often it was not seen in time.
-    private var awaited: UInt32?
-    /// It was read for the entry at hand.
-    private var isAnswered = false
-    /// How often it was asked for without an answer so far.
-    private var unanswered = 0
+    /// Answers of the catalog that are under way.
+    private var refreshes = 0
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
-    private var unseen = 0
-    /// It waits for what the log says of rows that changes only name …
-    private var recalling: (ticket: UInt64, request: RecallRequest)?
-    /// … which it was told up to this change of the entry at hand.
-    private var recalledAt: UInt32?
     private var generation = GenerationDesk()
-    /// It waits for the values of generated columns, of rows of the entry at hand or of what the log said.
-    private var computing: (ticket: UInt64, batch: GenerationDesk.Batch, recalled: [RecallAnswer]?)?
-    /// The entry at hand has been looked through for them …
-    private var isComposed = false
-    /// … and is this, with them.
-    private var composed: [UInt8]?
-    /// It waits for values in the types that their columns have now …
-    private var converting: (ticket: UInt64, request: ConversionRequest)?
-    /// … and these are there, for changes of the entry at hand.
-    private var convertedRows: ConvertedRows?
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var truncated: Set<UInt32> = []
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
@@ -74,8 +47,6 @@ public struct Pipeline: ~Copyable {
     /// Messages to topics that were met, to be told.
     private var messages = BroadcastGathering()
     private var flaws = FlawLog()
-    /// Those of the entry at hand have been gathered.
-    private var hasGathered = false
     /// Gaps that were met, to be told.
     private(set) var gaps: [String] = []
 
@@ -101,8 +72,22 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Reading
 
-    private var isWaiting: Bool {
-        isPaused || isHeldByPolicies || recalling != nil || computing != nil || converting != nil
+    private var isReading: Bool { if case .reading = stage { true } else { false } }
+    /// The log cannot be read: nobody can be served any more.
+    public var hasFailed: Bool { if case .failed = stage { true } else { false } }
+    /// A catalog is waited for with policies that could be read.
+    public var isHeldByPolicies: Bool { if case .heldByPolicies = stage { true } else { false } }
+
+    /// Nothing is read until what is waited for has come: only one thing at a time.
+    private mutating func wait(_ waiting: DeliveryStage) {
+        stage = isReading ? waiting : impossible("an entry waits for one thing at a time")
+    }
+
+    /// Clients of this loop are sent away rather than told something that may be wrong.
+    private func impossible(_ rule: StaticString) -> DeliveryStage {
+        assertionFailure("\(rule)")
+        Log.shared.error("delivery came to a state that it must not have", [.reason("\(rule)")])
+        return .failed
     }
 
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
@@ -111,7 +96,7 @@ public struct Pipeline: ~Copyable {
         on loop: SocketLoop, until expiry: Int64,
         hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool
     ) -> Bool {
-        guard !isWaiting, !hasFailed else { return false }
+        guard isReading else { return false }
         do {
             guard var feed = feed.take() else { return false }
             courier.fillPurses(loop.now)
@@ -166,7 +151,7 @@ public struct Pipeline: ~Copyable {
                 courier.opinions.forgetAll()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
-                guard try deliver(feed, entry, on: loop, &budget) else { return !isWaiting }
+                guard try deliver(feed, entry, on: loop, &budget) else { return isReading }
                 if !entry.isContinued { isAheadOfParts = false }
             case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload)) else { return false }
             default: break
@@ -174,14 +159,8 @@ public struct Pipeline: ~Copyable {
             budget.spend(entry: feed.payload.byteCount)
             passed = entry.offset + UInt64(entry.changeCount)
             feed.finish()
-            done = 0
-            isAnswered = false
-            isApplied = false
-            hasGathered = false
-            recalledAt = nil
-            forgetComposed()
+            self.entry = EntryProgress()
             generation.settle()
-            convertedRows = nil
             // Those who are judged by what just changed are judged anew before anything else is read.
             if memberships.hasChanged { return true }
         }
@@ -192,8 +171,8 @@ public struct Pipeline: ~Copyable {
     private mutating func gatherMessages(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
     ) throws {
-        guard !hasGathered, !schemas.messages.isEmpty else { return }
-        hasGathered = true
+        guard !self.entry.hasGathered, !schemas.messages.isEmpty else { return }
+        self.entry.hasGathered = true
         var part = try TransactionPart(feed.payload)
         var offset = entry.offset
         while let change = try part.next() {
@@ -234,14 +213,15 @@ public struct Pipeline: ~Copyable {
         }
         guard sources.catalog.isCurrent else { return pause(nil) }
         if try hasUnsettledRows(feed) { return holdForPolicies() }
-        pausedSince = nil
-        if !isApplied {
+        self.entry.waitingSince = nil
+        if !self.entry.hasAppliedMemberships {
             try applyMemberships(feed, entry)
             if memberships.hasChanged { return false }
         }
         guard try compose(feed) else { return false }
-        let composed = composed
-        guard let composed else { return try match(feed.payload, feed, entry, on: loop, &budget) }
+        guard case .composed(let composed) = self.entry.composition else {
+            return try match(feed.payload, feed, entry, on: loop, &budget)
+        }
         return try match(composed.asBytes, feed, entry, on: loop, &budget)
     }
 
@@ -251,7 +231,7 @@ public struct Pipeline: ~Copyable {
     ) throws -> Bool {
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(payload, doubting: doubted.span)
-        for _ in 0..<done { _ = try part.next() }
+        for _ in 0..<self.entry.done { _ = try part.next() }
         let info = part.info
         if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
         var delivered = 0
@@ -259,7 +239,7 @@ public struct Pipeline: ~Copyable {
             account(delivered, info.commitTime)
             send(seeing: info.xid)
         }
-        while done < part.changeCount {
+        while self.entry.done < part.changeCount {
             var ahead = part
             let outcome = try courier.match(&part)
             let (count, missing) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
@@ -273,7 +253,7 @@ public struct Pipeline: ~Copyable {
                 try convert(payload)
                 return false
             }
-            guard budget.isLeft(on: loop) else { return done == part.changeCount }
+            guard budget.isLeft(on: loop) else { return self.entry.done == part.changeCount }
             if case .unknownRelation(let fingerprint) = outcome, !(try learn(fingerprint)) {
                 return pause(info.xid)
             }
@@ -285,7 +265,7 @@ public struct Pipeline: ~Copyable {
 
     /// Everybody is judged by the memberships as the whole transaction leaves them, so they come before its rows.
     private mutating func applyMemberships(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
-        isApplied = true
+        self.entry.hasAppliedMemberships = true
         guard !isAheadOfParts else { return }
         var part = try TransactionPart(feed.payload)
         memberships.pass(part.xid)
@@ -338,7 +318,7 @@ public struct Pipeline: ~Copyable {
         var left = Limits.membershipUnwindBytes
         var isOfAppliedTransaction = isAheadOfParts
         if let entry = feed.atHand {
-            if entry.kind == .transaction, !isApplied, !isAheadOfParts {
+            if entry.kind == .transaction, !self.entry.hasAppliedMemberships, !isAheadOfParts {
                 var part = try TransactionPart(feed.payload)
                 try unwind(&part)
             }
@@ -399,14 +379,15 @@ public struct Pipeline: ~Copyable {
                 guard case .nothing = missing else { return (delivered, missing) }
             }
             if change.operation == .update, change.oldImage != .full, courier.departures.count > 0 {
-                try noteUnknownDeparture(change, completion, at: offset + UInt64(done))
+                try noteUnknownDeparture(change, completion, at: offset + UInt64(entry.done))
             }
             if isWanted || completion != nil {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
                 let held = courier.heldCount
                 let count = try courier.deliver(
-                    place, change, relation, completion, commitTime: info.commitTime, offset: offset + UInt64(done),
+                    place, change, relation, completion, commitTime: info.commitTime,
+                    offset: offset + UInt64(entry.done),
                     on: loop)
                 delivered += count
                 budget.spend(deliveries: count + courier.heldCount - held)
@@ -418,7 +399,7 @@ public struct Pipeline: ~Copyable {
                 // It is told before what follows.
                 budget.end()
             }
-            done += 1
+            entry.done += 1
         }
         return (delivered, .nothing)
     }
@@ -437,7 +418,7 @@ public struct Pipeline: ~Copyable {
         _ place: Int, _ change: borrowing Change, isWanted: Bool, _ completion: inout Completion?
     ) throws(ByteError) -> Missing {
         let foreign = isWanted ? schemas.foreignColumns(change.relation) : nil
-        if foreign != nil, convertedRows.map({ done >= $0.end }) ?? true { return .values }
+        if foreign != nil, entry.converted.map({ entry.done >= $0.end }) ?? true { return .values }
         let isLacking = isWanted ? try courier.needsRow(at: place, change) : false
         let isNeeded = isLacking && !isOpenDelete(change)
         if !isLacking, foreign == nil, !courier.recall.isWatching { return .nothing }
@@ -446,7 +427,7 @@ public struct Pipeline: ~Copyable {
             let relation = try relation(change.relation)
             let past = try courier.recall.pass(
                 change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
-                mayAsk: recalledAt != done)
+                mayAsk: entry.recalledAt != entry.done)
             switch past {
             case .untold, .missing: break
             case .row(let found): known = found
@@ -478,7 +459,7 @@ public struct Pipeline: ~Copyable {
             guard let row else { return WholeChange(asIs: change, relation) }
             return WholeChange(change, row: row, relation, change.relation)
         }
-        let (old, new) = (convertedRows?.old[done] ?? [:], convertedRows?.new[done] ?? [:])
+        let (old, new) = (entry.converted?.old[entry.done] ?? [:], entry.converted?.new[entry.done] ?? [:])
         let isDelete = change.operation == .delete
         var oldRow: [UInt8] = []
         if let row = change.old { oldRow = try foreign.rewritten(row, old) }
@@ -499,20 +480,20 @@ public struct Pipeline: ~Copyable {
     private mutating func convert(_ payload: RawSpan) throws {
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(payload, doubting: doubted.span)
-        for _ in 0..<done { _ = try part.next() }
-        var request = ConversionRequest(from: done)
+        for _ in 0..<entry.done { _ = try part.next() }
+        var request = ConversionRequest(from: entry.done)
         while !request.isFull, let change = try part.next() {
             try request.add(change, schemas.foreignColumns(change.relation))
         }
         let ticket = nextTicket()
-        converting = (ticket, request)
+        wait(.converting(ticket: ticket, request))
         sources.judge.convert(request.questions) { [post] values in post(.converted(ticket: ticket, values)) }
     }
 
     private mutating func converted(_ ticket: UInt64, _ values: [ColumnText]) {
-        guard let asked = converting, asked.ticket == ticket else { return }
-        converting = nil
-        convertedRows = asked.request.converted(values)
+        guard case .converting(ticket, let request) = stage else { return }
+        stage = .reading
+        entry.converted = request.converted(values)
     }
 
     // MARK: Rows that were
@@ -521,17 +502,17 @@ public struct Pipeline: ~Copyable {
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         var request = RecallRequest(
             segment: entry.segment, position: entry.position,
-            end: entry.position + UInt64(entry.header.byteCount), changes: done)
+            end: entry.position + UInt64(entry.header.byteCount), changes: self.entry.done)
         try collect(feed, into: &request)
-        recalledAt = done
+        self.entry.recalledAt = self.entry.done
         let ticket = nextTicket()
-        recalling = (ticket, request)
+        wait(.recalling(ticket: ticket, request))
         sources.recall.find(request) { [post] answers in post(.recalled(ticket: ticket, answers)) }
     }
 
     private mutating func collect(_ feed: borrowing LogFeed, into request: inout RecallRequest) throws {
         var part = try TransactionPart(feed.payload)
-        for _ in 0..<done { _ = try part.next() }
+        for _ in 0..<entry.done { _ = try part.next() }
         let schemas = schemas
         guard try courier.recall.collect(&part, into: &request, { schemas.relation($0) }) else { return }
         var left = Limits.recallAheadBytes
@@ -555,18 +536,14 @@ public struct Pipeline: ~Copyable {
     }
 
     private mutating func recalled(_ ticket: UInt64, _ answers: [RecallAnswer]) {
-        guard let asked = recalling, asked.ticket == ticket else { return }
+        guard case .recalling(ticket, let request) = stage else { return }
+        stage = .reading
         do {
-            guard try isComputed(answers) else { return }
-            remember(try composed(answers))
+            guard try isComputed(request, answers) else { return }
+            courier.recall.fill(request, try composed(answers))
         } catch {
             failed(error)
         }
-    }
-
-    private mutating func remember(_ answers: [RecallAnswer]) {
-        if let asked = recalling { courier.recall.fill(asked.request, answers) }
-        recalling = nil
     }
 
     // MARK: Generated columns
@@ -588,8 +565,7 @@ public struct Pipeline: ~Copyable {
 
     /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
     private mutating func forgetComposed() {
-        isComposed = false
-        composed = nil
+        entry.composition = .unknown
     }
 
     /// What generated columns are computed by; nil where there is nothing to be computed, or nobody to do it.
@@ -600,7 +576,7 @@ public struct Pipeline: ~Copyable {
 
     /// False when values of generated columns have to be waited for.
     private mutating func compose(_ feed: borrowing LogFeed) throws -> Bool {
-        guard !isComposed, let snapshot = generationSnapshot else { return true }
+        guard case .unknown = entry.composition, let snapshot = generationSnapshot else { return true }
         let schemas = schemas
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(feed.payload, doubting: doubted.span)
@@ -609,13 +585,14 @@ public struct Pipeline: ~Copyable {
         if try generation.collect(&part, into: &batch, { schemas.relation($0) }, snapshot) {
             guard batch.isEmpty else {
                 try collectAhead(feed, snapshot, into: &batch)
-                compute(batch, nil)
+                compute(batch, for: nil)
                 return false
             }
             var part = whole
-            composed = try generation.compose(&part, { schemas.relation($0) }, snapshot)
+            entry.composition = .composed(try generation.compose(&part, { schemas.relation($0) }, snapshot))
+            return true
         }
-        isComposed = true
+        entry.composition = .asItIs
         return true
     }
 
@@ -642,34 +619,33 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    private mutating func compute(
-        _ batch: GenerationDesk.Batch, _ recalled: [RecallAnswer]?
-    ) {
+    private mutating func compute(_ batch: GenerationDesk.Batch, for recalled: DeliveryStage.Recalled?) {
         let ticket = nextTicket()
-        computing = (ticket, batch, recalled)
+        wait(.computing(ticket: ticket, batch, for: recalled))
         sources.policyJudge.compute(generation.requests(batch)) { [post] values in
             post(.computed(ticket: ticket, values))
         }
     }
 
     private mutating func computed(_ ticket: UInt64, _ values: [[[GeneratedValue]]]) {
-        guard let asked = computing, asked.ticket == ticket else { return }
-        computing = nil
-        generation.fill(asked.batch, values)
+        guard case .computing(ticket, let batch, let recalled) = stage else { return }
+        stage = .reading
+        generation.fill(batch, values)
+        guard let recalled else { return }
         do {
-            if let answers = asked.recalled { remember(try composed(answers)) }
+            courier.recall.fill(recalled.request, try composed(recalled.answers))
         } catch {
             failed(error)
         }
     }
 
     /// False when values of rows that the log was searched for have to be waited for.
-    private mutating func isComputed(_ answers: [RecallAnswer]) throws(ByteError) -> Bool {
+    private mutating func isComputed(_ request: RecallRequest, _ answers: [RecallAnswer]) throws(ByteError) -> Bool {
         guard let snapshot = generationSnapshot else { return true }
         var batch = GenerationDesk.Batch()
         try generation.collect(answers, into: &batch, snapshot)
         if batch.isEmpty { return true }
-        compute(batch, answers)
+        compute(batch, for: (request, answers))
         return false
     }
 
@@ -708,7 +684,7 @@ public struct Pipeline: ~Copyable {
             courier.opinions.forgetAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
-            hasFailed = true
+            stage = .failed
         }
     }
 
@@ -726,8 +702,8 @@ public struct Pipeline: ~Copyable {
 
     /// The catalog is read again by itself until they can be read; whatever comes of it is a new snapshot.
     private mutating func holdForPolicies() -> Bool {
-        isHeldByPolicies = true
-        if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
+        wait(.heldByPolicies)
+        entry.isWaiting(since: Clock.monotonicNanoseconds())
         Metrics.shared.readerPauses.add()
         return false
     }
@@ -735,7 +711,7 @@ public struct Pipeline: ~Copyable {
     /// False where the catalog has to be read before anything behind the mark is judged. Read once, it serves all loops,
     /// and all marks of transactions that it showed.
     private mutating func passes(_ mark: CatalogMark) -> Bool {
-        if isAnswered || mark.xid != 0 && hasSeen(mark.xid) { return true }
+        if entry.hasCatalog || mark.xid != 0 && hasSeen(mark.xid) { return true }
         return pause(mark.xid == 0 ? nil : mark.xid)
     }
 
@@ -747,58 +723,61 @@ public struct Pipeline: ~Copyable {
     }
 
     private mutating func pause(_ xid: UInt32?) -> Bool {
-        isPaused = true
-        if pausedSince == nil { pausedSince = Clock.monotonicNanoseconds() }
-        awaited = xid
-        unanswered += 1
+        wait(.awaitingCatalog(seeing: xid, unseen: 0))
+        entry.isWaiting(since: Clock.monotonicNanoseconds())
         Metrics.shared.readerPauses.add()
-        sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(snapshot != nil)) }
+        refresh(seeing: xid)
         return false
+    }
+
+    private mutating func refresh(seeing xid: UInt32?) {
+        refreshes += 1
+        sources.catalog.refresh(seeing: xid) { [post] snapshot in post(.refreshed(snapshot != nil)) }
     }
 
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     private mutating func catalogRefreshed(_ isKnown: Bool) {
-        unanswered -= 1
+        refreshes -= 1
         // An answer to what was asked for an earlier entry says nothing of this one.
-        guard unanswered == 0, isPaused else { return }
-        isPaused = !isKnown
-        guard isKnown else { return }
-        unseen = 0
-        isAnswered = true
-        pausedSince = nil
+        guard refreshes == 0, isKnown, case .awaitingCatalog = stage else { return }
+        stage = .reading
+        entry.hasCatalog = true
+        entry.waitingSince = nil
     }
 
     /// Clients have waited for the catalog for as long as they are made to; once each time that is so.
     public mutating func takeTiredOfWaiting(_ now: UInt64) -> Bool {
-        guard isPaused || isHeldByPolicies, let since = pausedSince,
+        guard stage.awaitsCatalog, let since = entry.waitingSince,
             now - since > Limits.maximumCatalogAbsence.wholeNanoseconds
         else {
             return false
         }
-        pausedSince = now
+        entry.waitingSince = now
         return true
     }
 
     public mutating func askAgain() {
-        guard isPaused else { return }
+        guard case .awaitingCatalog(let xid, var unseen) = stage else { return }
         if sources.catalog.isCurrent { unseen += 1 }
-        if unseen < Limits.maximumVisibilityWaits {
-            _ = pause(awaited)
-        } else {
+        guard unseen < Limits.maximumVisibilityWaits else {
             // A transaction of the log that the server does not know: it went back in time, or waits for its standby.
-            unseen = 0
             gaps.append("the catalog does not show what was committed")
-            _ = pause(nil)
+            stage = .awaitingCatalog(seeing: nil, unseen: 0)
+            return refresh(seeing: nil)
         }
+        stage = .awaitingCatalog(seeing: xid, unseen: unseen)
+        refresh(seeing: xid)
     }
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     public mutating func take(_ snapshot: CatalogSnapshot) {
         heardOf = snapshot.version
-        isHeldByPolicies = false
-        // They are of the types that columns had in the catalog before; what is under way, too.
-        converting = nil
-        convertedRows = nil
+        // Values are of the types that columns had in the catalog before; what is under way, too.
+        switch stage {
+        case .heldByPolicies, .converting: stage = .reading
+        case .reading, .awaitingCatalog, .recalling, .computing, .failed: break
+        }
+        entry.converted = nil
         generation.forgetPlans()
         forgetComposed()
         schemas.take(snapshot, &courier)

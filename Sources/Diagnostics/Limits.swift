@@ -561,8 +561,9 @@ public enum Limits {
     /// Row texts and claims are of no use before the snapshot sees the transaction they come from: waiting for that.
     public static let visibilityPatience = Duration.seconds(5)
     public static let visibilityRetryMilliseconds = 1
-    /// A login that may not run policies is looked at again after this long.
+    /// The login that runs policies is looked at again after this long; where it may not, sooner.
     public static let policyLoginInterval = Duration.seconds(30)
+    public static let unfitLoginInterval = Duration.seconds(5)
     /// Keys of one holder's membership; one with more is asked of PostgreSQL row by row.
     public static let maximumMembershipKeys = 4096
     /// Expressions explained at once.

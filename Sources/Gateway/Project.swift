@@ -246,6 +246,6 @@ extension Project {
     var archive: MessageArchive { services.archive }
     public var catalog: CatalogService { services.catalog }
     var judge: Judge { services.judge }
-    var policyJudge: PolicyJudge { services.policyJudge }
+    public var policyJudge: PolicyJudge { services.policyJudge }
     public var mayCompute: Bool { delivery.mayCompute }
 }

@@ -106,9 +106,10 @@ final class JudgingWorker {
     private func isFit(_ connection: JudgingConnection) throws(PostgresError) -> Bool {
         let found = try JudgingLogin.examine(connection.session, clientRoles: settings.clientRoles)
         let isNews = fitness.set(found)
-        examineAt = Clock.monotonicNanoseconds() + Limits.policyLoginInterval.wholeNanoseconds
+        let now = Clock.monotonicNanoseconds()
+        examineAt = now + Limits.policyLoginInterval.wholeNanoseconds
         guard found == .available else {
-            retryAt = examineAt
+            retryAt = now + Limits.unfitLoginInterval.wholeNanoseconds
             if isNews, case .refused(let reason, let hint) = found {
                 Log.shared.warning(
                     "policies that only PostgreSQL can decide, and memberships that only they let read, show nothing: no login is fit to run them",

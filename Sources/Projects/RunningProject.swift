@@ -1,9 +1,11 @@
+import Asking
 import Auth
 import Catalog
 import Change
 import Diagnostics
 import Gateway
 import Ingest
+import Judging
 import Messages
 import Policy
 import Postgres
@@ -89,6 +91,8 @@ public final class RunningProject: Sendable {
 
     public var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }
     public var hasUnsettledPolicies: Bool { project.catalog.snapshot?.policies.unsettled.isEmpty == false }
+
+    public var policyLoginIsFit: Bool { project.policyJudge.availability == .available }
 
     /// Whether memberships may live on the table of this name.
     public func follows(_ name: String) -> Bool {

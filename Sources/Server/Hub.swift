@@ -109,6 +109,9 @@ public final class Hub: Sendable {
     /// No login is fit to run what policies and generated columns call.
     var policyLoginIsRefused: Bool { director.main.map { !$0.project.mayCompute } ?? false }
 
+    /// There is one, as far as is known.
+    var policyLoginIsFit: Bool { director.main?.policyLoginIsFit ?? false }
+
     /// How many of a table's policies are decided in which way.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]

@@ -25,7 +25,7 @@ final class GatewayStage: @unchecked Sendable {
     private var callers: [Caller] = []
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
-    /// `READER` and `OUTSIDER` in the text are two roles, of which the first is meant to read; `HUB` is the hub's login.
+    /// `READER` and `OUTSIDER` in the text and in settings are two roles, of which the first is meant to read; `HUB` is the hub's login.
     /// `followed` are tables that an operator put into the hub's own publication, which its login may not make.
     init(
         _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
@@ -55,7 +55,7 @@ final class GatewayStage: @unchecked Sendable {
         ]
         hub = try Hub(
             try Configuration.load(
-                overrides: (usual + settings).map { .flag($0.0, $0.1) }, surroundings: .only()))
+                overrides: (usual + settings).map { .flag($0.0, names.filled($0.1)) }, surroundings: .only()))
         self.database = database
         self.names = names
         let port = hub.port
