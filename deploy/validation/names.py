@@ -8,8 +8,8 @@ from report import Invalid, NotRun, demand
 
 DEPLOY = pathlib.Path("deploy")
 METRICS = pathlib.Path("Sources/Diagnostics/Metrics.swift")
-PROJECT_METRICS = pathlib.Path("Sources/Server/Projects/ProjectMetrics.swift")
-CONFIGURATION = pathlib.Path("Sources/Server/Configuration")
+PROJECT_METRICS = pathlib.Path("Sources/Gateway/ProjectMetrics.swift")
+CONFIGURATION = pathlib.Path("Sources/Settings")
 
 # What Prometheus adds, and what we write ourselves.
 COMMON_LABELS = {"instance", "job"}
