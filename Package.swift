@@ -89,7 +89,7 @@ let floor6: [Target] = [
         "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
     room(
         "Projects", "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
-        "Settings", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
+        "Settings", "Asking", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
         "Diagnostics", "System", "Bytes"),
     room(
         "Server", "Projects", "Gateway", "Ingest", "Settings", "Replication", "Policy", "WebSocket", "Net",
