@@ -60,7 +60,7 @@ public struct Courier: ~Copyable {
     /// Policies of which PostgreSQL said something else than was decided without it.
     var contradicted: [UInt32] = []
 
-    public mutating func takeContradicted() -> [UInt32] {
+    mutating func takeContradicted() -> [UInt32] {
         defer { contradicted = [] }
         return contradicted
     }
@@ -68,31 +68,24 @@ public struct Courier: ~Copyable {
     /// Channels that got an update without values that it left unchanged, because the log does not have them: to be told.
     private var lacking: Set<UInt32> = []
 
-    public mutating func takeLacking() -> [UInt32] {
-        defer { lacking = [] }
-        return lacking.sorted()
-    }
-
     /// Tables from whose view rows may have gone that nobody knows, and where in the log the last of them did.
     private var unknownDepartures: [UInt32: UInt64] = [:]
-
-    public mutating func takeTroubled() -> (overfull: [UInt32], unanswered: [UInt32]) {
-        missUnknownDepartures()
-        defer {
-            overfull = []
-            unanswered = []
-        }
-        return (overfull, unanswered.sorted())
-    }
 
     /// Channels that were left out because to try somebody's filter would have taken more than there was for that.
     private var skipped: Set<UInt32> = []
 
-    public mutating func takeSkipped() -> (listeners: [UInt32], stopped: [UInt32]) {
-        let stopped = index.takeStopped() + departures.takeStopped()
-        if skipped.isEmpty, stopped.isEmpty { return ([], []) }
-        defer { skipped = [] }
-        return (skipped.sorted(), Set(stopped).sorted())
+    mutating func takeLosses() -> DeliveryLosses {
+        missUnknownDepartures()
+        defer {
+            lacking = []
+            overfull = []
+            unanswered = []
+            skipped = []
+        }
+        let stopped = Set(index.takeStopped() + departures.takeStopped())
+        return DeliveryLosses(
+            lacking: lacking.sorted(), overfull: overfull, unanswered: unanswered.sorted(), stopped: stopped.sorted(),
+            skipped: skipped.sorted())
     }
 
     mutating func fillPurses(_ now: UInt64) {

@@ -48,7 +48,7 @@ public struct Pipeline: ~Copyable {
     private var messages = BroadcastGathering()
     private var flaws = FlawLog()
     /// Gaps that were met, to be told.
-    private(set) var gaps: [String] = []
+    private var gaps: [String] = []
 
     /// - Parameters:
     ///   - post: takes the answers to what it asks, from any thread; the loop hands them to `take`.
@@ -63,11 +63,16 @@ public struct Pipeline: ~Copyable {
     /// What is committed from now on will be seen.
     public var isOpen: Bool { feed != nil }
 
-    public mutating func takeMessages() -> TurnBroadcasts? { messages.take() }
-
-    public mutating func takeGaps() -> [String] {
-        defer { gaps = [] }
-        return gaps
+    /// What there is to act on since the last time: after each turn, and after each event.
+    public mutating func report() -> DeliveryReport {
+        defer {
+            truncated = []
+            gaps = []
+        }
+        return DeliveryReport(
+            messages: messages.take(),
+            contradicted: courier.takeContradicted().compactMap { courier.policies.entries[$0]?.policy },
+            uncomputed: generation.takeMissed(), losses: courier.takeLosses(), truncated: truncated, gaps: gaps)
     }
 
     // MARK: Reading
@@ -554,14 +559,6 @@ public struct Pipeline: ~Copyable {
     }
 
     public mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
-
-    public mutating func takeUncomputed() -> [UInt32: Set<String>] { generation.takeMissed() }
-
-    /// Tables of which all rows are gone at once.
-    public mutating func takeTruncated() -> Set<UInt32> {
-        defer { truncated = [] }
-        return truncated
-    }
 
     /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
     private mutating func forgetComposed() {

@@ -500,29 +500,24 @@ extension ProjectLoop {
     // MARK: Losses
 
     /// What could not be delivered is told to those who miss it.
-    func tellOfLosses() {
-        tellOfUncomputed()
-        for listener in pipeline.courier.takeLacking() {
-            if let channel = channel(ofListener: listener) { lacksValues(channel) }
-        }
-        let (overfull, unanswered) = pipeline.courier.takeTroubled()
-        for listener in overfull {
+    func tell(of losses: DeliveryLosses) {
+        for listener in losses.lacking { if let channel = channel(ofListener: listener) { lacksValues(channel) } }
+        for listener in losses.overfull {
             guard let channel = channel(ofListener: listener) else { continue }
             Metrics.shared.drops[.slowConsumer].add()
             clients.say(
                 .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
                 to: channel.session)
         }
-        for listener in unanswered { if let channel = channel(ofListener: listener) { missed(channel) } }
-        let (skipped, stopped) = pipeline.courier.takeSkipped()
-        for account in stopped {
+        for listener in losses.unanswered { if let channel = channel(ofListener: listener) { missed(channel) } }
+        for account in losses.stopped {
             guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
                 session.project === self
             else { continue }
             rest(session)
         }
         // Others who asked for the same.
-        for listener in skipped {
+        for listener in losses.skipped {
             if let channel = channel(ofListener: listener), !channel.isResting { missed(channel) }
         }
     }
@@ -553,8 +548,7 @@ extension ProjectLoop {
     }
 
     /// Columns are missing from rows: said once to each channel that follows them.
-    private func tellOfUncomputed() {
-        let missed = pipeline.takeUncomputed()
+    func tellOfUncomputed(_ missed: [UInt32: Set<String>]) {
         if missed.isEmpty { return }
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen else { continue }
@@ -573,8 +567,7 @@ extension ProjectLoop {
     }
 
     /// There is no event for it: whoever hears of deletes is told in words.
-    func tellOfTruncations() {
-        let truncated = pipeline.takeTruncated()
+    func tellOfTruncations(_ truncated: Set<UInt32>) {
         if !truncated.isEmpty {
             for place in channels.indices { if let channel = channels[place] { noteTruncations(truncated, channel) } }
         }

@@ -276,9 +276,8 @@ extension ProjectLoop {
 
     // MARK: Second thoughts
 
-    func demoteContradicted() {
-        for number in pipeline.courier.takeContradicted() {
-            guard let policy = pipeline.courier.policies.entries[number]?.policy else { continue }
+    func demote(_ contradicted: [PolicyBinding]) {
+        for policy in contradicted {
             Metrics.shared.shadowContradictions.add()
             Log.shared.error(
                 "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",

@@ -99,14 +99,17 @@ final class ProjectLoop {
 
     private func take(_ event: DeliveryEvent) {
         pipeline.take(event, on: loop)
-        switch event {
-        case .refreshed(let isKnown): if !isKnown { lookAgainLater() }
-        case .judged, .judgedByPolicy:
-            demoteContradicted()
-            tellOfLosses()
-            tellOfTruncations()
-        case .looked, .recalled, .computed, .converted: break
-        }
+        if case .refreshed(false) = event { lookAgainLater() }
+        act(on: pipeline.report())
+    }
+
+    private func act(on report: DeliveryReport) {
+        if let messages = report.messages { heardOfDatabase(messages) }
+        demote(report.contradicted)
+        tellOfUncomputed(report.uncomputed)
+        tell(of: report.losses)
+        tellOfTruncations(report.truncated)
+        for gap in report.gaps { tellOfGap(gap) }
     }
 
     private func takeLimits() {
@@ -131,7 +134,7 @@ final class ProjectLoop {
     private func followTables() -> Bool {
         pipeline.openIfBegun(on: loop)
         // Of a log that begins: to those who were answered before, and to nobody who comes later.
-        for gap in pipeline.takeGaps() { tellOfGap(gap) }
+        act(on: pipeline.report())
         if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
         fillMemberships()
@@ -140,13 +143,9 @@ final class ProjectLoop {
         if isCrowded() { return false }
         let more = pipeline.run(on: loop, until: nextExpiry) { topics.find($0, isPrivate: $1) != nil }
         if pipeline.isHeldByPolicies { lookAgainLater() }
-        if let messages = pipeline.takeMessages() { heardOfDatabase(messages) }
         followMemberships()
         fillMemberships()
-        demoteContradicted()
-        tellOfLosses()
-        tellOfTruncations()
-        for gap in pipeline.takeGaps() { tellOfGap(gap) }
+        act(on: pipeline.report())
         if pipeline.hasFailed {
             project.cannotRead.store(true, ordering: .relaxed)
             disconnectAll(.internalError, "the event log cannot be read")
@@ -200,6 +199,7 @@ final class ProjectLoop {
     func looksAgain() {
         isLookingAgain = false
         pipeline.askAgain()
+        act(on: pipeline.report())
         if pipeline.takeTiredOfWaiting(loop.now) { sendFollowersAway() }
     }
 

@@ -1,0 +1,30 @@
+import Catalog
+
+/// What delivery found out beside frames, for its loop to act on: all of it each time, so that nothing is forgotten.
+public struct DeliveryReport {
+    /// Messages of the database to topics that somebody hears.
+    public let messages: TurnBroadcasts?
+    /// Policies that their table itself contradicts.
+    public let contradicted: [PolicyBinding]
+    /// Columns that could not be computed of some row, by table.
+    public let uncomputed: [UInt32: Set<String>]
+    public let losses: DeliveryLosses
+    /// Tables of which all rows are gone at once.
+    public let truncated: Set<UInt32>
+    /// Holes in history, in words.
+    public let gaps: [String]
+}
+
+/// What could not be delivered, by the listeners that miss it.
+public struct DeliveryLosses {
+    /// They got an update without values that it left unchanged, because the log does not have them.
+    public let lacking: [UInt32]
+    /// More waits for answers than may.
+    public let overfull: [UInt32]
+    /// Something may have been for them: it could not be found out.
+    public let unanswered: [UInt32]
+    /// To try somebody's filter would have taken more than there was for that: whose, by their accounts …
+    public let stopped: [UInt32]
+    /// … and who was left out with them.
+    public let skipped: [UInt32]
+}
