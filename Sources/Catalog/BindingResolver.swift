@@ -6,7 +6,7 @@ import Protocol
 /// What the hub knows at one moment: the snapshot, and what roles may do in it. Values all through, so that any thread
 /// can take it along and decide by it.
 public struct CatalogView: Sendable {
-    var snapshot: CatalogSnapshot
+    public internal(set) var snapshot: CatalogSnapshot
     public var roles: RoleBook
     /// Where row level security is active.
     var policies: [AccessKey: PolicyBinding] = [:]
@@ -33,6 +33,24 @@ public struct CatalogView: Sendable {
             || snapshot.policies != before.snapshot.policies || snapshot.followable != before.snapshot.followable
             || snapshot.privilegedRoles != before.snapshot.privilegedRoles
             || snapshot.messageRules != before.snapshot.messageRules
+    }
+}
+
+extension CatalogView {
+    public init(_ snapshot: CatalogSnapshot, _ roles: RoleBook, after before: CatalogView? = nil) {
+        self.init(snapshot: snapshot, roles: roles)
+        combinePolicies(after: before)
+    }
+
+    /// What a request means; nil where more has to be known of the role. `canonical` brings a filter's texts to the form in
+    /// which their types' values are written.
+    public func outcome(of request: BindingRequest, canonical: (Literal) -> String) -> BindingOutcome? {
+        switch BindingResolver(view: self).step(request) {
+        case .final(let outcome), .outcome(let outcome): outcome
+        case .needsAccess: nil
+        case .drafts(let drafts):
+            BindingDraft.outcome(drafts, drafts.map { $0.literals.map { .success(canonical($0)) } })
+        }
     }
 }
 

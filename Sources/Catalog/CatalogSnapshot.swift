@@ -22,7 +22,7 @@ public final class CatalogSnapshot: Sendable {
     private let byOID: [UInt32: CatalogTable]
     private let byName: [QualifiedName: CatalogTable]
 
-    init(
+    public init(
         version: UInt64, publication: String, tables: [CatalogTable], foldsASCIIPlainly: Bool,
         policies: PolicyBook = PolicyBook(), followable: [UInt32: LSN] = [:],
         privilegedRoles: PrivilegedRoles = PrivilegedRoles(), messageRules: String = "",

@@ -72,6 +72,24 @@ public struct CatalogColumn: Sendable, Hashable {
     /// everything else as it was, and no change of a row tells of it.
     var definedBy: UInt32 = 0
 
+    public init(
+        facts: ColumnFacts, number: Int, typeOID: UInt32, typeName: String, declaredType: String,
+        declaredCollation: String? = nil, rendering: ColumnRendering, isGenerated: Bool = false,
+        isPublished: Bool = true, generation: ColumnGeneration? = nil, definedBy: UInt32 = 0
+    ) {
+        self.facts = facts
+        self.number = number
+        self.typeOID = typeOID
+        self.typeName = typeName
+        self.declaredType = declaredType
+        self.declaredCollation = declaredCollation
+        self.rendering = rendering
+        self.isGenerated = isGenerated
+        self.isPublished = isPublished
+        self.generation = generation
+        self.definedBy = definedBy
+    }
+
     public var name: String { facts.name }
     /// Changes carry it, or it can be computed of what they carry.
     public var isKnown: Bool { isPublished || generation != nil }
@@ -111,7 +129,7 @@ public final class CatalogTable: Sendable {
     let isUnsettled: Bool
     private let slots: [String: Int]
 
-    init(
+    public init(
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
         operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true,

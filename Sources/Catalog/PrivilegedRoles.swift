@@ -9,6 +9,8 @@ public struct PrivilegedRoles: Sendable, Equatable {
     var replicating: Set<String> = []
     /// Who the hub itself is there.
     var login = ""
+
+    public init() {}
 }
 
 /// Which roles tokens may name. Whoever signs tokens is trusted with people's names, and not with the server's.

@@ -16,6 +16,19 @@ public struct TableAccess: Sendable, Hashable {
     var policies: Set<UInt32> = []
     /// Those of them that read what the role may not. PostgreSQL asks for the right before it looks at a row.
     var forbidding: Set<UInt32> = []
+
+    public init(
+        selectable: [Int], hidden: Set<Int> = [], rowSecurityIsActive: Bool, readable: Set<Int> = [],
+        hasUsage: Bool = true, policies: Set<UInt32> = [], forbidding: Set<UInt32> = []
+    ) {
+        self.selectable = selectable
+        self.hidden = hidden
+        self.rowSecurityIsActive = rowSecurityIsActive
+        self.readable = readable
+        self.hasUsage = hasUsage
+        self.policies = policies
+        self.forbidding = forbidding
+    }
 }
 
 public struct AccessKey: Sendable, Hashable {
@@ -35,6 +48,8 @@ public struct RoleBook: Sendable, Equatable {
     public var access: [AccessKey: TableAccess] = [:]
     /// Functions that policies may call and the role may not.
     var forbidden: [String: Set<UInt32>] = [:]
+
+    public init() {}
 
     mutating func add(_ other: RoleBook) {
         existing.formUnion(other.existing)

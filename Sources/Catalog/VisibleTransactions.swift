@@ -15,7 +15,7 @@ public struct VisibleTransactions: Sendable, Hashable {
     }
 
     /// As `pg_current_snapshot` writes it.
-    init?(_ text: String) {
+    public init?(_ text: String) {
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
         guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else { return nil }
         firstRunning = first

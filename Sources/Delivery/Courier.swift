@@ -121,8 +121,10 @@ public struct Courier: ~Copyable {
 
     /// Judges some of the part's next changes.
     @_lifetime(part: copy part)
-    mutating func match(_ part: inout TransactionPart) throws(ByteError) -> PredicateIndex.Outcome {
-        let moment = PostgresMoment.now()
+    mutating func match(
+        _ part: inout TransactionPart, at now: Int64
+    ) throws(ByteError) -> PredicateIndex.Outcome {
+        let moment = PostgresMoment.of(now)
         index.moment = moment
         departures.moment = moment
         if departures.count > 0 {
@@ -695,7 +697,7 @@ public struct Courier: ~Copyable {
 
 public enum PostgresMoment {
     /// Microseconds since the beginning of 2000, from which PostgreSQL counts.
-    public static func now() -> Int64 { Clock.unixMicroseconds() - 946_684_800_000_000 }
+    public static func of(_ unixMicroseconds: Int64) -> Int64 { unixMicroseconds - 946_684_800_000_000 }
 }
 
 extension Allowance {

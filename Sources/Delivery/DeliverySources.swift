@@ -4,44 +4,73 @@ import Change
 import Diagnostics
 import EventLog
 import Judging
+import System
 
-/// What delivery reads and asks: the same for all loops of a project, and safe to use from any thread.
-public struct DeliverySources: Sendable {
-    public let logDirectory: String
-    public let maximumBodyBytes: Int
-    /// Where a table has policies, of a deleted row only those are told who could see it.
-    public let deletesAreStrict: Bool
+/// The event log as those see it who are served from it, from any thread.
+public struct LogSource: Sendable {
+    /// Opens its files: a loop has a descriptor table of its own, so each opens them itself.
+    public let open: @Sendable () throws(SystemError) -> any StorageDirectory
     /// Nil until the log has begun.
-    public let logEnd: @Sendable () -> EventLogEnd?
+    public let end: @Sendable () -> EventLogEnd?
     /// Whatever was committed before this position is in the log.
     public let covered: @Sendable () -> LSN
-    public let catalog: CatalogService
-    public let judge: Judge
-    public let policyJudge: PolicyJudge
-    public let recall: RecallService
-    /// Changes handed to sockets.
-    public let delivered: Counter
 
     public init(
-        logDirectory: String, maximumBodyBytes: Int, deletesAreStrict: Bool,
-        logEnd: @escaping @Sendable () -> EventLogEnd?, covered: @escaping @Sendable () -> LSN, catalog: CatalogService,
-        judge: Judge, policyJudge: PolicyJudge, recall: RecallService, delivered: Counter
+        open: @escaping @Sendable () throws(SystemError) -> any StorageDirectory,
+        end: @escaping @Sendable () -> EventLogEnd?, covered: @escaping @Sendable () -> LSN
     ) {
-        self.logDirectory = logDirectory
-        self.maximumBodyBytes = maximumBodyBytes
-        self.deletesAreStrict = deletesAreStrict
-        self.logEnd = logEnd
+        self.open = open
+        self.end = end
         self.covered = covered
+    }
+}
+
+/// Whom delivery asks, each with threads of its own.
+public struct DeliveryAsking: Sendable {
+    public let catalog: any CatalogSource
+    public let judge: any FilterEvaluating
+    public let policyJudge: any PolicyEvaluating
+    public let recall: any RowRecalling
+
+    public init(
+        catalog: any CatalogSource, judge: any FilterEvaluating, policyJudge: any PolicyEvaluating,
+        recall: any RowRecalling
+    ) {
         self.catalog = catalog
         self.judge = judge
         self.policyJudge = policyJudge
         self.recall = recall
+    }
+}
+
+/// What delivery reads and asks: the same for all loops of a project, and safe to use from any thread.
+public struct DeliverySources: Sendable {
+    public let log: LogSource
+    public let asking: DeliveryAsking
+    public let maximumBodyBytes: Int
+    /// Where a table has policies, of a deleted row only those are told who could see it.
+    public let deletesAreStrict: Bool
+    public let time: any TimeSource
+    /// Changes handed to sockets.
+    public let delivered: Counter
+
+    public init(
+        log: LogSource, asking: DeliveryAsking, maximumBodyBytes: Int, deletesAreStrict: Bool, time: any TimeSource,
+        delivered: Counter
+    ) {
+        self.log = log
+        self.asking = asking
+        self.maximumBodyBytes = maximumBodyBytes
+        self.deletesAreStrict = deletesAreStrict
+        self.time = time
         self.delivered = delivered
     }
 
+    var catalog: any CatalogSource { asking.catalog }
+
     /// There is a login that may run what tables' owners wrote, as far as is known.
     public var mayCompute: Bool {
-        if case .refused = policyJudge.availability { false } else { true }
+        if case .refused = asking.policyJudge.availability { false } else { true }
     }
 }
 

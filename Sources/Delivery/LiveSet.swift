@@ -73,7 +73,7 @@ public final class LiveSet {
         var ahead: [(key: [UInt8]?, change: Int)] = []
         /// What the log has ahead does not say what was before.
         var isBlurred = false
-        let since = Clock.monotonicNanoseconds()
+        let since: UInt64
     }
 
     public init(
@@ -135,7 +135,7 @@ public final class LiveSet {
 
     /// False when PostgreSQL is to be asked again: it did not see what the log had already shown. `firstUnseen` is the
     /// number of the first transaction of which that is so.
-    public func fill(_ rows: FilledMembership, firstUnseen: Int) -> Bool {
+    public func fill(_ rows: FilledMembership, firstUnseen: Int, at now: UInt64) -> Bool {
         guard passed <= firstUnseen else { return false }
         guard rows.keys.count <= Limits.maximumMembershipKeys else {
             giveUp(.left)
@@ -143,7 +143,7 @@ public final class LiveSet {
         }
         // Who is served already is to be judged on as before, and not by what comes only later.
         if !owed.isEmpty {
-            answer = Answer(rows: rows)
+            answer = Answer(rows: rows, since: now)
             return true
         }
         take(rows, seenUpTo: rows.position.rawValue)

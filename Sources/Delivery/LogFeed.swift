@@ -7,14 +7,14 @@ import System
 /// that a change can wait for the catalog.
 struct LogFeed: ~Copyable {
     private var reader: EventLogReader
-    private let directory: DiskDirectory
+    private let directory: any StorageDirectory
     private let end: EventLogEnd
     private let waker: UInt64
     private var isOnEntry = false
 
-    /// A loop has a descriptor table of its own, so it opens the files itself.
-    init(logDirectory: String, end: EventLogEnd, from start: EventLogStart, ringing bell: Wake) throws {
-        let directory = try DiskDirectory(logDirectory)
+    init(
+        _ directory: any StorageDirectory, end: EventLogEnd, from start: EventLogStart, ringing bell: Wake
+    ) throws(EventLogError) {
         reader = try EventLogReader(directory: directory, end: end, from: start)
         self.directory = directory
         self.end = end

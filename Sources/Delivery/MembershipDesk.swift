@@ -150,7 +150,9 @@ public struct MembershipDesk: ~Copyable {
     }
 
     /// PostgreSQL's answer to some sets of one reading. Those that have settled; the others are asked for again.
-    public mutating func fill(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) -> [LiveSet] {
+    public mutating func fill(
+        _ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)], at now: UInt64
+    ) -> [LiveSet] {
         var settled: [LiveSet] = []
         var firstUnseen: (snapshot: VisibleTransactions, number: Int)?
         for (number, filling, answer) in answers {
@@ -160,7 +162,7 @@ public struct MembershipDesk: ~Copyable {
                 if firstUnseen?.snapshot != rows.snapshot {
                     firstUnseen = (rows.snapshot, passed.firstUnseen(in: rows.snapshot))
                 }
-                if !set.fill(rows, firstUnseen: firstUnseen?.number ?? 0) { refill(set) }
+                if !set.fill(rows, firstUnseen: firstUnseen?.number ?? 0, at: now) { refill(set) }
             case .failed: set.giveUp(.failed)
             case .unreadable: set.giveUp(.left)
             case .unavailable: continue

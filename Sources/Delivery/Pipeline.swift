@@ -119,16 +119,18 @@ public struct Pipeline: ~Copyable {
     /// them.
     public mutating func openIfBegun(on loop: SocketLoop) {
         guard !isOpen, !hasFailed else { return }
-        guard let end = sources.logEnd() else {
+        guard let end = sources.log.end() else {
             isEarly = true
             return
         }
         do {
             reached = isEarly ? 0 : end.state.position.offset
             passed = reached
-            feed = try LogFeed(
-                logDirectory: sources.logDirectory, end: end, from: isEarly ? .oldest : .end,
-                ringing: loop.bell)
+            feed = try LogFeed(sources.log.open(), end: end, from: isEarly ? .oldest : .end, ringing: loop.bell)
+            // What was begun with the feed before says nothing of this one's entries.
+            entry = EntryProgress()
+            isAheadOfParts = false
+            generation.settle()
             if isEarly { gaps.append("the database is followed from now on") }
         } catch {
             failed(error)
@@ -136,14 +138,14 @@ public struct Pipeline: ~Copyable {
     }
 
     /// There are changes in the log that were not looked at yet.
-    public var isBehind: Bool { isOpen && sources.logEnd().map { passed < $0.state.position.offset } ?? false }
+    public var isBehind: Bool { isOpen && sources.log.end().map { passed < $0.state.position.offset } ?? false }
 
     private mutating func read(
         _ feed: inout LogFeed, on loop: SocketLoop, _ budget: TurnBudget,
         _ hears: (RawSpan, Bool) -> Bool
     ) throws -> Bool {
         var budget = budget
-        while budget.isLeft(on: loop), budget.isBeforeExpiry {
+        while budget.isLeft(on: loop), budget.isBeforeExpiry(sources.time.unixSeconds) {
             guard let entry = try feed.entry() else { return false }
             schemas.enter(segment: entry.segment)
             reached = entry.offset
@@ -246,7 +248,7 @@ public struct Pipeline: ~Copyable {
         }
         while self.entry.done < part.changeCount {
             var ahead = part
-            let outcome = try courier.match(&part)
+            let outcome = try courier.match(&part, at: sources.time.unixMicroseconds())
             let (count, missing) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
             delivered += count
             switch missing {
@@ -308,7 +310,7 @@ public struct Pipeline: ~Copyable {
     /// once the log has all of it. Those that have settled.
     public mutating func settleFills(_ now: UInt64) -> [LiveSet] {
         guard memberships.isUnwinding else { return [] }
-        let covered = sources.covered()
+        let covered = sources.log.covered()
         var isWhole = false
         if memberships.mayUnwind(coveredUpTo: covered), let feed = feed.take() {
             isWhole = (try? unwind(feed)) ?? false
@@ -492,7 +494,7 @@ public struct Pipeline: ~Copyable {
         }
         let ticket = nextTicket()
         wait(.converting(ticket: ticket, request))
-        sources.judge.convert(request.questions) { [post] values in post(.converted(ticket: ticket, values)) }
+        sources.asking.judge.convert(request.questions) { [post] values in post(.converted(ticket: ticket, values)) }
     }
 
     private mutating func converted(_ ticket: UInt64, _ values: [ColumnText]) {
@@ -512,7 +514,7 @@ public struct Pipeline: ~Copyable {
         self.entry.recalledAt = self.entry.done
         let ticket = nextTicket()
         wait(.recalling(ticket: ticket, request))
-        sources.recall.find(request) { [post] answers in post(.recalled(ticket: ticket, answers)) }
+        sources.asking.recall.find(request) { [post] answers in post(.recalled(ticket: ticket, answers)) }
     }
 
     private mutating func collect(_ feed: borrowing LogFeed, into request: inout RecallRequest) throws {
@@ -619,7 +621,7 @@ public struct Pipeline: ~Copyable {
     private mutating func compute(_ batch: GenerationDesk.Batch, for recalled: DeliveryStage.Recalled?) {
         let ticket = nextTicket()
         wait(.computing(ticket: ticket, batch, for: recalled))
-        sources.policyJudge.compute(generation.requests(batch)) { [post] values in
+        sources.asking.policyJudge.compute(generation.requests(batch)) { [post] values in
             post(.computed(ticket: ticket, values))
         }
     }
@@ -666,7 +668,7 @@ public struct Pipeline: ~Copyable {
     private func account(_ delivered: Int, _ commitTime: Int64) {
         guard delivered > 0 else { return }
         count(delivered)
-        let microseconds = max(0, Clock.unixMicroseconds() - commitTime)
+        let microseconds = max(0, sources.time.unixMicroseconds() - commitTime)
         Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
     }
 
@@ -700,7 +702,7 @@ public struct Pipeline: ~Copyable {
     /// The catalog is read again by itself until they can be read; whatever comes of it is a new snapshot.
     private mutating func holdForPolicies() -> Bool {
         wait(.heldByPolicies)
-        entry.isWaiting(since: Clock.monotonicNanoseconds())
+        entry.isWaiting(since: sources.time.monotonicNanoseconds())
         Metrics.shared.readerPauses.add()
         return false
     }
@@ -721,7 +723,7 @@ public struct Pipeline: ~Copyable {
 
     private mutating func pause(_ xid: UInt32?) -> Bool {
         wait(.awaitingCatalog(seeing: xid, unseen: 0))
-        entry.isWaiting(since: Clock.monotonicNanoseconds())
+        entry.isWaiting(since: sources.time.monotonicNanoseconds())
         Metrics.shared.readerPauses.add()
         refresh(seeing: xid)
         return false
@@ -798,18 +800,18 @@ public struct Pipeline: ~Copyable {
         if !asked.ofFilters.isEmpty {
             let ticket = nextTicket()
             batches[ticket] = asked.ofFilters.map(\.pending)
-            sources.judge.ask(asked.ofFilters.map(\.question)) { [post] answers in
+            sources.asking.judge.ask(asked.ofFilters.map(\.question)) { [post] answers in
                 post(.judged(ticket: ticket, answers))
             }
         }
         for (ticket, sight) in asked.ofTables {
-            sources.policyJudge.look(sight, seeing: xid) { [post] seen in post(.looked(ticket: ticket, seen)) }
+            sources.asking.policyJudge.look(sight, seeing: xid) { [post] seen in post(.looked(ticket: ticket, seen)) }
         }
         if !asked.ofPolicies.isEmpty {
             let ticket = nextTicket()
             policyBatches[ticket] = asked.ofPolicies.map(\.pending)
             let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
-            sources.policyJudge.ask(questions, seeing: xid) { [post] answers in
+            sources.asking.policyJudge.ask(questions, seeing: xid) { [post] answers in
                 post(.judgedByPolicy(ticket: ticket, answers))
             }
         }
@@ -867,7 +869,7 @@ struct TurnBudget {
     init(until expiry: Int64) { self.expiry = expiry }
 
     /// Every token of a channel is still good.
-    var isBeforeExpiry: Bool { Clock.unixMicroseconds() / 1_000_000 < expiry }
+    func isBeforeExpiry(_ now: Int64) -> Bool { now < expiry }
 
     func isLeft(on loop: SocketLoop) -> Bool {
         bytes > 0 && deliveries > 0 && loop.turnPieceBytes < Limits.turnPieceBytes

@@ -2,7 +2,7 @@ import Bytes
 import Change
 
 /// Rows whose last version before a place in the log is wanted.
-struct RecallRequest: Sendable {
+public struct RecallRequest: Sendable {
     struct Row: Sendable {
         let id: RowID
         /// The schema of the delete.

@@ -39,12 +39,14 @@ struct RecallSearch {
     private var foundBytes = 0
     /// The newest versions of rows that lack values.
     private var lacking: [Int: ComposedRow.Source] = [:]
+    private let time: any TimeSource
     private var deadline: UInt64
 
-    init(_ request: RecallRequest) {
+    init(_ request: RecallRequest, _ time: any TimeSource) {
         self.request = request
         answers = request.rows.map { _ in .missing }
-        deadline = Clock.monotonicNanoseconds() + Limits.recallPatience.wholeNanoseconds
+        self.time = time
+        deadline = time.monotonicNanoseconds() + Limits.recallPatience.wholeNanoseconds
         for (place, row) in request.rows.enumerated() {
             guard let relation = request.relations[row.relation] else { continue }
             let names = relation.columns.filter(\.isIdentity).map(\.name)
@@ -67,7 +69,7 @@ struct RecallSearch {
     }
 
     private func isPatient(_ log: borrowing LogLookback) -> Bool {
-        log.bytesRead < Limits.recallReadBytes && Clock.monotonicNanoseconds() < deadline
+        log.bytesRead < Limits.recallReadBytes && time.monotonicNanoseconds() < deadline
     }
 
     private mutating func learn(_ relations: [[UInt8]]) throws(ByteError) {

@@ -3,10 +3,17 @@ import EventLog
 import Synchronization
 import System
 
+/// Finds in the log what rows were.
+public protocol RowRecalling: AnyObject, Sendable {
+    /// An answer for each row, in order. `then` is called on any thread, also at once; it must not wait for anything.
+    func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void)
+    func stop()
+}
+
 /// Finds the last versions of deleted rows in the log, for all loops.
 ///
 /// In: requests from any thread. Out: an answer for each row, in order. It owns a thread, because reading blocks.
-public final class RecallService: Sendable {
+public final class RecallService: RowRecalling {
     private let exchange = RecallExchange()
     private let thread: BackgroundThread
 
@@ -16,7 +23,7 @@ public final class RecallService: Sendable {
 
     /// `then` is called on the service's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
-    func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
+    public func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
         if exchange.add(request, then) { return }
         then(request.rows.map { _ in .missing })
     }
@@ -71,33 +78,43 @@ private final class RecallExchange: Sendable {
 
 /// The thread: reads, answers.
 private final class RecallWorker {
-    private let directory: String
     private let exchange: RecallExchange
-    /// Opened here, where its descriptors are used.
-    private var outlines: SegmentOutlines?
+    /// Its files are opened here, where their descriptors are used.
+    private let lookup: RecallLookup
 
     init(_ directory: String, _ exchange: RecallExchange) {
-        self.directory = directory
+        lookup = RecallLookup(KernelTime()) { () throws(SystemError) in try DiskDirectory(directory) }
         self.exchange = exchange
     }
 
     func run() {
         var seen: UInt64 = 0
         while let jobs = exchange.take(seen: &seen) {
-            for job in jobs { job.then(answers(job.request)) }
+            for job in jobs { job.then(lookup.answers(job.request)) }
         }
     }
+}
 
-    private func answers(_ request: RecallRequest) -> [RecallAnswer] {
-        let start = Clock.monotonicNanoseconds()
-        defer { Metrics.shared.recallSeconds.record(Clock.monotonicNanoseconds() - start) }
+/// Reads the log backwards for what rows were. Belongs to one thread.
+public final class RecallLookup {
+    private let time: any TimeSource
+    private let openLog: () throws(SystemError) -> any StorageDirectory
+    private var outlines: SegmentOutlines?
+
+    /// The log is opened when it is first asked.
+    public init(_ time: any TimeSource, _ openLog: @escaping () throws(SystemError) -> any StorageDirectory) {
+        self.time = time
+        self.openLog = openLog
+    }
+
+    public func answers(_ request: RecallRequest) -> [RecallAnswer] {
+        let start = time.monotonicNanoseconds()
+        defer { Metrics.shared.recallSeconds.record(time.monotonicNanoseconds() - start) }
         do {
             let outlines =
-                try outlines
-                ?? SegmentOutlines(
-                    directory: DiskDirectory(directory), maximumBytes: Limits.recallOutlineBytes)
+                try outlines ?? SegmentOutlines(directory: openLog(), maximumBytes: Limits.recallOutlineBytes)
             self.outlines = outlines
-            var search = RecallSearch(request)
+            var search = RecallSearch(request, time)
             return try search.run(outlines)
         } catch {
             Log.shared.warning("deleted rows cannot be looked for in the event log", [.reason("\(error)")])

@@ -4,6 +4,7 @@ import Change
 import Delivery
 import History
 import Policy
+import System
 
 /// A recorded row as policies see it: by the slots of the table as the catalog has it now.
 struct ExplainedRow {
@@ -43,7 +44,7 @@ struct ExplainedRow {
             }
         }
         // SAFETY: any byte is a valid UInt8, and both arrays outlive the image.
-        let image = RowImage(bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.now())
+        let image = RowImage(bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(Clock.unixMicroseconds()))
         return body(image)
     }
 }

@@ -136,7 +136,7 @@ extension Explainer {
         let set = LiveSet(held, claimant, table, number: 0, passed: 0)
         switch fill {
         case .filled(let rows):
-            _ = set.fill(rows, firstUnseen: 0)
+            _ = set.fill(rows, firstUnseen: 0, at: 0)
             return (set.keys, set.isSettled ? nil : "its rows cannot be counted")
         case .failed(let state):
             set.giveUp(.failed)

@@ -62,9 +62,9 @@ extension ClientLoop {
         if case .echo = session.stage { return echo(kind, bytes, session) }
         Metrics.shared.messagesReceived.add()
         session.project?.project.metrics.inputBytes.add(bytes.byteCount)
-        let began = LargeInput.isLarge(bytes.byteCount) ? Clock.monotonicNanoseconds() : nil
+        let began = LargeInput.isLarge(bytes.byteCount) ? loop.time.monotonicNanoseconds() : nil
         handle(bytes, isBinary: kind == .binary, session)
-        if let began { largeInput.note(Clock.monotonicNanoseconds() - began) }
+        if let began { largeInput.note(loop.time.monotonicNanoseconds() - began) }
     }
 
     private func echo(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {

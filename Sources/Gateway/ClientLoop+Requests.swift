@@ -166,7 +166,7 @@ extension ClientLoop {
 
     // MARK: Operators
 
-    private var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
+    private var now: Int64 { loop.time.unixSeconds }
 
     /// What has to be done for the answer is done elsewhere: it may take its time.
     private func administer(_ incoming: IncomingRequest, _ session: Session) {
@@ -243,7 +243,7 @@ extension ClientLoop {
     }
 
     private func metrics(_ request: HTTPRequest) -> HTTPResponse {
-        if let gate = shared.settings.metricsGate, !gate.admits(request, at: Clock.unixMicroseconds() / 1_000_000) {
+        if let gate = shared.settings.metricsGate, !gate.admits(request, at: loop.time.unixSeconds) {
             return HTTPResponse(HTTPStatus.forbidden)
         }
         return HTTPResponse(

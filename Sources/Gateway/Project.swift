@@ -16,7 +16,6 @@ import System
 
 /// What is configured for one project.
 public struct ProjectSettings: Sendable {
-    public var logDirectory: String
     public var maximumBodyBytes = Limits.maximumChangeBodyBytes
     /// Where a table has policies, of a deleted row only those are told who could see it. If not, everybody who asked for
     /// the table's deletes is told the primary key, as the reference does.
@@ -28,11 +27,9 @@ public struct ProjectSettings: Sendable {
     public var limits: ProjectLimits
     /// Whom tokens may name.
     public var roles = RoleRules()
+    public var time: any TimeSource = KernelTime()
 
-    public init(logDirectory: String, limits: ProjectLimits) {
-        self.logDirectory = logDirectory
-        self.limits = limits
-    }
+    public init(limits: ProjectLimits) { self.limits = limits }
 }
 
 /// One project as all loops share it: a database, its event log, and who may hear of it. Set when the project starts, and
@@ -71,25 +68,23 @@ public final class Project: Sendable {
 
     public init(
         _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
-        _ verifier: TokenVerifier, budgets: ProjectBudgets, logEnd: @escaping @Sendable () -> EventLogEnd?,
-        covered: @escaping @Sendable () -> LSN, hearsDatabase: @escaping @Sendable () -> Bool,
+        _ verifier: TokenVerifier, budgets: ProjectBudgets, log: LogSource,
+        hearsDatabase: @escaping @Sendable () -> Bool,
         presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
     ) {
         self.name = name
         self.number = number
         self.settings = settings
-        let catalog = services.catalog
+        let catalog = services.asking.catalog
         self.services = services
         rates = ProjectRates(settings.limits)
         self.budgets = budgets
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         delivery = DeliverySources(
-            logDirectory: settings.logDirectory, maximumBodyBytes: settings.maximumBodyBytes,
-            deletesAreStrict: settings.deletesAreStrict, logEnd: logEnd, covered: covered, catalog: catalog,
-            judge: services.judge, policyJudge: services.policyJudge, recall: services.recall,
-            delivered: metrics.databaseEvents)
+            log: log, asking: services.asking, maximumBodyBytes: settings.maximumBodyBytes,
+            deletesAreStrict: settings.deletesAreStrict, time: settings.time, delivered: metrics.databaseEvents)
         self.hearsDatabase = hearsDatabase
         self.presenceTimeline = presenceTimeline
         self.condition = { condition(catalog.isCurrent) }
@@ -242,10 +237,9 @@ struct ProjectRates: Sendable {
 }
 
 extension Project {
-    var authorizer: ChannelAuthorizer { services.authorizer }
-    var archive: MessageArchive { services.archive }
-    public var catalog: CatalogService { services.catalog }
-    var judge: Judge { services.judge }
-    public var policyJudge: PolicyJudge { services.policyJudge }
+    var authorizer: any ChannelAuthorizing { services.authorizer }
+    var archive: any MessageReplaying { services.archive }
+    public var catalog: any CatalogSource { services.asking.catalog }
+    public var policyJudge: any PolicyEvaluating { services.asking.policyJudge }
     public var mayCompute: Bool { delivery.mayCompute }
 }

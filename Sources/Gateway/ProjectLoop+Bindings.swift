@@ -417,7 +417,7 @@ extension ProjectLoop {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: project.delivery.logEnd()?.state.position.offset ?? 0))
+                since: project.delivery.log.end()?.state.position.offset ?? 0))
         channel.listener = listener
         return listener
     }

@@ -12,14 +12,14 @@ import WebSocket
 
 /// Joins, tokens and their ends.
 extension ProjectLoop {
-    private var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
+    private var now: Int64 { loop.time.unixSeconds }
 
     // MARK: Joining
 
     func startJoin(_ id: ChannelID, _ payload: RawSpan, _ session: Session) {
         guard let address = session.machine?.address(of: id) else { return }
-        let began = LargeInput.isLarge(payload.byteCount) ? Clock.monotonicNanoseconds() : nil
-        defer { if let began { clients.largeInput.note(join: Clock.monotonicNanoseconds() - began) } }
+        let began = LargeInput.isLarge(payload.byteCount) ? loop.time.monotonicNanoseconds() : nil
+        defer { if let began { clients.largeInput.note(join: loop.time.monotonicNanoseconds() - began) } }
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         let subTopic = unsafe address.topic.span.bytes.extracting(droppingFirst: 9)
         var join = JoinRequest(payload, subTopic: subTopic, maximumBindings: Limits.maximumBindingsPerChannel)

@@ -205,7 +205,7 @@ extension ProjectLoop {
             guard let set = pipeline.memberships.sets[number] else { continue }
             set.owed = set.waiters.filter { channels[$0]?.listener != nil }
         }
-        for set in pipeline.memberships.fill(answers) { settled(set) }
+        for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
         for (number, filling, answer) in answers {
             guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {

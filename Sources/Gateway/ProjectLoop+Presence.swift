@@ -80,7 +80,7 @@ extension ProjectLoop {
         let tracker = details.tracker ?? newTracker()
         details.tracker = tracker
         if details.presenceKey.isEmpty { details.presenceKey = Array(UUIDText.random().utf8) }
-        let ref = presenceRefs.next(at: UInt64(Clock.unixMicroseconds() / 1000))
+        let ref = presenceRefs.next(at: UInt64(loop.time.unixMicroseconds() / 1000))
         do throws(PresenceRefusal) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             let change = try presenceBook.track(
@@ -162,7 +162,9 @@ extension ProjectLoop {
     private func note(_ change: PresenceChange) {
         Metrics.shared.presenceChanges.add()
         project.metrics.presenceEvents.add()
-        if let timeline = project.presenceTimeline { timeline([PresenceMark(change, at: Clock.unixMicroseconds())]) }
+        if let timeline = project.presenceTimeline {
+            timeline([PresenceMark(change, at: loop.time.unixMicroseconds())])
+        }
         if project.mailboxes.count > 1 { presenceChanges.append(change) }
     }
 

@@ -30,7 +30,7 @@ extension ProjectLoop {
     private func start(of channel: Channel) -> (start: ReplayQuery.Start, limit: Int)? {
         let maximum = project.settings.maximumReplay
         if case .from(let resume) = channel.resumption {
-            guard let epoch = resume.epoch ?? project.delivery.logEnd()?.state.position.epoch else { return nil }
+            guard let epoch = resume.epoch ?? project.delivery.log.end()?.state.position.epoch else { return nil }
             let position = EventLogPosition(epoch: epoch, offset: resume.offset)
             return (.position(position), resume.count(maximum: Limits.maximumReplayedMessages))
         }
@@ -90,7 +90,7 @@ extension ProjectLoop {
     /// Whoever resumes there later gets every message that it may not have got since, some of them twice.
     func sayPosition(_ channel: Channel) {
         guard channel.conversation.options.contains(.hearsPosition), pipeline.isOpen,
-            let epoch = project.delivery.logEnd()?.state.position.epoch
+            let epoch = project.delivery.log.end()?.state.position.epoch
         else { return }
         let offset = pipeline.reached
         clients.send(channel.session) { encoder, writer in

@@ -6,31 +6,24 @@ import Messages
 
 /// What a project has PostgreSQL and the log asked by: each with threads and connections of its own.
 public struct ProjectServices: Sendable {
-    let catalog: CatalogService
-    let judge: Judge
-    let policyJudge: PolicyJudge
-    let recall: RecallService
-    let authorizer: ChannelAuthorizer
-    let archive: MessageArchive
+    let asking: DeliveryAsking
+    let authorizer: any ChannelAuthorizing
+    let archive: any MessageReplaying
 
     public init(
-        catalog: CatalogService, judge: Judge, policyJudge: PolicyJudge, recall: RecallService,
-        authorizer: ChannelAuthorizer, archive: MessageArchive
+        _ asking: DeliveryAsking, authorizer: any ChannelAuthorizing, archive: any MessageReplaying
     ) {
-        self.catalog = catalog
-        self.judge = judge
-        self.policyJudge = policyJudge
-        self.recall = recall
+        self.asking = asking
         self.authorizer = authorizer
         self.archive = archive
     }
 
     /// On the thread that started them.
     public func stop() {
-        catalog.stop()
-        judge.stop()
-        policyJudge.stop()
-        recall.stop()
+        asking.catalog.stop()
+        asking.judge.stop()
+        asking.policyJudge.stop()
+        asking.recall.stop()
         authorizer.stop()
         archive.stop()
     }

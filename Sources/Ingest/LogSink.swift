@@ -22,6 +22,7 @@ public final class LogSink: TransactionSink {
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
     private let presence: PresenceTimeline?
+    private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
     private var lastRetention: UInt64 = 0
     private let opened: (EventLogEnd) -> Void
@@ -31,18 +32,21 @@ public final class LogSink: TransactionSink {
     ///
     /// - Parameter opened: told of the log's end, once.
     public convenience init(
-        directory: any StorageDirectory, options: EventLogOptions, opened: @escaping (EventLogEnd) -> Void = { _ in }
+        directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
+        opened: @escaping (EventLogEnd) -> Void = { _ in }
     ) throws(EventLogError) {
-        try self.init(directory: directory, options: options, presence: nil, opened: opened)
+        try self.init(directory: directory, options: options, time: time, presence: nil, opened: opened)
     }
 
     init(
-        directory: any StorageDirectory, options: EventLogOptions, presence: PresenceTimeline?,
+        directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
+        presence: PresenceTimeline?,
         followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
         self.options = options
         self.presence = presence
+        self.time = time
         self.followed = followed
         self.opened = opened
         guard let last = try LogSink.newestSegment(directory) else { return }
@@ -178,7 +182,7 @@ public final class LogSink: TransactionSink {
         let writer = open()
         _ = try stalling {
             try writer.append(
-                kind: .progress, lsn: position.rawValue, time: Clock.unixMicroseconds(), payload: RawSpan())
+                kind: .progress, lsn: position.rawValue, time: time.unixMicroseconds(), payload: RawSpan())
         }
         self.position = position
     }
@@ -187,9 +191,9 @@ public final class LogSink: TransactionSink {
         guard let writer else { return }
         try appendPresence(writer)
         guard writer.pendingBytes > 0 else { return }
-        let began = Clock.monotonicNanoseconds()
+        let began = time.monotonicNanoseconds()
         try stalling { try writer.flush() }
-        let ended = Clock.monotonicNanoseconds()
+        let ended = time.monotonicNanoseconds()
         Metrics.shared.fsyncs.add()
         Metrics.shared.fsyncSeconds.record(ended - began)
         noteDurable()
@@ -213,14 +217,14 @@ public final class LogSink: TransactionSink {
             try stalling {
                 try roll(writer, adding: bytes)
                 try writer.append(
-                    kind: .presence, lsn: position.rawValue, time: Clock.unixMicroseconds(), payload: payload.bytes)
+                    kind: .presence, lsn: position.rawValue, time: time.unixMicroseconds(), payload: payload.bytes)
             }
             presence.taken(marks.count)
         }
     }
 
     private func noteDurable() {
-        let now = Clock.unixMicroseconds()
+        let now = time.unixMicroseconds()
         for time in waitingCommitTimes {
             Metrics.shared.commitToDurableSeconds.record(UInt64(max(0, now - time)) * 1000)
         }
@@ -236,7 +240,7 @@ public final class LogSink: TransactionSink {
         GapCodec.encode(gap, to: &payload)
         try stalling {
             try writer.beginEpoch(
-                source: systemIdentifier, lsn: gap.to.rawValue, time: Clock.unixMicroseconds(), payload: payload.bytes)
+                source: systemIdentifier, lsn: gap.to.rawValue, time: time.unixMicroseconds(), payload: payload.bytes)
         }
         position = gap.to
         // The gap stands; from here on only its durability can be waited for.
@@ -284,7 +288,7 @@ public final class LogSink: TransactionSink {
     private func retain(_ writer: EventLogWriter, now: UInt64) throws {
         guard now - lastRetention > LogSink.retentionInterval else { return }
         lastRetention = now
-        let removed = try stalling { try writer.enforceRetention(now: Clock.unixMicroseconds()) }
+        let removed = try stalling { try writer.enforceRetention(now: time.unixMicroseconds()) }
         for segment in removed {
             Metrics.shared.segmentsRemoved.add()
             Log.shared.info(

@@ -19,6 +19,11 @@ public struct FilledMembership: Sendable {
         public var text: [UInt8]?
         /// Rows that have it.
         public var count: Int
+
+        public init(text: [UInt8]?, count: Int) {
+            self.text = text
+            self.count = count
+        }
     }
 
     public var keys: [Key]
@@ -26,6 +31,12 @@ public struct FilledMembership: Sendable {
     public var snapshot: VisibleTransactions
     /// Where the log of the database stood at some moment after the snapshot was taken.
     public var position: LSN
+
+    public init(keys: [Key], snapshot: VisibleTransactions, position: LSN) {
+        self.keys = keys
+        self.snapshot = snapshot
+        self.position = position
+    }
 }
 
 /// One row, one claimant, and expressions over the row: for an operator who asks why.

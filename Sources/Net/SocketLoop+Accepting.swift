@@ -38,7 +38,7 @@ extension SocketLoop {
         }
     }
 
-    private func take(_ descriptor: Int32, _ peer: PeerAddress) {
+    func take(_ descriptor: Int32, _ peer: PeerAddress) {
         guard let slot = table.take(descriptor: descriptor, stage: .open, now: now) else {
             refuse(.tooManyConnections, 0)
             return StreamSocket.reset(descriptor)

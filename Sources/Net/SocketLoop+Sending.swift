@@ -81,7 +81,7 @@ extension SocketLoop {
     private func readBetweenSends() {
         guard arena.turnBytes < Limits.turnPieceBytes else { return }
         let count = epoll.wait(milliseconds: 0)
-        now = Clock.monotonicNanoseconds()
+        now = time.monotonicNanoseconds()
         for index in 0..<count {
             let (key, events) = epoll.event(index)
             if let id = Key.connection(key), let slot = table.slot(of: id) { handle(events, slot) }

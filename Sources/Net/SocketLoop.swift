@@ -70,6 +70,7 @@ public final class SocketLoop {
     var lastRefusalLine: UInt64 = 0
 
     // Time
+    public let time: any TimeSource
     public internal(set) var now: UInt64
     var timers = TimerHeap()
     var sweepAt = UInt64.max
@@ -103,7 +104,8 @@ public final class SocketLoop {
         // Link 0 is "none".
         links.append(Link(piece: 0, next: 0, continues: false))
         backlogs.append(Backlog())
-        now = Clock.monotonicNanoseconds()
+        time = settings.time
+        now = settings.time.monotonicNanoseconds()
         reserve = DescriptorTable.duplicate(control.bell.descriptor)
         ring = try SocketLoop.openRing(settings.backend)
         try epoll.add(bell.descriptor, .readable, key: Key.bell)
@@ -131,13 +133,14 @@ public final class SocketLoop {
     func run() {
         application.started(on: self)
         settle()
-        while !control.isStopping { turn() }
+        while !control.isStopping { turn(atMost: restMilliseconds()) }
         stop()
     }
 
-    private func turn() {
-        let count = epoll.wait(milliseconds: restMilliseconds())
-        now = Clock.monotonicNanoseconds()
+    /// Waits so many milliseconds for something to happen; nil: until it does.
+    func turn(atMost milliseconds: Int32?) {
+        let count = epoll.wait(milliseconds: milliseconds)
+        now = time.monotonicNanoseconds()
         for index in 0..<count { handle(epoll.event(index)) }
         lookAgain()
         fireTimers()
@@ -154,15 +157,22 @@ public final class SocketLoop {
     /// that ended or fell behind.
     public func turnAgain() { isBusy = true }
 
-    /// nil: until something happens.
-    private func restMilliseconds() -> Int32? {
-        if isBusy || !readAgain.isEmpty { return 0 }
+    var hasMoreToDo: Bool { isBusy || !readAgain.isEmpty }
+
+    /// When there is something to do even if nothing happens.
+    var nextDuty: UInt64? {
         var until = min(timers.nextDeadline ?? .max, sweepAt)
         if acceptRestsUntil > 0 { until = min(until, acceptRestsUntil) }
-        guard until < .max else { return nil }
-        let time = Clock.monotonicNanoseconds()
+        return until < .max ? until : nil
+    }
+
+    /// nil: until something happens.
+    private func restMilliseconds() -> Int32? {
+        if hasMoreToDo { return 0 }
+        guard let until = nextDuty else { return nil }
+        let now = time.monotonicNanoseconds()
         // Rounded up: waking early would mean waking twice.
-        return until <= time ? 0 : Int32(clamping: (until - time) / 1_000_000 + 1)
+        return until <= now ? 0 : Int32(clamping: (until - now) / 1_000_000 + 1)
     }
 
     private func handle(_ event: (key: UInt64, events: Epoll.Events)) {
@@ -224,7 +234,7 @@ public final class SocketLoop {
         publishedHeld = held
     }
 
-    private func stop() {
+    func stop() {
         stopAccepting()
         for slot in 0..<table.highWater where table[slot].isLive { end(slot, .stopped, byReset: false) }
         settle()

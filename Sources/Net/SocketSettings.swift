@@ -52,6 +52,7 @@ public struct SocketSettings: Sendable {
     public var outboxTotalBytes = Limits.outboxTotalBytes
     /// `SO_SNDBUF`; nil leaves it to the kernel, which lets it grow.
     public var sendBuffer: Int? = Limits.socketSendBufferBytes
+    public var time: any TimeSource = KernelTime()
 
     public init(host: String, port: UInt16, loopCount: Int, tls: TLS? = nil) {
         self.host = host

@@ -19,6 +19,8 @@ struct ProjectPlan: Sendable {
     var keepsPresenceTimeline = false
     /// How long rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
+
+    var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
 
 /// Makes plans: of the project that the settings describe, and of those that are stored.
@@ -64,7 +66,6 @@ public struct ProjectPlanner: Sendable {
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
         let directory = "\(configuration.dataDirectory)/projects/\(record.id)"
         plan.ingest.dataDirectory = directory
-        plan.settings.logDirectory = IngestService.Settings.logDirectory(directory)
         plan.ingest.replication.slot = record.slot ?? Self.slot(record.externalID, configuration.slot)
         plan.policies = nil
     }
@@ -84,9 +85,7 @@ public struct ProjectPlanner: Sendable {
     }
 
     private func plan(_ target: ConnectionTarget) -> ProjectPlan {
-        var settings = ProjectSettings(
-            logDirectory: IngestService.Settings.logDirectory(configuration.dataDirectory),
-            limits: configuration.projectLimits)
+        var settings = ProjectSettings(limits: configuration.projectLimits)
         settings.maximumBodyBytes = configuration.recordBytes
         settings.deletesAreStrict = configuration.deletesAreStrict
         settings.replaysPublicChannels = configuration.replaysPublicChannels

@@ -32,7 +32,7 @@ extension ProjectServices {
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
         self.init(
-            catalog: catalog, judge: judge, policyJudge: policyJudge, recall: recall,
+            DeliveryAsking(catalog: catalog, judge: judge, policyJudge: policyJudge, recall: recall),
             authorizer: try ChannelAuthorizer(authorizing), archive: archive)
     }
 }

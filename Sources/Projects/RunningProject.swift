@@ -2,6 +2,7 @@ import Asking
 import Auth
 import Catalog
 import Change
+import Delivery
 import Diagnostics
 import Gateway
 import Ingest
@@ -34,7 +35,7 @@ public final class RunningProject: Sendable {
             let services = try ProjectServices(
                 database: replication.target, policies: plan.policies, publication: replication.publication,
                 coverage: replication.coverage, reachability: replication.reachability,
-                logDirectory: plan.settings.logDirectory,
+                logDirectory: plan.logDirectory,
                 ingest: ingest, janitor: janitor, messagesHours: plan.messagesHours)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
@@ -43,7 +44,7 @@ public final class RunningProject: Sendable {
             project = Project(
                 plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
                 budgets: gateway.budgets(),
-                logEnd: { ingest.end }, covered: { ingest.status.covered },
+                log: Self.log(of: ingest, in: plan.logDirectory),
                 hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,
                 condition: { Self.condition(ingest.status, isCatalogKnown: $0) })
@@ -55,6 +56,12 @@ public final class RunningProject: Sendable {
         self.ingest = ingest
         self.gateway = gateway
         gateway.add(project)
+    }
+
+    private static func log(of ingest: IngestService, in directory: String) -> LogSource {
+        LogSource(
+            open: { () throws(SystemError) in try DiskDirectory(directory) }, end: { ingest.end },
+            covered: { ingest.status.covered })
     }
 
     /// Those that the addresses name.

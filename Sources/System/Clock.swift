@@ -25,3 +25,24 @@ public enum Clock {
         return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 }
+
+/// Where the time comes from: the kernel's clocks, or somebody who decides what time it is.
+public protocol TimeSource: Sendable {
+    /// As `Clock.monotonicNanoseconds`.
+    func monotonicNanoseconds() -> UInt64
+    /// As `Clock.unixMicroseconds`.
+    func unixMicroseconds() -> Int64
+}
+
+/// The kernel's clocks.
+public struct KernelTime: TimeSource {
+    public init() {}
+
+    public func monotonicNanoseconds() -> UInt64 { Clock.monotonicNanoseconds() }
+    public func unixMicroseconds() -> Int64 { Clock.unixMicroseconds() }
+}
+
+extension TimeSource {
+    /// Whole seconds since 1970, in which tokens count.
+    public var unixSeconds: Int64 { unixMicroseconds() / 1_000_000 }
+}

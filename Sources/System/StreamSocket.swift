@@ -100,6 +100,19 @@ public enum StreamSocket {
         return address
     }
 
+    /// Two sockets that are each other's peer, within this process. Neither of them blocks.
+    public static func pair() throws(SystemError) -> (Int32, Int32) {
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+        var ends: (Int32, Int32) = (-1, -1)
+        // SAFETY: room for two descriptors, side by side in a local tuple.
+        _ = try systemCall("socketpair", "") {
+            unsafe withUnsafeMutableBytes(of: &ends) { room in
+                unsafe socketpair(AF_UNIX, kind, 0, room.assumingMemoryBound(to: Int32.self).baseAddress)
+            }
+        }
+        return ends
+    }
+
     public enum Acceptance: Sendable {
         case accepted(Int32, SocketAddress)
         case nobodyWaits

@@ -16,6 +16,20 @@ public struct CatalogPolicy: Sendable, Hashable {
     /// All functions that its text and the bodies below it may call, by oid.
     var functions: Set<UInt32> = []
 
+    public init(
+        oid: UInt32, table: UInt32, name: String, isPermissive: Bool = true, text: String, columns: Set<Int>,
+        use: RowUse, compiled: CompiledPolicy
+    ) {
+        self.oid = oid
+        self.table = table
+        self.name = name
+        self.isPermissive = isPermissive
+        self.text = text
+        self.columns = columns
+        self.use = use
+        self.compiled = compiled
+    }
+
     /// What it looks at that a row has only where it lies: nobody can be asked about a row that was told of then.
     var looksBeyondRows: String? {
         if columns.contains(where: { $0 < 0 }) { return "system columns" }
@@ -49,6 +63,15 @@ public struct PolicyBook: Sendable, Equatable {
     /// Functions of which that is so.
     var unsettledFunctions: Set<UInt32> = []
     var isUnfinished: Bool { !unsettled.isEmpty || !unsettledFunctions.isEmpty }
+
+    public init() {}
+
+    /// A book of policies that were made, not read.
+    public init(policies: [UInt32: [CatalogPolicy]], tables: [CatalogTable], version: UInt64) {
+        self.policies = policies
+        self.tables = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
+        self.version = version
+    }
 
     func of(_ table: UInt32) -> [CatalogPolicy] { policies[table] ?? [] }
 
