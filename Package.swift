@@ -119,6 +119,15 @@ let proofs: [Target] = [
         ],
         path: "Tests/TestSupport",
         swiftSettings: strict),
+    .target(
+        name: "Simulator",
+        dependencies: [
+            "TestSupport", "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Asking", "Ingest",
+            "Settings", "Replication", "EventLog", "Policy", "Net", "Auth", "Change", "Crypto", "Diagnostics", "System",
+            "Bytes",
+        ],
+        path: "Tests/Simulator", swiftSettings: strict),
+    .executableTarget(name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict),
     tests(of: "Tidy"),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),

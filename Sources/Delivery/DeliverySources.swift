@@ -51,18 +51,21 @@ public struct DeliverySources: Sendable {
     /// Where a table has policies, of a deleted row only those are told who could see it.
     public let deletesAreStrict: Bool
     public let time: any TimeSource
+    /// Told of each event and of what delivery was at then; nil but in a simulation.
+    public let watcher: DeliveryWatcher?
     /// Changes handed to sockets.
     public let delivered: Counter
 
     public init(
         log: LogSource, asking: DeliveryAsking, maximumBodyBytes: Int, deletesAreStrict: Bool, time: any TimeSource,
-        delivered: Counter
+        watcher: DeliveryWatcher? = nil, delivered: Counter
     ) {
         self.log = log
         self.asking = asking
         self.maximumBodyBytes = maximumBodyBytes
         self.deletesAreStrict = deletesAreStrict
         self.time = time
+        self.watcher = watcher
         self.delivered = delivered
     }
 
@@ -73,6 +76,8 @@ public struct DeliverySources: Sendable {
         if case .refused = asking.policyJudge.availability { false } else { true }
     }
 }
+
+public typealias DeliveryWatcher = @Sendable (_ stage: String, _ event: String) -> Void
 
 /// Answers to what delivery asked, in the order in which they came.
 public enum DeliveryEvent: Sendable {
@@ -90,4 +95,16 @@ public enum DeliveryEvent: Sendable {
     case computed(ticket: UInt64, [[[GeneratedValue]]])
     /// Values in the types that their columns have now.
     case converted(ticket: UInt64, [ColumnText])
+
+    var name: String {
+        switch self {
+        case .refreshed(let isKnown): isKnown ? "catalog known" : "catalog away"
+        case .judged: "judged"
+        case .judgedByPolicy: "judged by policy"
+        case .looked: "looked"
+        case .recalled: "recalled"
+        case .computed: "computed"
+        case .converted: "converted"
+        }
+    }
 }

@@ -16,6 +16,18 @@ enum DeliveryStage {
     /// The log cannot be read.
     case failed
 
+    var name: String {
+        switch self {
+        case .reading: "reading"
+        case .awaitingCatalog: "awaiting catalog"
+        case .heldByPolicies: "held by policies"
+        case .recalling: "recalling"
+        case .computing: "computing"
+        case .converting: "converting"
+        case .failed: "failed"
+        }
+    }
+
     var awaitsCatalog: Bool {
         switch self {
         case .awaitingCatalog, .heldByPolicies: true

@@ -106,6 +106,7 @@ public struct Pipeline: ~Copyable {
             guard var feed = feed.take() else { return false }
             courier.fillPurses(loop.now)
             let more = try read(&feed, on: loop, TurnBudget(until: expiry), hears)
+            if let watcher = sources.watcher { watcher(stage.name, more ? "budget spent" : "nothing to read") }
             self.feed = consume feed
             return more
         } catch {
@@ -675,6 +676,7 @@ public struct Pipeline: ~Copyable {
     /// Retention can overtake a loop that was held up: it goes on at the end, and says so. Otherwise the log is damaged,
     /// and guessing where to go on would lose changes in silence.
     private mutating func failed(_ error: any Error) {
+        sources.watcher?(stage.name, "log error")
         if case .outsideRetention? = error as? EventLogError {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
@@ -770,6 +772,7 @@ public struct Pipeline: ~Copyable {
 
     /// A new snapshot: tables that are others now match nothing until they are declared again.
     public mutating func take(_ snapshot: CatalogSnapshot) {
+        sources.watcher?(stage.name, "new catalog")
         heardOf = snapshot.version
         // Values are of the types that columns had in the catalog before; what is under way, too.
         switch stage {
@@ -819,6 +822,7 @@ public struct Pipeline: ~Copyable {
 
     /// What was asked for has come.
     public mutating func take(_ event: DeliveryEvent, on loop: SocketLoop) {
+        sources.watcher?(stage.name, event.name)
         switch event {
         case .refreshed(let isKnown): catalogRefreshed(isKnown)
         case .judged(let ticket, let answers): judged(ticket, answers, on: loop)

@@ -28,6 +28,7 @@ public struct ProjectSettings: Sendable {
     /// Whom tokens may name.
     public var roles = RoleRules()
     public var time: any TimeSource = KernelTime()
+    public var watcher: DeliveryWatcher?
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
@@ -84,7 +85,8 @@ public final class Project: Sendable {
         self.verifier = Mutex(verifier)
         delivery = DeliverySources(
             log: log, asking: services.asking, maximumBodyBytes: settings.maximumBodyBytes,
-            deletesAreStrict: settings.deletesAreStrict, time: settings.time, delivered: metrics.databaseEvents)
+            deletesAreStrict: settings.deletesAreStrict, time: settings.time,
+            watcher: settings.watcher, delivered: metrics.databaseEvents)
         self.hearsDatabase = hearsDatabase
         self.presenceTimeline = presenceTimeline
         self.condition = { condition(catalog.isCurrent) }

@@ -378,6 +378,9 @@ extension ProjectLoop {
             for place in channel.bindings[index].tables.indices
             where channel.bindings[index].tables[place].policy === policy {
                 var placed = channel.bindings[index].tables[place]
+                // The table is another by now, for whose columns the binding was not made: it is placed anew before anything
+                // is read.
+                guard pipeline.holds(placed.declaration, of: placed.binding.table) else { continue }
                 delist(placed)
                 let judged = policy.predicate == .always ? Member.noPolicy : policy.number
                 pipeline.courier.audience.judge(placed.member, by: judged)

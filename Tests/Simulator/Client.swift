@@ -1,0 +1,296 @@
+import Crypto
+import Foundation
+import System
+import TestSupport
+
+/// What a channel of a simulated client asks for.
+struct Seat: Hashable {
+    struct Binding: Hashable {
+        var table: ModelTable
+        /// Nil is all.
+        var operation: ModelOperation?
+        /// Only rows of this room.
+        var room: Int?
+    }
+
+    var topic: String
+    var bindings: [Binding]
+}
+
+/// Something that came to a channel, in its order.
+enum Heard {
+    /// The reply to its join.
+    case joined
+    /// Its bindings are in place.
+    case subscribed
+    case refused(String)
+    case change(HeardChange)
+    /// Something may be missing, or will not come.
+    case told(String)
+    case closed
+}
+
+extension Heard {
+    /// The same for the same.
+    var summary: String {
+        switch self {
+        case .joined: "joined"
+        case .subscribed: "subscribed"
+        case .refused(let reason): "refused \(reason)"
+        case .change(let change):
+            "\(change.operation) \(change.table) \(change.record["version"] ?? change.old["id"] ?? "")"
+        case .told(let text): "told \(text)"
+        case .closed: "closed"
+        }
+    }
+}
+
+struct HeardChange {
+    var table: String
+    var operation: String
+    var record: [String: Any]
+    var old: [String: Any]
+    var errors: Any?
+}
+
+/// Who listens to what a client's channels hear.
+protocol Hearing: AnyObject {
+    func heard(_ what: Heard, on channel: Int, of client: Int)
+    /// The client is about to send a join.
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int)
+    /// The client's token is another person's from here on.
+    func hasGone(_ channel: Int, of client: Int)
+}
+
+/// A client of the real-time protocol over one end of a socket pair: it joins, beats, and hears.
+final class Client {
+    let number: Int
+    private(set) var person: String
+    private let hearing: any Hearing
+    private var descriptor: Int32?
+    private var input: [UInt8] = []
+    private var isUpgraded = false
+    private var output: [UInt8] = []
+    private var lastRef = 0
+    private var mask: SeededRandom
+    /// The join refs of channels that are joined or being joined, by channel.
+    private(set) var joinRefs: [Int: String] = [:]
+    private(set) var seats: [Int: Seat] = [:]
+    /// Each join has a topic of its own, so that nothing of an earlier one is taken for its own.
+    private var topics: [Int: String] = [:]
+    var frozenUntil: UInt64 = 0
+    private(set) var bytesHeard = 0
+
+    init(_ number: Int, person: String, seed: UInt64, _ hearing: any Hearing) {
+        self.number = number
+        self.person = person
+        self.hearing = hearing
+        mask = SeededRandom(seed: seed &+ UInt64(number))
+    }
+
+    var isConnected: Bool { descriptor != nil }
+
+    static let secret = "simulated-secret-of-at-least-32-bytes"
+
+    private var token: String {
+        let claims = Array(
+            #"{"sub":"\#(person)","role":"authenticated","exp":4000000000}"#.utf8)
+        return JWT.sign(claims: claims.span, secret: Array(Self.secret.utf8).span)
+    }
+
+    // MARK: The socket
+
+    func connect(_ descriptor: Int32, as person: String) {
+        self.person = person
+        self.descriptor = descriptor
+        isUpgraded = false
+        input = []
+        output = Array(
+            """
+            GET /realtime/v1/websocket?apikey=\(token)&vsn=1.0.0 HTTP/1.1\r
+            Host: simulated\r
+            Upgrade: websocket\r
+            Connection: Upgrade\r
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r
+            Sec-WebSocket-Version: 13\r
+            \r
+
+            """.utf8)
+        write()
+    }
+
+    /// The socket is gone, with all that was on its way.
+    func cut() {
+        guard let descriptor else { return }
+        StreamSocket.close(descriptor)
+        self.descriptor = nil
+        for channel in joinRefs.keys.sorted() {
+            hearing.heard(.closed, on: channel, of: number)
+        }
+        joinRefs = [:]
+    }
+
+    /// Reads what has come; true where anything had.
+    func read() -> Bool {
+        guard let descriptor else { return false }
+        write()
+        var buffer = [UInt8](repeating: 0, count: 16 << 10)
+        var didRead = false
+        while true {
+            let transfer = buffer.withUnsafeMutableBytes { StreamSocket.receive(descriptor, into: $0) }
+            guard case .moved(let count) = transfer else {
+                if case .wouldBlock = transfer { break }
+                take()
+                cut()
+                return true
+            }
+            bytesHeard += count
+            input.append(contentsOf: buffer[..<count])
+            didRead = true
+        }
+        if didRead { take() }
+        return didRead
+    }
+
+    private func write() {
+        guard let descriptor, !output.isEmpty else { return }
+        let transfer = output.withUnsafeBytes { StreamSocket.send(descriptor, $0) }
+        if case .moved(let count) = transfer { output.removeFirst(count) }
+    }
+
+    private func take() {
+        if !isUpgraded {
+            guard let end = input.firstRange(of: Array("\r\n\r\n".utf8)) else { return }
+            precondition(input.starts(with: Array("HTTP/1.1 101".utf8)), "the hub does not take the client")
+            input.removeFirst(end.upperBound)
+            isUpgraded = true
+        }
+        while let (opcode, payload) = nextFrame() {
+            if opcode == 1 { handle(payload) }
+            if opcode == 8 { return cut() }
+        }
+    }
+
+    /// A server's frames are whole and not masked.
+    private func nextFrame() -> (opcode: UInt8, payload: ArraySlice<UInt8>)? {
+        guard input.count >= 2 else { return nil }
+        var (length, start) = (Int(input[1] & 127), 2)
+        if length >= 126 {
+            let size = length == 126 ? 2 : 8
+            guard input.count >= 2 + size else { return nil }
+            length = input[2..<2 + size].reduce(0) { $0 << 8 | Int($1) }
+            start = 2 + size
+        }
+        guard input.count >= start + length else { return nil }
+        let (opcode, payload) = (input[0] & 15, Array(input[start..<start + length]))
+        input.removeFirst(start + length)
+        return (opcode, payload[...])
+    }
+
+    private func send(_ text: String) {
+        let payload = Array(text.utf8)
+        let key = (0..<4).map { _ in UInt8.random(in: 0...255, using: &mask) }
+        output.append(0x81)
+        switch payload.count {
+        case ..<126: output.append(0x80 | UInt8(payload.count))
+        case ..<65536:
+            output += [0x80 | 126, UInt8(payload.count >> 8), UInt8(payload.count & 255)]
+        default: preconditionFailure("a client says little")
+        }
+        output += key
+        for (place, byte) in payload.enumerated() { output.append(byte ^ key[place & 3]) }
+        write()
+    }
+
+    // MARK: The protocol
+
+    private func nextRef() -> String {
+        lastRef += 1
+        return "\(lastRef)"
+    }
+
+    func beat() {
+        if isConnected {
+            send(#"{"topic":"phoenix","event":"heartbeat","payload":{},"ref":"\#(nextRef())"}"#)
+        }
+    }
+
+    func join(_ seat: Seat, on channel: Int) {
+        guard isConnected, joinRefs[channel] == nil else { return }
+        let bindings = seat.bindings.map { binding in
+            let filter = binding.room.map { #","filter":"room=eq.\#($0)""# } ?? ""
+            return
+                #"{"event":"\#(binding.operation?.rawValue ?? "*")","schema":"public","table":"\#(binding.table.name)"\#(filter)}"#
+        }.joined(separator: ",")
+        let ref = nextRef()
+        joinRefs[channel] = ref
+        seats[channel] = seat
+        let topic = "realtime:\(seat.topic)-\(ref)"
+        topics[channel] = topic
+        hearing.joins(seat, as: person, on: channel, of: number)
+        send(
+            """
+            {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
+            "payload":{"config":{"postgres_changes":[\(bindings)]}}}
+            """)
+    }
+
+    func leave(_ channel: Int) {
+        guard let ref = joinRefs.removeValue(forKey: channel), let topic = topics[channel] else { return }
+        hearing.hasGone(channel, of: number)
+        send(
+            """
+            {"topic":"\(topic)","event":"phx_leave","ref":"\(nextRef())","join_ref":"\(ref)","payload":{}}
+            """)
+    }
+
+    private func handle(_ payload: ArraySlice<UInt8>) {
+        guard let message = try? JSONSerialization.jsonObject(with: Data(payload)) as? [String: Any],
+            let topic = message["topic"] as? String, let event = message["event"] as? String
+        else { preconditionFailure("the hub does not say JSON: \(String(decoding: payload, as: UTF8.self))") }
+        guard let channel = topics.first(where: { $0.value == topic })?.key else { return }
+        let content = message["payload"] as? [String: Any] ?? [:]
+        // What was said to a join that has ended since is for nobody.
+        if let ref = message["join_ref"] as? String ?? message["ref"] as? String, event == "phx_reply",
+            joinRefs[channel] != ref
+        {
+            return
+        }
+        guard joinRefs[channel] != nil else { return }
+        switch event {
+        case "phx_reply":
+            if content["status"] as? String == "ok" {
+                hearing.heard(.joined, on: channel, of: number)
+            } else {
+                hearing.heard(.refused("\(content["response"] ?? "")"), on: channel, of: number)
+                joinRefs[channel] = nil
+            }
+        case "system": hear(of: content, on: channel)
+        case "postgres_changes": hear(change: content["data"] as? [String: Any] ?? [:], on: channel)
+        case "phx_close", "phx_error":
+            joinRefs[channel] = nil
+            hearing.heard(.closed, on: channel, of: number)
+        default: break
+        }
+    }
+
+    private func hear(of content: [String: Any], on channel: Int) {
+        let message = content["message"] as? String ?? ""
+        if content["status"] as? String == "error" || message.contains("missing") {
+            hearing.heard(.told(message), on: channel, of: number)
+        } else if message == "Subscribed to PostgreSQL" {
+            hearing.heard(.subscribed, on: channel, of: number)
+        }
+    }
+
+    private func hear(change data: [String: Any], on channel: Int) {
+        hearing.heard(
+            .change(
+                HeardChange(
+                    table: data["table"] as? String ?? "", operation: data["type"] as? String ?? "",
+                    record: data["record"] as? [String: Any] ?? [:],
+                    old: data["old_record"] as? [String: Any] ?? [:],
+                    errors: data["errors"] is NSNull ? nil : data["errors"])),
+            on: channel, of: number)
+    }
+}

@@ -1,0 +1,113 @@
+import Diagnostics
+import Foundation
+
+/// `simulate`: plays the hub against a model of the world, as seeds say.
+public enum Command {
+    private static let usage = """
+        swift run simulate [--seed N] [--seeds COUNT] [--steps M] [--calm] [--trace]
+
+        Plays the hub in one thread on a clock of its own: the stream from a model of PostgreSQL, the event log on a disk
+        that fails, delivery on two loops, and clients that come, go, freeze and are cut off. What each client hears is
+        held against what it had to. A seed always plays the same.
+
+          --seed N       the first seed (1)
+          --seeds COUNT  so many seeds, one after the other (1)
+          --steps M      steps of each seed (600)
+          --calm         without faults
+          --trace        print every step
+        """
+
+    public static func run(_ arguments: [String]) -> Int32 {
+        var (seed, seeds, stepCount) = (UInt64(1), UInt64(1), 600)
+        var weather = Weather()
+        var isTraced = false
+        var rest = arguments[...]
+        while let option = rest.popFirst() {
+            switch option {
+            case "--seed": seed = number(&rest) ?? seed
+            case "--seeds": seeds = number(&rest) ?? seeds
+            case "--steps": stepCount = Int(number(&rest) ?? UInt64(stepCount))
+            case "--calm": weather.faults = false
+            case "--trace": isTraced = true
+            default:
+                print(usage)
+                return option == "--help" ? 0 : 2
+            }
+        }
+        Log.shared.configure(level: isTraced ? .info : .error, format: .text)
+        var total = Totals()
+        let began = ContinuousClock.now
+        for seed in seed..<seed + seeds {
+            let steps = script(seed: seed, steps: stepCount, weather)
+            if isTraced { for step in steps { print(step) } }
+            guard let report = play(seed, steps) else { return 1 }
+            total.add(report)
+            guard report.complaints.isEmpty else {
+                tell(seed, steps, report, stepCount)
+                return 1
+            }
+        }
+        total.tell(ContinuousClock.now - began)
+        return 0
+    }
+
+    private static func number(_ rest: inout ArraySlice<String>) -> UInt64? { rest.popFirst().flatMap { UInt64($0) } }
+
+    private static func play(_ seed: UInt64, _ steps: [Step]) -> Simulation.Report? {
+        do {
+            let simulation = try Simulation(seed: seed)
+            defer { simulation.end() }
+            return simulation.run(steps)
+        } catch {
+            print("the simulation could not be set up: \(error)")
+            return nil
+        }
+    }
+
+    private static func tell(_ seed: UInt64, _ steps: [Step], _ report: Simulation.Report, _ stepCount: Int) {
+        print("seed \(seed) fails:")
+        for complaint in report.complaints.prefix(10) { print("  \(complaint)") }
+        print("shrinking …")
+        let shrunk = Shrinking(seed, steps).run()
+        print("the shortest script that fails as well, of \(shrunk.steps.count) steps:")
+        for step in shrunk.steps { print("  \(step)") }
+        for complaint in shrunk.complaints.prefix(3) { print("  \(complaint)") }
+        print("again: swift run simulate --seed \(seed) --steps \(stepCount)")
+    }
+}
+
+/// What a run of several seeds came to.
+struct Totals {
+    private var report = Simulation.Report()
+    private var seeds = 0
+
+    mutating func add(_ other: Simulation.Report) {
+        seeds += 1
+        report.deliveries += other.deliveries
+        report.joins += other.joins
+        report.told += other.told
+        report.excused += other.excused
+        report.faults += other.faults
+        report.commits += other.commits
+        report.changes += other.changes
+        report.bytesHeard += other.bytesHeard
+        report.milliseconds += other.milliseconds
+        report.fingerprint = report.fingerprint &* 31 &+ other.fingerprint
+        report.coverage.merge(other.coverage, uniquingKeysWith: +)
+    }
+
+    func tell(_ elapsed: Duration) {
+        let seconds = Double(elapsed.components.seconds) + Double(elapsed.components.attoseconds) / 1e18
+        let hours = Double(report.milliseconds) / 3_600_000
+        print("stage × event")
+        for (name, count) in report.coverage.sorted(by: { $0.key < $1.key }) { print("  \(count)  \(name)") }
+        print(
+            """
+            \(seeds) seeds, \(String(format: "%.2f", hours)) h simulated in \(String(format: "%.1f", seconds)) s; \
+            \(report.commits) commits, \(report.changes) changes, \(report.deliveries) deliveries \
+            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins, \(report.faults) faults, \
+            \(report.told) times told, \(report.excused) excused; nothing was lost in silence
+            fingerprint \(String(report.fingerprint, radix: 16))
+            """)
+    }
+}

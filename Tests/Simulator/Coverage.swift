@@ -1,0 +1,13 @@
+import Delivery
+import Synchronization
+
+/// How often each event met each stage of delivery.
+final class Coverage: Sendable {
+    private let met = Mutex<[String: Int]>([:])
+
+    var counts: [String: Int] { met.withLock { $0 } }
+
+    var watcher: DeliveryWatcher {
+        { [self] stage, event in met.withLock { $0["\(stage) × \(event)", default: 0] += 1 } }
+    }
+}

@@ -1,0 +1,204 @@
+import Change
+
+/// A row of any of the model's tables: they all have the same columns.
+struct ModelRow: Hashable, CustomStringConvertible {
+    var id: Int
+    var owner: String
+    var room: Int
+    var body: String
+    /// Another number with each version of any row: a change is known by it.
+    var version: Int
+
+    var description: String { "(\(id) \(owner) room \(room) v\(version))" }
+}
+
+enum ModelTable: UInt32, CaseIterable {
+    /// Its policy speaks of claims and columns alone.
+    case notes = 20_001
+    /// Its policy asks who is a member of the row's room.
+    case items
+    /// Only PostgreSQL decides its policy.
+    case judged
+    /// It has no row level security.
+    case plain
+    /// Who is a member of which room; nobody subscribes to it.
+    case members
+
+    var name: String { "\(self)" }
+    static let subscribed: [ModelTable] = [.notes, .items, .judged, .plain]
+}
+
+enum ModelOperation: String { case insert = "INSERT", update = "UPDATE", delete = "DELETE" }
+
+struct ModelChange: CustomStringConvertible {
+    var table: ModelTable
+    var operation: ModelOperation
+    var old: ModelRow?
+    var new: ModelRow?
+
+    var description: String {
+        "\(operation.rawValue) \(table) \(old.map { "\($0) → " } ?? "")\(new.map { "\($0)" } ?? "")"
+    }
+}
+
+/// What the catalog says, apart from what never changes.
+struct ModelRules: Hashable {
+    /// Rows of room 0 in `notes` are everybody's.
+    var sharesRoomZero = false
+    /// Further columns, which nobody fills, by table.
+    var extras: [UInt32: Int] = [:]
+    /// Tables whose old images are their keys only.
+    var namedByKey: Set<UInt32> = []
+
+    func extras(of table: ModelTable) -> Int { extras[table.rawValue] ?? 0 }
+    func isNamedByKey(_ table: ModelTable) -> Bool { namedByKey.contains(table.rawValue) }
+}
+
+/// A transaction as the database committed it.
+struct ModelCommit {
+    /// From 1 on, in the order of commits.
+    var number: Int
+    var xid: UInt32
+    var lsn: LSN
+    var end: LSN
+    /// Microseconds since 1970.
+    var time: Int64
+    /// When other sessions' snapshots begin to show it: a moment after it went down the stream.
+    var visibleFrom: UInt64
+    var changes: [ModelChange]
+    /// It changed definitions.
+    var defines = false
+    /// As the transaction left them.
+    var rules: ModelRules
+    var members: [String: [Int: Int]]
+}
+
+/// A database: what was committed, in order, and what anybody may see of it. No code of the hub decides anything here.
+final class ModelDatabase {
+    private(set) var commits: [ModelCommit] = []
+    private(set) var rows: [ModelTable: [Int: ModelRow]] = [:]
+    private(set) var rules = ModelRules()
+    /// How many rows make somebody a member of a room.
+    private(set) var members: [String: [Int: Int]] = [:]
+    private var lastVersion = 0
+    private var lastID = 0
+    private var lastXID: UInt32 = 700
+    private var end = LSN(0x100_0000)
+
+    static let firstLSN = LSN(0x100_0000)
+    static let people = ["ana", "ben", "cem"]
+    static let rooms = 0...3
+
+    var walEnd: LSN { end }
+    var lastCommit: Int { commits.count }
+    var nextXID: UInt32 { lastXID + 1 }
+
+    /// Transactions whose xid was taken before others that committed earlier.
+    private var open: [UInt32] = []
+
+    // MARK: Transactions
+
+    func begin() -> Transaction { Transaction(rows: rows, members: members, rules: rules) }
+
+    struct Transaction {
+        var rows: [ModelTable: [Int: ModelRow]]
+        var members: [String: [Int: Int]]
+        var rules: ModelRules
+        var changes: [ModelChange] = []
+        var defines = false
+    }
+
+    func insert(_ table: ModelTable, owner: String, room: Int, body: String, in transaction: inout Transaction) {
+        lastID += 1
+        lastVersion += 1
+        let row = ModelRow(id: lastID, owner: owner, room: room, body: body, version: lastVersion)
+        transaction.rows[table, default: [:]][row.id] = row
+        note(table, nil, row, in: &transaction)
+    }
+
+    func update(
+        _ row: ModelRow, of table: ModelTable, in transaction: inout Transaction, _ change: (inout ModelRow) -> Void
+    ) {
+        lastVersion += 1
+        var new = row
+        change(&new)
+        new.version = lastVersion
+        if new.id != row.id { transaction.rows[table]?[row.id] = nil }
+        transaction.rows[table, default: [:]][new.id] = new
+        note(table, row, new, in: &transaction)
+    }
+
+    func delete(_ row: ModelRow, of table: ModelTable, in transaction: inout Transaction) {
+        transaction.rows[table]?[row.id] = nil
+        note(table, row, nil, in: &transaction)
+    }
+
+    func freshID() -> Int {
+        lastID += 1
+        return lastID
+    }
+
+    private func note(_ table: ModelTable, _ old: ModelRow?, _ new: ModelRow?, in transaction: inout Transaction) {
+        let operation: ModelOperation = old == nil ? .insert : new == nil ? .delete : .update
+        transaction.changes.append(ModelChange(table: table, operation: operation, old: old, new: new))
+        guard table == .members else { return }
+        if let old { transaction.members[old.owner, default: [:]][old.room, default: 0] -= 1 }
+        if let new { transaction.members[new.owner, default: [:]][new.room, default: 0] += 1 }
+    }
+
+    /// Takes a number that a later commit will have.
+    func takeXID() -> UInt32 {
+        lastXID += 1
+        open.append(lastXID)
+        return lastXID
+    }
+
+    func commit(_ transaction: Transaction, as xid: UInt32, at time: Int64, visibleFrom: UInt64) {
+        open.removeAll { $0 == xid }
+        rows = transaction.rows
+        members = transaction.members
+        rules = transaction.rules
+        let lsn = LSN(end.rawValue + 0x28)
+        end = LSN(lsn.rawValue + 0x100 + UInt64(transaction.changes.count) * 0x40)
+        commits.append(
+            ModelCommit(
+                number: commits.count + 1, xid: xid, lsn: lsn, end: end, time: time, visibleFrom: visibleFrom,
+                changes: transaction.changes, defines: transaction.defines, rules: rules, members: members))
+    }
+
+    // MARK: What a snapshot shows
+
+    /// What is committed and can be seen at the moment, as `pg_current_snapshot` writes it, with the newest of it.
+    ///
+    /// Commits become visible in their order here; a server may show a later one first, which the log's readers never ask
+    /// about without its number.
+    func snapshot(at now: UInt64) -> (text: String, last: ModelCommit?) {
+        let visible = commits.lastIndex { $0.visibleFrom <= now }.map { commits[...$0] } ?? []
+        let seen = Set(visible.suffix(200).map(\.xid))
+        let first = UInt32(max(1, Int(lastXID) - 400))
+        let running = (first...max(first, lastXID)).filter { xid in
+            !seen.contains(xid) && (open.contains(xid) || commits.suffix(200).contains { $0.xid == xid })
+        }
+        let lowest = running.first ?? lastXID + 1
+        return ("\(lowest):\(lastXID + 1):\(running.map(String.init).joined(separator: ","))", visible.last)
+    }
+
+    // MARK: Who may see what
+
+    static func sees(
+        _ person: String, _ row: ModelRow, of table: ModelTable, _ rules: ModelRules, _ members: [String: [Int: Int]]
+    ) -> Bool {
+        switch table {
+        case .notes: row.owner == person || rules.sharesRoomZero && row.room == 0
+        case .items: (members[person]?[row.room] ?? 0) > 0
+        case .judged: decides(person, owner: row.owner, version: row.version)
+        case .plain: true
+        case .members: false
+        }
+    }
+
+    /// The policy that the hub does not understand.
+    static func decides(_ person: String, owner: String, version: Int) -> Bool {
+        owner == person || version % 3 == 0
+    }
+}

@@ -1,0 +1,189 @@
+import Asking
+import Authorizing
+import Catalog
+import Change
+import Delivery
+import Foundation
+import Judging
+import Messages
+import Policy
+import System
+import TestSupport
+
+/// What of the world around the hub answers late, wrongly or not at all, as a seed says.
+final class ModelServer {
+    enum Kind: UInt64, CaseIterable { case catalog, rows, claims, members, filters, recall }
+
+    let database: ModelDatabase
+    let time: VirtualTime
+    let agenda: Agenda
+    private var randoms: [Kind: SeededRandom]
+    /// No answer comes until then.
+    private var awayUntil: UInt64 = 0
+    /// Some answers are lost until then.
+    private var losesUntil: UInt64 = 0
+    private(set) var lost = 0
+
+    init(_ database: ModelDatabase, _ time: VirtualTime, _ agenda: Agenda, seed: UInt64) {
+        self.database = database
+        self.time = time
+        self.agenda = agenda
+        randoms = Dictionary(
+            uniqueKeysWithValues: Kind.allCases.map { ($0, SeededRandom(seed: seed &* 31 &+ $0.rawValue)) })
+    }
+
+    func delay(_ kind: Kind) -> UInt64 {
+        let pick = UInt64.random(in: 0..<100, using: &randoms[kind]!)
+        return switch pick {
+        case ..<50: UInt64.random(in: 0...2, using: &randoms[kind]!)
+        case ..<90: UInt64.random(in: 1...30, using: &randoms[kind]!)
+        default: UInt64.random(in: 30...700, using: &randoms[kind]!)
+        }
+    }
+
+    func chance(_ kind: Kind, percent: UInt64) -> Bool {
+        UInt64.random(in: 0..<100, using: &randoms[kind]!) < percent
+    }
+
+    var isAway: Bool { time.monotonicNanoseconds() < awayUntil }
+
+    func beAway(milliseconds: UInt64) {
+        awayUntil = max(awayUntil, time.monotonicNanoseconds() + milliseconds * 1_000_000)
+    }
+
+    func loseAnswers(milliseconds: UInt64) {
+        losesUntil = max(losesUntil, time.monotonicNanoseconds() + milliseconds * 1_000_000)
+    }
+
+    func isLost(_ kind: Kind) -> Bool {
+        let isLost = isAway || time.monotonicNanoseconds() < losesUntil && chance(kind, percent: 30)
+        if isLost { lost += 1 }
+        return isLost
+    }
+}
+
+/// Decides by the model what PostgreSQL would decide by policies.
+final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
+    // Touched by the simulation's one thread only.
+    private let world: ModelServer
+
+    init(_ world: ModelServer) { self.world = world }
+
+    var availability: PolicyAvailability { .available }
+
+    func ask(_ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void) {
+        let isLost = world.isLost(.rows)
+        world.agenda.after(milliseconds: world.delay(.rows)) {
+            then(
+                questions.map { question in
+                    var answers = PolicyAnswers(question)
+                    guard !isLost else { return answers }
+                    for (row, texts) in question.rows.enumerated() {
+                        for (place, claimant) in question.claimants.enumerated() {
+                            answers[row, place] = Self.decides(claimant, question.policy.row, texts)
+                        }
+                    }
+                    return answers
+                })
+        }
+    }
+
+    private static func decides(_ claimant: Claimant, _ row: JudgedRow, _ texts: [String?]) -> Bool? {
+        let values = Dictionary(uniqueKeysWithValues: zip(row.columns.map(\.name), texts))
+        guard row.relation == ModelTable.judged.name, let person = person(claimant), let owner = values["owner"] ?? nil,
+            let version = (values["version"] ?? nil).flatMap({ Int($0) })
+        else { return nil }
+        return ModelDatabase.decides(person, owner: owner, version: version)
+    }
+
+    static func person(_ claimant: Claimant) -> String? {
+        let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
+        return claims?["sub"] as? String
+    }
+
+    func evaluate(
+        _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
+    ) {
+        preconditionFailure("the model's policies ask nothing of claims: \(terms.map(\.sql))")
+    }
+
+    /// The keys as a snapshot shows them that is taken a moment later.
+    func fill(
+        _ memberships: [(membership: Membership, claimant: Claimant)], seeing xid: UInt32?,
+        then: @escaping @Sendable ([MembershipFill]) -> Void
+    ) {
+        let world = world
+        world.agenda.after(milliseconds: world.delay(.members)) {
+            let isLost = world.isLost(.members)
+            let snapshot = world.database.snapshot(at: world.time.monotonicNanoseconds())
+            let members = snapshot.last?.members ?? [:]
+            let position = world.database.walEnd
+            let fills = memberships.map { _, claimant -> MembershipFill in
+                guard !isLost, let visible = VisibleTransactions(snapshot.text), let person = Self.person(claimant)
+                else { return .unavailable }
+                let keys = members[person, default: [:]].sorted { $0.key < $1.key }.filter { $0.value > 0 }
+                return .filled(
+                    FilledMembership(
+                        keys: keys.map { FilledMembership.Key(text: Array("\($0.key)".utf8), count: $0.value) },
+                        snapshot: visible, position: position))
+            }
+            world.agenda.after(milliseconds: world.delay(.members)) { then(fills) }
+        }
+    }
+
+    func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
+        world.agenda.after(milliseconds: world.delay(.rows)) { then(nil) }
+    }
+
+    func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void) {
+        preconditionFailure("the model has no generated columns")
+    }
+
+    func stop() {}
+}
+
+/// The model's filters are all decided by the hub itself.
+final class ModelFilterEvaluator: FilterEvaluating {
+    func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
+        preconditionFailure("the model's filters ask nothing")
+    }
+
+    func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void) {
+        then(values.map { _ in .absent })
+    }
+
+    func stop() {}
+}
+
+/// Reads the log as the hub's own service does, and answers when it pleases.
+final class ModelRecall: RowRecalling, @unchecked Sendable {
+    // Touched by the simulation's one thread only.
+    private let world: ModelServer
+    private let lookup: RecallLookup
+
+    init(_ world: ModelServer, _ storage: any StorageDirectory) {
+        self.world = world
+        lookup = RecallLookup(world.time) { () throws(SystemError) in storage }
+    }
+
+    func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
+        let answers = lookup.answers(request)
+        world.agenda.after(milliseconds: world.delay(.recall)) { then(answers) }
+    }
+
+    func stop() {}
+}
+
+/// Nobody in the model joins a private channel, or asks for messages of the past.
+final class NoAuthorizer: ChannelAuthorizing {
+    func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
+        preconditionFailure("the model has no private channels")
+    }
+
+    func stop() {}
+}
+
+final class NoArchive: MessageReplaying {
+    func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void) { then(.failed) }
+    func stop() {}
+}

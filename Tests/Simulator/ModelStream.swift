@@ -1,0 +1,253 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+import Ingest
+import Replication
+import System
+import TestSupport
+
+/// The stream from the model's database into the hub's log: the real assembler and the real sink on a disk that fails.
+final class ModelStream {
+    private let database: ModelDatabase
+    private let storage: FaultyStorage
+    private let time: VirtualTime
+    /// What the server was told to forget.
+    private(set) var confirmed = ModelDatabase.firstLSN
+    private var process: Process?
+    private(set) var end: EventLogEnd?
+    private(set) var failures = 0
+    /// Whatever was committed before it is in the log.
+    private(set) var covered = LSN.zero
+    private var lastGap = LSN.zero
+
+    private final class Process {
+        let sink: LogSink
+        var assembler: TransactionAssembler
+        /// What is to be heard next.
+        var messages: [[UInt8]] = []
+        var nextMessage = 0
+        var nextCommit: Int
+        /// Tables that were announced on this connection, with how many columns and which identity.
+        var announced: [UInt32: Announcement] = [:]
+        var isInTransaction = false
+        var isConnected = false
+
+        init(_ sink: LogSink, from nextCommit: Int) {
+            self.sink = sink
+            self.nextCommit = nextCommit
+            assembler = TransactionAssembler(spoolDirectory: MemoryDirectory(), primaryKey: { _ in ["id"] })
+        }
+    }
+
+    private struct Announcement: Equatable {
+        var extras: Int
+        var isNamedByKey: Bool
+        var definitions: Int
+    }
+
+    init(_ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime) {
+        self.database = database
+        self.storage = storage
+        self.time = time
+    }
+
+    static let systemIdentifier: UInt64 = 77
+    static let segmentBytes: UInt64 = 32 << 10
+    static let retainedBytes: UInt64 = 256 << 10
+
+    private var options: EventLogOptions {
+        var options = EventLogOptions(source: Self.systemIdentifier)
+        options.segmentBytes = Self.segmentBytes
+        options.retentionBytes = Self.retainedBytes
+        options.retentionAge = nil
+        options.preparesSegments = false
+        options.now = { [time] in time.unixMicroseconds() }
+        options.newEpoch = { [time] in time.monotonicNanoseconds() }
+        let finder = StoredKeys()
+        options.keysOf = { kind, payload in
+            switch kind {
+            case .relation:
+                finder.relation(payload)
+                return []
+            case .transaction: return finder.keys(ofTransaction: payload)
+            default: return []
+            }
+        }
+        return options
+    }
+
+    // MARK: The process
+
+    /// The hub starts: the log is opened, and what it lacks is sent.
+    func start() throws {
+        let sink = try LogSink(directory: storage, options: options, time: time) { [unowned self] in end = $0 }
+        process = Process(sink, from: 0)
+        connect(sink)
+    }
+
+    /// Where it fails it is tried again.
+    private func connect(_ sink: LogSink) {
+        do {
+            try settle(sink)
+            let first = database.commits.firstIndex { $0.end > max(confirmed, sink.position) } ?? database.lastCommit
+            process = Process(sink, from: first)
+            process?.isConnected = true
+        } catch {
+            failures += 1
+            Log.shared.info("the stream does not start", [.reason("\(error)")])
+        }
+    }
+
+    private func settle(_ sink: LogSink) throws {
+        if sink.isNew {
+            try sink.begin(systemIdentifier: Self.systemIdentifier, at: confirmed)
+        } else if confirmed > sink.position {
+            try sink.recordGap(
+                Gap(reason: .slotMissing, from: sink.position, to: confirmed),
+                systemIdentifier: Self.systemIdentifier)
+        }
+    }
+
+    /// The process is gone, whatever it was at.
+    func die() {
+        process = nil
+        end = nil
+    }
+
+    /// What of the log survives whatever happens.
+    var durable: LSN { process?.sink.durablePosition ?? .zero }
+    /// What was committed before it has been removed from the log.
+    var oldestKept: LSN { max(lastGap, process?.sink.segments.first.map { LSN($0.header.baseLSN) } ?? .zero) }
+
+    var isRunning: Bool { process != nil }
+
+    /// The connection is lost: what was heard of a transaction that is not whole is forgotten.
+    func cut() {
+        guard let process else { return }
+        if process.isInTransaction { try? process.sink.abandon() }
+        process.isInTransaction = false
+        process.isConnected = false
+    }
+
+    // MARK: Hearing
+
+    var isIdle: Bool {
+        guard let process else { return false }
+        return process.isConnected && process.nextCommit >= database.lastCommit
+            && process.nextMessage >= process.messages.count
+            && process.sink.position == process.sink.durablePosition
+    }
+
+    /// Takes so many messages at most, and flushes where nothing more has come.
+    func hear(atMost count: Int, flushes: Bool) {
+        if let process, !process.isConnected { connect(process.sink) }
+        guard let process, process.isConnected else { return }
+        do {
+            for _ in 0..<count {
+                guard let message = nextMessage(of: process) else { break }
+                try process.assembler.receive(message.span.bytes, into: process.sink) { _ in throw Stalled() }
+            }
+            if flushes, !process.isInTransaction { try flush(process.sink) }
+        } catch {
+            failures += 1
+            Log.shared.info("the stream ends", [.reason("\(error)")])
+            cut()
+        }
+    }
+
+    private struct Stalled: Error {}
+
+    private func nextMessage(of process: Process) -> [UInt8]? {
+        if process.nextMessage == process.messages.count {
+            guard process.nextCommit < database.lastCommit else { return nil }
+            process.messages = messages(of: database.commits[process.nextCommit], on: process)
+            process.nextMessage = 0
+            process.nextCommit += 1
+        }
+        let place = process.nextMessage
+        process.nextMessage += 1
+        process.isInTransaction = place + 1 < process.messages.count
+        return process.messages[place]
+    }
+
+    private func flush(_ sink: LogSink) throws {
+        try sink.flush()
+        confirmed = max(confirmed, sink.durablePosition)
+        covered = isIdle ? max(sink.durablePosition, database.walEnd) : sink.durablePosition
+    }
+
+    /// The slot is gone: what was not heard yet will never be.
+    func dropSlot() {
+        cut()
+        // A slot that was made again begins at the end; so does the log, by a gap.
+        confirmed = LSN(database.walEnd.rawValue + 8)
+        lastGap = confirmed
+    }
+
+    // MARK: Messages
+
+    private func messages(of commit: ModelCommit, on process: Process) -> [[UInt8]] {
+        let time = commit.time - 946_684_800_000_000
+        var messages = [PgOutput.begin(commit: commit.lsn.rawValue, time: time, xid: commit.xid)]
+        if commit.defines { messages.append(PgOutput.logical("rt:ddl", [])) }
+        for change in commit.changes { append(change, commit, on: process, to: &messages) }
+        messages.append(PgOutput.commit(commit.lsn.rawValue, end: commit.end.rawValue, time: time))
+        return messages
+    }
+
+    private func append(
+        _ change: ModelChange, _ commit: ModelCommit, on process: Process, to messages: inout [[UInt8]]
+    ) {
+        let oid = change.table.rawValue
+        let announcement = Announcement(
+            extras: commit.rules.extras(of: change.table), isNamedByKey: commit.rules.isNamedByKey(change.table),
+            definitions: commit.rules.hashNumber)
+        if process.announced[oid] != announcement {
+            process.announced[oid] = announcement
+            messages.append(relation(change.table, announcement))
+        }
+        let cells = { (row: ModelRow) in Self.cells(row, announcement.extras) }
+        switch change.operation {
+        case .insert: messages.append(PgOutput.insert(oid, cells(change.new!)))
+        case .update:
+            let old = change.old!
+            let image: PgOutput.Old? =
+                announcement.isNamedByKey
+                ? old.id == change.new!.id ? nil : .key(Self.key(old, announcement.extras)) : .full(cells(old))
+            messages.append(PgOutput.update(oid, old: image, cells(change.new!)))
+        case .delete:
+            let old = change.old!
+            messages.append(
+                PgOutput.delete(
+                    oid, announcement.isNamedByKey ? .key(Self.key(old, announcement.extras)) : .full(cells(old))))
+        }
+    }
+
+    private func relation(_ table: ModelTable, _ announcement: Announcement) -> [UInt8] {
+        let isFull = !announcement.isNamedByKey
+        var columns: [PgOutput.Column] = [
+            .init("id", type: 23, isIdentity: true), .init("owner", isIdentity: isFull),
+            .init("room", type: 23, isIdentity: isFull), .init("body", isIdentity: isFull),
+            .init("version", type: 23, isIdentity: isFull),
+        ]
+        for number in 0..<announcement.extras { columns.append(.init("extra\(number)", isIdentity: isFull)) }
+        return PgOutput.relation(table.rawValue, table.name, identity: isFull ? .full : .primaryKey, columns)
+    }
+
+    private static func cells(_ row: ModelRow, _ extras: Int) -> [Cell] {
+        [.text("\(row.id)"), .text(row.owner), .text("\(row.room)"), .text(row.body), .text("\(row.version)")]
+            + (0..<extras).map { _ in .null }
+    }
+
+    private static func key(_ row: ModelRow, _ extras: Int) -> [Cell] {
+        [.text("\(row.id)"), .null, .null, .null, .null] + (0..<extras).map { _ in .null }
+    }
+}
+
+extension ModelRules {
+    /// Another one whenever anything is defined otherwise: the server then announces tables again.
+    fileprivate var hashNumber: Int {
+        (sharesRoomZero ? 1 : 0) + extras.values.reduce(0, +) * 2 + namedByKey.count * 1000
+    }
+}

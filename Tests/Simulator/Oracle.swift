@@ -1,0 +1,276 @@
+import Change
+
+/// Knows what each channel had to hear, by the model alone, and says what is wrong with what it heard.
+///
+/// A channel hears what is committed after the reply to its join, in the order of commits and within a transaction in the
+/// order it was made, each once, with its values. Only this excuses a change that is missing: the client was told that
+/// something may be missing, or its channel ended. Nothing excuses one that comes twice, out of order, wrong, or to
+/// somebody who may not see it.
+final class Oracle: Hearing {
+    /// What the log surely has already.
+    struct Position {
+        var durable: LSN
+        var oldestKept: LSN
+    }
+
+    private struct Key: Hashable {
+        var client: Int
+        var channel: Int
+    }
+
+    private struct Place: Comparable {
+        var commit: Int
+        var change: Int
+
+        static func < (left: Place, right: Place) -> Bool { (left.commit, left.change) < (right.commit, right.change) }
+    }
+
+    private final class Listening {
+        let person: String
+        let seat: Seat
+        /// The log had these when the join was sent.
+        let durable: LSN
+        /// Commits up to here may come or not; nil until the join was answered.
+        var optionalTo: Int?
+        var isSubscribed = false
+        var lastHeard = Place(commit: 0, change: -1)
+        var heardPlaces: Set<Int> = []
+        /// Told of a loss when so much was committed: what is older may be missing.
+        var toldAt = 0
+
+        init(_ person: String, _ seat: Seat, _ durable: LSN) {
+            self.person = person
+            self.seat = seat
+            self.durable = durable
+        }
+    }
+
+    private let database: ModelDatabase
+    private let position: () -> Position
+    private var listenings: [Key: Listening] = [:]
+    private(set) var complaints: [String] = []
+    private(set) var tally = Tally()
+    private var versions: [Int: Place] = [:]
+    private var deletes: [Deleted: [Place]] = [:]
+    private var noted = 0
+    /// Of all that was heard, in its order.
+    private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    private struct Deleted: Hashable {
+        var table: String
+        var id: Int
+    }
+
+    struct Tally {
+        var deliveries = 0
+        var joins = 0
+        var told = 0
+        var excused = 0
+        var refused = 0
+    }
+
+    init(_ database: ModelDatabase, _ position: @escaping () -> Position) {
+        self.database = database
+        self.position = position
+    }
+
+    private func mix(_ text: String) {
+        for byte in text.utf8 { fingerprint = (fingerprint ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    }
+
+    private func complain(_ text: String) {
+        complaints.append(text)
+    }
+
+    // MARK: Hearing
+
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int) {
+        listenings[Key(client: client, channel: channel)] = Listening(person, seat, position().durable)
+    }
+
+    func hasGone(_ channel: Int, of client: Int) {
+        listenings[Key(client: client, channel: channel)] = nil
+    }
+
+    func heard(_ what: Heard, on channel: Int, of client: Int) {
+        let key = Key(client: client, channel: channel)
+        guard let listening = listenings[key] else { return }
+        mix("\(client) \(channel) \(what.summary)")
+        switch what {
+        case .joined:
+            tally.joins += 1
+            listening.optionalTo = database.lastCommit
+        case .subscribed: listening.isSubscribed = true
+        case .refused:
+            tally.refused += 1
+            listenings[key] = nil
+        case .told:
+            tally.told += 1
+            listening.toldAt = database.lastCommit
+        case .closed: listenings[key] = nil
+        case .change(let change):
+            tally.deliveries += 1
+            check(
+                change, listening, "client \(client) channel \(channel) (\(listening.person), \(listening.seat.topic))")
+        }
+    }
+
+    // MARK: What was heard
+
+    private func note() {
+        for commit in database.commits[noted...] {
+            for (number, change) in commit.changes.enumerated() {
+                let place = Place(commit: commit.number, change: number)
+                if let new = change.new { versions[new.version] = place }
+                if change.operation == .delete, let old = change.old {
+                    deletes[Deleted(table: change.table.name, id: old.id), default: []].append(place)
+                }
+            }
+        }
+        noted = database.lastCommit
+    }
+
+    private func check(_ heard: HeardChange, _ listening: Listening, _ who: String) {
+        note()
+        let said = "\(heard.operation) \(heard.table) \(heard.record) \(heard.old)"
+        guard listening.optionalTo != nil else { return complain("\(who) heard before its join was answered: \(said)") }
+        guard let place = place(of: heard, listening) else { return complain("\(who) heard what never was: \(said)") }
+        let commit = database.commits[place.commit - 1]
+        let change = commit.changes[place.change]
+        let what = "#\(place.commit).\(place.change) \(said)"
+        if place <= listening.lastHeard { complain("\(who) heard twice or out of order: \(what)") }
+        listening.lastHeard = max(place, listening.lastHeard)
+        listening.heardPlaces.insert(place.commit << 16 | place.change)
+        if commit.end <= listening.durable { complain("\(who) heard what the log had before its join: \(what)") }
+        if heard.errors != nil { complain("\(who) heard errors: \(what)") }
+        guard change.operation.rawValue == heard.operation else {
+            return complain("\(who) heard another operation: \(what)")
+        }
+        if Self.interest(in: change, listening, allOf: rules(since: commit), commit.members) == .none {
+            complain("\(who) heard what is not for it: \(what)")
+        }
+        checkValues(heard, change, commit, listening, who, what)
+    }
+
+    private func place(of heard: HeardChange, _ listening: Listening) -> Place? {
+        if heard.operation == "DELETE" {
+            guard let id = heard.old["id"] as? Int else { return nil }
+            let places = deletes[Deleted(table: heard.table, id: id)] ?? []
+            return places.first { $0 > listening.lastHeard } ?? places.last
+        }
+        return (heard.record["version"] as? Int).flatMap { versions[$0] }
+    }
+
+    private func checkValues(
+        _ heard: HeardChange, _ change: ModelChange, _ commit: ModelCommit, _ listening: Listening, _ who: String,
+        _ what: String
+    ) {
+        if let new = change.new, !Self.isSame(heard.record, new, isWhole: true) {
+            complain("\(who) heard other values than \(new): \(what)")
+        }
+        guard let old = change.old else { return }
+        let saw = rules(since: commit).contains {
+            ModelDatabase.sees(listening.person, old, of: change.table, $0, commit.members)
+        }
+        let beyond = heard.old.keys.contains { $0 != "id" }
+        if !saw, beyond || heard.old["id"] as? Int ?? change.new?.id != change.new?.id {
+            complain("\(who) heard of an old row that it may not see: \(what)")
+        }
+        if !Self.isSame(heard.old, old, isWhole: false) { complain("\(who) heard other old values: \(what)") }
+    }
+
+    private static func isSame(_ heard: [String: Any], _ row: ModelRow, isWhole: Bool) -> Bool {
+        let values: [String: AnyHashable] = [
+            "id": row.id, "owner": row.owner, "room": row.room, "body": row.body, "version": row.version,
+        ]
+        for (name, value) in values {
+            guard let came = heard[name] else {
+                if isWhole { return false }
+                continue
+            }
+            if came as? AnyHashable != value { return false }
+        }
+        return true
+    }
+
+    // MARK: What is for whom
+
+    /// The rules under which a change may have been judged: those of its commit, and whatever came later.
+    private func rules(since commit: ModelCommit) -> [ModelRules] {
+        if let known = rulesKnown, known.commit == commit.number, known.last == database.lastCommit {
+            return known.rules
+        }
+        var found: [ModelRules] = []
+        for later in database.commits[(commit.number - 1)...] where later.number == commit.number || later.defines {
+            if !found.contains(later.rules) { found.append(later.rules) }
+        }
+        rulesKnown = (commit.number, database.lastCommit, found)
+        return found
+    }
+
+    private var rulesKnown: (commit: Int, last: Int, rules: [ModelRules])?
+
+    private enum Interest { case none, possible, due }
+
+    private static func interest(
+        in change: ModelChange, _ listening: Listening, allOf rules: [ModelRules], _ members: [String: [Int: Int]]
+    ) -> Interest {
+        guard let row = change.new ?? change.old else { return .none }
+        let isWanted = listening.seat.bindings.contains { binding in
+            binding.table == change.table && binding.operation.map { $0 == change.operation } ?? true
+                && binding.room.map { $0 == row.room } ?? true
+        }
+        guard isWanted else { return .none }
+        let seen = rules.count { ModelDatabase.sees(listening.person, row, of: change.table, $0, members) }
+        return seen == 0 ? .none : seen == rules.count ? .due : .possible
+    }
+
+    // MARK: What was not heard
+
+    /// Everything has come to rest: whatever had to be heard was.
+    func settle() {
+        note()
+        let oldest = position().oldestKept
+        for (key, listening) in listenings.sorted(by: {
+            ($0.key.client, $0.key.channel) < ($1.key.client, $1.key.channel)
+        }) {
+            let who = "client \(key.client) channel \(key.channel) (\(listening.person), \(listening.seat.topic))"
+            guard let first = listening.optionalTo else {
+                complain("\(who) was never answered")
+                continue
+            }
+            if !listening.isSubscribed { complain("\(who) was never subscribed") }
+            for commit in database.commits.dropFirst(first) {
+                for (number, change) in commit.changes.enumerated()
+                where isMissing(change, number, commit, listening, oldest) {
+                    if commit.number <= listening.toldAt {
+                        tally.excused += 1
+                    } else {
+                        complain("\(who) did not hear #\(commit.number).\(number) \(change)")
+                    }
+                }
+            }
+            listening.optionalTo = database.lastCommit
+            listening.heardPlaces = []
+        }
+    }
+
+    private func isMissing(
+        _ change: ModelChange, _ number: Int, _ commit: ModelCommit, _ listening: Listening, _ oldest: LSN
+    ) -> Bool {
+        guard !listening.heardPlaces.contains(commit.number << 16 | number) else { return false }
+        guard Self.interest(in: change, listening, allOf: rules(since: commit), commit.members) == .due else {
+            return false
+        }
+        return !dependsOnTheLog(change, commit, oldest)
+    }
+
+    /// A delete that names its row only by its key is told where the log still says what the row was.
+    private func dependsOnTheLog(_ change: ModelChange, _ commit: ModelCommit, _ oldest: LSN) -> Bool {
+        guard change.operation == .delete, let old = change.old, commit.rules.isNamedByKey(change.table) else {
+            return false
+        }
+        guard let place = versions[old.version] else { return true }
+        return database.commits[place.commit - 1].end <= oldest
+    }
+}

@@ -1,0 +1,86 @@
+import TestSupport
+
+/// What is done to the world in one step, and how long nothing else is done then.
+public struct Step: Sendable, Equatable, CustomStringConvertible {
+    public enum Action: Sendable, Equatable {
+        case write(seed: UInt64)
+        case memberships(seed: UInt64)
+        case define(seed: UInt64)
+        case join(client: Int, channel: Int, seed: UInt64)
+        case leave(client: Int, channel: Int)
+        case cut(client: Int)
+        case freezeClient(client: Int, milliseconds: UInt64)
+        case freezeLoop(loop: Int, milliseconds: UInt64)
+        case freezeStream(milliseconds: UInt64)
+        case cutStream
+        /// The disk takes so many more, then refuses two.
+        case failWrites(after: Int)
+        case failSyncs(after: Int)
+        case beAway(milliseconds: UInt64)
+        case loseAnswers(milliseconds: UInt64)
+        case dropSlot
+        case crash(power: Bool)
+        /// Everything comes to rest, and what was heard is held against what had to be.
+        case settle
+    }
+
+    public var action: Action
+    public var milliseconds: UInt64
+
+    public var description: String { "\(milliseconds) ms, then \(action)" }
+}
+
+/// Which faults a script has.
+public struct Weather: Sendable {
+    public var faults = true
+    public init() {}
+}
+
+/// Steps as a seed says.
+public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather()) -> [Step] {
+    var random = SeededRandom(seed: seed)
+    var script: [Step] = []
+    for client in 0..<Simulation.clientCount {
+        for channel in 0..<Simulation.channelsPerClient {
+            script.append(
+                Step(action: .join(client: client, channel: channel, seed: random.next()), milliseconds: 5))
+        }
+    }
+    for number in 1...steps {
+        let pauses: [ClosedRange<UInt64>] = [0...0, 0...3, 1...40, 1...40, 20...400]
+        script.append(
+            Step(
+                action: number % 150 == 0 ? .settle : action(&random, weather),
+                milliseconds: UInt64.random(in: random.pick(pauses), using: &random)))
+    }
+    script.append(Step(action: .settle, milliseconds: 10))
+    return script
+}
+
+private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action {
+    let client = Int.random(in: 0..<Simulation.clientCount, using: &random)
+    let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
+    let seed = random.next()
+    let milliseconds = random.pick([20, 200, 2_000, 8_000] as [UInt64])
+    switch Int.random(in: 0..<100, using: &random) {
+    case ..<45: return .write(seed: seed)
+    case ..<55: return .memberships(seed: seed)
+    case ..<58: return .define(seed: seed)
+    case ..<72: return .join(client: client, channel: channel, seed: seed)
+    case ..<76: return .leave(client: client, channel: channel)
+    case ..<79: return .cut(client: client)
+    case _ where !weather.faults: return .write(seed: seed)
+    case ..<82: return .freezeClient(client: client, milliseconds: milliseconds)
+    case ..<86:
+        return .freezeLoop(loop: Int(seed % UInt64(Simulation.loopCount)), milliseconds: min(milliseconds, 2_000))
+    case ..<88: return .freezeStream(milliseconds: min(milliseconds, 2_000))
+    case ..<90: return .cutStream
+    case 90: return .failWrites(after: Int(seed % 5))
+    case 91: return .failSyncs(after: Int(seed % 3))
+    case ..<94: return .beAway(milliseconds: milliseconds)
+    case ..<96: return .loseAnswers(milliseconds: milliseconds)
+    case 96: return .dropSlot
+    case 97: return .crash(power: seed % 2 == 0)
+    default: return .write(seed: seed)
+    }
+}

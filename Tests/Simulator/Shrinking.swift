@@ -1,0 +1,51 @@
+/// Leaves out steps of a script that fails for as long as it still does.
+struct Shrinking {
+    private let seed: UInt64
+    private let steps: [Step]
+    /// Each try is a whole simulation.
+    private static let mostTries = 400
+
+    init(_ seed: UInt64, _ steps: [Step]) {
+        self.seed = seed
+        self.steps = steps
+    }
+
+    func run() -> (steps: [Step], complaints: [String]) {
+        var (best, complaints) = (steps, [String]())
+        if let (count, found) = failure(of: steps) {
+            best = Array(steps.prefix(count))
+            complaints = found
+        }
+        var (size, tries) = (max(1, best.count / 2), 0)
+        while tries < Self.mostTries {
+            var start = 0
+            var hasShrunk = false
+            while start < best.count, tries < Self.mostTries {
+                var candidate = best
+                candidate.removeSubrange(start..<min(best.count, start + size))
+                tries += 1
+                if let (count, found) = failure(of: candidate) {
+                    best = Array(candidate.prefix(count))
+                    complaints = found
+                    hasShrunk = true
+                } else {
+                    start += size
+                }
+            }
+            if size == 1, !hasShrunk { break }
+            size = max(1, size / 2)
+        }
+        return (best, complaints)
+    }
+
+    /// How many of the steps it took, and what was wrong; nil where nothing was.
+    private func failure(of steps: [Step]) -> (Int, [String])? {
+        guard let simulation = try? Simulation(seed: seed) else { return nil }
+        defer { simulation.end() }
+        // What was not heard shows when all has come to rest.
+        let last = Step(action: .settle, milliseconds: 10)
+        let script = steps.last == last ? steps : steps + [last]
+        let complaints = simulation.run(script).complaints
+        return complaints.isEmpty ? nil : (min(simulation.stepsDone, steps.count), complaints)
+    }
+}

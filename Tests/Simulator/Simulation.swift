@@ -1,0 +1,420 @@
+import Auth
+import Change
+import Delivery
+import Diagnostics
+import EventLog
+import Gateway
+import Net
+import Settings
+import Synchronization
+import System
+import TestSupport
+
+/// The hub, short of its kernel and its database, in one thread, on a clock of its own.
+///
+/// The stream's messages go through the real assembler into the real log, on a disk in memory that fails; the real loops
+/// deliver to clients over socket pairs; whatever PostgreSQL would be asked a model answers, late, or not at all. What
+/// clients hear is held against what they had to.
+public final class Simulation {
+    static let loopCount = 2
+    static let clientCount = 6
+    static let channelsPerClient = 3
+
+    public struct Report {
+        public var complaints: [String] = []
+        public var deliveries = 0
+        public var joins = 0
+        public var told = 0
+        public var excused = 0
+        public var faults = 0
+        public var commits = 0
+        public var changes = 0
+        public var bytesHeard = 0
+        public var milliseconds: UInt64 = 0
+        public var coverage: [String: Int] = [:]
+        /// Another one whenever anything that clients heard is.
+        public var fingerprint: UInt64 = 0
+    }
+
+    private let time = VirtualTime()
+    private let agenda: Agenda
+    private let database = ModelDatabase()
+    private let storage = FaultyStorage()
+    private let server: ModelServer
+    private let stream: ModelStream
+    private let oracle: Oracle
+    private var clients: [Client] = []
+    private var hub: Hub?
+    private var random: SeededRandom
+    private var frozenLoops: [Int: UInt64] = [:]
+    private var streamFrozenUntil: UInt64 = 0
+    private var faults = 0
+    private var nextBeat: UInt64 = 0
+    private var reconnecting: Set<Int> = []
+    private let coverage = Coverage()
+    private(set) var stepsDone = 0
+
+    private struct Hub {
+        let gateway: SteppedGateway
+        let catalog: ModelCatalog
+    }
+
+    public init(seed: UInt64) throws {
+        random = SeededRandom(seed: seed &* 0x9e37_79b9)
+        agenda = Agenda(time)
+        server = ModelServer(database, time, agenda, seed: seed)
+        stream = ModelStream(database, storage, time)
+        let stream = stream
+        oracle = Oracle(database) {
+            Oracle.Position(durable: stream.durable, oldestKept: stream.oldestKept)
+        }
+        for number in 0..<Self.clientCount {
+            clients.append(
+                Client(number, person: ModelDatabase.people[number % ModelDatabase.people.count], seed: seed, oracle))
+        }
+        try startHub()
+        for number in clients.indices { connect(number) }
+    }
+
+    // MARK: The hub
+
+    private func startHub() throws {
+        try stream.start()
+        var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
+        sockets.backend = .epoll
+        sockets.time = time
+        let gateway = try SteppedGateway(GatewaySettings(sockets: sockets))
+        let catalog = ModelCatalog(server)
+        let asking = DeliveryAsking(
+            catalog: catalog, judge: ModelFilterEvaluator(), policyJudge: ModelPolicyEvaluator(server),
+            recall: ModelRecall(server, storage))
+        var settings = ProjectSettings(
+            limits: ProjectLimits(
+                maximumChannelsPerClient: 100, clientPresenceWindow: .seconds(1), maximumPayloadBytes: 100_000,
+                isPrivateOnly: false, presenceEnabled: false, isSuspended: false))
+        settings.time = time
+        settings.watcher = coverage.watcher
+        let shared = SharedStream(stream)
+        let project = Project(
+            "simulated", number: 0, settings, loops: Self.loopCount,
+            ProjectServices(asking, authorizer: NoAuthorizer(), archive: NoArchive()),
+            TokenVerifier(secret: Client.secret, maximumBytes: 4096), budgets: gateway.budgets(),
+            log: LogSource(
+                open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
+                covered: { shared.stream.covered }),
+            hearsDatabase: { true }, presenceTimeline: nil,
+            condition: {
+                Condition(isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
+            })
+        gateway.add(project)
+        hub = Hub(gateway: gateway, catalog: catalog)
+    }
+
+    /// What only one thread touches, for closures that could be called from any.
+    private struct SharedStream: @unchecked Sendable {
+        let stream: ModelStream
+        init(_ stream: ModelStream) { self.stream = stream }
+    }
+
+    /// The process dies with all it has in memory, and is started again a moment later.
+    private func crash(power: Bool) {
+        hub?.catalog.stop()
+        agenda.removeAll()
+        stream.die()
+        hub?.gateway.stop()
+        hub = nil
+        if power { storage.powerCut(&random) } else { storage.processDied() }
+        storage.setFaults { _ in }
+        for client in clients { client.cut() }
+        frozenLoops = [:]
+        do {
+            try startHub()
+        } catch {
+            preconditionFailure("the hub does not start again: \(error)")
+        }
+    }
+
+    // MARK: Clients
+
+    private func connect(_ number: Int) {
+        guard let hub, !clients[number].isConnected else { return }
+        do {
+            let (ours, theirs) = try StreamSocket.pair()
+            hub.gateway.connected(
+                theirs, from: .anyIPv4(port: 0), to: Int.random(in: 0..<Self.loopCount, using: &random))
+            clients[number].connect(ours, as: random.pick(ModelDatabase.people))
+        } catch {
+            preconditionFailure("there are no sockets left: \(error)")
+        }
+    }
+
+    /// Whoever lost its connection comes back after a while, and joins what it had joined.
+    private func reconnectLater() {
+        for client in clients where !client.isConnected && !reconnecting.contains(client.number) {
+            reconnecting.insert(client.number)
+            let pause = UInt64.random(in: 10...1500, using: &random)
+            let number = client.number
+            let dueAt = time.monotonicNanoseconds() + pause * 1_000_000
+            returns.append((dueAt, number))
+        }
+        let now = time.monotonicNanoseconds()
+        for (_, number) in returns.filter({ $0.at <= now }) {
+            reconnecting.remove(number)
+            connect(number)
+            for (channel, seat) in clients[number].seats.sorted(by: { $0.key < $1.key }) {
+                clients[number].join(seat, on: channel)
+            }
+        }
+        returns.removeAll { $0.at <= now }
+    }
+
+    private var returns: [(at: UInt64, client: Int)] = []
+
+    // MARK: Running
+
+    public func run(_ steps: [Step]) -> Report {
+        for step in steps {
+            stepsDone += 1
+            pass(milliseconds: step.milliseconds)
+            perform(step.action)
+            if !oracle.complaints.isEmpty { break }
+        }
+        return report()
+    }
+
+    private func report() -> Report {
+        var report = Report()
+        report.complaints = oracle.complaints
+        report.deliveries = oracle.tally.deliveries
+        report.joins = oracle.tally.joins
+        report.told = oracle.tally.told
+        report.excused = oracle.tally.excused
+        report.faults = faults + stream.failures + server.lost
+        report.commits = database.lastCommit
+        report.changes = database.commits.reduce(0) { $0 + $1.changes.count }
+        report.bytesHeard = clients.reduce(0) { $0 + $1.bytesHeard }
+        report.milliseconds = (time.monotonicNanoseconds() - 1_000_000_000_000) / 1_000_000
+        report.coverage = coverage.counts
+        report.fingerprint = oracle.fingerprint
+        return report
+    }
+
+    /// Ends whatever is open: a simulation holds descriptors.
+    public func end() {
+        for client in clients { client.cut() }
+        hub?.gateway.stop()
+        hub?.catalog.stop()
+        agenda.removeAll()
+        stream.die()
+        hub = nil
+    }
+
+    /// Lets so much time pass, in which everything does what is its turn.
+    private func pass(milliseconds: UInt64) {
+        let until = time.monotonicNanoseconds() + milliseconds * 1_000_000
+        repeat {
+            let isQuiet = !turnEverything()
+            let now = time.monotonicNanoseconds()
+            let step = UInt64.random(in: 1...5, using: &random) * 1_000_000
+            time.advance(to: min(until, max(now + step, isQuiet ? nextDuty : 0)))
+        } while time.monotonicNanoseconds() < until
+        _ = turnEverything()
+    }
+
+    /// When something happens by itself, while nothing does.
+    private var nextDuty: UInt64 {
+        guard stream.isIdle, frozenLoops.isEmpty, clients.allSatisfy({ $0.isConnected }) else { return 0 }
+        return [agenda.next, hub?.gateway.nextDuty, nextBeat].compactMap(\.self).min() ?? 0
+    }
+
+    /// True where anything was done.
+    private func turnEverything() -> Bool {
+        var didAnything = agenda.run()
+        hearStream()
+        turnLoops()
+        let now = time.monotonicNanoseconds()
+        for client in clients where client.frozenUntil <= now { didAnything = client.read() || didAnything }
+        reconnectLater()
+        if now >= nextBeat {
+            nextBeat = now + 20_000_000_000
+            for client in clients { client.beat() }
+        }
+        return didAnything
+    }
+
+    private func hearStream() {
+        guard time.monotonicNanoseconds() >= streamFrozenUntil else { return }
+        if !stream.isRunning {
+            // A disk that failed is tried again.
+            do { try stream.start() } catch { return faults += 1 }
+        }
+        stream.hear(
+            atMost: Int.random(in: 1...40, using: &random), flushes: UInt64.random(in: 0..<10, using: &random) < 7)
+    }
+
+    private func turnLoops() {
+        let now = time.monotonicNanoseconds()
+        for loop in 0..<Self.loopCount where frozenLoops[loop, default: 0] <= now {
+            let most = UInt64.random(in: 0..<10, using: &random) == 0 ? 1 : 8
+            var count = 0
+            while hub?.gateway.step(loop) == true, count < most { count += 1 }
+            frozenLoops[loop] = nil
+        }
+    }
+
+    // MARK: Steps
+
+    private func perform(_ action: Step.Action) {
+        let now = time.monotonicNanoseconds()
+        switch action {
+        case .write(let seed): write(seed)
+        case .memberships(let seed): changeMemberships(seed)
+        case .define(let seed): define(seed)
+        case .join(let client, let channel, let seed):
+            clients[client].join(seat(seed, client, channel), on: channel)
+        case .leave(let client, let channel): clients[client].leave(channel)
+        case .cut(let client):
+            faults += 1
+            clients[client].cut()
+        case .freezeClient(let client, let milliseconds):
+            faults += 1
+            clients[client].frozenUntil = now + milliseconds * 1_000_000
+        case .freezeLoop(let loop, let milliseconds):
+            faults += 1
+            frozenLoops[loop] = now + milliseconds * 1_000_000
+        case .freezeStream(let milliseconds):
+            faults += 1
+            streamFrozenUntil = now + milliseconds * 1_000_000
+        case .cutStream:
+            faults += 1
+            stream.cut()
+        case .failWrites(let after):
+            faults += 1
+            storage.setFaults { faults in
+                faults.failWriteAfter = after
+                faults.tornBytes = 7
+                faults.times = 2
+            }
+        case .failSyncs(let after):
+            faults += 1
+            storage.setFaults { faults in
+                faults.failSyncAfter = after
+                faults.times = 2
+            }
+        case .beAway(let milliseconds):
+            faults += 1
+            server.beAway(milliseconds: milliseconds)
+        case .loseAnswers(let milliseconds):
+            faults += 1
+            server.loseAnswers(milliseconds: milliseconds)
+        case .dropSlot:
+            faults += 1
+            stream.dropSlot()
+        case .crash(let power):
+            faults += 1
+            crash(power: power)
+        case .settle: settle()
+        }
+    }
+
+    /// Nothing more happens: everybody gets what is on its way.
+    private func settle() {
+        storage.setFaults { _ in }
+        frozenLoops = [:]
+        streamFrozenUntil = 0
+        for client in clients { client.frozenUntil = 0 }
+        pass(milliseconds: 25_000)
+        oracle.settle()
+    }
+
+    private func seat(_ seed: UInt64, _ client: Int, _ channel: Int) -> Seat {
+        var random = SeededRandom(seed: seed)
+        let bindings = (0..<Int.random(in: 1...4, using: &random)).map { _ in
+            Seat.Binding(
+                table: random.pick(ModelTable.subscribed),
+                operation: random.pick([nil, nil, nil, .insert, .update, .delete]),
+                room: random.pick([nil, nil, nil, 0, 1, 2]))
+        }
+        return Seat(topic: "c\(client)-\(channel)", bindings: bindings)
+    }
+
+    // MARK: Writing
+
+    private func commit(_ transaction: ModelDatabase.Transaction, as xid: UInt32) {
+        database.commit(
+            transaction, as: xid, at: time.unixMicroseconds(),
+            visibleFrom: time.monotonicNanoseconds() + UInt64.random(in: 0...8, using: &random) * 1_000_000)
+    }
+
+    private func write(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var transaction = database.begin()
+        let most = random.pick([1, 1, 3, 10])
+        for _ in 0..<Int.random(in: 1...most, using: &random) {
+            let table = random.pick(ModelTable.subscribed)
+            let owner = random.pick(ModelDatabase.people)
+            let room = Int.random(in: ModelDatabase.rooms, using: &random)
+            let row = (transaction.rows[table] ?? [:]).keys.sorted().randomElement(using: &random)
+                .flatMap { transaction.rows[table]?[$0] }
+            let kind = Int.random(in: 0..<10, using: &random)
+            guard let row, kind > 3 else {
+                let size = random.pick([3, 3, 40, 900])
+                database.insert(
+                    table, owner: owner, room: room, body: String(repeating: "x", count: size), in: &transaction)
+                continue
+            }
+            if kind > 7 {
+                database.delete(row, of: table, in: &transaction)
+            } else {
+                let id = kind == 7 ? database.freshID() : row.id
+                database.update(row, of: table, in: &transaction) { row in
+                    row.id = id
+                    if kind > 4 { row.owner = owner }
+                    if kind > 5 { row.room = room }
+                }
+            }
+        }
+        commit(transaction, as: database.takeXID())
+    }
+
+    private func changeMemberships(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var transaction = database.begin()
+        for _ in 0..<Int.random(in: 1...2, using: &random) {
+            let rows = transaction.rows[.members] ?? [:]
+            let row = rows.keys.sorted().randomElement(using: &random).flatMap { rows[$0] }
+            let (owner, room) = (random.pick(ModelDatabase.people), Int.random(in: ModelDatabase.rooms, using: &random))
+            switch (row, Int.random(in: 0..<3, using: &random)) {
+            case (let row?, 1) where rows.count > 2: database.delete(row, of: .members, in: &transaction)
+            case (let row?, 2):
+                database.update(row, of: .members, in: &transaction) { row in
+                    row.owner = owner
+                    row.room = room
+                }
+            default: database.insert(.members, owner: owner, room: room, body: "", in: &transaction)
+            }
+        }
+        // Rows of the same transaction are judged by what it leaves.
+        if Int.random(in: 0..<2, using: &random) == 0 {
+            database.insert(
+                .items, owner: random.pick(ModelDatabase.people),
+                room: Int.random(in: ModelDatabase.rooms, using: &random),
+                body: "with members", in: &transaction)
+        }
+        commit(transaction, as: database.takeXID())
+    }
+
+    private func define(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var transaction = database.begin()
+        transaction.defines = true
+        let table = random.pick(ModelTable.subscribed).rawValue
+        switch Int.random(in: 0..<3, using: &random) {
+        case 0: transaction.rules.sharesRoomZero.toggle()
+        case 1: transaction.rules.extras[table] = (transaction.rules.extras[table] ?? 0) % 3 + 1
+        default:
+            if transaction.rules.namedByKey.remove(table) == nil { transaction.rules.namedByKey.insert(table) }
+        }
+        commit(transaction, as: database.takeXID())
+    }
+}

@@ -1,0 +1,60 @@
+import Synchronization
+import System
+
+/// A clock that stands still until somebody moves it.
+public final class VirtualTime: TimeSource {
+    /// Nanoseconds; it begins where a computer that has run for a while stands.
+    private let now = Atomic<UInt64>(1_000_000_000_000)
+    /// Microseconds from 1970 to the clock's zero.
+    private static let zero: Int64 = 1_800_000_000_000_000
+
+    public init() {}
+
+    public func monotonicNanoseconds() -> UInt64 { now.load(ordering: .relaxed) }
+    public func unixMicroseconds() -> Int64 { Self.zero + Int64(monotonicNanoseconds() / 1000) }
+
+    func advance(to moment: UInt64) {
+        precondition(moment >= monotonicNanoseconds(), "time does not go back")
+        now.store(moment, ordering: .relaxed)
+    }
+
+    func advance(milliseconds: UInt64) { advance(to: monotonicNanoseconds() + milliseconds * 1_000_000) }
+}
+
+/// What is to happen later, in the order of its moments; at one moment in the order in which it was asked for.
+final class Agenda {
+    private struct Item {
+        var moment: UInt64
+        var number: UInt64
+        var body: () -> Void
+    }
+
+    private let time: VirtualTime
+    private var items: [Item] = []
+    private var lastNumber: UInt64 = 0
+
+    init(_ time: VirtualTime) { self.time = time }
+
+    var next: UInt64? { items.first?.moment }
+
+    func after(milliseconds: UInt64, _ body: @escaping () -> Void) {
+        lastNumber += 1
+        let item = Item(
+            moment: time.monotonicNanoseconds() + milliseconds * 1_000_000, number: lastNumber, body: body)
+        let place = items.firstIndex { $0.moment > item.moment } ?? items.count
+        items.insert(item, at: place)
+    }
+
+    /// Does what is due; true where there was anything.
+    func run() -> Bool {
+        var didAnything = false
+        while let first = items.first, first.moment <= time.monotonicNanoseconds() {
+            items.removeFirst()
+            first.body()
+            didAnything = true
+        }
+        return didAnything
+    }
+
+    func removeAll() { items = [] }
+}

@@ -1,0 +1,4 @@
+import Glibc
+import Simulator
+
+exit(Command.run(Array(CommandLine.arguments.dropFirst())))
