@@ -26,6 +26,8 @@ public final class Holder {
     public var answers: [AskedTerm: AskedAnswer] = [:]
     /// Policies by what they were bound as, ready or waiting for their memberships.
     public var policies: [ObjectIdentifier: HeldPolicy] = [:]
+    /// The same in an order that does not differ between runs.
+    public var heldInOrder: [HeldPolicy] { policies.values.sorted { $0.number < $1.number } }
     /// The question about the claims that is under way, and the channels that wait for its answer.
     public var ticket: UInt64 = 0
     public var waiters: Set<UInt32> = []

@@ -56,8 +56,10 @@ public final class LiveSet {
     }
     /// Channels that were served before the set was filled, and so are to be told of what it cannot say.
     public var owed: Set<UInt32> = []
-    /// Who judges by it.
-    public var users: [ObjectIdentifier: HeldPolicy] = [:]
+    /// Who judges by it, by number.
+    public var users: [UInt32: HeldPolicy] = [:]
+    /// The same in an order that does not differ between runs.
+    public var usersInOrder: [HeldPolicy] { users.keys.sorted().compactMap { users[$0] } }
     /// Channels that wait for it, by place.
     public var waiters: Set<UInt32> = []
 

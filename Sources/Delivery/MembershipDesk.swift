@@ -203,7 +203,7 @@ public struct MembershipDesk: ~Copyable {
     /// The sets that are others now, or are being filled anew: whoever judges by them needs another predicate.
     public mutating func takeChanged() -> [LiveSet] {
         defer { changed = [] }
-        return changed.compactMap { sets[$0] }
+        return changed.sorted().compactMap { sets[$0] }
     }
 
     var hasChanged: Bool { !changed.isEmpty }
@@ -220,7 +220,7 @@ public struct MembershipDesk: ~Copyable {
     /// A transaction begins: sets that were filled with more than it are no measure for its rows.
     mutating func begin(_ info: TransactionInfo) {
         guard !mayBeAhead.isEmpty else { return }
-        for number in mayBeAhead {
+        for number in mayBeAhead.sorted() {
             guard let set = sets[number] else { continue }
             if set.begin(xid: info.xid, at: info.commitLSN.rawValue) { changed.insert(number) }
             if !set.mayBeAhead { mayBeAhead.remove(number) }

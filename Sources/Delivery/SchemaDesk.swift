@@ -50,7 +50,7 @@ struct SchemaDesk {
     func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
 
     /// Whose changes are read with less of their old rows than they say to have.
-    var doubtedSchemas: [UInt64] { doubted.isEmpty ? [] : Array(doubted.keys) }
+    var doubtedSchemas: [UInt64] { doubted.isEmpty ? [] : doubted.keys.sorted() }
 
     /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
     /// for each schema and snapshot: a row that is older than the catalog stays another than it says.

@@ -574,7 +574,7 @@ extension ProjectLoop {
         if !truncated.isEmpty {
             for place in channels.indices { if let channel = channels[place] { noteTruncations(truncated, channel) } }
         }
-        for place in truncationsUntold { if let channel = channels[place] { tellOfTruncations(channel) } }
+        for place in truncationsUntold.sorted() { if let channel = channels[place] { tellOfTruncations(channel) } }
         truncationsUntold = truncationsUntold.filter { channels[$0]?.untoldTruncations.isEmpty == false }
     }
 

@@ -94,7 +94,7 @@ extension ProjectLoop {
             PolicyEntry(.never, policy, of: table, holder.claimant))
         if policy.rowPolicy.isSteady { pipeline.courier.policies.sampling.add(number, of: policy.table) }
         let held = HeldPolicy(policy, residual, sets, number: number)
-        for set in sets { set.users[ObjectIdentifier(held)] = held }
+        for set in sets { set.users[held.number] = held }
         holder.policies[ObjectIdentifier(policy)] = held
         return held
     }
@@ -121,7 +121,7 @@ extension ProjectLoop {
         lastTicket += 1
         let (ticket, number) = (lastTicket, holder.number)
         holder.ticket = ticket
-        project.policyJudge.evaluate(Array(terms), as: holder.claimant) { [mailbox] answers in
+        project.policyJudge.evaluate(terms.sorted { $0.sql < $1.sql }, as: holder.claimant) { [mailbox] answers in
             mailbox.post(.evaluated(holder: number, ticket: ticket, answers))
         }
     }
@@ -132,7 +132,7 @@ extension ProjectLoop {
         let waiters = holder.waiters
         holder.waiters = []
         holder.answers.merge(answers ?? [:]) { _, newest in newest }
-        for place in waiters {
+        for place in waiters.sorted() {
             guard let channel = channels[place] else { continue }
             if answers == nil { bindLater(channel) } else { bindAgain(place, channel) }
         }
@@ -157,7 +157,7 @@ extension ProjectLoop {
     func release(_ holder: Holder, of channel: Channel) {
         holder.waiters.remove(channel.place)
         guard holders.release(holder) else { return }
-        for held in holder.policies.values { letGo(of: held, of: holder) }
+        for held in holder.heldInOrder { letGo(of: held, of: holder) }
     }
 
     /// The holder does not have it any more. Bindings that still stand by it are judged by it until they are placed anew.
@@ -170,7 +170,7 @@ extension ProjectLoop {
     func dropIfUnused(_ held: HeldPolicy) {
         guard held.isRetired, held.places.isEmpty else { return }
         for set in held.sets {
-            set.users[ObjectIdentifier(held)] = nil
+            set.users[held.number] = nil
             pipeline.memberships.release(set)
         }
         pipeline.courier.policies.sampling.remove(held.number, of: held.binding.table)
@@ -181,7 +181,7 @@ extension ProjectLoop {
     func forgetUnusedPolicies() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number] else { continue }
-            for held in holder.policies.values where held.places.isEmpty && !held.isAwaited {
+            for held in holder.heldInOrder where held.places.isEmpty && !held.isAwaited {
                 letGo(of: held, of: holder)
             }
         }
@@ -211,7 +211,7 @@ extension ProjectLoop {
             guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {
                 continue
             }
-            for place in set.waiters { if let channel = channels[place] { bindLater(channel) } }
+            for place in set.waiters.sorted() { if let channel = channels[place] { bindLater(channel) } }
         }
     }
 
@@ -232,8 +232,8 @@ extension ProjectLoop {
     private func settled(_ set: LiveSet) {
         let waiters = set.waiters
         set.waiters = []
-        for held in set.users.values where held.isSettled { refresh(held) }
-        for place in waiters { if let channel = channels[place] { bindAgain(place, channel) } }
+        for held in set.usersInOrder where held.isSettled { refresh(held) }
+        for place in waiters.sorted() { if let channel = channels[place] { bindAgain(place, channel) } }
     }
 
     /// What the log just said made some memberships others: who is judged by them is judged by the new ones from the next
@@ -241,7 +241,7 @@ extension ProjectLoop {
     func followMemberships() {
         for set in pipeline.memberships.takeChanged() {
             if set.measure == .tooNew { tellOfUnknownMembers(set) }
-            for held in set.users.values {
+            for held in set.usersInOrder {
                 if held.isSettled { refresh(held) } else { hold(back: held, set) }
             }
         }
@@ -249,14 +249,14 @@ extension ProjectLoop {
 
     /// Who was a member when what comes now was committed is not known any more.
     private func tellOfUnknownMembers(_ set: LiveSet) {
-        for place in set.owed { if let channel = channels[place] { missed(channel) } }
+        for place in set.owed.sorted() { if let channel = channels[place] { missed(channel) } }
         set.owed = []
     }
 
     /// The log waits until the membership is known again.
     private func hold(back held: HeldPolicy, _ set: LiveSet) {
         var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
-        for place in held.places.keys {
+        for place in held.places.keys.sorted() {
             work.await(place)
             set.waiters.insert(place)
         }
@@ -269,7 +269,7 @@ extension ProjectLoop {
         guard predicate != held.predicate else { return }
         held.predicate = predicate
         pipeline.courier.policies.replace(predicate, of: held.number)
-        for place in held.places.keys {
+        for place in held.places.keys.sorted() {
             if let channel = channels[place] { replace(held, in: channel) }
         }
     }
@@ -289,7 +289,7 @@ extension ProjectLoop {
     func demotePolicies() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number] else { continue }
-            for held in holder.policies.values where project.isDemoted(held.binding) { refresh(held) }
+            for held in holder.heldInOrder where project.isDemoted(held.binding) { refresh(held) }
         }
     }
 }

@@ -39,8 +39,7 @@ public enum Command {
         let began = ContinuousClock.now
         for seed in seed..<seed + seeds {
             let steps = script(seed: seed, steps: stepCount, weather)
-            if isTraced { for step in steps { print(step) } }
-            guard let report = play(seed, steps) else { return 1 }
+            guard let report = play(seed, steps, isTraced) else { return 1 }
             total.add(report)
             guard report.complaints.isEmpty else {
                 tell(seed, steps, report, stepCount)
@@ -53,11 +52,11 @@ public enum Command {
 
     private static func number(_ rest: inout ArraySlice<String>) -> UInt64? { rest.popFirst().flatMap { UInt64($0) } }
 
-    private static func play(_ seed: UInt64, _ steps: [Step]) -> Simulation.Report? {
+    private static func play(_ seed: UInt64, _ steps: [Step], _ isTraced: Bool) -> Simulation.Report? {
         do {
             let simulation = try Simulation(seed: seed)
             defer { simulation.end() }
-            return simulation.run(steps)
+            return simulation.run(steps, trace: isTraced ? { print($0) } : nil)
         } catch {
             print("the simulation could not be set up: \(error)")
             return nil

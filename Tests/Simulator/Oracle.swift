@@ -53,6 +53,8 @@ final class Oracle: Hearing {
     private var versions: [Int: Place] = [:]
     private var deletes: [Deleted: [Place]] = [:]
     private var noted = 0
+    /// Told of all that is heard.
+    var trace: ((String) -> Void)?
     /// Of all that was heard, in its order.
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
@@ -96,6 +98,7 @@ final class Oracle: Hearing {
         let key = Key(client: client, channel: channel)
         guard let listening = listenings[key] else { return }
         mix("\(client) \(channel) \(what.summary)")
+        trace?("client \(client) channel \(channel): \(what.summary)")
         switch what {
         case .joined:
             tally.joins += 1

@@ -61,7 +61,7 @@ private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Ac
     let client = Int.random(in: 0..<Simulation.clientCount, using: &random)
     let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
     let seed = random.next()
-    let milliseconds = random.pick([20, 200, 2_000, 8_000] as [UInt64])
+    let milliseconds = random.pick([20, 20, 200, 200, 1_000, 6_000] as [UInt64])
     switch Int.random(in: 0..<100, using: &random) {
     case ..<45: return .write(seed: seed)
     case ..<55: return .memberships(seed: seed)
@@ -80,7 +80,7 @@ private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Ac
     case ..<94: return .beAway(milliseconds: milliseconds)
     case ..<96: return .loseAnswers(milliseconds: milliseconds)
     case 96: return .dropSlot
-    case 97: return .crash(power: seed % 2 == 0)
+    case 97 where seed % 3 == 0: return .crash(power: seed % 2 == 0)
     default: return .write(seed: seed)
     }
 }

@@ -172,8 +172,12 @@ public final class Simulation {
 
     // MARK: Running
 
-    public func run(_ steps: [Step]) -> Report {
+    public func run(_ steps: [Step], trace: ((String) -> Void)? = nil) -> Report {
+        oracle.trace = trace.map { trace in
+            { [time] in trace("\((time.monotonicNanoseconds() - VirtualTime.start) / 1_000_000) ms  \($0)") }
+        }
         for step in steps {
+            oracle.trace?("\(step.action)")
             stepsDone += 1
             pass(milliseconds: step.milliseconds)
             perform(step.action)
@@ -193,7 +197,7 @@ public final class Simulation {
         report.commits = database.lastCommit
         report.changes = database.commits.reduce(0) { $0 + $1.changes.count }
         report.bytesHeard = clients.reduce(0) { $0 + $1.bytesHeard }
-        report.milliseconds = (time.monotonicNanoseconds() - 1_000_000_000_000) / 1_000_000
+        report.milliseconds = (time.monotonicNanoseconds() - VirtualTime.start) / 1_000_000
         report.coverage = coverage.counts
         report.fingerprint = oracle.fingerprint
         return report

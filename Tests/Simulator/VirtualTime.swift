@@ -4,7 +4,8 @@ import System
 /// A clock that stands still until somebody moves it.
 public final class VirtualTime: TimeSource {
     /// Nanoseconds; it begins where a computer that has run for a while stands.
-    private let now = Atomic<UInt64>(1_000_000_000_000)
+    static let start: UInt64 = 1_000_000_000_000
+    private let now = Atomic<UInt64>(start)
     /// Microseconds from 1970 to the clock's zero.
     private static let zero: Int64 = 1_800_000_000_000_000
 
