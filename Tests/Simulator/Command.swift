@@ -4,7 +4,7 @@ import Foundation
 /// `simulate`: plays the hub against a model of the world, as seeds say.
 public enum Command {
     private static let usage = """
-        swift run simulate [--seed N] [--seeds COUNT] [--steps M] [--calm] [--trace]
+        swift run simulate [--seed N] [--seeds COUNT] [--steps M] [--calm] [--first] [--trace]
 
         Plays the hub in one thread on a clock of its own: the stream from a model of PostgreSQL, the event log on a disk
         that fails, delivery on two loops, and clients that come, go, freeze and are cut off. What each client hears is
@@ -14,13 +14,14 @@ public enum Command {
           --seeds COUNT  so many seeds, one after the other (1)
           --steps M      steps of each seed (600)
           --calm         without faults
-          --trace        print every step
+          --first        end with the first seed that fails, without looking for a shorter script
+          --trace        print every step, and what clients hear
         """
 
     public static func run(_ arguments: [String]) -> Int32 {
         var (seed, seeds, stepCount) = (UInt64(1), UInt64(1), 600)
         var weather = Weather()
-        var isTraced = false
+        var (isTraced, shrinks) = (false, true)
         var rest = arguments[...]
         while let option = rest.popFirst() {
             switch option {
@@ -28,6 +29,7 @@ public enum Command {
             case "--seeds": seeds = number(&rest) ?? seeds
             case "--steps": stepCount = Int(number(&rest) ?? UInt64(stepCount))
             case "--calm": weather.faults = false
+            case "--first": shrinks = false
             case "--trace": isTraced = true
             default:
                 print(usage)
@@ -42,7 +44,9 @@ public enum Command {
             guard let report = play(seed, steps, isTraced) else { return 1 }
             total.add(report)
             guard report.complaints.isEmpty else {
-                tell(seed, steps, report, stepCount)
+                tell(seed, report)
+                if shrinks { shrink(seed, steps) }
+                print("again: swift run simulate --seed \(seed) --steps \(stepCount)")
                 return 1
             }
         }
@@ -63,15 +67,17 @@ public enum Command {
         }
     }
 
-    private static func tell(_ seed: UInt64, _ steps: [Step], _ report: Simulation.Report, _ stepCount: Int) {
+    private static func tell(_ seed: UInt64, _ report: Simulation.Report) {
         print("seed \(seed) fails:")
         for complaint in report.complaints.prefix(10) { print("  \(complaint)") }
-        print("shrinking …")
+    }
+
+    private static func shrink(_ seed: UInt64, _ steps: [Step]) {
+        print("looking for a shorter script …")
         let shrunk = Shrinking(seed, steps).run()
         print("the shortest script that fails as well, of \(shrunk.steps.count) steps:")
         for step in shrunk.steps { print("  \(step)") }
         for complaint in shrunk.complaints.prefix(3) { print("  \(complaint)") }
-        print("again: swift run simulate --seed \(seed) --steps \(stepCount)")
     }
 }
 

@@ -95,7 +95,7 @@ final class ModelStream {
             process?.isConnected = true
         } catch {
             failures += 1
-            Log.shared.info("the stream does not start", [.reason("\(error)")])
+            Log.shared.debug("the stream does not start", [.reason("\(error)")])
         }
     }
 
@@ -151,7 +151,7 @@ final class ModelStream {
             if flushes, !process.isInTransaction { try flush(process.sink) }
         } catch {
             failures += 1
-            Log.shared.info("the stream ends", [.reason("\(error)")])
+            Log.shared.debug("the stream ends", [.reason("\(error)")])
             cut()
         }
     }

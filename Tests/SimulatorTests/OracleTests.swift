@@ -1,0 +1,136 @@
+import Change
+import TestSupport
+import Testing
+
+@testable import Simulator
+
+/// The oracle says what is wrong with what a channel heard, and nothing else.
+@Suite struct OracleTests {
+    private let database = ModelDatabase()
+    private let oracle: Oracle
+    private let seat = Seat(
+        topic: "a", bindings: [Seat.Binding(table: .notes), Seat.Binding(table: .items, room: 1)])
+
+    init() {
+        oracle = Oracle(database) { Oracle.Position(durable: .zero, oldestKept: .zero) }
+    }
+
+    private func join() {
+        oracle.joins(seat, as: "ana", on: 0, of: 0)
+        oracle.heard(.joined, on: 0, of: 0)
+        oracle.heard(.subscribed, on: 0, of: 0)
+    }
+
+    private func insert(_ table: ModelTable = .notes, owner: String = "ana", room: Int = 1) -> ModelRow {
+        var transaction = database.begin()
+        database.insert(table, owner: owner, room: room, body: "x", in: &transaction)
+        database.commit(transaction, as: database.takeXID(), at: 0, visibleFrom: 0)
+        return database.commits.last!.changes.last!.new!
+    }
+
+    private func hear(_ row: ModelRow, of table: ModelTable = .notes, body: String = "x") {
+        let record: [String: Any] = [
+            "id": row.id, "owner": row.owner, "room": row.room, "body": body, "version": row.version,
+        ]
+        oracle.heard(
+            .change(HeardChange(table: table.name, operation: "INSERT", record: record, old: [:], errors: nil)), on: 0,
+            of: 0)
+    }
+
+    private var complaints: [String] {
+        oracle.settle()
+        return oracle.complaints.map { $0.split(separator: ") ")[1].split(separator: ":").first.map(String.init) ?? "" }
+    }
+
+    @Test("what came in order, each once, is well")
+    func well() {
+        join()
+        for row in [insert(), insert()] { hear(row) }
+        #expect(complaints.isEmpty)
+    }
+
+    @Test("a change that did not come is noticed")
+    func missing() {
+        join()
+        _ = insert()
+        #expect(complaints.first?.hasPrefix("did not hear") == true)
+    }
+
+    @Test("a change that did not come is excused where that was told")
+    func told() {
+        join()
+        _ = insert()
+        oracle.heard(.told("Changes may be missing"), on: 0, of: 0)
+        #expect(complaints.isEmpty)
+    }
+
+    @Test("being told of one loss excuses no later one")
+    func toldBefore() {
+        join()
+        oracle.heard(.told("Changes may be missing"), on: 0, of: 0)
+        _ = insert()
+        #expect(complaints.first?.hasPrefix("did not hear") == true)
+    }
+
+    @Test("a change that comes twice is noticed")
+    func twice() {
+        join()
+        let row = insert()
+        hear(row)
+        hear(row)
+        #expect(complaints == ["heard twice or out of order"])
+    }
+
+    @Test("changes that come out of order are noticed")
+    func disorder() {
+        join()
+        let rows = [insert(), insert()]
+        for row in rows.reversed() { hear(row) }
+        #expect(complaints == ["heard twice or out of order"])
+    }
+
+    @Test("a row that is not for its receiver is noticed")
+    func hidden() {
+        join()
+        hear(insert(owner: "ben"))
+        #expect(complaints == ["heard what is not for it"])
+    }
+
+    @Test("a row of a room that somebody is no member of is noticed")
+    func noMember() {
+        join()
+        hear(insert(.items), of: .items)
+        #expect(complaints == ["heard what is not for it"])
+    }
+
+    @Test("a row that the filter leaves out is noticed")
+    func filtered() {
+        join()
+        var transaction = database.begin()
+        database.insert(.members, owner: "ana", room: 2, body: "", in: &transaction)
+        database.commit(transaction, as: database.takeXID(), at: 0, visibleFrom: 0)
+        hear(insert(.items, room: 2), of: .items)
+        #expect(complaints == ["heard what is not for it"])
+    }
+
+    @Test("other values are noticed")
+    func values() {
+        join()
+        hear(insert(), body: "y")
+        #expect(complaints.first?.hasPrefix("heard other values") == true)
+    }
+
+    @Test("what was committed before a join may come or not, and nothing before its answer")
+    func before() {
+        let row = insert()
+        oracle.joins(seat, as: "ana", on: 0, of: 0)
+        hear(row)
+        #expect(oracle.complaints.count == 1)
+    }
+
+    @Test("a channel that is never answered is noticed")
+    func unanswered() {
+        oracle.joins(seat, as: "ana", on: 0, of: 0)
+        #expect(complaints == ["was never answered"])
+    }
+}

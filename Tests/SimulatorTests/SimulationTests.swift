@@ -1,0 +1,64 @@
+import Foundation
+import Simulator
+import TestSupport
+import Testing
+
+/// The hub in a simulator: hours of clients, faults and catalog changes in seconds.
+@Suite struct SimulationTests {
+    @Test("whatever happens, clients hear exactly what they had to, or are told", arguments: seeds(8))
+    func seed(_ seed: UInt64) throws {
+        let simulation = try Simulation(seed: seed)
+        defer { simulation.end() }
+        let report = simulation.run(script(seed: seed, steps: 250))
+        #expect(
+            report.complaints.isEmpty,
+            "\(report.complaints.prefix(3)); again: swift run simulate --seed \(seed) --steps 250")
+        #expect(report.deliveries > 0)
+    }
+
+    @Test("without faults nobody is told of a loss")
+    func calm() throws {
+        var weather = Weather()
+        weather.faults = false
+        let simulation = try Simulation(seed: 1)
+        defer { simulation.end() }
+        let report = simulation.run(script(seed: 1, steps: 300, weather))
+        #expect(report.complaints.isEmpty)
+        #expect(report.told == 0)
+        #expect(report.deliveries > 100)
+    }
+
+    @Test("a seed plays the same twice")
+    func same() throws {
+        var fingerprints: Set<UInt64> = []
+        for _ in 0..<2 {
+            let simulation = try Simulation(seed: 5)
+            defer { simulation.end() }
+            fingerprints.insert(simulation.run(script(seed: 5, steps: 200)).fingerprint)
+        }
+        #expect(fingerprints.count == 1)
+    }
+
+    @Test("a seed plays the same in every process, whatever its hashes are seeded with")
+    func everywhere() throws {
+        let first = try Self.output("--seed", "5", "--steps", "200", "--trace")
+        #expect(first.contains { $0.hasSuffix("subscribed") })
+        #expect(try first == Self.output("--seed", "5", "--steps", "200", "--trace"))
+    }
+
+    /// All that one process says of what clients heard.
+    private static func output(_ arguments: String...) throws -> [Substring] {
+        let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        let process = Process()
+        process.executableURL = tests.deletingLastPathComponent().appendingPathComponent("simulate")
+        process.arguments = arguments
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let text = output.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0)
+        return String(decoding: text, as: UTF8.self).split(separator: "\n").filter { $0.contains(" ms  ") }
+    }
+}
