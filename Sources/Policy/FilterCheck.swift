@@ -107,6 +107,14 @@ indirect enum CheckedNode: Sendable {
     case all([CheckedNode])
     case any([CheckedNode])
     case not(CheckedNode)
+
+    var slots: Set<Int> {
+        switch self {
+        case .test(let test): [test.slot]
+        case .all(let parts), .any(let parts): parts.reduce(into: []) { $0.formUnion($1.slots) }
+        case .not(let part): part.slots
+        }
+    }
 }
 
 struct CheckedTest: Sendable {

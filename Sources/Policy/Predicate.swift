@@ -1,6 +1,7 @@
 import Bytes
 
-/// A filter ready to be held against rows: typed, with canonical constants, evaluated on a row where it lies.
+/// A filter, a policy or both, ready to be held against rows: typed, with canonical constants, evaluated on a row where it
+/// lies.
 ///
 /// In: a row image. Out: a verdict, without taking memory.
 public struct Predicate: Sendable, Hashable {
@@ -40,7 +41,7 @@ public struct Predicate: Sendable, Hashable {
         isDecidedByAccess = true
         question = nil
         asker = nil
-        filterStart = nil
+        filterStart = 0
         program = [Node(kind: constant ? .all : .any, test: 0, end: 1)]
         tests = []
         constants = []
@@ -53,32 +54,64 @@ public struct Predicate: Sendable, Hashable {
     /// `canonical` holds an answer for each of the check's literals, in their order.
     public init(_ check: FilterCheck, canonical: [String]) throws(FilterRefusal) {
         precondition(canonical.count == check.literals.count, "each literal has its canonical form")
-        let tree = try ResolvedNode(check.root, check, canonical)
-        var builder = ProgramBuilder(check)
-        builder.add(tree)
-        slots = Set(builder.tests.map { Int($0.slot) }).sorted()
-        filterStart = 0
-        asker = nil
-        terms = []
+        let node = try FilterLowering.node(check, canonical)
+        let question = node.alwaysTells ? nil : QuestionWriter.question(check, canonical)
+        self.init(
+            node, .filter(question), maximumKeys: check.settings.maximumKeys, maximumWork: check.settings.maximumWork)
+    }
+
+    /// A policy's predicate. Whoever may have to be asked about it has it alone.
+    init(_ node: PredicateNode, asker: UInt32?, settings: FilterCheck.Settings) {
+        var node = node
+        // What fails for each row holds for none.
+        if case .constant(let truth) = node, !truth.may(be: .yes) { node = .constant(.no) }
+        self.init(
+            node, .policy(asker: node.mayAsk ? asker : nil), maximumKeys: settings.maximumPolicyKeys,
+            maximumWork: settings.maximumWork)
+    }
+
+    private enum Source {
+        case filter(Question?)
+        case policy(asker: UInt32?)
+    }
+
+    private init(_ node: PredicateNode, _ source: Source, maximumKeys: Int, maximumWork: Int) {
+        if node == .constant(.yes) || node == .constant(.no) {
+            self = node == .constant(.yes) ? .always : .never
+            return
+        }
+        let builder = ProgramBuilder(node)
         program = builder.program
         tests = builder.tests
         constants = builder.constants
         pool = builder.pool
-        maximumWork = check.settings.maximumWork
-        effort = Effort(builder.tests, builder.constants)
-        let reach = Reach(tree, check)
+        terms = builder.terms
+        let reach = Reach(node, maximumKeys: maximumKeys)
         access = reach.access
-        isDecidedByAccess = reach.isExact && slots.count == 1
-        question =
-            tests.contains { $0.mayAsk }
-            ? QuestionWriter.question(tree, columns: check.columns, slots: slots) : nil
+        self.maximumWork = maximumWork
+        switch source {
+        case .filter(let question):
+            self.question = question
+            // What PostgreSQL is asked is the filter as it was written, with columns that may not decide any more.
+            slots = question?.slots ?? node.slots.sorted()
+            isDecidedByAccess = reach.isExact && slots.count == 1
+            filterStart = 0
+            asker = nil
+            effort = Effort(builder.tests, builder.constants)
+        case .policy(let asker):
+            question = nil
+            slots = node.slots.sorted()
+            isDecidedByAccess = reach.isExact
+            filterStart = nil
+            self.asker = asker
+            effort = .none
+        }
     }
 
     /// The program in prefix order; a group's parts stand between it and its end.
     struct Node: Sendable, Hashable {
         enum Kind: UInt8, Sendable {
             case test, all, any, not
-            // Of policies.
             case isTrue, isFalse, isUnknown
             /// Conditions, each with its value behind it, and what holds otherwise.
             case choice
@@ -120,7 +153,6 @@ public struct Predicate: Sendable, Hashable {
         var slot: Int32
         var operation: Operation
         var isNegated: Bool
-        var mayAsk: Bool
         /// `in` a list with a NULL: no match is unknown.
         var hasNull: Bool
         var comparator: Comparator

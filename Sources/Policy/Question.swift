@@ -14,24 +14,27 @@ public struct Question: Sendable, Hashable {
     }
 }
 
-/// Writes a checked filter as SQL.
+/// Writes a checked filter as SQL, as its client wrote it.
 struct QuestionWriter {
-    let columns: [ColumnFacts]
-    let slots: [Int]
-    private(set) var constants: [String] = []
+    private let check: FilterCheck
+    private let canonical: [String]
+    private let slots: [Int]
+    private var constants: [String] = []
 
-    init(columns: [ColumnFacts], slots: [Int]) {
-        self.columns = columns
-        self.slots = slots
-    }
-
-    static func question(_ tree: ResolvedNode, columns: [ColumnFacts], slots: [Int]) -> Question {
-        var writer = QuestionWriter(columns: columns, slots: slots)
-        let sql = writer.expression(tree)
+    static func question(_ check: FilterCheck, _ canonical: [String]) -> Question {
+        let slots = check.root.slots.sorted()
+        var writer = QuestionWriter(check: check, canonical: canonical, slots: slots)
+        let sql = writer.expression(check.root)
         return Question(sql: sql, slots: slots, constants: writer.constants)
     }
 
-    private mutating func expression(_ node: ResolvedNode) -> String {
+    private init(check: FilterCheck, canonical: [String], slots: [Int]) {
+        self.check = check
+        self.canonical = canonical
+        self.slots = slots
+    }
+
+    private mutating func expression(_ node: CheckedNode) -> String {
         switch node {
         case .test(let test): return condition(test)
         case .all(let parts): return joined(parts, " AND ")
@@ -40,28 +43,40 @@ struct QuestionWriter {
         }
     }
 
-    private mutating func joined(_ parts: [ResolvedNode], _ word: String) -> String {
+    private mutating func joined(_ parts: [CheckedNode], _ word: String) -> String {
         var texts: [String] = []
         for part in parts { texts.append(expression(part)) }
         return "(" + texts.joined(separator: word) + ")"
     }
 
-    private mutating func condition(_ test: ResolvedTest) -> String {
+    private mutating func condition(_ test: CheckedTest) -> String {
         let sql = comparison(test)
         return test.isNegated ? "(NOT (\(sql)))" : "(\(sql))"
     }
 
-    private mutating func comparison(_ test: ResolvedTest) -> String {
+    private mutating func comparison(_ test: CheckedTest) -> String {
         let column = column(test.slot)
-        let type = columns[test.slot].type
+        let type = check.columns[test.slot].type
         switch test.value {
         case .word(let word): return "\(column) IS \(word.sql)"
-        case .list(let text):
-            return "\(column) = ANY (CAST(\(parameter(text)) AS \(SQLType.array(of: type))))"
-        case .one(let text):
-            let operand = SQLType.operand(of: test.comparison, on: type)
-            return "\(column) \(SQLType.symbol(test.comparison)) CAST(\(parameter(text)) AS \(operand))"
+        case .ready(let elements) where test.comparison == .in: return isIn(column, ArrayLiteral.text(elements), type)
+        case .literal(let index) where test.comparison == .in: return isIn(column, canonical[index], type)
+        case .ready(let elements):
+            guard let value = elements.first ?? nil else { preconditionFailure("a condition without a value") }
+            return holding(column, test.comparison, String(decoding: value, as: UTF8.self), type)
+        case .literal(let index): return holding(column, test.comparison, canonical[index], type)
         }
+    }
+
+    private mutating func isIn(_ column: String, _ list: String, _ type: TypeFacts) -> String {
+        "\(column) = ANY (CAST(\(parameter(list)) AS \(SQLType.array(of: type))))"
+    }
+
+    private mutating func holding(
+        _ column: String, _ comparison: FilterOperator, _ value: String, _ type: TypeFacts
+    ) -> String {
+        let operand = SQLType.operand(of: comparison, on: type)
+        return "\(column) \(SQLType.symbol(comparison)) CAST(\(parameter(value)) AS \(operand))"
     }
 
     private mutating func parameter(_ text: String) -> String {
@@ -71,7 +86,7 @@ struct QuestionWriter {
 
     private func column(_ slot: Int) -> String {
         guard let place = slots.firstIndex(of: slot) else { preconditionFailure("a column that is not asked for") }
-        let facts = columns[slot]
+        let facts = check.columns[slot]
         return "CAST($\(place + 1) AS \(SQLType.name(facts.type)))" + SQLType.collate(facts.collation)
     }
 }

@@ -4,14 +4,7 @@ struct Reach {
     /// Whoever has a key matches.
     var isExact: Bool
 
-    init(_ tree: ResolvedNode, _ check: FilterCheck) {
-        self = Self.of(tree)
-        guard case .anyOf(let keys) = access, keys.count > check.settings.maximumKeys else { return }
-        self = Reach(.scan, isExact: false)
-    }
-
-    /// Of a policy.
-    init(_ node: PolicyNode, maximumKeys: Int) {
+    init(_ node: PredicateNode, maximumKeys: Int) {
         self = Self.of(node)
         guard case .anyOf(let keys) = access, keys.count > maximumKeys else { return }
         self = Reach(.scan, isExact: false)
@@ -22,16 +15,7 @@ struct Reach {
         self.isExact = isExact
     }
 
-    private static func of(_ node: ResolvedNode) -> Reach {
-        switch node {
-        case .test(let test): of(test)
-        case .all(let parts): all(parts.map(of))
-        case .any(let parts): any(parts.map(of))
-        case .not: Reach(.scan, isExact: false)
-        }
-    }
-
-    private static func of(_ node: PolicyNode) -> Reach {
+    private static func of(_ node: PredicateNode) -> Reach {
         switch node {
         case .test(let test): of(test)
         case .all(let parts): all(parts.map(of))
@@ -45,7 +29,7 @@ struct Reach {
         }
     }
 
-    private static func of(_ test: PolicyTest) -> Reach {
+    private static func of(_ test: PredicateTest) -> Reach {
         if let range = range(test) { return Reach(.within(range), isExact: false) }
         guard !test.isNegated, let form = test.comparator.keyForm else { return Reach(.scan, isExact: false) }
         switch test.operation {
@@ -64,35 +48,13 @@ struct Reach {
         }
     }
 
-    private static func of(_ test: ResolvedTest) -> Reach {
-        if !test.isAsked, let range = range(test) { return Reach(.within(range), isExact: false) }
-        if !test.isAsked, !test.isNegated, test.comparison == .like, let pattern = test.elements.first ?? nil {
-            return starting(pattern, test.slot)
-        }
-        guard !test.isAsked, !test.isNegated, test.comparison == .eq || test.comparison == .in,
-            let form = test.comparator.keyForm
-        else { return Reach(.scan, isExact: false) }
-        let values = Set(test.elements.compactMap { $0 })
-        let keys = values.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }
-        return keyed(keys, isExact: true)
-    }
-
     // MARK: Ranges and beginnings
 
-    private static func range(_ test: PolicyTest) -> ValueRange? {
+    private static func range(_ test: PredicateTest) -> ValueRange? {
         guard let constant = test.constants.first, test.constants.count == 1 else { return nil }
         switch test.operation {
         case .less, .lessOrEqual: return range(test.slot, test.comparator, constant, isBelow: !test.isNegated)
         case .greater, .greaterOrEqual: return range(test.slot, test.comparator, constant, isBelow: test.isNegated)
-        default: return nil
-        }
-    }
-
-    private static func range(_ test: ResolvedTest) -> ValueRange? {
-        guard let constant = test.elements.first ?? nil else { return nil }
-        switch test.comparison {
-        case .lt, .lte: return range(test.slot, test.comparator, constant, isBelow: !test.isNegated)
-        case .gt, .gte: return range(test.slot, test.comparator, constant, isBelow: test.isNegated)
         default: return nil
         }
     }
@@ -125,6 +87,7 @@ struct Reach {
     private static func isBefore(_ left: EqualityKey, _ right: EqualityKey) -> Bool {
         if left.slot != right.slot { return left.slot < right.slot }
         if left.part != right.part { return left.part.rawValue < right.part.rawValue }
+        if left.form != right.form { return left.form.rawValue < right.form.rawValue }
         return left.bytes.lexicographicallyPrecedes(right.bytes)
     }
 

@@ -152,7 +152,7 @@ extension TruthTests.Expression {
         Predicate(.all([node, .constant(.yes)]), asker: 1, settings: .forTests)
     }
 
-    private var node: PolicyNode {
+    private var node: PredicateNode {
         switch self {
         case .value(let value): .constant(value)
         case .unary(.not, let part): .not(part.node)
@@ -166,17 +166,17 @@ extension TruthTests.Expression {
         }
     }
 
-    var simplified: PolicyNode {
+    var simplified: PredicateNode {
         switch self {
         case .value(let value): .constant(value)
         case .unary(.not, let part): .not(of: part.simplified)
-        case .unary(.isTrue, let part): PolicyNode.isTrue(part.simplified).simplified
-        case .unary(.isFalse, let part): PolicyNode.isFalse(part.simplified).simplified
-        case .unary(.isUnknown, let part): PolicyNode.isUnknown(part.simplified).simplified
+        case .unary(.isTrue, let part): PredicateNode.isTrue(part.simplified).simplified
+        case .unary(.isFalse, let part): PredicateNode.isFalse(part.simplified).simplified
+        case .unary(.isUnknown, let part): PredicateNode.isUnknown(part.simplified).simplified
         case .binary(.all, let left, let right): .all(of: [left.simplified, right.simplified])
         case .binary(.any, let left, let right): .any(of: [left.simplified, right.simplified])
         case .binary(.coalesce, let left, let right):
-            PolicyNode.coalesce([left.simplified, right.simplified]).simplified
+            PredicateNode.coalesce([left.simplified, right.simplified]).simplified
         case .choice(let condition, let value, let otherwise):
             .choice(of: [(condition.simplified, value.simplified)], otherwise: otherwise.simplified)
         }

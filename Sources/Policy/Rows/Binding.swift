@@ -20,7 +20,7 @@ extension Residual {
     public func predicate(
         keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
     ) -> Predicate {
-        let node = PolicyNodeMaker(memberships: memberships, keys: keys).node(term)
+        let node = TermLowering(memberships: memberships, keys: keys).node(term)
         return Predicate(node, asker: asker, settings: settings)
     }
 }
@@ -214,7 +214,7 @@ struct Binding {
 
     private mutating func note(_ membership: Membership) {
         guard !memberships.contains(where: { $0.membership == membership }) else { return }
-        let node = PolicyNodeMaker(memberships: [], keys: []).node(membership.condition)
+        let node = TermLowering(memberships: [], keys: []).node(membership.condition)
         let settings = FilterCheck.Settings(
             maximumListElements: 0, maximumKeys: Self.maximumKeys, maximumWork: Self.maximumWork)
         memberships.append(

@@ -36,10 +36,7 @@ extension Function {
         guard let comparator = comparator(left, right, collation), comparator.kind != .opaque,
             !comparison.isOrder || comparator.isOrdered
         else { return nil }
-        let labels = labels(left)
-        // The order of an array's elements would need them as well.
-        if comparison.isOrder, comparator.isArray, !labels.isEmpty { return nil }
-        return Function(.boolean, .compare(comparison, comparator, labels: comparison.isOrder ? labels : []))
+        return Function(.boolean, .compare(comparison, comparator, labels: comparison.isOrder ? labels(left) : []))
     }
 
     /// What the operator of two types compares them with, where there is such an operator.

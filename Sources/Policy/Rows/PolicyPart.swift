@@ -180,7 +180,7 @@ extension Residual {
             return PartValue(TermEvaluation.value(term, row, maximumWork: settings.maximumWork))
         }
         // A predicate that holds for no row does not say whether that is because of no, NULL or an error.
-        if case .constant(let verdict) = PolicyNodeMaker(memberships: memberships, keys: keys).node(term) {
+        if case .constant(let verdict) = TermLowering(memberships: memberships, keys: keys).node(term) {
             return PartValue(Outcome(verdict))
         }
         return PartValue(Outcome(predicate(keys: keys, asker: 0, settings: settings).truth(on: row)))

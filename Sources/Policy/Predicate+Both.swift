@@ -1,37 +1,4 @@
 extension Predicate {
-    /// A policy's predicate. Whoever may have to be asked about it has it alone.
-    init(_ node: PolicyNode, asker: UInt32?, settings: FilterCheck.Settings) {
-        if let constant = Self.constant(node) {
-            self = constant
-            return
-        }
-        var builder = PolicyProgramBuilder()
-        builder.add(node)
-        slots = node.slots.sorted()
-        filterStart = nil
-        question = nil
-        self.asker = node.mayAsk ? asker : nil
-        program = builder.program
-        tests = builder.tests
-        constants = builder.constants
-        pool = builder.pool
-        terms = builder.terms
-        maximumWork = settings.maximumWork
-        effort = .none
-        let reach = Reach(node, maximumKeys: settings.maximumPolicyKeys)
-        access = reach.access
-        isDecidedByAccess = reach.isExact
-    }
-
-    /// What no row can change; what fails for each row holds for none.
-    private static func constant(_ node: PolicyNode) -> Predicate? {
-        switch node {
-        case .constant(.yes): .always
-        case .constant(let truth) where !truth.may(be: .yes): .never
-        default: nil
-        }
-    }
-
     /// Whether PostgreSQL may have to be asked about the policy, and not only the filter's question.
     public var mayAskPolicy: Bool { asker != nil }
 
@@ -119,65 +86,5 @@ private struct ProgramJoiner {
             constants.append(
                 Predicate.Constant(start: constant.start + Int32(filter.pool.count), length: constant.length))
         }
-    }
-}
-
-/// Lays a policy's nodes out as a predicate's flat program.
-private struct PolicyProgramBuilder {
-    private(set) var program: [Predicate.Node] = []
-    private(set) var tests: [Predicate.Test] = []
-    private(set) var constants: [Predicate.Constant] = []
-    private(set) var pool: [UInt8] = []
-    private(set) var terms: [Term] = []
-
-    mutating func add(_ node: PolicyNode) {
-        let at = program.count
-        program.append(Predicate.Node(kind: .constant, test: 0, end: 0))
-        switch node {
-        case .constant(let verdict): program[at].test = Int32(verdict.rawValue)
-        case .test(let test):
-            program[at] = Predicate.Node(kind: .test, test: Int32(tests.count), end: 0)
-            add(test)
-        case .term(let term):
-            program[at] = Predicate.Node(kind: .term, test: Int32(terms.count), end: 0)
-            terms.append(term)
-        case .all(let parts): group(.all, parts, at)
-        case .any(let parts): group(.any, parts, at)
-        case .not(let part): group(.not, [part], at)
-        case .isTrue(let part): group(.isTrue, [part], at)
-        case .isFalse(let part): group(.isFalse, [part], at)
-        case .isUnknown(let part): group(.isUnknown, [part], at)
-        case .choice(let parts): group(.choice, parts, at)
-        case .coalesce(let parts): group(.coalesce, parts, at)
-        }
-        program[at].end = Int32(program.count)
-    }
-
-    private mutating func group(_ kind: Predicate.Node.Kind, _ parts: [PolicyNode], _ at: Int) {
-        program[at].kind = kind
-        for part in parts { add(part) }
-    }
-
-    private mutating func add(_ test: PolicyTest) {
-        let first = add(test.constants)
-        var comparator = test.comparator
-        if !test.labels.isEmpty {
-            comparator.firstLabel = add(test.labels)
-            comparator.labelCount = Int32(test.labels.count)
-        }
-        tests.append(
-            Predicate.Test(
-                slot: Int32(test.slot), operation: test.operation, isNegated: test.isNegated, mayAsk: test.mayAsk,
-                hasNull: test.hasNull, comparator: comparator, firstConstant: first,
-                constantCount: Int32(test.constants.count)))
-    }
-
-    private mutating func add(_ values: [[UInt8]]) -> Int32 {
-        let first = Int32(constants.count)
-        for bytes in values {
-            constants.append(Predicate.Constant(start: Int32(pool.count), length: Int32(bytes.count)))
-            pool += bytes
-        }
-        return first
     }
 }

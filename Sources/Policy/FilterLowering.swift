@@ -1,0 +1,82 @@
+/// Lowers a checked filter, whose literals are canonical by now. What the process can decide, it decides by the same
+/// functions as policies do.
+struct FilterLowering {
+    private let check: FilterCheck
+    private let canonical: [String]
+
+    /// `canonical` holds an answer for each of the check's literals, in their order.
+    static func node(_ check: FilterCheck, _ canonical: [String]) throws(FilterRefusal) -> PredicateNode {
+        try FilterLowering(check: check, canonical: canonical).node(check.root)
+    }
+
+    private func node(_ node: CheckedNode) throws(FilterRefusal) -> PredicateNode {
+        switch node {
+        case .test(let test):
+            let condition = try condition(test) ?? asked(test)
+            return test.isNegated ? .not(of: condition) : condition
+        case .all(let parts): return .all(of: try nodes(parts))
+        case .any(let parts): return .any(of: try nodes(parts))
+        case .not(let part): return .not(of: try self.node(part))
+        }
+    }
+
+    private func nodes(_ parts: [CheckedNode]) throws(FilterRefusal) -> [PredicateNode] {
+        var nodes: [PredicateNode] = []
+        for part in parts { nodes.append(try node(part)) }
+        return nodes
+    }
+
+    /// Nil where only PostgreSQL can tell.
+    private func condition(_ test: CheckedTest) throws(FilterRefusal) -> PredicateNode? {
+        switch test.value {
+        case .word(let word): return Self.condition(test.slot, word)
+        case .ready(let elements): return condition(test, elements)
+        case .literal(let index):
+            let text = Array(canonical[index].utf8)
+            guard test.comparison == .in else { return condition(test, [text]) }
+            guard let elements = ArrayText.elements(text) else { return nil }
+            try check.checkCount(elements.count)
+            return condition(test, elements)
+        }
+    }
+
+    private static func condition(_ slot: Int, _ word: TruthWord) -> PredicateNode {
+        switch word {
+        case .null, .unknown: .isNull(slot)
+        case .true: .test(PredicateTest(slot: slot, operation: .isTrue, comparator: Comparator(.opaque)))
+        case .false: .test(PredicateTest(slot: slot, operation: .isFalse, comparator: Comparator(.opaque)))
+        }
+    }
+
+    private func condition(_ test: CheckedTest, _ elements: [[UInt8]?]) -> PredicateNode? {
+        guard let operation = operation(test.comparison, check.columns[test.slot]) else { return nil }
+        switch (test.comparison, operation) {
+        // A list for an array column is an array of more dimensions, whose elements are not arrays.
+        case (.in, .compare(.equal, let comparator, _)) where !comparator.isArray:
+            return .isIn(test.slot, comparator, elements)
+        case (.in, _): return nil
+        case (.isdistinct, .compare(.equal, let comparator, _)):
+            return (elements.first ?? nil).map { .isDistinct(test.slot, comparator, from: $0) }
+        default: return (elements.first ?? nil).flatMap { .holding(test.slot, operation, $0) }
+        }
+    }
+
+    private func operation(_ comparison: FilterOperator, _ column: ColumnFacts) -> Function.Operation? {
+        let symbol = comparison == .isdistinct ? "=" : SQLType.symbol(comparison)
+        let isPattern = comparison == .like || comparison == .ilike
+        return Function.infix(
+            symbol, column.type, isPattern ? .text : column.type, column.collation,
+            foldsASCIIPlainly: check.settings.foldsASCIIPlainly)?.operation
+    }
+
+    private func asked(_ test: CheckedTest) -> PredicateNode {
+        // Of an empty list the answer is no, and an operator of the user's own may say what it likes.
+        let isBuiltIn = check.columns[test.slot].type.oid < TypeOID.firstOfUsers
+        let ofValue = isBuiltIn && test.comparison != .in
+        return .test(
+            PredicateTest(
+                slot: test.slot,
+                operation: test.comparison == .isdistinct ? .askWhetherDistinct : ofValue ? .askOfValue : .ask,
+                comparator: Comparator(.opaque)))
+    }
+}

@@ -1,0 +1,151 @@
+import Bytes
+
+/// What filters and policies are lowered to: a tree of what a predicate's program can say, simplified, so that what says
+/// the same is the same.
+indirect enum PredicateNode: Sendable, Hashable {
+    case constant(Truth)
+    case test(PredicateTest)
+    case term(Term)
+    case all([PredicateNode])
+    case any([PredicateNode])
+    case not(PredicateNode)
+    case isTrue(PredicateNode)
+    case isFalse(PredicateNode)
+    case isUnknown(PredicateNode)
+    /// Conditions, each with its value behind it, and what holds otherwise.
+    case choice([PredicateNode])
+    case coalesce([PredicateNode])
+}
+
+// MARK: Making
+
+extension PredicateNode {
+    static func not(of node: PredicateNode) -> PredicateNode {
+        switch node {
+        case .constant(let verdict): return .constant(verdict.negated)
+        case .not(let inner): return inner
+        case .test(var test):
+            test.isNegated.toggle()
+            return .test(test)
+        default: return .not(node)
+        }
+    }
+
+    static func all(of parts: [PredicateNode]) -> PredicateNode { group(parts, decides: .no) }
+
+    static func any(of parts: [PredicateNode]) -> PredicateNode { group(parts, decides: .yes) }
+
+    /// CASE: conditions with their values, and what holds otherwise.
+    static func choice(
+        of branches: [(condition: PredicateNode, value: PredicateNode)], otherwise: PredicateNode
+    ) -> PredicateNode {
+        var parts: [PredicateNode] = []
+        var otherwise = otherwise
+        for branch in branches {
+            if branch.condition == .constant(.no) || branch.condition == .constant(.unknown) { continue }
+            if branch.condition == .constant(.yes) {
+                otherwise = branch.value
+                break
+            }
+            parts += [branch.condition, branch.value]
+        }
+        return parts.isEmpty ? otherwise : .choice(parts + [otherwise])
+    }
+
+    /// Flat, each part once, in one order, without constants that say nothing.
+    private static func group(_ parts: [PredicateNode], decides: Truth) -> PredicateNode {
+        var constant = decides.negated
+        var rest: Set<PredicateNode> = []
+        var ordered: [PredicateNode] = []
+        for part in parts.flatMap({ $0.parts(ofGroupThat: decides) }) {
+            if case .constant(let verdict) = part {
+                if verdict == decides { return part }
+                if verdict != constant { constant = constant.joined(verdict, inGroupThat: decides) }
+            } else if rest.insert(part).inserted {
+                ordered.append(part)
+            }
+        }
+        if ordered.isEmpty { return .constant(constant) }
+        if constant != decides.negated { ordered.append(.constant(constant)) }
+        if ordered.count == 1 { return ordered[0] }
+        ordered = sorted(ordered)
+        return decides == .no ? .all(ordered) : .any(ordered)
+    }
+
+    /// What is cheap first; among equals it only has to be the same order each time, in every process. Of two with one
+    /// hash the first one written stays first.
+    private static func sorted(_ parts: [PredicateNode]) -> [PredicateNode] {
+        let places = parts.enumerated().map { (at: $0, cost: $1.cost, hash: $1.structuralHash) }
+        return places.sorted { ($0.cost, $0.hash, $0.at) < ($1.cost, $1.hash, $1.at) }.map { parts[$0.at] }
+    }
+
+    private func parts(ofGroupThat decides: Truth) -> [PredicateNode] {
+        switch (self, decides) {
+        case (.all(let parts), .no), (.any(let parts), .yes): parts
+        default: [self]
+        }
+    }
+
+    private var cost: Int {
+        switch self {
+        case .test(let test): test.mayAsk ? 1 : 0
+        case .all, .any, .not, .isTrue, .isFalse, .isUnknown, .choice, .coalesce: 2
+        case .term: 3
+        case .constant: 4
+        }
+    }
+}
+
+// MARK: What it needs
+
+extension PredicateNode {
+    /// The nodes directly within.
+    var parts: [PredicateNode] {
+        switch self {
+        case .constant, .test, .term: []
+        case .all(let parts), .any(let parts), .choice(let parts), .coalesce(let parts): parts
+        case .not(let part), .isTrue(let part), .isFalse(let part), .isUnknown(let part): [part]
+        }
+    }
+
+    var slots: Set<Int> {
+        switch self {
+        case .test(let test): [test.slot]
+        case .term(let term): term.slots
+        default: parts.reduce(into: []) { $0.formUnion($1.slots) }
+        }
+    }
+
+    /// Whether there may be rows, whole ones, that only PostgreSQL can judge.
+    var mayAsk: Bool {
+        switch self {
+        case .constant(let truth): truth.isAsked
+        case .test(let test): test.mayAsk
+        case .term(let term): term.mayAsk
+        default: parts.contains { $0.mayAsk }
+        }
+    }
+
+    /// Whether whole rows are always judged in process, even where a text is none of its column's type.
+    var alwaysTells: Bool {
+        switch self {
+        case .constant(let truth): !truth.isAsked
+        case .test(let test): test.alwaysTells
+        case .term: false
+        default: parts.allSatisfy { $0.alwaysTells }
+        }
+    }
+
+    /// Constants asked for what they are.
+    var simplified: PredicateNode {
+        switch self {
+        case .isTrue(.constant(let verdict)): return .constant(verdict.isExactly(.yes))
+        case .isFalse(.constant(let verdict)): return .constant(verdict.isExactly(.no))
+        case .isUnknown(.constant(let verdict)): return .constant(verdict.isExactly(.unknown))
+        case .coalesce(let parts):
+            let known = parts.filter { $0 != .constant(.unknown) }
+            return known.isEmpty ? .constant(.unknown) : known.count == 1 ? known[0] : .coalesce(known)
+        default: return self
+        }
+    }
+}

@@ -1,0 +1,138 @@
+import Bytes
+
+/// A column held against constants.
+struct PredicateTest: Sendable, Hashable {
+    var slot: Int
+    var operation: Predicate.Test.Operation
+    var isNegated = false
+    /// A list has a NULL.
+    var hasNull = false
+    var comparator: Comparator
+    /// Canonical.
+    var constants: [[UInt8]] = []
+    /// Of an enumeration whose order counts.
+    var labels: [[UInt8]] = []
+
+    /// Whether there are values of the column's type that only PostgreSQL can judge.
+    var mayAsk: Bool {
+        switch operation {
+        case .ask, .askOfValue, .askWhetherDistinct, .likeFoldedASCII: true
+        case .less, .lessOrEqual, .greater, .greaterOrEqual: comparator.kind == .enumeration
+        case .equal, .isNull, .isTrue, .isFalse, .isDistinct, .isIn, .contains, .isContained, .overlaps, .hasElement,
+            .like, .likeFolded:
+            false
+        }
+    }
+
+    /// Whether the process can judge any text, even one that no value of the type has.
+    var alwaysTells: Bool {
+        switch operation {
+        case .isNull, .isTrue, .isFalse: true
+        case .equal, .isDistinct, .isIn: comparator.keyForm != nil
+        case .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps, .hasElement, .like,
+            .likeFolded, .likeFoldedASCII, .ask, .askOfValue, .askWhetherDistinct:
+            false
+        }
+    }
+}
+
+// MARK: Conditions on one column
+
+extension PredicateNode {
+    static func isNull(_ slot: Int) -> PredicateNode {
+        .test(PredicateTest(slot: slot, operation: .isNull, comparator: Comparator(.opaque)))
+    }
+
+    /// What an operator says of a column on its left and a constant on its right; nil where a test cannot say it.
+    static func holding(_ slot: Int, _ operation: Function.Operation, _ constant: [UInt8]) -> PredicateNode? {
+        switch operation {
+        case .compare(let comparison, let comparator, let labels):
+            var test = compared(slot, Predicate.Test.Operation(comparison), comparator, constant)
+            test.isNegated = comparison == .notEqual
+            test.labels = labels
+            return .test(test)
+        case .contains(let comparator): return searched(slot, .contains, comparator, constant)
+        case .isContained(let comparator): return searched(slot, .isContained, comparator, constant)
+        case .overlaps(let comparator): return searched(slot, .overlaps, comparator, constant)
+        case .like(let isNegated, let folding): return like(slot, constant, isNegated, folding)
+        default: return nil
+        }
+    }
+
+    static func isDistinct(_ slot: Int, _ comparator: Comparator, from constant: [UInt8]) -> PredicateNode {
+        .test(compared(slot, .isDistinct, comparator, constant))
+    }
+
+    /// Whether the constant equals an element of the column's array.
+    static func hasElement(_ slot: Int, _ comparator: Comparator, _ constant: [UInt8]) -> PredicateNode {
+        .test(compared(slot, .hasElement, comparator, constant))
+    }
+
+    static func isIn(_ slot: Int, _ comparator: Comparator, _ elements: [[UInt8]?]) -> PredicateNode {
+        let known = elements.compactMap { $0 }
+        if known.isEmpty { return .constant(elements.isEmpty ? .no : .unknown) }
+        return .test(
+            PredicateTest(
+                slot: slot, operation: .isIn, hasNull: known.count < elements.count, comparator: comparator,
+                constants: comparator.keyForm.map { ordered(known, $0) } ?? known))
+    }
+
+    private static func compared(
+        _ slot: Int, _ operation: Predicate.Test.Operation, _ comparator: Comparator, _ constant: [UInt8]
+    ) -> PredicateTest {
+        PredicateTest(
+            slot: slot, operation: operation, comparator: comparator,
+            constants: [canonical(constant, comparator.keyForm)])
+    }
+
+    private static func searched(
+        _ slot: Int, _ operation: Predicate.Test.Operation, _ comparator: Comparator, _ constant: [UInt8]
+    ) -> PredicateNode {
+        .test(PredicateTest(slot: slot, operation: operation, comparator: comparator, constants: [constant]))
+    }
+
+    private static func like(
+        _ slot: Int, _ pattern: [UInt8], _ isNegated: Bool, _ folding: Function.Folding
+    ) -> PredicateNode? {
+        guard !LikePattern.endsWithEscape(pattern), folding != .ofASCII || pattern.allSatisfy({ $0 < 0x80 }) else {
+            return nil
+        }
+        let operation: Predicate.Test.Operation =
+            switch folding {
+            case .none: .like
+            case .plain: .likeFolded
+            case .ofASCII: .likeFoldedASCII
+            }
+        return .test(
+            PredicateTest(
+                slot: slot, operation: operation, isNegated: isNegated, comparator: Comparator(.bytesUnordered),
+                constants: [pattern]))
+    }
+
+    /// In the order in which one is found among many, each once.
+    private static func ordered(_ constants: [[UInt8]], _ form: KeyForm) -> [[UInt8]] {
+        let canonical = constants.map { Self.canonical($0, form) }
+        var isAscending = true
+        for index in canonical.indices.dropFirst()
+        where !canonical[index - 1].lexicographicallyPrecedes(canonical[index]) { isAscending = false }
+        return isAscending ? canonical : Array(Set(canonical)).sorted { $0.lexicographicallyPrecedes($1) }
+    }
+
+    private static func canonical(_ bytes: [UInt8], _ form: KeyForm?) -> [UInt8] {
+        guard let form, form != .asIs else { return bytes }
+        // SAFETY: any byte is a valid UInt8, and the span lives for the call.
+        return form.canonical(unsafe bytes.span.bytes).copied()
+    }
+}
+
+extension Predicate.Test.Operation {
+    fileprivate init(_ comparison: Function.Comparison) {
+        switch comparison {
+        case .equal, .notEqual: self = .equal
+        case .less: self = .less
+        case .lessOrEqual: self = .lessOrEqual
+        case .greater: self = .greater
+        case .greaterOrEqual: self = .greaterOrEqual
+        }
+    }
+}
