@@ -107,4 +107,16 @@ import Testing
             #expect(policy.verdict([.null, .null, .null, .text(text)]) == verdict, "\(text)")
         }
     }
+
+    /// PostgreSQL 12 and later: a name is compared by its collation, and only as bytes because that is C if nobody says other.
+    @Test func `names are compared by their collation`() {
+        let name = TypeFacts.nameType
+        func infix(_ symbol: String, _ collation: Collation) -> Function? {
+            Function.infix(symbol, name, name, collation, foldsASCIIPlainly: true)
+        }
+        #expect(infix("<", .bytewise) != nil && infix("=", .bytewise) != nil)
+        #expect(infix("<", .deterministic(name: "\"en-x-icu\"")) == nil)
+        #expect(infix("=", .deterministic(name: "\"en-x-icu\"")) != nil)
+        #expect(infix("=", .nondeterministic(name: "nocase")) == nil)
+    }
 }

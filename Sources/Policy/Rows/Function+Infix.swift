@@ -44,9 +44,7 @@ extension Function {
         let isInteger = IntegerWidth(left.oid) != nil && IntegerWidth(right.oid) != nil
         let isText = [left, right].allSatisfy { $0.isText || $0.oid == TypeOID.name }
         guard isInteger || isText || left.oid == right.oid && left.shape == right.shape else { return nil }
-        // Names are always compared as bytes.
-        let isName = left.oid == TypeOID.name && right.oid == TypeOID.name
-        return Comparator(ColumnFacts(name: "", type: left, collation: isName ? .bytewise : collation))
+        return Comparator(ColumnFacts(name: "", type: left, collation: collation))
     }
 
     private static func floats(_ left: TypeFacts, _ right: TypeFacts) -> (left: FloatWidth, right: FloatWidth)? {
