@@ -90,11 +90,12 @@ public struct PresenceBook: ~Copyable, Sendable {
         trackers[change.tracker] = Tracked(topic: number, key: change.key, ref: joined.ref)
     }
 
-    /// What a loop that comes late is told of another one's channels, before its further changes.
+    /// What a loop that comes late is told of another one's channels, before its further changes: in the order in which
+    /// they were tracked.
     public func changes(of loop: UInt16) -> [PresenceChange] {
-        trackers.compactMap { tracker, tracked in
-            guard tracker.loop == loop else { return nil }
-            return PresenceChange(
+        let tracked = trackers.filter { $0.key.loop == loop }.sorted { $0.value.ref < $1.value.ref }
+        return tracked.map { tracker, tracked in
+            PresenceChange(
                 tracker: tracker, topic: topics[tracked.topic].name, key: tracked.key, joined: meta(of: tracker),
                 left: nil)
         }

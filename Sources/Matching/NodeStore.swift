@@ -341,7 +341,7 @@ struct Wish {
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             hash.combine(unsafe key.bytes.span.bytes)
         } else {
-            hash.combine(UInt64(truncatingIfNeeded: Int64(predicate.hashValue)))
+            predicate.combine(into: &hash)
         }
         return UInt32(truncatingIfNeeded: hash.value)
     }
@@ -359,8 +359,10 @@ extension Node.Access {
             if !predicate.isDecidedByAccess {
                 self = .keyedThenJudged
             } else {
-                // An array may have an element twice, and still meets a node once.
-                self = keys.count == 1 && keys[0].part != .element ? .settled : .keyed
+                // An array may have an element twice, and still meets a node once. Whom a key settles is known by its
+                // key alone, so it looks at no other column.
+                let isSettled = keys.count == 1 && keys[0].part != .element && predicate.slots.count == 1
+                self = isSettled ? .settled : .keyed
             }
         }
     }

@@ -176,6 +176,12 @@ final class PresenceStage {
         #expect(foreign.isEmpty)
     }
 
+    @Test func `a loop that comes late is told in the order in which it was tracked`() throws {
+        let there = PresenceStage(loop: 1)
+        for channel in [7, 3, 9, 1, 5, 8, 2] as [UInt64] { _ = try there.track(channel, "{}", key: "k") }
+        #expect(there.book.changes(of: 1).map(\.tracker.channel) == [7, 3, 9, 1, 5, 8, 2])
+    }
+
     @Test func `differences nobody waits for are not written`() throws {
         let stage = PresenceStage()
         _ = try stage.track(1, "{}", topic: "a")

@@ -50,6 +50,32 @@ import Testing
         index.checkInvariants()
     }
 
+    @Test func `columns that cannot decide any more are let go of with their node`() throws {
+        var index = Notes.index()
+        let boolean = Notes.facts[5].type
+        let open = Term.all([Notes.term("done"), .constant(nil, boolean)])
+        let policy = try Notes.policy(.any([Notes.equal("title", "tea"), open]))
+        #expect(policy.isDecidedByAccess && policy.slots.count == 2)
+        let handle = index.add(table: 1, operations: .all, predicate: policy, member: 1)
+        #expect(try index.certain(Notes.insert(["title": .text("tea"), "done": .text("f")])) == [1])
+        #expect(try index.certain(Notes.insert(["title": .text("milk"), "done": .text("t")])) == [])
+        index.remove(handle)
+        index.checkInvariants()
+        #expect(index.store.tables[0].use.used.count == 0)
+    }
+
+    @Test func `a node is found by what it wants, whoever made it`() throws {
+        let seed: UInt64 = 17
+        func identity(_ text: String, _ seed: UInt64) throws -> UInt32 {
+            Wish(table: 0, operations: .all, predicate: try Notes.predicate(text)).identity(seed: seed)
+        }
+        let scanned = "title=neq.tea,amount=gt.3"
+        #expect(try identity(scanned, seed) == identity("amount=gt.3.0,title=not.eq.tea", seed))
+        #expect(try identity(scanned, seed) != identity(scanned, seed + 1))
+        #expect(try identity(scanned, seed) != identity("title=neq.tea,amount=gt.4", seed))
+        #expect(try identity(scanned, seed) != identity("title=eq.tea,amount=gt.3", seed))
+    }
+
     @Test func `a policy is held against what was before a change`() throws {
         var index = Notes.index()
         let mine = "00000000-0000-4000-8000-000000000001"

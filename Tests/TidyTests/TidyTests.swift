@@ -90,6 +90,16 @@ import Testing
         }
     }
 
+    @Test func `no order and no number comes from hashes that differ from process to process`() {
+        for file in Self.house.sources {
+            for line in file.code {
+                #expect(
+                    !line.text.contains(/\bhashValue\b|\bHasher\(/),
+                    "\(file.path):\(line.number): KeyHash, with a seed that is passed in")
+            }
+        }
+    }
+
     @Test func `nothing is left for later in the sources`() {
         for file in Self.house.sources {
             for line in file.lines {
