@@ -11,6 +11,7 @@ enum ArrayText {
         var body = 0
 
         var count: Int64 {
+            assert(dimensions <= 6, "more dimensions than PostgreSQL has")
             guard dimensions > 0 else { return 0 }
             return (0..<dimensions).reduce(1) { $0 &* sizes[$1] }
         }
@@ -20,6 +21,7 @@ enum ArrayText {
         var shape = Shape()
         guard readBounds(text, &shape) else { return nil }
         let body = shape.body
+        assert(body >= 0, "an array that begins before its text")
         guard body < text.byteCount, text.byte(body) == UInt8(ascii: "{") else { return nil }
         guard text.byteCount - body > 2 else { return text.byteCount - body == 2 ? shape : nil }
         return readSizes(text, &shape) ? shape : nil
@@ -63,6 +65,7 @@ enum ArrayText {
             depth += 1
             at += 1
         }
+        assert(depth >= 1 && depth <= 6, "an array opens at least one brace")
         shape.dimensions = depth
         for dimension in 0..<depth { shape.sizes[dimension] = 1 }
         // Groups outside of this depth have not been closed yet.
@@ -87,6 +90,7 @@ enum ArrayText {
 
     /// Behind the quote that closes the one at `start`.
     static func quoteEnd(_ text: RawSpan, _ start: Int) -> Int? {
+        assert(text.byte(start) == UInt8(ascii: "\""), "a quote that does not open")
         var at = start + 1
         while at < text.byteCount {
             switch text.byte(at) {
@@ -133,6 +137,7 @@ enum ArrayElement: ~Escapable {
             bytes.append(text.byte(at))
             at += 1
         }
+        assert(bytes.count <= text.byteCount, "escapes are longer than what they stand for")
         return bytes
     }
 }
@@ -163,6 +168,7 @@ struct ArrayElements: ~Escapable {
     @_lifetime(copy self)
     private mutating func quoted() -> ArrayElement? {
         guard let end = ArrayText.quoteEnd(text, at) else { return nil }
+        assert(end >= at + 2 && end <= text.byteCount, "an element that ends before it begins")
         let inside = text.extracting(at + 1..<end - 1)
         at = end
         for index in 0..<inside.byteCount where inside.byte(index) == UInt8(ascii: "\\") { return .escaped(inside) }
@@ -173,6 +179,7 @@ struct ArrayElements: ~Escapable {
     private mutating func bare() -> ArrayElement? {
         let start = at
         while at < text.byteCount, !Self.isStructure(text.byte(at)) { at += 1 }
+        assert(at > start, "an element of nothing, which would be found for ever")
         let element = text.extracting(start..<at)
         return element.equals("NULL") ? .null : .plain(element)
     }
@@ -198,6 +205,7 @@ extension ArrayText {
     static func equal(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(left), let b = shape(right) else { return nil }
         guard compareShapes(a, b) == 0 else { return false }
+        assert(a.count == b.count, "equal shapes hold as many elements")
         var (lefts, rights) = (ArrayElements(left, a), ArrayElements(right, b))
         while let one = lefts.next(), let other = rights.next() {
             guard one.isNull == other.isNull else { return false }

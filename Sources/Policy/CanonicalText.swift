@@ -56,11 +56,13 @@ enum CanonicalText {
             guard value != .min, range.contains(-value) else { throw .outOfRange(type, text) }
             value = -value
         }
+        precondition(range.contains(value), "a number that its type does not have")
         return .ready(Array(String(value).utf8))
     }
 
     /// Kept negative, since the smallest number has no positive counterpart.
     private static func appending(_ digit: Int64, to value: Int64) -> Int64? {
+        assert(value <= 0 && (0...9).contains(digit), "kept negative, and by one digit more")
         let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
         let (sum, overflow) = product.subtractingReportingOverflow(digit)
         return tooLarge || overflow ? nil : sum
@@ -95,6 +97,7 @@ enum CanonicalText {
         }
         if isBraced, rest.popFirst() != UInt8(ascii: "}") { throw .syntax("uuid", text) }
         guard rest.isEmpty else { throw .syntax("uuid", text) }
+        precondition(canonical.count == 36, "a uuid has one form, by which it is found")
         return canonical
     }
 

@@ -34,6 +34,7 @@ struct Comparator: Sendable, Hashable {
     var labelCount: Int32 = 0
 
     init(_ kind: Kind, isArray: Bool = false) {
+        precondition(!isArray || kind != .opaque, "an array whose elements nobody here can compare")
         self.kind = kind
         self.isArray = isArray
     }
@@ -125,7 +126,8 @@ extension Comparator {
 
 extension Comparator {
     func equal(_ left: RawSpan, _ right: RawSpan) -> Bool? {
-        isArray ? ArrayText.equal(left, right, by: self) : equalElements(left, right)
+        assert(!isArray || keyForm == nil, "an array with a key's form")
+        return isArray ? ArrayText.equal(left, right, by: self) : equalElements(left, right)
     }
 
     func equalElements(_ left: RawSpan, _ right: RawSpan) -> Bool? {
@@ -136,7 +138,7 @@ extension Comparator {
             guard let a = IntervalText.span(left), let b = IntervalText.span(right) else { return nil }
             return a == b
         default:
-            guard let form = Comparator(kind).keyForm else { return nil }
+            guard let form = Comparator(kind).keyForm else { preconditionFailure("a kind without an equality") }
             return form.canonical(left).equals(form.canonical(right))
         }
     }
@@ -170,6 +172,7 @@ extension Comparator {
 
     /// The label's place in the type's order; nil for one that was added since.
     private func label(_ text: RawSpan, _ constants: borrowing Constants) -> Int32? {
+        assert(kind == .enumeration && firstLabel >= 0 && labelCount >= 0, "labels of what has none")
         for index in 0..<labelCount where constants[firstLabel + index].equals(text) { return index }
         return nil
     }

@@ -16,6 +16,7 @@ public struct Effort: Sendable, Hashable {
     private let searched: [Searched]
 
     private init(fixed: Int, searched: [Searched]) {
+        precondition(fixed >= 0 && searched.allSatisfy { $0.ofByte > 0 }, "a filter that costs less than nothing")
         self.fixed = fixed
         self.searched = searched
     }
@@ -46,6 +47,7 @@ public struct Effort: Sendable, Hashable {
             let (work, overflow) = row.text(part.slot).byteCount.multipliedReportingOverflow(by: part.ofByte)
             effort = overflow ? .max / 2 : min(.max / 2, effort + work)
         }
+        assert(effort >= fixed, "a row that makes a filter cheaper")
         return effort
     }
 }

@@ -99,6 +99,7 @@ public struct FilterCheck: Sendable {
         self.columns = columns
         self.settings = settings
         root = try node(filter)
+        precondition(root.slots.isDisjoint(with: settings.hiddenSlots), "a column that its reader may not read")
     }
 }
 

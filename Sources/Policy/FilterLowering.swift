@@ -6,7 +6,10 @@ struct FilterLowering {
 
     /// `canonical` holds an answer for each of the check's literals, in their order.
     static func node(_ check: FilterCheck, _ canonical: [String]) throws(FilterRefusal) -> PredicateNode {
-        try FilterLowering(check: check, canonical: canonical).node(check.root)
+        precondition(canonical.count == check.literals.count, "each literal has its canonical form")
+        let node = try FilterLowering(check: check, canonical: canonical).node(check.root)
+        precondition(node.slots.isSubset(of: check.root.slots), "a column that the filter does not name")
+        return node
     }
 
     private func node(_ node: CheckedNode) throws(FilterRefusal) -> PredicateNode {
@@ -49,6 +52,7 @@ struct FilterLowering {
     }
 
     private func condition(_ test: CheckedTest, _ elements: [[UInt8]?]) -> PredicateNode? {
+        assert(test.comparison == .in || elements.count == 1, "what is no list has one value")
         guard let operation = operation(test.comparison, check.columns[test.slot]) else { return nil }
         switch (test.comparison, operation) {
         // A list for an array column is an array of more dimensions, whose elements are not arrays.
@@ -62,6 +66,7 @@ struct FilterLowering {
     }
 
     private func operation(_ comparison: FilterOperator, _ column: ColumnFacts) -> Function.Operation? {
+        assert(comparison != .is, "IS takes a word")
         let symbol = comparison == .isdistinct ? "=" : SQLType.symbol(comparison)
         let isPattern = comparison == .like || comparison == .ilike
         return Function.infix(

@@ -7,6 +7,7 @@ struct FilterParser {
     private var conditionsLeft: Int
 
     init(_ bytes: [UInt8], within bounds: Filter.Bounds) {
+        precondition(bytes.count <= bounds.bytes, "a text that is longer than its bounds")
         self.bytes = bytes
         self.bounds = bounds
         conditionsLeft = bounds.conditions
@@ -26,11 +27,14 @@ struct FilterParser {
         guard !Self.trimmed(bytes[...]).isEmpty else { return nil }
         var parts: [Filter] = []
         repeat { parts.append(try segment()) } while passComma()
+        precondition(at == bytes.count, "text behind the filter that nobody read")
+        assert(conditionsLeft >= 0, "more conditions than are allowed")
         return parts.count == 1 ? parts[0] : .all(parts)
     }
 
     private mutating func passComma() -> Bool {
         guard at < bytes.count else { return false }
+        precondition(bytes[at] == Self.comma, "a segment ends at a comma")
         at += 1
         return true
     }
@@ -90,6 +94,7 @@ struct FilterParser {
 
     /// Behind the quoted run that starts at `start`, or the end of the text where it is not closed.
     private func quoteEnd(_ start: Int) -> Int {
+        assert(bytes[start] == Self.quote, "a quote that does not open")
         var index = start + 1
         while index < bytes.count {
             if bytes[index] == Self.backslash {
@@ -173,6 +178,7 @@ struct FilterParser {
 
     private mutating func group(_ head: GroupHead, depth: Int) throws(FilterError) -> Filter {
         guard depth <= bounds.depth else { throw FilterError("filter is nested deeper than \(bounds.depth) groups") }
+        precondition(bytes[head.start] == Self.open && head.start >= at, "a group begins with its parenthesis")
         at = head.start + 1
         var parts: [Filter] = []
         repeat {
@@ -182,6 +188,7 @@ struct FilterParser {
             at += 1
         } while bytes[at - 1] == Self.comma
         guard bytes[at - 1] == Self.close else { throw FilterError("unexpected text in `\(head.name)` filter") }
+        precondition(!parts.isEmpty, "a group of nothing would hold for every row")
         let group: Filter = head.isAny ? .any(parts) : .all(parts)
         return head.isNegated ? .not(group) : group
     }
@@ -191,6 +198,7 @@ struct FilterParser {
         if let head = groupHead(separator: nil) { return try group(head, depth: depth + 1) }
         let start = at
         let end = elementEnd()
+        assert(end >= start && end <= bytes.count, "an element that ends before it begins")
         at = end
         let text = Self.trimmed(bytes[start..<end])
         guard !text.isEmpty else {
@@ -255,6 +263,7 @@ struct FilterParser {
     }
 
     private func balancedEnd(_ start: Int) -> Int? {
+        assert(Self.isBracket(bytes[start], opening: true), "a literal that does not open")
         var depth = 0
         var index = start
         while index < bytes.count {

@@ -15,6 +15,7 @@ enum JSONBText {
                 return a == left.byteCount && b == right.byteCount
             }
             guard let endA = tokenEnd(left, a), let endB = tokenEnd(right, b) else { return nil }
+            assert(endA > a && endB > b, "a token of nothing, which would be read for ever")
             guard equalTokens(left.extracting(a..<endA), right.extracting(b..<endB)) else { return false }
             (a, b) = (endA, endB)
         }
@@ -30,6 +31,7 @@ enum JSONBText {
     private static func skipBlanks(_ text: RawSpan, _ start: Int) -> Int {
         var at = start
         while at < text.byteCount, text.byte(at) == 0x20 { at += 1 }
+        assert(at >= start, "blanks that lead back")
         return at
     }
 
@@ -75,6 +77,7 @@ extension JSONBText {
     }
 
     private static func contains(_ whole: RawSpan, _ part: RawSpan, _ depth: Int) -> Bool? {
+        assert(depth <= maximumDepth, "deeper than a value may be")
         guard depth > 0, let outer = kind(whole), let inner = kind(part) else { return nil }
         guard outer == inner else { return false }
         switch outer {
@@ -165,6 +168,7 @@ extension JSONBText {
                 at = JSONBText.skipBlanks(text, end + 1)
             }
             guard let end = valueEnd() else { return nil }
+            assert(end > at, "a value of nothing, which would be read for ever")
             let value = at..<end
             at = end
             if at < text.byteCount, text.byte(at) == UInt8(ascii: ",") { at += 1 }

@@ -32,7 +32,10 @@ public enum KeyForm: UInt8, Sendable, Hashable {
 
     /// Whether a row's text is the value whose canonical bytes are given.
     @inlinable
-    public func equals(_ text: RawSpan, canonical other: RawSpan) -> Bool { canonical(text).equals(other) }
+    public func equals(_ text: RawSpan, canonical other: RawSpan) -> Bool {
+        assert(canonical(other).byteCount == other.byteCount, "a key that is not canonical finds nothing")
+        return canonical(text).equals(other)
+    }
 
     @inlinable
     static func numericLength(_ text: RawSpan) -> Int {
@@ -43,6 +46,7 @@ public enum KeyForm: UInt8, Sendable, Hashable {
         guard points == 1 else { return length }
         while length > 0, text.byte(length &- 1) == UInt8(ascii: "0") { length &-= 1 }
         if length > 0, text.byte(length &- 1) == UInt8(ascii: ".") { length &-= 1 }
+        assert(length >= 0 && length <= text.byteCount, "a form is a piece of its text")
         return length
     }
 
@@ -77,6 +81,7 @@ public struct EqualityKey: Sendable, Hashable {
     public var part: Part
 
     public init(slot: Int, form: KeyForm, bytes: [UInt8], part: Part = .whole) {
+        precondition(slot >= 0 && (part != .prefix || !bytes.isEmpty), "a key that is no value's")
         self.part = part
         self.slot = slot
         self.form = form
@@ -88,7 +93,11 @@ extension EqualityKey {
     /// Every length that keys have is one more lookup for each change: long ones are cut to few lengths.
     public static let maximumPrefix = 128
 
-    static func prefixLength(_ count: Int) -> Int { count <= 32 ? count : min(count, maximumPrefix) / 16 * 16 }
+    static func prefixLength(_ count: Int) -> Int {
+        let length = count <= 32 ? count : min(count, maximumPrefix) / 16 * 16
+        assert(length <= count && length <= maximumPrefix, "a prefix that is longer than its value")
+        return length
+    }
 
     /// The elements of an array's text that stand in it as they are. NULL is none.
     public static func eachPlainElement(of array: RawSpan, _ body: (RawSpan) -> Void) {

@@ -37,6 +37,7 @@ enum LikePattern {
     ///
     /// After a mismatch the last `%` takes one character more: the ones before it need not be tried again.
     static func matches(_ text: RawSpan, _ pattern: RawSpan, foldingCase: Bool) -> Bool {
+        assert(!endsWithEscape(pattern.copied()), "PostgreSQL fails on it, and would not say no")
         var (at, next) = (0, 0)
         var retry: (text: Int, pattern: Int)?
         while at < text.byteCount {
@@ -47,12 +48,14 @@ enum LikePattern {
                 at = step.text
                 next = step.pattern
             } else if let last = retry {
+                assert(last.text <= at && last.pattern <= next, "what is tried again lies behind")
                 at = characterEnd(text, last.text)
                 next = last.pattern
                 retry = (at, next)
             } else {
                 return false
             }
+            assert(at <= text.byteCount && next <= pattern.byteCount, "beyond the text")
         }
         while next < pattern.byteCount, pattern.byte(next) == UInt8(ascii: "%") { next += 1 }
         return next == pattern.byteCount
@@ -79,6 +82,7 @@ enum LikePattern {
     private static func characterEnd(_ text: RawSpan, _ start: Int) -> Int {
         var at = start + 1
         while at < text.byteCount, text.byte(at) & 0xc0 == 0x80 { at += 1 }
+        assert(at > start, "a character of nothing")
         return at
     }
 }

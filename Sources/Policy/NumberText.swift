@@ -21,6 +21,7 @@ enum IntegerText {
             value = sum
             at += 1
         }
+        assert(value <= 0, "kept negative")
         if isNegative { return value }
         return value == .min ? nil : -value
     }
@@ -42,6 +43,9 @@ enum NumericText {
         let order = compareMagnitudes(
             KeyForm.numeric.canonical(left).extracting(droppingFirst: start),
             KeyForm.numeric.canonical(right).extracting(droppingFirst: start))
+        assert(
+            (order == 0) == (KeyForm.numeric.canonical(left).equals(KeyForm.numeric.canonical(right))),
+            "an order that differs from equality")
         return aNegative ? -order : order
     }
 

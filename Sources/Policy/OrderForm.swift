@@ -72,6 +72,7 @@ extension NumericText {
             first *= 10
             taken += 1
         }
+        assert(taken == countedDigits && first < 1 << 44, "digits reach into what counts them")
         return UInt64(whole) << 44 | first
     }
 }
@@ -84,6 +85,7 @@ public struct ValueRange: Sendable, Hashable {
     public var high: UInt64
 
     public init(slot: Int, form: OrderForm, low: UInt64 = .min, high: UInt64 = .max) {
+        precondition(slot >= 0, "a column before the first")
         self.slot = slot
         self.form = form
         self.low = low
@@ -109,7 +111,9 @@ public struct ValueRange: Sendable, Hashable {
     /// What lies in either, or between them; nil for two columns'.
     func hull(_ other: ValueRange) -> ValueRange? {
         guard isOfSame(other) else { return nil }
-        return ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))
+        let hull = ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))
+        assert(hull.low <= low && hull.high >= high, "a range that leaves out what it is to have")
+        return hull
     }
 }
 

@@ -19,6 +19,7 @@ extension Predicate {
         let allowed = Set(others)
         let both = keys.filter { allowed.contains($0) }
         if both.isEmpty { return .never }
+        assert(both.count <= min(keys.count, others.count), "keys that only one of them has")
         if both.count == keys.count { return filter }
         return both.count == others.count ? policy : nil
     }
@@ -39,6 +40,8 @@ extension Predicate {
         constants = filter.constants + parts.constants
         pool = filter.pool + policy.pool
         terms = filter.terms + policy.terms
+        precondition(policy.question == nil && filter.asker == nil, "a filter and a policy, in that order")
+        checkInvariants()
     }
 
     /// The one with fewer keys is taken to select better.

@@ -53,7 +53,6 @@ public struct Predicate: Sendable, Hashable {
 
     /// `canonical` holds an answer for each of the check's literals, in their order.
     public init(_ check: FilterCheck, canonical: [String]) throws(FilterRefusal) {
-        precondition(canonical.count == check.literals.count, "each literal has its canonical form")
         let node = try FilterLowering.node(check, canonical)
         let question = node.alwaysTells ? nil : QuestionWriter.question(check, canonical)
         self.init(
@@ -106,6 +105,7 @@ public struct Predicate: Sendable, Hashable {
             self.asker = asker
             effort = .none
         }
+        checkInvariants()
     }
 
     /// The program in prefix order; a group's parts stand between it and its end.
@@ -170,12 +170,17 @@ public struct Predicate: Sendable, Hashable {
 
 extension Predicate {
     public func verdict(on row: borrowing RowImage) -> Verdict {
-        Verdict(truth(on: row))
+        let verdict = Verdict(truth(on: row))
+        assert(access != .never || verdict != .yes, "a match of what holds for no row")
+        return verdict
     }
 
     /// What the filter alone says, whatever the policy does: PostgreSQL is asked about each of them by itself.
     public func filterVerdict(on row: borrowing RowImage) -> Verdict {
-        guard let filterStart else { return .yes }
+        guard let filterStart else {
+            assert(question == nil, "a filter that is nowhere")
+            return .yes
+        }
         return Verdict(truth(from: filterStart, on: row))
     }
 
@@ -194,7 +199,11 @@ extension Predicate {
         case .choice: return choice(node, at, row, constants)
         case .coalesce: return coalesce(node, at, row, constants)
         case .term: return TermEvaluation.truth(terms[Int(node.test)], row, maximumWork: maximumWork)
-        case .constant: return Truth(rawValue: UInt8(truncatingIfNeeded: node.test)) ?? .ask
+        case .constant:
+            guard let truth = Truth(rawValue: UInt8(truncatingIfNeeded: node.test)) else {
+                preconditionFailure("a constant that is no truth")
+            }
+            return truth
         }
     }
 
@@ -217,6 +226,7 @@ extension Predicate {
             }
             at = Int(program[value].end)
         }
+        assert(program[at].end == node.end, "what holds otherwise stands last")
         return evaluate(at, row, constants).or(perhaps: perhaps)
     }
 
@@ -231,6 +241,7 @@ extension Predicate {
             if let known = truth.without(.unknown) { perhaps = known.or(perhaps: perhaps) }
             at = Int(program[at].end)
         }
+        assert(at == node.end, "parts of a group fill it")
         return Truth.unknown.or(perhaps: perhaps)
     }
 
@@ -247,6 +258,8 @@ extension Predicate {
             if truth != result { result = result.joined(truth, inGroupThat: decides) }
             at = Int(program[at].end)
         }
+        assert(at == node.end, "parts of a group fill it")
+        assert(result != decides, "a group that was decided and went on")
         return result
     }
 
@@ -262,7 +275,8 @@ extension Predicate {
     }
 
     private func onNull(_ test: Test) -> Truth {
-        switch test.operation {
+        assert(slots.contains(Int(test.slot)), "a column that is not read")
+        return switch test.operation {
         case .isNull, .isDistinct, .askWhetherDistinct: .yes
         case .isTrue, .isFalse: .no
         case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps,
@@ -336,6 +350,7 @@ extension Predicate {
 
     /// Canonical constants stand in the order of their bytes.
     private static func isFound(_ text: RawSpan, _ test: Test, _ constants: borrowing Constants) -> Bool {
+        assert(test.operation == .isIn && test.comparator.keyForm != nil, "constants that stand in no order")
         var low = test.firstConstant
         var high = low + test.constantCount
         while low < high {

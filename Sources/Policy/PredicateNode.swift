@@ -31,7 +31,11 @@ extension PredicateNode {
         }
     }
 
-    static func all(of parts: [PredicateNode]) -> PredicateNode { group(parts, decides: .no) }
+    static func all(of parts: [PredicateNode]) -> PredicateNode {
+        let all = group(parts, decides: .no)
+        assert(all != .constant(.yes) || parts.allSatisfy { $0 == .constant(.yes) }, "a condition was lost")
+        return all
+    }
 
     static func any(of parts: [PredicateNode]) -> PredicateNode { group(parts, decides: .yes) }
 
@@ -49,6 +53,7 @@ extension PredicateNode {
             }
             parts += [branch.condition, branch.value]
         }
+        assert(parts.count.isMultiple(of: 2), "each condition has its value")
         return parts.isEmpty ? otherwise : .choice(parts + [otherwise])
     }
 
@@ -69,6 +74,7 @@ extension PredicateNode {
         if constant != decides.negated { ordered.append(.constant(constant)) }
         if ordered.count == 1 { return ordered[0] }
         ordered = sorted(ordered)
+        assert(ordered.count >= 2 && !ordered.contains(.constant(decides)), "a group that is decided is none")
         return decides == .no ? .all(ordered) : .any(ordered)
     }
 
@@ -76,7 +82,9 @@ extension PredicateNode {
     /// hash the first one written stays first.
     private static func sorted(_ parts: [PredicateNode]) -> [PredicateNode] {
         let places = parts.enumerated().map { (at: $0, cost: $1.cost, hash: $1.structuralHash) }
-        return places.sorted { ($0.cost, $0.hash, $0.at) < ($1.cost, $1.hash, $1.at) }.map { parts[$0.at] }
+        let sorted = places.sorted { ($0.cost, $0.hash, $0.at) < ($1.cost, $1.hash, $1.at) }.map { parts[$0.at] }
+        assert(Set(sorted) == Set(parts) && sorted.count == parts.count, "a part was lost")
+        return sorted
     }
 
     private func parts(ofGroupThat decides: Truth) -> [PredicateNode] {

@@ -121,7 +121,9 @@ extension PredicateNode {
     private static func canonical(_ bytes: [UInt8], _ form: KeyForm?) -> [UInt8] {
         guard let form, form != .asIs else { return bytes }
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
-        return form.canonical(unsafe bytes.span.bytes).copied()
+        let canonical = form.canonical(unsafe bytes.span.bytes).copied()
+        assert(unsafe form.equals(bytes.span.bytes, canonical: canonical.span.bytes), "a constant that is not itself")
+        return canonical
     }
 }
 

@@ -6,7 +6,10 @@ struct ProgramBuilder {
     private(set) var pool: [UInt8] = []
     private(set) var terms: [Term] = []
 
-    init(_ node: PredicateNode) { add(node) }
+    init(_ node: PredicateNode) {
+        add(node)
+        precondition(program.first.map { Int($0.end) } == program.count, "a program is one node with its parts")
+    }
 
     private mutating func add(_ node: PredicateNode) {
         let at = program.count
@@ -33,6 +36,8 @@ struct ProgramBuilder {
     }
 
     private mutating func add(_ test: PredicateTest) {
+        precondition(test.slot >= 0, "a column before the first")
+        assert(test.labels.isEmpty || test.comparator.kind == .enumeration, "labels of what has none")
         let first = add(test.constants)
         var comparator = test.comparator
         if !test.labels.isEmpty {

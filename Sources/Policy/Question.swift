@@ -25,6 +25,8 @@ struct QuestionWriter {
         let slots = check.root.slots.sorted()
         var writer = QuestionWriter(check: check, canonical: canonical, slots: slots)
         let sql = writer.expression(check.root)
+        precondition(!slots.isEmpty && !sql.isEmpty, "a question about nothing")
+        precondition(slots.allSatisfy { !check.settings.hiddenSlots.contains($0) }, "a question about a hidden column")
         return Question(sql: sql, slots: slots, constants: writer.constants)
     }
 
@@ -44,6 +46,7 @@ struct QuestionWriter {
     }
 
     private mutating func joined(_ parts: [CheckedNode], _ word: String) -> String {
+        precondition(!parts.isEmpty, "a group of nothing is no SQL")
         var texts: [String] = []
         for part in parts { texts.append(expression(part)) }
         return "(" + texts.joined(separator: word) + ")"
@@ -75,6 +78,7 @@ struct QuestionWriter {
     private mutating func holding(
         _ column: String, _ comparison: FilterOperator, _ value: String, _ type: TypeFacts
     ) -> String {
+        assert(comparison != .in && comparison != .is, "a list or a word, and no value")
         let operand = SQLType.operand(of: comparison, on: type)
         return "\(column) \(SQLType.symbol(comparison)) CAST(\(parameter(value)) AS \(operand))"
     }

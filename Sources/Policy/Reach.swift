@@ -6,8 +6,8 @@ struct Reach {
 
     init(_ node: PredicateNode, maximumKeys: Int) {
         self = Self.of(node)
-        guard case .anyOf(let keys) = access, keys.count > maximumKeys else { return }
-        self = Reach(.scan, isExact: false)
+        if case .anyOf(let keys) = access, keys.count > maximumKeys { self = Reach(.scan, isExact: false) }
+        precondition(!isExact || access != .scan && access != .always, "keys that say all, and are none")
     }
 
     private init(_ access: Access, isExact: Bool) {
@@ -74,6 +74,7 @@ struct Reach {
         let (start, isAll) = LikePattern.beginning(pattern)
         guard !start.isEmpty, !LikePattern.endsWithEscape(pattern) else { return Reach(.scan, isExact: false) }
         let length = EqualityKey.prefixLength(start.count)
+        assert(length > 0 && length <= start.count, "a beginning of what a pattern begins with")
         let key = EqualityKey(slot: slot, form: .asIs, bytes: Array(start.prefix(length)), part: .prefix)
         return Reach(.anyOf([key]), isExact: isAll && length == start.count)
     }
@@ -81,7 +82,9 @@ struct Reach {
     private static func keyed(_ keys: [EqualityKey], isExact: Bool) -> Reach {
         if keys.isEmpty { return Reach(.never, isExact: true) }
         // Equal filters make equal predicates, in whatever order their values were written.
-        return Reach(.anyOf(keys.sorted(by: isBefore)), isExact: isExact)
+        let sorted = keys.sorted(by: isBefore)
+        assert(zip(sorted, sorted.dropFirst()).allSatisfy(isBefore), "a key that is there twice")
+        return Reach(.anyOf(sorted), isExact: isExact)
     }
 
     private static func isBefore(_ left: EqualityKey, _ right: EqualityKey) -> Bool {
@@ -93,6 +96,7 @@ struct Reach {
 
     /// The fewest keys are taken to select best.
     private static func all(_ parts: [Reach]) -> Reach {
+        assert(!parts.isEmpty, "a group of nothing is a constant")
         guard parts.count != 1 else { return parts[0] }
         var best = Reach(narrowest(parts).map { .within($0) } ?? .scan, isExact: false)
         for part in parts {
@@ -122,6 +126,7 @@ struct Reach {
     }
 
     private static func any(_ parts: [Reach]) -> Reach {
+        assert(!parts.isEmpty, "a group of nothing is a constant")
         if let hull = hull(parts) { return Reach(.within(hull), isExact: false) }
         var keys: Set<EqualityKey> = []
         var isExact = true

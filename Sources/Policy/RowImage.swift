@@ -47,6 +47,7 @@ public struct RowImage: ~Escapable {
     @inlinable
     @_lifetime(copy self)
     public func text(_ slot: Int) -> RawSpan {
+        assert(kind(slot) == .text, "the text of a column that has none")
         let place = places[slot]
         let start = Int(place.start)
         return bytes.extracting(start..<start + Int(place.length))

@@ -15,6 +15,7 @@ private struct TimeReader: ~Escapable {
     mutating func take(_ word: StaticString) -> Bool {
         let end = at + word.utf8CodeUnitCount
         guard end <= text.byteCount, text.extracting(at..<end).equals(word) else { return false }
+        assert(end > at, "a word of nothing is everywhere")
         at = end
         return true
     }
@@ -28,6 +29,7 @@ private struct TimeReader: ~Escapable {
             value = value * 10 + Int64(byte - 48)
             at += 1
         }
+        assert(value >= 0 && at - start <= 18, "a number that did not fit")
         return at > start ? value : nil
     }
 
@@ -37,6 +39,7 @@ private struct TimeReader: ~Escapable {
         guard take(".") else { return 0 }
         let start = at
         guard let digits = number(), at - start <= 6 else { return nil }
+        assert(digits < 1_000_000, "a fraction of a second is less than one")
         return (at - start..<6).reduce(digits) { value, _ in value * 10 }
     }
 
@@ -65,6 +68,7 @@ private struct TimeReader: ~Escapable {
                 seconds += rest
             }
         }
+        assert(seconds >= 0 && seconds < 100 * 3600, "a zone that is days away")
         return isWest ? -seconds : seconds
     }
 
@@ -80,6 +84,7 @@ private struct TimeReader: ~Escapable {
             let era = (year >= 0 ? year : year - 399) / 400
             let yearOfEra = year - era * 400
             let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+            assert((0..<400).contains(yearOfEra), "a year outside of its era")
             return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 730_425
         }
     }
@@ -173,6 +178,7 @@ enum IntervalText {
             } else {
                 var clock = TimeReader(text.extracting(droppingFirst: signed))
                 guard let time = clock.clock(), clock.isAtEnd, start <= signed else { return nil }
+                assert(time >= 0, "a clock that counts from its sign on")
                 micros += sign * Int128(time)
                 return (months, days, micros)
             }

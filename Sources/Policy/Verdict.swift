@@ -50,9 +50,11 @@ extension Truth {
 
     /// The smallest that has all of a set.
     private init(holding set: UInt8) {
+        precondition(set != 0 && set & ~Truth.ask.rawValue == 0, "an expression comes to something")
         self =
             Truth(rawValue: set)
             ?? (set & Truth.yes.rawValue == 0 ? .notYes : set & Truth.no.rawValue == 0 ? .notNo : .ask)
+        assert(rawValue & set == set, "what it may come to is forgotten")
     }
 
     /// Only PostgreSQL can tell.
@@ -73,6 +75,7 @@ extension Truth {
 
     /// The same where it is not `value`; nil where it can only be that.
     func without(_ value: Truth) -> Truth? {
+        assert(value.rawValue.nonzeroBitCount == 1, "one thing that it may come to")
         let rest = rawValue & ~value.rawValue
         return rest == 0 ? nil : Truth(holding: rest)
     }
@@ -97,6 +100,7 @@ extension Truth {
         var set = (a | b) & no | a & b
         if (a | b) & failed != 0, a & ~no != 0, b & ~no != 0 { set |= failed }
         if (a | b) & unknown != 0, a & (unknown | yes) != 0, b & (unknown | yes) != 0 { set |= unknown }
+        assert(set & yes == a & b & yes, "AND holds where both parts do, and nowhere else")
         return Truth(holding: set)
     }
 
@@ -104,10 +108,14 @@ extension Truth {
     func or(_ other: Truth) -> Truth { negated.and(other.negated).negated }
 
     /// In a group that `decides`, which is no for AND and yes for OR.
-    func joined(_ other: Truth, inGroupThat decides: Truth) -> Truth { decides == .no ? and(other) : or(other) }
+    func joined(_ other: Truth, inGroupThat decides: Truth) -> Truth {
+        precondition(decides == .no || decides == .yes, "AND or OR")
+        return decides == .no ? and(other) : or(other)
+    }
 
     /// IS TRUE, IS FALSE and IS UNKNOWN: whether it is just this value. Of an error that is an error.
     func isExactly(_ value: Truth) -> Truth {
+        precondition(value == .yes || value == .no || value == .unknown, "one of SQL's three values")
         var set = rawValue & Truth.failed.rawValue
         if may(be: value) { set |= Truth.yes.rawValue }
         if rawValue & ~(value.rawValue | Truth.failed.rawValue) != 0 { set |= Truth.no.rawValue }

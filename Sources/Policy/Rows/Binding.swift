@@ -10,6 +10,10 @@ extension RowPolicy {
         var binding = Binding(claims: claims, role: role, answers: answers)
         let term = binding.bind(term)
         if !binding.needs.isEmpty { return .needs(binding.needs) }
+        precondition(!term.speaksOfClaims, "claims of one holder in what others may share")
+        precondition(
+            binding.memberships.allSatisfy { !$0.membership.condition.speaksOfClaims },
+            "a membership's rows that depend on who asks")
         return .residual(Residual(term: term, memberships: binding.memberships, mayAsk: term.mayAsk))
     }
 }
@@ -20,6 +24,7 @@ extension Residual {
     public func predicate(
         keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
     ) -> Predicate {
+        precondition(keys.count == memberships.count, "keys of each membership")
         let node = TermLowering(memberships: memberships, keys: keys).node(term)
         return Predicate(node, asker: asker, settings: settings)
     }
@@ -176,6 +181,7 @@ struct Binding {
         case .value(let text)?: return .constant(text, asked.type)
         case .failed?: return Function.failure
         case nil:
+            precondition(!needs.contains(asked), "asked once for each holder")
             needs.append(asked)
             return .undecided
         }
@@ -213,6 +219,7 @@ struct Binding {
     }
 
     private mutating func note(_ membership: Membership) {
+        precondition(!membership.condition.mayAsk, "a membership whose rows only PostgreSQL knows")
         guard !memberships.contains(where: { $0.membership == membership }) else { return }
         let node = TermLowering(memberships: [], keys: []).node(membership.condition)
         let settings = FilterCheck.Settings(
@@ -239,6 +246,14 @@ extension Term {
         case .constant([UInt8(ascii: "t")], let type) where type.oid == TypeOID.bool: true
         case .constant([UInt8(ascii: "f")], let type) where type.oid == TypeOID.bool: false
         default: nil
+        }
+    }
+
+    /// What it says depends on whose it is.
+    fileprivate var speaksOfClaims: Bool {
+        switch self {
+        case .claims, .role, .ofClaims: true
+        default: parts.contains { $0.speaksOfClaims }
         }
     }
 

@@ -9,6 +9,7 @@ extension Checker {
         let written = try values(arguments, environment)
         let facts = try functionFacts(name.qualified, written.map(\.type))
         guard facts.volatility != .volatile else { throw Undecided() }
+        assert(written.count == arguments.count, "an argument was lost")
         if facts.isBuiltIn { return try builtIn(name, facts, written) }
         if facts.language == "sql" { return try inlined(facts, arguments, environment, isPositive) }
         return try foreign(name, facts, written)
@@ -56,6 +57,7 @@ extension Checker {
         let syntax = Syntax.call(name, parts.map(\.syntax))
         let function = facts.returnsSet ? nil : try function(name, type, parts)
         if let function, function.readsClock {
+            precondition(parts.isEmpty, "a clock that looks at something")
             return Typed(
                 type: type, collation: .ofResult(type, parts.collation),
                 term: .apply(function, parts.compactMap { $0.term }), readsRow: true, canBeAsked: false,
@@ -141,6 +143,7 @@ extension Checker {
             body.outputs.count == 1
         else { throw Undecided() }
         let inside = try inside(facts, arguments, environment)
+        assert(inside.depth > environment.depth, "a function within itself without an end")
         let value = try expression(body.outputs[0].value, inside, isPositive: isPositive)
         guard value.type.oid == facts.result.oid, !value.isSet else { throw Undecided() }
         return facts.isStrict ? try strict(value, arguments, environment, isPositive) : value
@@ -189,6 +192,7 @@ extension Checker {
         return try combined(
             nullable + [value], type, canBeAsked: true, isBuiltIn: true, syntax, collation: value.collation
         ) { terms in
+            precondition(terms.count == nullable.count + 1, "an argument was lost")
             // Where only TRUE counts, AND says the same and is easier to find rows by.
             if isPositive, type.oid == TypeOID.bool {
                 return .all(terms.dropLast().map { .not(.isNull($0)) } + [terms[terms.count - 1]])

@@ -17,6 +17,7 @@ extension Checker {
         guard select.source == nil, select.condition == nil, select.outputs.count == 1 else { throw Undecided() }
         let part = try value(select.outputs[0].value, environment)
         guard !part.readsRow, part.canBeAsked else { throw Undecided() }
+        precondition(!part.isDecision, "a decision that reads no row")
         if case .array = part.type.shape { throw Undecided() }
         let type = try arrayType(of: part.type)
         let written = Syntax.Select(outputs: [Syntax.Output(value: part.syntax)])
@@ -122,6 +123,7 @@ extension Checker {
     ) throws(Undecided) -> Typed {
         var found = found
         if let equal { try add(equal.key, equals: equal.column, to: &found) }
+        precondition(equal == nil || !found.conditions.isEmpty, "a key that is compared with nothing")
         guard let correlation = found.correlation else { return try member(found, nil, nil) }
         var typed = try member(found, correlation.slot, correlation.key)
         // EXISTS is never NULL.
@@ -206,6 +208,8 @@ extension Checker {
     // MARK: The membership
 
     private func member(_ shape: Shape, _ slot: Int?, _ key: Typed?) throws(Undecided) -> Typed {
+        precondition((slot == nil) == (key == nil), "a key and the column that it is looked for in")
+        precondition(shape.scope.relation.canBeFollowed, "a membership on a table that cannot be followed")
         var conditions: [Term] = []
         for part in shape.conditions {
             guard part.isBuiltIn else { throw Undecided() }
@@ -219,6 +223,7 @@ extension Checker {
             throw Undecided()
         }
         guard !condition.isUncertain else { throw Undecided() }
+        precondition(!condition.holdsMembership, "a membership that depends on another one is not followed")
         if let slot, let key { try checkKey(relation.columns[slot], key) }
         let membership = Membership(
             table: relation.oid, keySlot: slot, condition: condition, reader: shape.environment.reader,

@@ -77,6 +77,7 @@ extension Checker {
     private func column(_ slot: Int, of scope: Scope) throws(Undecided) -> Typed {
         // A row of another level is not at hand.
         guard scope.level == row else { throw Undecided() }
+        precondition(scope.relation.columns.indices.contains(slot), "a column that the table does not have")
         let facts = scope.relation.columns[slot]
         return Typed(
             type: facts.type, collation: facts.collation == .none ? .none : .implicit(facts.collation),
@@ -145,6 +146,7 @@ extension Checker {
         case .array(let parts) where parts.isEmpty: return .constant("{}", target, syntax)
         case .array(let parts) where name.isArray && !parts.contains(where: { $0 == .null }):
             guard let array = try? self.array(parts, environment), array.type.oid != target.oid else { return nil }
+            assert(array.type.element != nil, "an array of nothing")
             let element = TypeName(name.base, written: name.written)
             return try self.array(parts.map { .cast($0, element) }, environment)
         case .number(let digits):
@@ -245,6 +247,7 @@ extension Checker {
         }
         let parts = try values([left, right], environment)
         guard let facts = operatorFacts(symbol.qualified, parts[0].type, parts[1].type) else { throw Undecided() }
+        assert(facts.left != nil, "a prefix operator with two sides")
         let function = try function(symbol, facts, parts, parts[0].type, parts[1].type)
         return try combined(
             parts, try result(facts, parts), canBeAsked: canAsk(facts), isBuiltIn: facts.isBuiltIn,

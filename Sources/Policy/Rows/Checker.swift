@@ -64,7 +64,10 @@ struct Checker {
         guard budget > 0, nesting < Checker.maximumNesting else { throw Undecided() }
         budget -= 1
         nesting += 1
-        defer { nesting -= 1 }
+        defer {
+            nesting -= 1
+            assert(nesting >= 0, "a place that was left more often than it was entered")
+        }
         switch tree {
         case .literal(let text, let type): return try literal(text, type, tree)
         case .number(let digits): return try number(digits)
@@ -128,6 +131,7 @@ struct Checker {
         do throws(Undecided) {
             let typed = try expression(tree, environment, isPositive: isPositive)
             guard typed.type.oid == TypeOID.bool, !typed.isSet else { return .undecided }
+            precondition(typed.term != nil || typed.canBeAsked, "a condition that nobody can tell")
             return typed
         } catch {
             return .undecided
@@ -169,12 +173,14 @@ struct Checker {
             made.canBeAsked = false
             var terms: [Term] = []
             for part in parts { terms.append(try part.sealed()) }
+            precondition(terms.count == parts.count, "a part was lost")
             made.term = make(terms)
             guard made.term != nil else { throw Undecided() }
             return made
         }
         let terms = parts.compactMap { $0.term }
         made.term = terms.count == parts.count && !made.isSet ? make(terms) : nil
+        assert(!parts.contains { $0.isDecision }, "a decision that reads no row")
         made.canBeAsked = canBeAsked && parts.allSatisfy { $0.canBeAsked }
         guard made.term != nil || made.canBeAsked else { throw Undecided() }
         return made
@@ -225,6 +231,8 @@ struct Checker {
             results.append(tree == .null ? nil : try outcome(tree, environment, isPositive))
         }
         guard let type = results.lazy.compactMap({ $0?.type }).first else { throw Undecided() }
+        precondition(
+            results.count == parts.count + 1, "each condition has its value, and there is what holds otherwise")
         let values = results.map { $0 ?? .constant(nil, type, .null) }
         guard values.allSatisfy({ $0.type.oid == type.oid }) else { throw Undecided() }
         let collation = DerivedCollation.ofResult(type, values.collation)

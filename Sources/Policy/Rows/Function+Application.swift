@@ -65,6 +65,7 @@ extension Function {
             let none = Constants([Predicate.Constant]().span, RawSpan())
             return ordered(comparison, comparator.order(a, b, none))
         }
+        assert(Set(labels).count == labels.count, "a label that stands in two places")
         guard let left = labels.firstIndex(of: a.copied()), let right = labels.firstIndex(of: b.copied()) else {
             return .cannot
         }
@@ -204,6 +205,7 @@ extension Function {
     // MARK: Parts of texts
 
     private static func split(_ values: [[UInt8]?]) -> Outcome {
+        precondition(values.count == 2, "a text and what divides it")
         guard let text = values[0] else { return .null }
         // Without a delimiter it is split into characters.
         guard let delimiter = values[1] else { return .cannot }
@@ -226,11 +228,12 @@ extension Function {
             }
         }
         pieces.append(Array(text[start...]))
+        assert(Array(pieces.joined(separator: delimiter)) == text, "a text that is more than its pieces")
         return pieces
     }
 
     private static func part(_ values: [[UInt8]]) -> Outcome {
-        guard values.count == 3 else { return .cannot }
+        precondition(values.count == 3, "a text, what divides it, and which part")
         let last = values[2]
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         guard let number = IntegerText.value(unsafe last.span.bytes) else { return .cannot }
@@ -242,7 +245,7 @@ extension Function {
     }
 
     private static func replace(_ values: [[UInt8]]) -> Outcome {
-        guard values.count == 3 else { return .cannot }
+        precondition(values.count == 3, "a text, what is looked for, and what is put there")
         guard !values[1].isEmpty, !values[0].isEmpty else { return .value(values[0]) }
         return .value(Array(pieces(values[0], values[1]).joined(separator: values[2])))
     }
@@ -261,6 +264,7 @@ extension ArrayText {
             append(element, to: &text)
         }
         text.append(UInt8(ascii: "}"))
+        assert(Self.elements(text) == elements, "an array that is read as another one")
         return text
     }
 
@@ -323,6 +327,7 @@ enum InstantText {
     static func zoned(_ micros: Int64) -> [UInt8] {
         let day: Int64 = 86_400_000_000
         let clock = (micros % day + day) % day
+        precondition((0..<day).contains(clock), "a time of another day")
         let date = civil((micros - clock) / day)
         let seconds = clock / 1_000_000
         var text = "\(padded(date.year, 4))-\(padded(date.month, 2))-\(padded(date.day, 2)) "
@@ -350,6 +355,7 @@ enum InstantText {
         let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
         let month = (5 * dayOfYear + 2) / 153
         let day = dayOfYear - (153 * month + 2) / 5 + 1
+        assert((0...11).contains(month) && (1...31).contains(day), "a day outside of its month")
         let isLate = month >= 10
         return (yearOfEra + era * 400 + (isLate ? 1 : 0), isLate ? month - 9 : month + 3, day)
     }

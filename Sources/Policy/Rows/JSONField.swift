@@ -52,6 +52,7 @@ enum JSONField {
             let token = try scanner.next()
             let start = start(of: token, scanner)
             try scanner.skip(token)
+            assert(start >= 0 && start < scanner.offset, "a value of nothing")
             if isWanted { piece = .found(start..<scanner.offset) }
         }
         return piece
@@ -71,6 +72,7 @@ enum JSONField {
             if token == .endArray { break }
             let start = start(of: token, scanner)
             try scanner.skip(token)
+            assert((ranges.last?.upperBound ?? 0) < start, "elements that overlap")
             ranges.append(start..<scanner.offset)
         }
         let place = index < 0 ? index + Int64(ranges.count) : index
@@ -95,7 +97,9 @@ enum JSONField {
         for name in names {
             guard let name else { return .missing }
             switch step(json.extracting(range), name) {
-            case .found(let inner): range = range.lowerBound + inner.lowerBound..<range.lowerBound + inner.upperBound
+            case .found(let inner):
+                assert(inner.upperBound <= range.count, "a piece that reaches out of its whole")
+                range = range.lowerBound + inner.lowerBound..<range.lowerBound + inner.upperBound
             case .missing: return .missing
             case .unclear: return .unclear
             }
@@ -257,12 +261,14 @@ struct JSONBWriter {
             left.key.count != right.key.count
                 ? left.key.count < right.key.count : left.key.lexicographicallyPrecedes(right.key)
         }
+        assert(sorted.count == members.count, "a member was lost")
         return .object(sorted.map { ($0.key, $0.value) })
     }
 
     /// Zero has no sign.
     private static func number(_ text: RawSpan) -> [UInt8] {
         let bytes = text.copied()
+        assert(!bytes.contains { "eE".utf8.contains($0) }, "an exponent is written otherwise")
         let isZero = bytes.allSatisfy { "-0.".utf8.contains($0) }
         return isZero && bytes.first == UInt8(ascii: "-") ? Array(bytes.dropFirst()) : bytes
     }

@@ -32,6 +32,8 @@ struct PolicyLexer {
             lexer.skipSpace()
             let start = lexer.at
             guard let token = lexer.next() else { return nil }
+            precondition(lexer.at > start || token == .end, "a token of nothing, which would be read for ever")
+            precondition(lexer.at <= lexer.bytes.count, "a token beyond the text")
             pieces.append(Piece(token: token, start: start, end: lexer.at))
             if token == .end { return pieces }
         }
@@ -77,6 +79,7 @@ struct PolicyLexer {
 
     /// With `standard_conforming_strings` a backslash is itself; only the quote is doubled.
     private mutating func quoted(_ quote: UInt8) -> String? {
+        assert(peek == quote, "a quote that does not open")
         at += 1
         var inside: [UInt8] = []
         while let byte = peek {
@@ -102,6 +105,7 @@ struct PolicyLexer {
     }
 
     private mutating func escaped() -> String? {
+        assert(peek == UInt8(ascii: "'"), "a quote that does not open")
         at += 1
         var inside: [UInt8] = []
         while let byte = peek {

@@ -16,6 +16,8 @@ public struct PolicyParser {
 
     private init?(_ text: String) {
         guard let pieces = PolicyLexer.pieces(text, maximum: PolicyParser.maximumTokens) else { return nil }
+        precondition(
+            pieces.last?.token == .end && pieces.count <= PolicyParser.maximumTokens, "a text that does not end")
         self.text = Array(text.utf8)
         self.pieces = pieces
     }
@@ -25,6 +27,7 @@ public struct PolicyParser {
         guard var parser = PolicyParser(text) else { return nil }
         do throws(Unread) {
             let tree = try parser.expression(0)
+            assert(parser.depth == 0, "a place that was not left")
             return parser.token == .end ? tree : nil
         } catch {
             return nil
@@ -38,6 +41,7 @@ public struct PolicyParser {
         parser.mayCarryTypes = true
         do throws(Unread) {
             let select = try parser.select()
+            assert(parser.depth == 0, "a place that was not left")
             if parser.token == .mark(";") { parser.at += 1 }
             return parser.token == .end ? select : nil
         } catch {
@@ -130,7 +134,9 @@ public struct PolicyParser {
         while let binding = binding(), binding >= minimum {
             // `a = b = c` is not an expression.
             guard binding <= ceiling else { throw Unread() }
+            let before = at
             left = try goOn(from: left, binding)
+            assert(at > before, "an expression that goes on without a word")
             if binding == Binding.comparison || binding == Binding.membership { ceiling = binding - 1 }
         }
         return left
@@ -182,6 +188,7 @@ public struct PolicyParser {
     private mutating func chain(from first: Syntax, _ word: String, _ binding: Int) throws(Unread) -> [Syntax] {
         var parts = [first]
         while pass(.word(word)) { parts.append(try expression(binding + 1)) }
+        assert(parts.count > 1, "a chain of one")
         return parts
     }
 
@@ -272,6 +279,7 @@ public struct PolicyParser {
         do throws(Unread) {
             return try read(&self)
         } catch {
+            assert(depth >= depthBefore && at >= start, "what was not understood lies ahead")
             depth = depthBefore
             at = start
             return try opaque()
@@ -295,6 +303,7 @@ public struct PolicyParser {
             }
             advance()
         } while !closing.isEmpty
+        precondition(pieces[at - 1].token == .mark(")") || pieces[at - 1].token == .mark("]"), "not whole in itself")
         return .opaque(String(decoding: text[start..<pieces[at - 1].end], as: UTF8.self))
     }
 
@@ -421,6 +430,7 @@ public struct PolicyParser {
             guard names.count < 4, token != .mark("."), !isAtString else { throw Unread() }
             return .column(qualifier: Array(names.dropLast()), name: names[names.count - 1])
         }
+        assert(!names.isEmpty && names.count <= 4, "a name of nothing")
         guard names.count <= 2 else { throw Unread() }
         let called = SyntaxName(names[names.count - 1], in: names.count == 2 ? names[0] : nil)
         return try understood(from: start) { parser throws(Unread) in

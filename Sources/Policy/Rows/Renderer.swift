@@ -36,6 +36,7 @@ public struct Renderer {
             if Character(character) == quote { text.unicodeScalars.append(character) }
         }
         text.append(quote)
+        precondition(text.unicodeScalars.count { Character($0) == quote }.isMultiple(of: 2), "a quote that stays open")
         return text
     }
 

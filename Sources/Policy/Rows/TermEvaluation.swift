@@ -41,6 +41,7 @@ enum TermEvaluation {
     private static func group(
         _ parts: [Term], _ row: borrowing RowImage, _ maximumWork: Int, decides: Truth
     ) -> Truth {
+        assert(decides == .no || decides == .yes, "AND or OR")
         var result = decides.negated
         for part in parts {
             let verdict = truth(part, row, maximumWork: maximumWork)
@@ -134,6 +135,7 @@ enum TermEvaluation {
             }
         }
         guard worst == .yes else { return Outcome(worst) }
+        precondition(texts.count == values.count, "an argument was lost")
         return function.apply(texts, moment: row.moment, maximumWork: maximumWork)
     }
 
@@ -187,6 +189,7 @@ enum TermEvaluation {
             case .cannot: worst = worst.and(.ask)
             }
         }
+        assert(worst != .yes || texts.count == elements.count, "an element was lost")
         return worst == .yes ? .value(ArrayText.text(texts)) : Outcome(worst)
     }
 
@@ -206,6 +209,7 @@ enum TermEvaluation {
         else { return .cannot }
         // Of a table one index names nothing.
         guard shape.dimensions == 1 else { return .null }
+        assert(shape.count == elements.count, "an array that holds more than its shape says")
         let (offset, overflow) = number.subtractingReportingOverflow(shape.lowerBounds[0])
         guard !overflow, offset >= 0, offset < Int64(elements.count) else { return .null }
         return elements[Int(offset)].map { .value($0) } ?? .null

@@ -46,6 +46,7 @@ struct TermLowering {
             return .constant(.ask)
         }
         let held = keys[index]
+        assert(held.hasRows || held.hasFailed || held.isUnknown || held.keys.isEmpty, "keys of no row")
         if held.hasFailed { return .constant(.failed) }
         if held.isUnknown { return .constant(.ask) }
         guard let key else { return .constant(held.hasRows ? .yes : .no) }
@@ -59,6 +60,7 @@ struct TermLowering {
         let equal = Function(.boolean, .compare(.equal, comparator, labels: []))
         let array = Term.constant(ArrayText.text(texts), TypeFacts(oid: 0, name: "", shape: .array(of: type)))
         let term = Term.anyElement(equal, filled(key), array: array)
+        precondition(!term.holdsMembership, "a membership within what is evaluated as a whole is not followed")
         guard key.slots.isEmpty else { return .term(term) }
         let none = RowImage(bytes: RawSpan(), places: [ColumnPlace]().span)
         return .constant(TermEvaluation.truth(term, none, maximumWork: .max))

@@ -32,6 +32,7 @@ struct Typed {
     /// The value as a part of something that reads the row.
     func sealed() throws(Undecided) -> Term {
         guard !isSet else { throw Undecided() }
+        precondition(!readsRow || !canBeAsked, "what reads the row has no one value for its holder")
         if let term, readsRow || term.isPlain { return term }
         if canBeAsked { return .ofClaims(term, asked) }
         guard let term else { throw Undecided() }
