@@ -75,6 +75,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     public mutating func handle(_ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         guard let slot = slot(topic: frame.topic) else { return handleUnjoined(frame, into: &actions) }
         if slots[slot].state == .joining { return wait(frame, for: slot, into: &actions) }
+        precondition(slots[slot].state == .joined, "a frame for a channel that nobody let in")
         switch frame.request {
         case .join: replace(slot, by: frame, into: &actions)
         case .leave: leave(slot, frame, into: &actions)
@@ -105,12 +106,14 @@ public struct ChannelMachine: ~Copyable, Sendable {
         }
         let free = slots.firstIndex { $0.state == .free } ?? slots.count
         if free == slots.count { slots.append(ChannelSlot()) }
+        precondition(slots[free].state == .free, "a channel in another one's place")
         slots[free].begin(frame, incarnation: nextIncarnation())
         actions.append(.startJoin(id(of: free)))
     }
 
     /// The old incarnation ends now, and the client hears of it after the new one's reply.
     private mutating func replace(_ slot: Int, by frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
+        precondition(slots[slot].state == .joined, "frames wait for what is replaced")
         actions.append(.stop(id(of: slot)))
         let old = slots[slot].joinRef
         slots[slot].begin(frame, incarnation: nextIncarnation())
@@ -134,8 +137,10 @@ public struct ChannelMachine: ~Copyable, Sendable {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return }
         let pending = slots[slot].finishJoin()
         slots[slot].token = ChannelSlot.hash(token)
+        precondition(pending != nil && slots[slot].pending == nil, "a join that nobody asked for, or asked for still")
         actions.append(.acceptJoin(id, slots[slot].address(ref: pending?.ref ?? [])))
         closeReplaced(pending, slots[slot].topic, into: &actions)
+        precondition(isOpen(id), "pushes to a channel that is not joined")
         actions.append(.open(id))
         resume(pending, into: &actions)
     }
@@ -150,6 +155,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         closeReplaced(pending, address.topic, into: &actions)
         resume(pending, into: &actions)
         shrink()
+        assert(self.slot(of: id) == nil, "a channel that was refused and stays")
     }
 
     private func closeReplaced(_ pending: PendingJoin?, _ topic: [UInt8], into actions: inout [ChannelAction]) {
@@ -166,6 +172,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         guard waitingFrames < limits.maximumWaitingFrames, size <= limits.maximumWaitingBytes,
             waitingBytes <= limits.maximumWaitingBytes - size
         else { return actions.append(.tooManyWaiting) }
+        precondition(slots[slot].pending != nil, "a frame that waits for nothing is never heard of again")
         waitingFrames += 1
         waitingBytes += size
         slots[slot].pending?.frames.append(WaitingFrame(bytes: frame.whole.copied(), isBinary: frame.isBinary))
@@ -178,6 +185,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
             waitingBytes -= UInt32(clamping: frame.bytes.count)
             actions.append(.resume(frame))
         }
+        assert(waitingFrames > 0 || waitingBytes == 0, "bytes of no frame")
     }
 
     // MARK: Tokens
@@ -213,6 +221,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         guard let slot = slot(of: id), slots[slot].state == .joined else { return }
         let address = slots[slot].address(ref: [])
         end(slot, into: &actions)
+        assert(!isOpen(id), "a channel that was expelled and stays")
         actions.append(.systemError(address, ending))
         actions.append(.close(address))
     }
@@ -238,6 +247,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     }
 
     private mutating func end(_ slot: Int, into actions: inout [ChannelAction]) {
+        precondition(slots[slot].state == .joined, "frames wait for what ends")
         actions.append(.stop(id(of: slot)))
         slots[slot] = ChannelSlot()
         shrink()
@@ -257,7 +267,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
     }
 
     private func id(of slot: Int) -> ChannelID {
-        ChannelID(slot: UInt32(slot), incarnation: slots[slot].incarnation)
+        precondition(slots[slot].state != .free, "a place without a channel has no number")
+        return ChannelID(slot: UInt32(slot), incarnation: slots[slot].incarnation)
     }
 
     private func slot(of id: ChannelID) -> Int? {

@@ -24,6 +24,7 @@ struct ChannelSlot: Sendable {
     }
 
     mutating func begin(_ frame: borrowing ChannelFrame, incarnation: UInt32) {
+        precondition(pendings.isEmpty, "a join that is still to be decided")
         let address = Self.joinAddress(frame)
         var text: [UInt8] = []
         text.reserveCapacity(address.topic.count + address.joinRef.count)
@@ -39,6 +40,7 @@ struct ChannelSlot: Sendable {
     }
 
     mutating func finishJoin() -> PendingJoin? {
+        precondition(state == .joining && pendings.count == 1, "what is not being joined is not let in")
         defer { pending = nil }
         state = .joined
         return pending

@@ -40,6 +40,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         try PresenceMeta.appendMembers(of: payload, to: &members)
         guard members.count < limits.maximumMetaBytes else { throw .tooLarge }
         let current = meta(of: tracker)
+        assert((current != nil) == isTracking(tracker), "a presence that nobody tracks")
         if let current, current.hasMembers(members.bytes) { return nil }
         if current == nil { try checkRoom(in: topic) }
         let change = PresenceChange(
@@ -141,6 +142,7 @@ public struct PresenceBook: ~Copyable, Sendable {
             let isWanted = isWanted(name)
             if isWanted { topics[number].appendDiff(to: &writer) }
             topics[number].settle()
+            assert(topics[number].entries.count == topics[number].presentCount, "somebody who is there and is not")
             if topics[number].entries.isEmpty { forget(number) }
             if isWanted { return name }
         }
@@ -148,6 +150,7 @@ public struct PresenceBook: ~Copyable, Sendable {
     }
 
     private mutating func forget(_ number: Int) {
+        precondition(topics[number].presentCount == 0, "a topic that somebody is in")
         numbers[topics[number].name] = nil
         topics[number] = PresenceTopic(TopicName(RawSpan(), isPrivate: false))
         free.append(number)

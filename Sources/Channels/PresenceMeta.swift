@@ -22,6 +22,7 @@ public struct PresenceMeta: Sendable, Hashable {
         writer.append(members)
         self.ref = ref
         json = writer.copied()
+        assert(json.first == UInt8(ascii: "{") && json.last == UInt8(ascii: "}"), "a presence that is no object")
     }
 
     func hasMembers(_ members: RawSpan) -> Bool { self.members.equals(members) }

@@ -32,7 +32,9 @@ struct PresenceTopic: Sendable {
     init(_ name: TopicName) { self.name = name }
 
     mutating func insert(key: [UInt8], _ meta: PresenceMeta) {
-        entries.insert(Entry(key: key, meta: meta, standing: .coming), at: place(key, meta.ref))
+        let place = place(key, meta.ref)
+        assert(place == entries.count || entries[place].meta.ref != meta.ref, "two presences with one ref")
+        entries.insert(Entry(key: key, meta: meta, standing: .coming), at: place)
         presentCount += 1
         isChanged = true
     }
@@ -46,6 +48,7 @@ struct PresenceTopic: Sendable {
         case .going, .passing: preconditionFailure("a presence that has gone before")
         }
         presentCount -= 1
+        precondition(presentCount >= 0, "more have gone than came")
         isChanged = true
     }
 

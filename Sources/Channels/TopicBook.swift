@@ -41,6 +41,8 @@ struct TopicBook: ~Copyable, Sendable {
         return name
     }
 
+    @usableFromInline func isUsed(_ number: UInt32) -> Bool { topics[Int(number)].users > 0 }
+
     var numbers: [UInt32] { topics.indices.filter { topics[$0].name != nil }.map { UInt32($0) } }
 
     /// One user more. Whether the topic is new stands beside its number.
@@ -54,6 +56,7 @@ struct TopicBook: ~Copyable, Sendable {
         let number = free.popLast() ?? appended()
         topics[Int(number)] = Topic(name: TopicName(subTopic, isPrivate: isPrivate), hash: hash, users: 1)
         link(number)
+        assert(find(subTopic, isPrivate: isPrivate, hash: hash) == number, "a topic that is not found")
         return (number, true)
     }
 
@@ -109,7 +112,10 @@ struct TopicBook: ~Copyable, Sendable {
         let next = topics[Int(number)].next
         guard buckets[bucket] != number else { return buckets[bucket] = next }
         var before = buckets[bucket]
-        while topics[Int(before)].next != number { before = topics[Int(before)].next }
+        while topics[Int(before)].next != number {
+            before = topics[Int(before)].next
+            precondition(before != Topic.none, "a topic that stands in another bucket")
+        }
         topics[Int(before)].next = next
     }
 

@@ -15,6 +15,7 @@ public struct TopicName: Sendable, Hashable {
         full += Self.prefix
         for offset in 0..<subTopic.byteCount { full.append(subTopic.byte(offset)) }
         self.full = full
+        assert(self.subTopic.equals(subTopic), "a name whose sub-topic is another one")
     }
 
     public init(_ subTopic: String, isPrivate: Bool) {

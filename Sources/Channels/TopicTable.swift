@@ -58,6 +58,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     public mutating func join(_ subTopic: RawSpan, isPrivate: Bool) -> TopicID {
         let (number, isNew) = book.use(subTopic, isPrivate: isPrivate)
         if isNew, Int(number) == rosters.count { rosters.append([]) }
+        precondition(!isNew || rosters[Int(number)].isEmpty, "members of the topic that had this number")
         return TopicID(number: number)
     }
 
@@ -80,6 +81,8 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
 
     @inlinable
     public mutating func add(_ member: Member, to topic: TopicID) -> TopicPlace {
+        // Its number is given to another topic, whose messages the member would hear.
+        precondition(book.isUsed(topic.number), "a member of a topic that nobody uses")
         let index = rosters[Int(topic.number)].count
         precondition(index < Int(UInt32.max), "no more room in a topic")
         let number = freePlaces.popLast() ?? UInt32(places.count)
@@ -108,6 +111,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @inlinable
     public mutating func remove(_ place: TopicPlace) {
         let at = checked(place)
+        assert(rosters[Int(at.topic)][Int(at.index)].place == place.number, "another member stands there")
         let last = rosters[Int(at.topic)].removeLast()
         if last.place != place.number {
             rosters[Int(at.topic)][Int(at.index)] = last

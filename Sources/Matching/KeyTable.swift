@@ -102,6 +102,7 @@ struct KeyTable: ~Copyable {
     /// Notes in the key what its links say, when that is simple.
     private mutating func settle(_ key: UInt32) {
         let only = links[keys[key].first]
+        precondition(only.key == key && only.previous == .none, "a key that begins with another one's link")
         let isSettled = only.next == .none && only.access == .settled
         keys[key].settled = isSettled ? only.node : .none
         keys[key].settledOperations = isSettled ? only.operations : []

@@ -50,6 +50,7 @@ struct Ledger: ~Copyable {
 
     @inline(never)
     private mutating func mayGoOn(_ effort: Int, _ account: UInt32) -> Bool {
+        precondition(effort >= 0, "work that gives back what others took")
         guard account != .none else { return true }
         while accounts.count <= Int(account) { accounts.append(Account()) }
         if accounts[Int(account)].change != change {
@@ -65,6 +66,7 @@ struct Ledger: ~Copyable {
         }
         accounts[Int(account)].work = taken
         purse = max(0, purse - effort)
+        assert(purse <= allowance.most, "more than there can be")
         return true
     }
 

@@ -62,6 +62,7 @@ extension NodeStore {
             let key = keys.find(lookup.hash, group: lookup.group, value, candidate: lookup.key) ?? .none
             batch.lookups[index].key = key
             guard key != .none else { continue }
+            assert(keys[key].group == lookup.group, "a key of another column")
             if keys[key].settled == .none {
                 batch.subjects[Int(lookup.change)].needsImage = true
             } else if keys[key].soleMember == .none {
@@ -86,6 +87,7 @@ extension NodeStore {
             let number = batch.lookups[index].key
             guard number != .none else { continue }
             if !keys[number].settledOperations.isDisjoint(with: subject.operation) {
+                assert(isOf(subject.table, keys[number].settled, .settled), "a key that leads to another table")
                 matches.addCertain(keys[number].settled, soleMember: keys[number].soleMember)
             }
         }
@@ -113,13 +115,21 @@ extension NodeStore {
         tryAll(subject, image, into: &matches)
     }
 
+    /// Of what was found, before anybody is told.
+    private func isOf(_ table: UInt32, _ number: UInt32, _ access: Node.Access) -> Bool {
+        nodes[number].table == table && nodes[number].access == access && nodes[number].members.count > 0
+    }
+
     private mutating func tryRanges(
         _ group: StretchGroup, _ number: UInt64?, _ operation: OperationSet, _ image: borrowing RowImage,
         into matches: inout MatchBatch
     ) {
         ranged.removeAll()
         stretches.find(number, operation, from: group.root, into: &ranged)
-        for index in 0..<ranged.count { judge(ranged[index], image, into: &matches) }
+        for index in 0..<ranged.count {
+            assert(nodes[ranged[index]].access == .ranged, "a range that leads to what is found otherwise")
+            judge(ranged[index], image, into: &matches)
+        }
     }
 
     /// Adds those who would be found by a column that the image does not hold: it is not known that they are not met. It
@@ -184,11 +194,13 @@ extension NodeStore {
             let link = keys.link(next)
             next = link.next
             guard !link.operations.isDisjoint(with: operation) else { continue }
+            assert(nodes[link.node].access == link.access, "a link that says other than its node")
             if link.access == .settled {
                 matches.addCertain(link.node)
             } else if nodes[link.node].stamp != stamp {
                 nodes[link.node].stamp = stamp
                 if link.access == .keyed {
+                    assert(mayHold(link.node, image), "keys that do not say all")
                     matches.addCertain(link.node)
                 } else {
                     judge(link.node, image, into: &matches)
@@ -197,16 +209,25 @@ extension NodeStore {
         }
     }
 
+    /// Whether the predicate says what the key said, or would have somebody asked.
+    private func mayHold(_ number: UInt32, _ image: borrowing RowImage) -> Bool {
+        let verdict = predicates[nodes[number].predicate].predicate.verdict(on: image)
+        return verdict == .yes || verdict == .ask
+    }
+
     private mutating func tryAll(_ subject: Subject, _ image: borrowing RowImage, into matches: inout MatchBatch) {
         for set in OperationSet.sets where !set.isDisjoint(with: subject.operation) {
             for index in 0..<tables[Int(subject.table)].scan.nodeCount(set) {
-                judge(tables[Int(subject.table)].scan.node(set, index), image, into: &matches)
+                let number = tables[Int(subject.table)].scan.node(set, index)
+                assert(isOf(subject.table, number, .scan), "a node of another table")
+                judge(number, image, into: &matches)
             }
         }
     }
 
     private mutating func judge(_ number: UInt32, _ image: borrowing RowImage, into matches: inout MatchBatch) {
         let trial = nodes[number].predicate
+        precondition(trial != .none, "a node without a predicate is not tried")
         guard ledger.take(predicates[trial].predicate.effort.on(image), predicates[trial].account) else {
             return matches.addSkipped(number)
         }
@@ -225,6 +246,7 @@ extension NodeStore {
         // span cannot outlive the borrow.
         let list = unsafe UnsafeRawPointer(nodes.address(of: number)).assumingMemoryBound(to: MemberList.self)
         let span = unsafe Span(_unsafeElements: MemberList.members(list))
+        assert(!span.isEmpty, "a node that is gone")
         return unsafe _overrideLifetime(span, borrowing: self)
     }
 

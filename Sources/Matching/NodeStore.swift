@@ -64,12 +64,15 @@ struct NodeStore: ~Copyable {
 
     /// No change meets the table's nodes any more; it goes with the last of them.
     mutating func retire(_ table: UInt32) {
+        precondition(!tables[Int(table)].isReplaced, "a table is retired once")
         tables[Int(table)].isReplaced = true
         freeIfUnused(table)
     }
 
     private mutating func freeIfUnused(_ table: UInt32) {
         guard tables[Int(table)].isReplaced, tables[Int(table)].nodeCount == 0 else { return }
+        // Its number is given to another table, whose rows must not be met by what is left of this one's nodes.
+        precondition(tables[Int(table)].isUnused, "a table that something still leads to")
         tables[Int(table)] = SubscribedTable(oid: 0, columns: [])
         freeTables.append(table)
     }
@@ -77,10 +80,12 @@ struct NodeStore: ~Copyable {
     // MARK: Members
 
     mutating func add(_ member: UInt32, _ wish: Wish, account: UInt32) -> UInt32 {
+        precondition(!tables[Int(wish.table)].isReplaced, "nobody subscribes to a table that is gone")
         let identity = wish.identity(seed: seed)
         let node = find(wish, identity) ?? insert(wish, identity, account)
         let handle = handles.insert(Place(node: node, position: 0, account: account))
         handles[handle].position = nodes[node].members.append(member, handle)
+        assert(nodes[node].members[handles[handle].position] == (member, handle), "a member stands elsewhere")
         noteSoleMember(of: node)
         return handle
     }
@@ -102,6 +107,7 @@ struct NodeStore: ~Copyable {
     private mutating func passOn(_ node: UInt32, from account: UInt32) {
         let predicate = nodes[node].predicate
         guard predicate != .none, predicates[predicate].account == account else { return }
+        assert(handles[nodes[node].members[0].handle].node == node, "another node's member answers for it")
         predicates[predicate].account = handles[nodes[node].members[0].handle].account
     }
 
@@ -133,6 +139,9 @@ struct NodeStore: ~Copyable {
     }
 
     private mutating func insert(_ wish: Wish, _ identity: UInt32, _ account: UInt32) -> UInt32 {
+        precondition(wish.access != .settled || wish.slots == [wish.keys[0].slot], "a key that does not say all")
+        precondition(
+            wish.access.hasKeys != wish.keys.isEmpty, "a node that is found by keys has some, and no other has")
         // A key that settles the question says all that the predicate would.
         let predicate =
             wish.access == .settled ? .none : predicates.insert(Trial(predicate: wish.predicate, account: account))
@@ -150,6 +159,7 @@ struct NodeStore: ~Copyable {
 
     private mutating func removeNode(_ number: UInt32) {
         let node = nodes[number]
+        precondition(node.members.count == 0, "a node that somebody holds")
         let range = range(of: node)
         let table = Int(node.table)
         if node.access == .settled {
@@ -245,6 +255,7 @@ struct NodeStore: ~Copyable {
         nodes[number].place = keys.link(
             number, nodes[number], group: group, hash: groups[group].hash(bytes), bytes)
         groups[group].keyCount += keys.count - before
+        assert(keys.isKey(of: nodes[number].place, group: group, bytes), "a node linked to another key")
     }
 
     private mutating func addGroup(of key: EqualityKey, in table: UInt32) -> UInt32 {
@@ -259,6 +270,7 @@ struct NodeStore: ~Copyable {
             let link = next
             next = keys.link(link).nextOfNode
             guard let group = keys.unlink(link) else { continue }
+            precondition(groups[group].table == node.table && groups[group].keyCount > 0, "another table's key")
             groups[group].keyCount -= 1
             if groups[group].keyCount == 0 { removeGroup(group) }
         }

@@ -62,6 +62,7 @@ public struct PredicateIndex: ~Copyable {
     /// one matches nothing any more, and is still to be removed.
     public mutating func declare(table oid: UInt32, columns: [String]) {
         forget(table: oid)
+        precondition(columns.count < UInt16.max, "more columns than a slot can number")
         tables[oid] = store.addTable(oid: oid, columns: columns)
     }
 
@@ -125,6 +126,7 @@ public struct PredicateIndex: ~Copyable {
         let outcome = try gather(&part, leavingPartial)
         store.find(part.bytes, &batch)
         try add(again, to: &matches)
+        precondition(matches.changeCount == batch.subjects.count, "what a change met is another one's")
         return outcome
     }
 
@@ -161,6 +163,7 @@ public struct PredicateIndex: ~Copyable {
         _ batch: inout Batch
     ) throws(ByteError) {
         guard let table = relation.table, store.tables[Int(table)].nodeCount > 0 else { return }
+        precondition(store.tables[Int(table)].oid == relation.oid, "rows of one table read as another one's")
         subject.table = table
         subject.needsImage = store.isScanned(table)
         relation.plan(store.tables[Int(table)].use)
@@ -202,6 +205,7 @@ public struct PredicateIndex: ~Copyable {
             }
             matches.endChange(isLeft: subject.isLeft)
         }
+        precondition(lookup == batch.lookups.count, "a lookup of no change")
     }
 
     private static func judge(

@@ -22,7 +22,10 @@ struct RelationBook: ~Copyable {
     mutating func find(_ fingerprint: UInt64) -> UInt32? {
         let place = Int(truncatingIfNeeded: fingerprint & 63)
         let seen = recent[place]
-        if seen.fingerprint == fingerprint, seen.number != .none { return seen.number }
+        if seen.fingerprint == fingerprint, seen.number != .none {
+            assert(numbers[fingerprint] == seen.number, "a relation that was forgotten")
+            return seen.number
+        }
         guard let number = numbers[fingerprint] else { return nil }
         recent[place] = Recent(fingerprint: fingerprint, number: number)
         return number

@@ -60,6 +60,7 @@ struct RelationMap: ~Copyable {
         while steps.count > length { _ = steps.removeLast() }
         var held = 0
         for index in 0..<steps.count where steps[index].slot != nil { held += 1 }
+        assert(held <= use.used.count, "one slot filled from two columns")
         lacksColumns = held < use.used.count
         plannedFor = use.version
     }

@@ -15,6 +15,11 @@ struct SubscribedTable: ~Copyable {
     /// Another edition has taken its place: nothing matches it any more, and it goes with its last node.
     var isReplaced = false
 
+    /// No row of it leads anywhere.
+    var isUnused: Bool {
+        groups.isEmpty && ranges.isEmpty && always.isEmpty && scan.isEmpty && use.used.isEmpty
+    }
+
     init(oid: UInt32, columns: [String]) {
         self.oid = oid
         slots = Dictionary(columns.enumerated().map { ($1, $0) }) { first, _ in first }
@@ -49,6 +54,7 @@ struct NodeLists: ~Copyable {
 
     /// Takes a node out; the one that moves to its place, if any does.
     mutating func remove(at place: UInt32, _ operations: OperationSet) -> UInt32? {
+        precondition(count > 0, "a node that stands in no list")
         count -= 1
         let list = Int(operations.rawValue)
         lists[list].swapRemove(at: Int(place))
