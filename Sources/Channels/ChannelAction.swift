@@ -35,7 +35,7 @@ public struct ChannelEnding: Sendable, Hashable {
     }
 }
 
-/// What the machine wants done, in this order.
+/// The steps that the machine wants taken, in this order.
 public enum ChannelAction: Sendable, Hashable {
     /// Answer the heartbeat with this ref.
     case heartbeat(ref: [UInt8])

@@ -1,6 +1,6 @@
 import Bytes
 
-/// What a client's frame asks of its channel.
+/// The kinds of frames, by what they ask of their channel.
 public enum ChannelRequest: Sendable, Hashable {
     case join
     case leave

@@ -71,7 +71,7 @@ struct ChannelSlot: Sendable {
     }
 }
 
-/// What is remembered until a join is decided.
+/// A join that is still to be decided, with the frames that wait for it.
 struct PendingJoin: Sendable {
     let ref: [UInt8]
     /// The join_ref of the channel that this one replaces, if its client is to be told.

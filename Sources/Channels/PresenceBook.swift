@@ -1,6 +1,6 @@
 import Bytes
 
-/// Who is present in a project's topics, as one loop knows it. In: what this loop's channels track, and what other loops
+/// The presence of a project's topics, as one loop knows it. In: what this loop's channels track, and what other loops
 /// say theirs do. Out: changes for the other loops, and for members a state and then one difference a turn.
 ///
 /// Only the loop that owns a channel speaks for it, and what it says arrives in order, so all loops end up with the same,
@@ -27,7 +27,7 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     public func isTracking(_ tracker: PresenceTracker) -> Bool { trackers[tracker] != nil }
 
-    /// How many are present now.
+    /// The number of those who are present now.
     public func count(in topic: TopicName) -> Int { numbers[topic].map { topics[$0].presentCount } ?? 0 }
 
     // MARK: This loop's channels
@@ -91,8 +91,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         trackers[change.tracker] = Tracked(topic: number, key: change.key, ref: joined.ref)
     }
 
-    /// What a loop that comes late is told of another one's channels, before its further changes: in the order in which
-    /// they were tracked.
+    /// The presence of a loop's channels as changes, for a loop that comes late: in the order in which they were tracked.
     public func changes(of loop: UInt16) -> [PresenceChange] {
         let tracked = trackers.filter { $0.key.loop == loop }.sorted { $0.value.ref < $1.value.ref }
         return tracked.map { tracker, tracked in

@@ -3,7 +3,7 @@ import Bytes
 /// One tracked presence as clients see it, written once and shared by all loops.
 public struct PresenceMeta: Sendable, Hashable {
     public let ref: PresenceRef
-    /// Where what the client tracked begins: its members and the closing brace.
+    /// The offset at which the client's own part begins: its members and the closing brace.
     private let start: UInt16
     /// An object: `phx_ref`, `phx_ref_prev` if it follows another one, and the members that were tracked.
     public let json: [UInt8]
@@ -36,7 +36,7 @@ public struct PresenceMeta: Sendable, Hashable {
         }
     }
 
-    /// What the client tracked, as an object without space between its tokens.
+    /// Appends what the client tracked, as an object without space between its tokens.
     public func appendPayload(to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         writer.append(members)
@@ -108,7 +108,7 @@ public struct PresenceTracker: Sendable, Hashable {
     }
 }
 
-/// What one tracker did, for the other loops and for whoever writes it down.
+/// A change of one tracker, for the other loops and for whoever writes it down.
 public struct PresenceChange: Sendable, Hashable {
     public let tracker: PresenceTracker
     public let topic: TopicName
@@ -119,7 +119,7 @@ public struct PresenceChange: Sendable, Hashable {
     /// Nil when it was not there before.
     public let left: PresenceMeta?
 
-    /// What it takes while it is on its way.
+    /// The memory that it takes while it is on its way.
     public var byteCount: Int { 128 + key.count + (joined?.json.count ?? 0) }
 }
 

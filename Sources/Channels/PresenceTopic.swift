@@ -1,6 +1,6 @@
 import Bytes
 
-/// Who is present in one topic, in the order in which it is written: by key, then by ref.
+/// The presence of one topic, in the order in which it is written: by key, then by ref.
 ///
 /// What came and went since members were last told is still among the entries, so that both what they know and what they
 /// are to be told next can be written.
@@ -24,7 +24,7 @@ struct PresenceTopic: Sendable {
 
     let name: TopicName
     private(set) var entries: [Entry] = []
-    /// Those that are there now.
+    /// The number of those who are there now.
     private(set) var presentCount = 0
     /// Whether something came or went since members were last told.
     private(set) var isChanged = false
@@ -73,7 +73,7 @@ struct PresenceTopic: Sendable {
         isChanged = false
     }
 
-    /// Where the entry stands, or would.
+    /// The place where the entry stands, or would.
     private func place(_ key: [UInt8], _ ref: PresenceRef) -> Int {
         var low = 0
         var high = entries.count
@@ -92,13 +92,13 @@ struct PresenceTopic: Sendable {
 
     // MARK: Writing
 
-    /// What members know, as an object of keys.
+    /// Appends what members know, as an object of keys.
     func appendTold(to writer: inout ByteWriter) {
         append(to: &writer) { $0 == .told || $0 == .going }
     }
 
-    /// What they are to be told. Clients take in what came before what left, and some keep only the first of a key's metas:
-    /// what is there stands before what only passed.
+    /// Appends what members are to be told. Clients take in what came before what left, and some keep only the first of a
+    /// key's metas: what is there stands before what only passed.
     func appendDiff(to writer: inout ByteWriter) {
         writer.append("{\"joins\":{")
         append(.coming, to: &writer)

@@ -1,5 +1,5 @@
-/// How often one channel may push presence: so many times in a window that begins with the first push, and again with the
-/// first one after it is over. One word, as every channel that tracks has one.
+/// Limits how often one channel may push presence: so many times in a window that begins with the first push, and again
+/// with the first one after it is over. One word, as every channel that tracks has one.
 public struct PresenceWindow: Sendable, Hashable, BitwiseCopyable {
     /// Milliseconds of its begin above 16 bits that count; zero before the first push.
     private var word: UInt64 = 0

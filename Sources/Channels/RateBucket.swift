@@ -46,7 +46,7 @@ public final class RateBucket: Sendable {
         return ahead < window && ahead &+ cost(count) <= window
     }
 
-    /// What the window's average is now.
+    /// The window's average now.
     public func level(at nanoseconds: UInt64) -> RateLevel {
         let limit = rate.load(ordering: .relaxed)
         let (high, low) = limit.multipliedFullWidth(by: ahead(at: nanoseconds))
@@ -70,7 +70,7 @@ public final class RateBucket: Sendable {
     }
 }
 
-/// How much of a rate is used, a second.
+/// The use of a rate, a second.
 public struct RateLevel: Sendable, Hashable {
     public let rolling: Int
     /// 0 is without limit.

@@ -1,6 +1,6 @@
 import Bytes
 
-/// What a topic is called: `realtime:` and the sub-topic, in one of two namespaces that never hear of each other.
+/// The name of a topic: `realtime:` and the sub-topic, in one of two namespaces that never hear of each other.
 public struct TopicName: Sendable, Hashable {
     public let isPrivate: Bool
     /// As clients write it, with the prefix. Never shorter than the prefix.

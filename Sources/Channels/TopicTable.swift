@@ -1,6 +1,6 @@
 import Bytes
 
-/// Where a member stands; it keeps its place until it is removed.
+/// The place of a member, which it keeps until it is removed.
 public struct TopicPlace: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline let number: UInt32
 

@@ -3,7 +3,7 @@ import Bytes
 /// One value of one column that somebody's equality names: a cache line, with the value in it when it is short.
 @safe
 struct Key: BitwiseCopyable {
-    /// What stands in the key itself; a uuid's 36 letters do.
+    /// Values up to this length stand in the key itself; a uuid's 36 letters do.
     static let inlineBytes = 36
 
     /// The value, or the address of an allocation with the value. The first field: a key is compared where it begins.

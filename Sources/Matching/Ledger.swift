@@ -1,4 +1,4 @@
-/// Who takes how much of the time for trying filters one by one: one account for each who may have to answer for it.
+/// Counts the time that filters take that are tried one by one: one account for each who may have to answer for it.
 ///
 /// Nobody is asked for the little that a change usually takes. What goes beyond that comes out of a purse for all, which
 /// fills up as time goes by; where it is empty, those who take much of the change at hand are not tried any more, and the
@@ -7,12 +7,12 @@ struct Ledger: ~Copyable {
     private let allowance: Allowance
     private var purse: Int
     private var filledAt: UInt64 = 0
-    /// What the change at hand took.
+    /// The work that the change at hand took.
     private var work = 0
     /// Changes, so that what an account took of an earlier one does not count.
     private var change: UInt32 = 0
     private var accounts = Pool<Account>()
-    /// Those who were stopped, until somebody asks.
+    /// Accounts that were stopped, until somebody asks.
     private var stopped = Pool<UInt32>()
 
     struct Account: BitwiseCopyable {
@@ -76,7 +76,7 @@ struct Ledger: ~Copyable {
         stopped.append(account)
     }
 
-    /// Those who were stopped since this was asked last.
+    /// The accounts that were stopped since this was asked last.
     mutating func takeStopped() -> [UInt32] {
         var taken: [UInt32] = []
         while !stopped.isEmpty {
@@ -88,13 +88,13 @@ struct Ledger: ~Copyable {
     }
 }
 
-/// How much may be done for filters that are tried one by one, in units of `Effort`.
+/// The work that may be done for filters that are tried one by one, in units of `Effort`.
 public struct Allowance: Sendable {
     /// Of each change, whoever it is for.
     public var ofChange: Int
     /// Beyond that, of each change for each account.
     public var ofAccount: Int
-    /// What is there beyond both, at most …
+    /// The reserve beyond both, at most …
     public var most: Int
     /// … and how fast it comes back.
     public var perMicrosecond: Int

@@ -10,14 +10,15 @@ public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
     }
 }
 
-/// What some changes of a transaction met, change by change. It is filled again for the next ones and keeps its memory.
+/// The nodes that some changes of a transaction met, change by change. It is filled again for the next ones and keeps its
+/// memory.
 public struct MatchBatch: ~Copyable {
     private var certainNodes = Pool<MatchedNode>()
     private var askingNodes = Pool<MatchedNode>()
     private var skippedNodes = Pool<MatchedNode>()
     private var ends = Pool<Ends>()
 
-    /// Where the nodes of a change end in the two rows.
+    /// The ends of a change's nodes in the three rows.
     struct Ends: BitwiseCopyable {
         var certain: UInt32 = 0
         var asking: UInt32 = 0
@@ -27,24 +28,24 @@ public struct MatchBatch: ~Copyable {
 
     public init() {}
 
-    /// How many changes were judged, beginning with the next one of the part.
+    /// The number of changes that were judged, beginning with the next one of the part.
     public var changeCount: Int { ends.count }
 
     public var hasMatches: Bool { !certainNodes.isEmpty || !askingNodes.isEmpty }
 
-    /// Those whose predicate says yes to a change.
+    /// The nodes whose predicate says yes to a change.
     @_lifetime(borrow self)
     public func certain(of change: Int) -> Span<MatchedNode> {
         certainNodes.span.extracting(Int(start(of: change).certain)..<Int(ends[change].certain))
     }
 
-    /// Those whose predicate must be asked of PostgreSQL.
+    /// The nodes about whose predicate PostgreSQL must be asked.
     @_lifetime(borrow self)
     public func asking(of change: Int) -> Span<MatchedNode> {
         askingNodes.span.extracting(Int(start(of: change).asking)..<Int(ends[change].asking))
     }
 
-    /// Those who were not tried: it would have taken more than there was for them.
+    /// The nodes that were not tried: it would have taken more than there was for them.
     @_lifetime(borrow self)
     public func skipped(of change: Int) -> Span<MatchedNode> {
         skippedNodes.span.extracting(Int(start(of: change).skipped)..<Int(ends[change].skipped))
@@ -75,7 +76,7 @@ public struct MatchBatch: ~Copyable {
 
     mutating func addSkipped(_ node: UInt32) { skippedNodes.append(MatchedNode(node, soleMember: .none)) }
 
-    /// What is added from here on is the next change's.
+    /// Ends a change: nodes that are added from here on are the next one's.
     @inline(__always)
     mutating func endChange(isLeft: Bool = false) {
         ends.append(

@@ -10,7 +10,7 @@ struct MemberList: BitwiseCopyable {
     /// A single member in the lower half and its handle in the upper, or the address of the allocation.
     private var content: UInt64 = 0
     private(set) var count: UInt32 = 0
-    /// How many members the allocation has room for; zero when there is none.
+    /// The number of members that the allocation has room for; zero when there is none.
     private var room: UInt32 = 0
 
     private var allocation: UnsafeMutablePointer<UInt32> {
@@ -50,7 +50,7 @@ struct MemberList: BitwiseCopyable {
         }
     }
 
-    /// Where the member stands, until another one is removed.
+    /// The position of the new member, until another one is removed.
     mutating func append(_ member: UInt32, _ handle: UInt32) -> UInt32 {
         if count == max(room, 1) { move(toRoomFor: count * 2 + 2) }
         count += 1

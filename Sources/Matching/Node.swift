@@ -1,6 +1,6 @@
-/// What those subscriptions share that want the same of the same table: met once by a change, whoever they are.
+/// Subscriptions that want the same of the same table, as one: met once by a change, whoever they are.
 struct Node: BitwiseCopyable {
-    /// How a change finds the node.
+    /// The way in which a change finds the node.
     enum Access: UInt8, BitwiseCopyable {
         case never
         case always
@@ -27,7 +27,7 @@ struct Node: BitwiseCopyable {
     var table: UInt32
     /// Its first link, or where it stands in the list of its table or among the ranges.
     var place: UInt32 = .max
-    /// What it is found by when the same is wanted again.
+    /// Its hash, by which it is found when the same is wanted again.
     var identity: UInt32
     var operations: OperationSet
     var access: Access

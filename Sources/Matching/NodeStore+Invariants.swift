@@ -43,7 +43,7 @@ extension NodeStore {
         }
     }
 
-    /// How many links the node has.
+    /// Checks where the node stands; the number of its links.
     private func checkPlace(_ number: UInt32) -> Int {
         let node = nodes[number]
         switch node.access {

@@ -30,7 +30,7 @@ extension NodeStore {
         }
     }
 
-    /// The same for each element of an array. Those that are written with escapes are nobody's keys.
+    /// Notes each element of an array. Elements that are written with escapes are nobody's keys.
     @inline(never)
     private func noteElements(
         _ number: UInt32, _ image: borrowing RowImage, of bytes: RawSpan, change: Int, into lookups: inout Pool<Lookup>

@@ -21,14 +21,14 @@ struct NodeStore: ~Copyable {
     /// Unknown to clients, who could otherwise choose values that meet in one slot.
     private let seed: UInt64
 
-    /// Where a member stands.
+    /// The place of a member.
     struct Place: BitwiseCopyable {
         var node: UInt32
         var position: UInt32
         var account: UInt32
     }
 
-    /// What is asked of rows that come to a node, and who answers for the time that it takes: one of its members.
+    /// The predicate of a node, and the account that answers for the time it takes: one of its members'.
     struct Trial {
         var predicate: Predicate
         var account: UInt32
@@ -103,7 +103,7 @@ struct NodeStore: ~Copyable {
         passOn(place.node, from: place.account)
     }
 
-    /// Who answered for the node has left it.
+    /// Has another member answer for the node when the one who did has left.
     private mutating func passOn(_ node: UInt32, from account: UInt32) {
         let predicate = nodes[node].predicate
         guard predicate != .none, predicates[predicate].account == account else { return }
@@ -322,7 +322,7 @@ struct KeyGroup {
     }
 }
 
-/// What is the same for all members of a node.
+/// A subscription without its member: the same for all members of a node.
 struct Wish {
     let table: UInt32
     let operations: OperationSet

@@ -1,6 +1,6 @@
 import Change
 
-/// Which operations on rows a subscription wants to hear of.
+/// The operations on rows that a subscription wants to hear of.
 public struct OperationSet: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 

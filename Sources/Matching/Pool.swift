@@ -145,7 +145,7 @@ struct Slab<Element>: ~Copyable {
     private var pool = Pool<Element>()
     private var free = Pool<UInt32>()
 
-    /// How many are in use.
+    /// The number of places in use.
     var count: Int { pool.count - free.count }
     /// One more than the highest number that was ever given.
     var limit: Int { pool.count }
@@ -182,7 +182,7 @@ struct Slab<Element>: ~Copyable {
 
     mutating func remove(_ number: UInt32) { free.append(number) }
 
-    /// Those in use, in ascending order: for tests.
+    /// The numbers in use, in ascending order.
     var numbers: [UInt32] {
         var unused: Set<UInt32> = []
         for index in 0..<free.count { unused.insert(free[index]) }

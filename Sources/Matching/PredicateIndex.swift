@@ -2,7 +2,7 @@ import Bytes
 import Change
 import Policy
 
-/// Which subscriptions want a change.
+/// Finds the subscriptions that want a change.
 ///
 /// In: the predicates of subscriptions, and one change after the other. Out: the subscriptions that want it, grouped
 /// into nodes that wanted the same. What a change costs grows with what it matches, not with what is subscribed.
@@ -14,7 +14,7 @@ public struct PredicateIndex: ~Copyable {
         let number: UInt32
     }
 
-    /// How far the index came.
+    /// The reason why the index stopped reading.
     public enum Outcome: Sendable, Hashable {
         /// The changes were judged; none of them when the part has no more.
         case judged
@@ -22,19 +22,19 @@ public struct PredicateIndex: ~Copyable {
         case unknownRelation(UInt64)
     }
 
-    /// Which of an update's images is judged.
+    /// The image of a row that is judged.
     public enum Judged: Sendable, Hashable {
         /// The row as it is afterwards.
         case new
         /// The row as it was. Of an update that does not say, nothing is known: who has to try it is asked, and nobody
         /// else is met. An insert meets nobody.
         case old
-        /// What is known of the row as it was, though it be the columns of its identity alone: an update that does not
+        /// The known part of the row as it was, though it be the columns of its identity alone: an update that does not
         /// say left those as they were. An insert meets nobody.
         case oldAsKnown
     }
 
-    /// What `now()` is for what is judged next: microseconds since 2000-01-01 in UTC.
+    /// The value of `now()` for the rows that are judged next: microseconds since 2000-01-01 in UTC.
     public var moment: Int64?
     var store: NodeStore
     private let judged: Judged
@@ -53,7 +53,7 @@ public struct PredicateIndex: ~Copyable {
         store = NodeStore(seed: seed, allowance)
     }
 
-    /// How many subscriptions there are.
+    /// The number of subscriptions.
     public var count: Int { store.memberCount }
 
     // MARK: Tables and relations
@@ -66,7 +66,7 @@ public struct PredicateIndex: ~Copyable {
         tables[oid] = store.addTable(oid: oid, columns: columns)
     }
 
-    /// The same without a successor.
+    /// Forgets a table, without a successor.
     public mutating func forget(table oid: UInt32) {
         if let old = tables.removeValue(forKey: oid) { store.retire(old) }
         relations.remove(table: oid)
@@ -219,7 +219,7 @@ public struct PredicateIndex: ~Copyable {
         if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
 
-    /// Those who share one of the nodes of a batch.
+    /// The members of one of the nodes of a batch.
     @inlinable
     @_lifetime(borrow self, copy nodes)
     public func members(of nodes: Span<MatchedNode>, at index: Int) -> Span<UInt32> {
@@ -273,7 +273,7 @@ public struct PredicateIndex: ~Copyable {
 
     // MARK: Single predicates
 
-    /// What a predicate says of the row as it was before a change: `.ask` where the change does not hold all of it.
+    /// The verdict of a predicate on the row as it was before a change: `.ask` where the change does not hold all of it.
     /// The predicate's columns are such as some node of the table looks at.
     public mutating func verdict(
         of predicate: Predicate, onOldImageOf change: borrowing Change
@@ -282,14 +282,16 @@ public struct PredicateIndex: ~Copyable {
         return try verdict(of: predicate, on: change, .old)
     }
 
-    /// The same, by what is known of the row as it was, though it be its key alone: `.ask` where that does not decide.
+    /// The verdict of a predicate on what is known of the row as it was, though it be its key alone: `.ask` where that
+    /// does not decide.
     public mutating func verdict(
         of predicate: Predicate, onKnownOldImageOf change: borrowing Change
     ) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .oldAsKnown)
     }
 
-    /// What a predicate says of the row that is judged: as it is after an insert or update, as it was before a delete.
+    /// The verdict of a predicate on the row that is judged: as it is after an insert or update, as it was before a
+    /// delete.
     public mutating func verdict(of predicate: Predicate, on change: borrowing Change) throws(ByteError) -> Verdict {
         try verdict(of: predicate, on: change, .new)
     }
@@ -305,7 +307,7 @@ public struct PredicateIndex: ~Copyable {
         return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
     }
 
-    /// What the filter of a node's predicate says by itself of the row that the index judges.
+    /// The verdict of the filter of a node's predicate, by itself, on the row that the index judges.
     public mutating func filterVerdict(of node: MatchedNode, on change: borrowing Change) throws(ByteError) -> Verdict {
         guard let relation = relations.find(change.relation), let table = relations.maps[Int(relation)].table,
             let predicate = store.predicate(of: node.number)
@@ -336,7 +338,7 @@ public struct PredicateIndex: ~Copyable {
         return predicate.verdict(on: image)
     }
 
-    /// What to ask of PostgreSQL where a node's predicate could not be decided.
+    /// The question for PostgreSQL where a node's filter could not be decided.
     public func question(of node: MatchedNode) -> Question? { store.question(of: node.number) }
 
 }

@@ -4,7 +4,7 @@ import Change
 struct RelationBook: ~Copyable {
     var maps = Pool<RelationMap>()
     private var numbers: [UInt64: UInt32] = [:]
-    /// Those that were met lately: neighbours in a log are of few tables, and a fingerprint is a hash already.
+    /// The relations that were met lately: neighbours in a log are of few tables, and a fingerprint is a hash already.
     private var recent = Pool<Recent>()
     private let limit: Int
 

@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// Which column of a stored row image is which slot of a table: by name, because a log holds rows of schemas whose
+/// Maps columns of a stored row image to slots of a table: by name, because a log holds rows of schemas whose
 /// columns stood elsewhere.
 struct RelationMap: ~Copyable {
-    /// What becomes of one column of an image.
+    /// The use of one column of an image.
     struct Step: BitwiseCopyable {
         private static let skipped: UInt16 = .max
         private var target: UInt16
@@ -66,7 +66,7 @@ struct RelationMap: ~Copyable {
     }
 }
 
-/// How many predicates of a table look at each of its slots.
+/// Counts the predicates of a table that look at each of its slots.
 struct SlotUse: ~Copyable {
     private var counts = Pool<UInt32>()
     private(set) var used = Pool<UInt16>()

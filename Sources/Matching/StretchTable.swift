@@ -62,7 +62,7 @@ struct StretchTable: ~Copyable {
         return root
     }
 
-    /// What comes before it, and what comes behind.
+    /// The tree in two: the ranges before the stretch, and those behind.
     private mutating func split(_ root: UInt32, by stretch: Stretch) -> (UInt32, UInt32) {
         guard root != .none else { return (.none, .none) }
         if stretches[root].precedes(stretch) {
@@ -134,7 +134,7 @@ struct StretchTable: ~Copyable {
         }
     }
 
-    /// How many there are below a root, and whether they stand as they should: for tests.
+    /// Checks the order of a tree; the number of its ranges.
     func check(_ root: UInt32) -> Int {
         guard root != .none else { return 0 }
         let stretch = stretches[root]

@@ -45,7 +45,7 @@ struct NodeLists: ~Copyable {
     @inline(__always)
     func node(_ operations: OperationSet, _ index: Int) -> UInt32 { lists[Int(operations.rawValue)][index] }
 
-    /// Where the node stands now.
+    /// Adds a node; the place where it stands now.
     mutating func append(_ node: UInt32, _ operations: OperationSet) -> UInt32 {
         count += 1
         lists[Int(operations.rawValue)].append(node)

@@ -7,7 +7,7 @@ enum ArrayText {
         var dimensions = 0
         var sizes = InlineArray<6, Int64>(repeating: 0)
         var lowerBounds = InlineArray<6, Int64>(repeating: 1)
-        /// Where the braces begin.
+        /// The offset of the first brace.
         var body = 0
 
         var count: Int64 {

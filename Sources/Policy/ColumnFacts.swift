@@ -1,4 +1,4 @@
-/// What the catalog says of a type, as far as comparing values takes it. Domains are resolved to their base type.
+/// A type as the catalog describes it, as far as comparing its values takes it. Domains are resolved to their base type.
 public struct TypeFacts: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
         case base
@@ -21,7 +21,7 @@ public struct TypeFacts: Sendable, Hashable {
     }
 }
 
-/// How a column's text is compared.
+/// The rules by which a column's text is compared.
 public enum Collation: Sendable, Hashable {
     /// The type has none.
     case none

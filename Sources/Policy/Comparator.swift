@@ -1,6 +1,6 @@
 import Bytes
 
-/// How values of one column are compared in process: what PostgreSQL's own functions for the type do, on texts.
+/// Compares values of one column in process: does what PostgreSQL's own functions for the type do, on texts.
 ///
 /// An answer is nil where only PostgreSQL has it. Nothing here takes memory, but for elements of arrays that are
 /// written with escapes.
@@ -89,7 +89,7 @@ struct Comparator: Sendable, Hashable {
 // MARK: What it can do
 
 extension Comparator {
-    /// How equal values become equal bytes, where a piece of the text can be that.
+    /// The form in which equal values are equal bytes; nil where no piece of the text is that.
     var keyForm: KeyForm? {
         guard !isArray else { return nil }
         switch kind {

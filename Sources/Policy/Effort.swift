@@ -1,4 +1,5 @@
-/// What it takes to hold a filter against a row, as far as its holder is to answer for it: about half a nanosecond each.
+/// An estimate of the work of trying a filter on a row, as far as its holder is to answer for it, in units of about half
+/// a nanosecond.
 ///
 /// An estimate from above, known before anything is tried: conditions cost the same whatever the row, and those that search
 /// in a value cost the product of both lengths. What a policy takes is not its holder's doing, and counts nothing.

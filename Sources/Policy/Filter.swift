@@ -1,4 +1,4 @@
-/// What a client writes after a column to compare it with a value.
+/// The operators of filters, as clients write them after a column.
 public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     case eq, neq, lt, lte, gt, gte
     case `in`
@@ -55,7 +55,7 @@ public indirect enum Filter: Sendable, Hashable {
     /// Of a group; a condition says itself whether it is negated.
     case not(Filter)
 
-    /// What a filter's text may be at most.
+    /// The maxima of a filter's text.
     public struct Bounds: Sendable {
         public var bytes: Int
         public var conditions: Int
@@ -93,7 +93,7 @@ public struct FilterError: Error, Sendable, Hashable {
 
     public init(_ detail: String) { self.detail = detail }
 
-    /// What the client is told.
+    /// The sentence that the client is told.
     public var message: String { "Error parsing `filter` params: " + detail }
 
     /// The detail is the list of what was found, as Elixir's `inspect` prints it: clients have learned to read that.

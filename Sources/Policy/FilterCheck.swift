@@ -11,7 +11,7 @@ public struct FilterRefusal: Error, Sendable, Hashable {
         self.message = message
     }
 
-    /// What the reference's own trigger says.
+    /// A refusal as the reference's own trigger raises it.
     static func raised(_ message: String) -> FilterRefusal {
         FilterRefusal(sqlState: "P0001", condition: "raise_exception", message: message)
     }
@@ -48,7 +48,7 @@ public struct Literal: Sendable, Hashable {
     /// Of a pattern that PostgreSQL cannot read: put before its message.
     var complaint: String?
 
-    /// What the client is told when PostgreSQL refused.
+    /// The refusal that the client is told when PostgreSQL refused.
     public func refusal(sqlState: String, condition: String, message: String) -> FilterRefusal {
         guard let complaint, sqlState == "2201B" else {
             return FilterRefusal(sqlState: sqlState, condition: condition, message: message)
@@ -133,7 +133,7 @@ enum CheckedValue: Sendable {
     case literal(Int)
 }
 
-/// What may follow `is`.
+/// The words that may follow `is`.
 enum TruthWord: String, Sendable {
     case null, `true`, `false`, unknown
 
@@ -233,7 +233,7 @@ extension FilterCheck {
         return .ready([pattern])
     }
 
-    /// Which types have the operator; the reference refuses varchar, which PostgreSQL does not.
+    /// Whether the type has the operator; the reference refuses varchar, which PostgreSQL does not.
     private static func takes(_ comparison: FilterOperator, _ type: TypeFacts) -> Bool {
         switch type.oid {
         case TypeOID.text, TypeOID.varchar, TypeOID.name, TypeOID.bpchar: true

@@ -60,7 +60,7 @@ struct FilterParser {
         return try condition(column: column.before, column.after)
     }
 
-    /// Where the segment that starts here ends: at a comma outside of parentheses and quotes.
+    /// The end of the segment that starts here: at a comma outside of parentheses and quotes.
     private func segmentEnd() -> Int {
         var depth = 0
         var previous: UInt8 = 0
@@ -155,7 +155,7 @@ struct FilterParser {
         var name: String
         var isAny: Bool
         var isNegated: Bool
-        /// Where its parenthesis opens.
+        /// The offset of its opening parenthesis.
         var start: Int
     }
 
@@ -217,7 +217,7 @@ struct FilterParser {
         return try condition(column: Array(name.utf8)[...], text[(end + 1)...])
     }
 
-    /// Where the element that starts here ends: at a comma or a parenthesis that it did not open.
+    /// The end of the element that starts here: at a comma or a parenthesis that it did not open.
     private func elementEnd() -> Int {
         var depth = 0
         var previous = Self.comma

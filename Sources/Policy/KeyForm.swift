@@ -1,6 +1,6 @@
 import Bytes
 
-/// How texts of a type are brought to one form in which equal values are equal bytes. Whatever the form, it is a piece
+/// The ways to bring texts of a type to one form in which equal values are equal bytes. Whatever the form, it is a piece
 /// of the text itself, so a row's value is hashed where it lies.
 public enum KeyForm: UInt8, Sendable, Hashable {
     /// PostgreSQL writes equal values alike.
@@ -65,7 +65,7 @@ public enum KeyForm: UInt8, Sendable, Hashable {
 
 /// A column's value by which a predicate is found.
 public struct EqualityKey: Sendable, Hashable {
-    /// What of the column's value is equal.
+    /// The part of the column's value that is equal to the key.
     public enum Part: UInt8, Sendable, Hashable {
         case whole
         /// The column is an array, and it is one of its elements.
@@ -109,7 +109,7 @@ extension EqualityKey {
     }
 }
 
-/// How an index reaches the predicates that may hold for a row.
+/// The way in which an index reaches a predicate that may hold for a row.
 public enum Access: Sendable, Hashable {
     case never
     case always

@@ -9,7 +9,7 @@ enum LikePattern {
         return isEscaped
     }
 
-    /// What every text that matches begins with, and whether any text that begins so matches.
+    /// The bytes that every matching text begins with, and whether any text that begins so matches.
     static func beginning(_ pattern: [UInt8]) -> (start: [UInt8], isAll: Bool) {
         var start: [UInt8] = []
         var at = 0

@@ -1,6 +1,6 @@
 import Bytes
 
-/// How values of a type are brought into one order of numbers, for an index to look among ranges.
+/// The ways to bring values of a type into one order of numbers, for an index to look among ranges.
 ///
 /// It never tells more than the type's own order: of two values the greater one never has the smaller number. Values that are
 /// different may have the same, so what a range finds is still to be tried.
@@ -102,13 +102,13 @@ public struct ValueRange: Sendable, Hashable {
 
     var isBounded: Bool { low != .min && high != .max }
 
-    /// What lies in both; of two columns' the one that is narrower by its looks.
+    /// The range that lies in both; of two columns' the one that is narrower by its looks.
     func common(_ other: ValueRange) -> ValueRange {
         guard isOfSame(other) else { return isBounded || !other.isBounded ? self : other }
         return ValueRange(slot: slot, form: form, low: max(low, other.low), high: min(high, other.high))
     }
 
-    /// What lies in either, or between them; nil for two columns'.
+    /// The range that has both and what lies between them; nil for two columns'.
     func hull(_ other: ValueRange) -> ValueRange? {
         guard isOfSame(other) else { return nil }
         let hull = ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))

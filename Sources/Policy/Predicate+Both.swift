@@ -10,7 +10,7 @@ extension Predicate {
         return common(filter, policy) ?? Predicate(filter, and: policy)
     }
 
-    /// Where both are lists of values of one column, the values in both lists.
+    /// The values in both, where both are lists of values of one column.
     private static func common(_ filter: Predicate, _ policy: Predicate) -> Predicate? {
         guard filter.isDecidedByAccess, policy.isDecidedByAccess, case .anyOf(let keys) = filter.access,
             case .anyOf(let others) = policy.access, let first = keys.first,

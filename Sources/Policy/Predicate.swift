@@ -10,18 +10,18 @@ public struct Predicate: Sendable, Hashable {
     public let access: Access
     /// Whoever has one of the keys of `access` matches without a further look.
     public let isDecidedByAccess: Bool
-    /// What to ask of PostgreSQL where the verdict is `.ask`; nil where it never is.
+    /// The question for PostgreSQL where the filter's verdict is `.ask`; nil where it never is.
     public let question: Question?
-    /// Whose policy it is, where the policy may have to be asked of PostgreSQL: shared by nobody else.
+    /// The holder whose policy it is, where PostgreSQL may have to be asked about it: then it is shared by nobody else.
     public let asker: UInt32?
 
-    /// Where the filter stands in the program; nil where there is a policy alone, or nothing.
+    /// The place of the filter in the program; nil where there is a policy alone, or nothing.
     let filterStart: Int?
     let program: [Node]
     let tests: [Test]
     let constants: [Constant]
     let pool: [UInt8]
-    /// What the tests cannot say.
+    /// Conditions that tests cannot express, evaluated as trees.
     let terms: [Term]
     let maximumWork: Int
     /// Of the filter.
@@ -175,7 +175,7 @@ extension Predicate {
         return verdict
     }
 
-    /// What the filter alone says, whatever the policy does: PostgreSQL is asked about each of them by itself.
+    /// The verdict of the filter alone, whatever the policy says: PostgreSQL is asked about each of them by itself.
     public func filterVerdict(on row: borrowing RowImage) -> Verdict {
         guard let filterStart else {
             assert(question == nil, "a filter that is nowhere")
@@ -316,7 +316,7 @@ extension Predicate {
         }
     }
 
-    /// What takes time by the product of both lengths.
+    /// The operators that take time by the product of both lengths.
     private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Truth {
         let (work, overflow) = text.byteCount.multipliedReportingOverflow(by: constant.byteCount)
         guard !overflow, work <= maximumWork else { return .ask }

@@ -1,7 +1,7 @@
 import Bytes
 
-/// What filters and policies are lowered to: a tree of what a predicate's program can say, simplified, so that what says
-/// the same is the same.
+/// The form to which both filters and policies are lowered: a tree of the operations that a predicate's program has,
+/// simplified, so that equal conditions are equal trees.
 indirect enum PredicateNode: Sendable, Hashable {
     case constant(Truth)
     case test(PredicateTest)
@@ -78,7 +78,7 @@ extension PredicateNode {
         return decides == .no ? .all(ordered) : .any(ordered)
     }
 
-    /// What is cheap first; among equals it only has to be the same order each time, in every process. Of two with one
+    /// Cheap parts first; among equals it only has to be the same order each time, in every process. Of two with one
     /// hash the first one written stays first.
     private static func sorted(_ parts: [PredicateNode]) -> [PredicateNode] {
         let places = parts.enumerated().map { (at: $0, cost: $1.cost, hash: $1.structuralHash) }

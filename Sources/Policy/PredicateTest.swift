@@ -43,7 +43,7 @@ extension PredicateNode {
         .test(PredicateTest(slot: slot, operation: .isNull, comparator: Comparator(.opaque)))
     }
 
-    /// What an operator says of a column on its left and a constant on its right; nil where a test cannot say it.
+    /// The test of an operator with a column on its left and a constant on its right; nil where a test cannot say it.
     static func holding(_ slot: Int, _ operation: Function.Operation, _ constant: [UInt8]) -> PredicateNode? {
         switch operation {
         case .compare(let comparison, let comparator, let labels):

@@ -113,7 +113,7 @@ public enum SQLType {
         return name(type) + "[]"
     }
 
-    /// What stands right of the operator: a pattern is text whatever the column's type, but for bytea.
+    /// The type of the operator's right side: a pattern is text whatever the column's type, but for bytea.
     static func operand(of comparison: FilterOperator, on type: TypeFacts) -> String {
         switch comparison {
         case .like, .ilike, .match, .imatch: type.oid == TypeOID.bytea ? "bytea" : "text"

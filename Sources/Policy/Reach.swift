@@ -69,7 +69,7 @@ struct Reach {
             ? ValueRange(slot: slot, form: form, high: bound) : ValueRange(slot: slot, form: form, low: bound)
     }
 
-    /// What a pattern begins with before its first wildcard.
+    /// A pattern is found by its bytes before the first wildcard.
     private static func starting(_ pattern: [UInt8], _ slot: Int) -> Reach {
         let (start, isAll) = LikePattern.beginning(pattern)
         guard !start.isEmpty, !LikePattern.endsWithEscape(pattern) else { return Reach(.scan, isExact: false) }
@@ -111,7 +111,7 @@ struct Reach {
         return best
     }
 
-    /// What all ranges of a column have in common; of several columns' the one that is narrower by its looks.
+    /// The intersection of a column's ranges; of several columns' the one that is narrower by its looks.
     private static func narrowest(_ parts: [Reach]) -> ValueRange? {
         var ranges: [ValueRange] = []
         for part in parts {
@@ -141,7 +141,7 @@ struct Reach {
         return keyed(Array(keys), isExact: isExact)
     }
 
-    /// Where all parts are ranges of one column.
+    /// The range that has all parts, where they are ranges of one column.
     private static func hull(_ parts: [Reach]) -> ValueRange? {
         var hull: ValueRange?
         for part in parts {

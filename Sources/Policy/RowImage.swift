@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// Where one column's value stands in a row image.
+/// The place of one column's value in a row image.
 public struct ColumnPlace: Sendable {
     public enum Kind: UInt8, Sendable {
         /// Not in the image: the publication leaves it out, or its large value did not change and was not sent, or the
@@ -28,7 +28,7 @@ public struct ColumnPlace: Sendable {
 public struct RowImage: ~Escapable {
     @usableFromInline let bytes: RawSpan
     @usableFromInline let places: Span<ColumnPlace>
-    /// What `now()` is: microseconds since 2000-01-01 in UTC. Where it is not said, what depends on it is asked.
+    /// The value of `now()`: microseconds since 2000-01-01 in UTC. Without it, conditions that depend on it are asked.
     public let moment: Int64?
 
     /// `places` has an element for each slot of the table, with places inside `bytes`.

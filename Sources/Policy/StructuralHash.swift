@@ -19,7 +19,7 @@ extension Predicate {
 }
 
 extension PredicateNode {
-    /// The same for equal nodes; it says nothing of what is not equal.
+    /// A hash that equal nodes share, in every process.
     var structuralHash: UInt64 {
         var hash = KeyHash(seed: 0)
         combine(into: &hash)
@@ -56,7 +56,7 @@ extension PredicateTest {
 }
 
 extension Term {
-    /// Which of several operations on the same types a function does is left out.
+    /// The operation of a function is left out: terms that differ by it alone share a hash.
     fileprivate func combine(into hash: inout KeyHash) {
         switch self {
         case .constant(let text, let type):

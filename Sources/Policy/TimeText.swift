@@ -149,14 +149,15 @@ enum ClockText {
 
 /// Intervals as PostgreSQL writes them with `IntervalStyle` postgres: `1 year 2 mons -3 days +04:05:06.7`.
 enum IntervalText {
-    /// What is compared: microseconds, with thirty days to a month and 24 hours to a day (`interval_cmp_value`).
+    /// The number that is compared: microseconds, with thirty days to a month and 24 hours to a day
+    /// (`interval_cmp_value`).
     static func span(_ text: RawSpan) -> Int128? {
         if text.equals("infinity") { return .max }
         if text.equals("-infinity") { return .min }
         return parts(text).map { ($0.months * 30 + $0.days) * 86_400_000_000 + $0.micros }
     }
 
-    /// What PostgreSQL itself holds.
+    /// The three numbers that PostgreSQL itself holds.
     static func parts(_ text: RawSpan) -> (months: Int128, days: Int128, micros: Int128)? {
         var months: Int128 = 0
         var reader = TimeReader(text)

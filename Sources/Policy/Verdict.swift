@@ -1,4 +1,4 @@
-/// What a predicate says of a row: SQL's three values, two for what only PostgreSQL can tell, and one for an error.
+/// The answer of a predicate for a row: SQL's three values, two for what only PostgreSQL can tell, and one for an error.
 public enum Verdict: UInt8, Sendable {
     case no
     /// NULL: no match.
@@ -24,7 +24,7 @@ public enum Verdict: UInt8, Sendable {
     }
 }
 
-/// What a part of an expression may come to: SQL's three values and an error where that is known, otherwise what
+/// The possible results of a part of an expression: SQL's three values and an error where that is known, otherwise what
 /// PostgreSQL may say of it. The raw value is the set of these, a bit for each.
 ///
 /// NULL AND something that has to be asked is not something that has to be asked: it never holds. Negated it may.
@@ -73,7 +73,7 @@ extension Truth {
         return Truth(holding: rawValue | other.rawValue)
     }
 
-    /// The same where it is not `value`; nil where it can only be that.
+    /// The other results; nil where `value` is the only one.
     func without(_ value: Truth) -> Truth? {
         assert(value.rawValue.nonzeroBitCount == 1, "one thing that it may come to")
         let rest = rawValue & ~value.rawValue

@@ -1,7 +1,7 @@
 import Bytes
 
 extension RowPolicy {
-    /// What is left of it for one holder.
+    /// The rest of the policy for one holder, whose claims are put in their places.
     ///
     /// `answers` holds what PostgreSQL said of `AskedTerm`s before.
     public func residual(
@@ -19,7 +19,7 @@ extension RowPolicy {
 }
 
 extension Residual {
-    /// What rows are held against. `keys` gives the present keys of each membership in the order of `memberships`.
+    /// The predicate of the residual. `keys` gives the present keys of each membership in the order of `memberships`.
     /// `asker` identifies the holder to whoever asks PostgreSQL: predicates that may ask are shared by nobody else.
     public func predicate(
         keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
@@ -35,10 +35,10 @@ struct Binding {
     private let claims: [UInt8]
     private let role: [UInt8]
     private let answers: [AskedTerm: AskedAnswer]
-    /// What PostgreSQL has to say first, each once.
+    /// The terms that PostgreSQL has to evaluate first, each once.
     private(set) var needs: [AskedTerm] = []
     private(set) var memberships: [HeldMembership] = []
-    /// What was found for terms that speak of claims alone.
+    /// The values found for terms that speak of claims alone.
     private var known: [AskedTerm: Term] = [:]
 
     /// For a policy's own bounds on what may take long.
@@ -249,7 +249,7 @@ extension Term {
         }
     }
 
-    /// What it says depends on whose it is.
+    /// Whether its value depends on whose it is.
     fileprivate var speaksOfClaims: Bool {
         switch self {
         case .claims, .role, .ofClaims: true
@@ -257,7 +257,7 @@ extension Term {
         }
     }
 
-    /// What it says of a row changes with time alone.
+    /// Whether its value for a row changes with time alone.
     var readsClock: Bool {
         if case .apply(let function, _) = self, function.readsClock { return true }
         return parts.contains { $0.readsClock }

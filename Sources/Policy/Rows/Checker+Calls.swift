@@ -92,7 +92,7 @@ extension Checker {
 
     // MARK: Settings
 
-    /// What is known of a setting without asking for it; nil where it has to be asked.
+    /// The value of a setting where it is known without asking; nil where it has to be asked.
     private func setting(_ arguments: [Syntax], _ environment: Environment) throws(Undecided) -> Typed? {
         guard case .literal(let written, let type)? = arguments.first, type?.plain == "text",
             arguments.count == 1 || arguments.count == 2 && arguments[1].isTruthValue
@@ -111,7 +111,7 @@ extension Checker {
         return .constant(nil, .text, .cast(.null, TypeName("text")))
     }
 
-    /// What other gateways set for a request, and we do not.
+    /// Whether it is one of the settings that other gateways make for a request, and we do not.
     private static func isNeverSet(_ name: String) -> Bool {
         name.hasPrefix("request.jwt.claim.") || name == "request.jwt.claim"
             || ["request.headers", "request.method", "request.path", "request.cookies"].contains(name)

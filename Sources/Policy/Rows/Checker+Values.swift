@@ -2,7 +2,8 @@
 extension Checker {
     // MARK: Types
 
-    /// What `::type` means; `isExact` is false where it is a domain, which has a base type here and rules of its own there.
+    /// The type that `::type` names; `isExact` is false where it is a domain, which has a base type here and rules of its
+    /// own there.
     private func type(_ name: TypeName) throws(Undecided) -> (facts: TypeFacts, isExact: Bool) {
         guard let facts = catalog.types[name.plain] ?? Checker.builtIn[name.plain] else { throw Undecided() }
         let isExact = facts.name == name.plain || facts.oid == TypeOID.bpchar && name.base == "bpchar"
@@ -268,7 +269,8 @@ extension Checker {
     /// Of the operators that are not immutable all look at a clock, a zone or the catalog.
     private func canAsk(_ facts: OperatorFacts) -> Bool { facts.volatility == .immutable }
 
-    /// What the process can do of an operator; collations that conflict make it an error or nothing.
+    /// The function by which the process applies an operator, if it can; collations that conflict make it an error or
+    /// nothing.
     private func function(
         _ symbol: SyntaxName, _ facts: OperatorFacts, _ parts: [Typed], _ left: TypeFacts, _ right: TypeFacts
     ) throws(Undecided) -> Function? {

@@ -6,7 +6,7 @@ struct Checker {
     let row: Int
     /// Nodes that may still be looked at: functions that call functions could make much out of little.
     var budget = 20_000
-    /// How deep the node at hand lies, bodies of functions included.
+    /// The depth of the node at hand, bodies of functions included.
     var nesting = 0
 
     private static let maximumNesting = 160
@@ -16,7 +16,7 @@ struct Checker {
         self.row = row
     }
 
-    /// What names mean at a place in a text.
+    /// The meanings of names at a place in a text.
     struct Environment {
         var scopes: [Scope] = []
         /// Of the innermost scope there could be.
@@ -24,7 +24,7 @@ struct Checker {
         var arguments: [Argument] = []
         var argumentNames: [String] = []
         var reader = Membership.Reader.caller
-        /// How many functions this place is inside of.
+        /// The number of functions that this place is inside of.
         var depth = 0
 
         static let maximumDepth = 8
@@ -36,7 +36,7 @@ struct Checker {
         var relation: RelationFacts
     }
 
-    /// What a function is called with, where it is called.
+    /// An argument of a call, with the names as they are where it is called.
     struct Argument {
         var value: Syntax
         var environment: Environment
@@ -158,7 +158,7 @@ struct Checker {
             collation: DerivedCollation.none, make)
     }
 
-    /// What is made out of parts: evaluated with the row where one of them reads it, else once for a holder.
+    /// Combines parts: evaluated with the row where one of them reads it, else once for a holder.
     func combined(
         _ parts: [Typed], _ type: TypeFacts, canBeAsked: Bool, isBuiltIn: Bool, _ syntax: Syntax,
         collation: DerivedCollation? = nil, _ make: ([Term]) -> Term?

@@ -46,7 +46,7 @@ extension Function {
         }
     }
 
-    /// What takes no longer than reading both.
+    /// Whether it takes no longer than reading both values.
     private var isLinear: Bool {
         switch operation {
         case .compare(_, let comparator, _): !comparator.isArray
@@ -291,7 +291,7 @@ extension FloatText {
         width == .double ? double(text) : float(text).map { Double($0) }
     }
 
-    /// What PostgreSQL writes for a plain number; nil where it would write an exponent.
+    /// The text that PostgreSQL writes for a plain number; nil where it would write an exponent.
     static func canonical(_ text: RawSpan, _ width: Function.FloatWidth) -> [UInt8]? {
         let description: String?
         switch width {

@@ -39,7 +39,7 @@ extension Function {
         return Function(.boolean, .compare(comparison, comparator, labels: comparison.isOrder ? labels(left) : []))
     }
 
-    /// What the operator of two types compares them with, where there is such an operator.
+    /// The comparator of an operator on two types; nil where there is no such operator.
     private static func comparator(_ left: TypeFacts, _ right: TypeFacts, _ collation: Collation) -> Comparator? {
         let isInteger = IntegerWidth(left.oid) != nil && IntegerWidth(right.oid) != nil
         let isText = [left, right].allSatisfy { $0.isText || $0.oid == TypeOID.name }

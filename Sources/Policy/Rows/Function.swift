@@ -1,4 +1,4 @@
-/// What an operator, a function or a cast does to values, where the process can do it as PostgreSQL does.
+/// An operator, a function or a cast that the process can apply to values as PostgreSQL does.
 ///
 /// In: types and a collation. Out: something that can be applied to texts. What is not certain to equal PostgreSQL is
 /// either not there at all, or says of the values in question that it cannot.
@@ -97,12 +97,12 @@ public struct Function: Sendable, Hashable {
         case single, double
     }
 
-    /// Which letters have two cases.
+    /// The letters that have two cases.
     enum Folding: UInt8, Sendable, Hashable {
         case none
-        /// Those of ASCII; others stay as they are.
+        /// Letters of ASCII; others stay as they are.
         case plain
-        /// Those of ASCII; where there are others, it is PostgreSQL's to say.
+        /// Letters of ASCII; where there are others, PostgreSQL is asked.
         case ofASCII
     }
 
@@ -187,7 +187,7 @@ extension Function {
         }
     }
 
-    /// What always fails, as a term.
+    /// A term that always fails.
     static let failure = Term.apply(Function(.boolean, .failure), [])
 }
 

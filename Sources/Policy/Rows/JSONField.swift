@@ -1,6 +1,6 @@
 import Bytes
 
-/// What stands at a place in JSON.
+/// Finds the value at a place in JSON.
 ///
 /// In: `json` as it was written or `jsonb` as PostgreSQL writes it. Out: a piece of it, as `->` and `->>` give it.
 enum JSONField {
@@ -79,7 +79,7 @@ enum JSONField {
         return place >= 0 && place < Int64(ranges.count) ? .found(ranges[Int(place)]) : .missing
     }
 
-    /// Where the token begins that was just read.
+    /// The offset at which the token begins that was just read.
     private static func start(of token: JSONToken, _ scanner: borrowing JSONScanner) -> Int {
         switch token {
         case .beginObject, .beginArray: scanner.offset - 1

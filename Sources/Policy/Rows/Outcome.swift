@@ -1,4 +1,4 @@
-/// What evaluating a term comes to.
+/// The result of evaluating a term.
 enum Outcome: Sendable, Hashable {
     case value([UInt8])
     case null

@@ -1,4 +1,5 @@
-/// What the catalog says of the names that policies use. Deparsed text names everything outside of `pg_catalog` in full.
+/// The part of the catalog that policies name: types, functions, operators and tables. Deparsed text names everything
+/// outside of `pg_catalog` in full.
 public struct PolicyCatalog: Sendable {
     /// By what `format_type` writes with nothing but `pg_catalog` in the search path.
     public var types: [String: TypeFacts] = [:]

@@ -33,7 +33,7 @@ public struct PolicyCompiler: Sendable {
 }
 
 public struct CompiledPolicy: Sendable, Hashable {
-    /// How a policy is decided, worst part counting.
+    /// The way in which a policy is decided, worst part counting.
     public enum Classification: String, Sendable, Hashable, CaseIterable {
         /// In process, whatever the row.
         case compiled

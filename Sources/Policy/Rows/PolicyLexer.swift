@@ -1,4 +1,4 @@
-/// What the text of an expression is made of.
+/// A token of an expression's text.
 enum PolicyToken: Equatable {
     /// An unquoted word as it is written; keywords are words.
     case word(String)

@@ -2,7 +2,7 @@
 ///
 /// PostgreSQL writes keywords in capitals and quotes every name that has any, so a word says by its case what it is.
 public struct PolicyParser {
-    /// What is read of one text, and how deep: more than a person writes.
+    /// The maxima of one text, in tokens and depth: more than a person writes.
     static let maximumTokens = 20_000
     static let maximumDepth = 80
 
@@ -22,7 +22,7 @@ public struct PolicyParser {
         self.pieces = pieces
     }
 
-    /// What `pg_get_expr` writes.
+    /// Reads an expression as `pg_get_expr` writes it; nil where it is not understood.
     public static func expression(_ text: String) -> Syntax? {
         guard var parser = PolicyParser(text) else { return nil }
         do throws(Unread) {
@@ -34,8 +34,8 @@ public struct PolicyParser {
         }
     }
 
-    /// What `pg_get_viewdef` writes of a view in the simple form. Its own FROM item, if it is a sub-select or a temporary
-    /// relation and named `argument`, only carries types and is left out.
+    /// Reads a view in the simple form as `pg_get_viewdef` writes it. Its own FROM item, if it is a sub-select or a
+    /// temporary relation and named `argument`, only carries types and is left out.
     public static func body(_ text: String) -> Syntax.Select? {
         guard var parser = PolicyParser(text) else { return nil }
         parser.mayCarryTypes = true
@@ -142,7 +142,7 @@ public struct PolicyParser {
         return left
     }
 
-    /// How tightly what stands here binds what is before it; nil where it ends the expression.
+    /// The precedence of the operator that stands here; nil where it ends the expression.
     private func binding() -> Int? {
         switch token {
         case .word("OR"): Binding.or

@@ -81,7 +81,7 @@ private struct PolicyPartTaker {
         if let otherwise { condition(otherwise, depth) }
     }
 
-    /// What stands for itself is not worth a line.
+    /// Adds a side of a comparison. Constants are not worth a line.
     private mutating func value(_ tree: Syntax, _ depth: Int) {
         guard parts.count < limit, !tree.isPlain else { return }
         var checker = Checker(catalog)
@@ -159,7 +159,7 @@ extension Renderer {
     }
 }
 
-/// What a part comes to for one row and holder.
+/// The value of a part for one row and holder.
 public enum PartValue: Sendable, Hashable {
     /// As PostgreSQL writes it.
     case value([UInt8])
@@ -171,7 +171,7 @@ public enum PartValue: Sendable, Hashable {
 }
 
 extension Residual {
-    /// What is left of a part for one holder, evaluated as rows are judged. `keys` gives the present keys of each
+    /// Evaluates a part for one holder as rows are judged. `keys` gives the present keys of each
     /// membership in the order of `memberships`.
     public func value(
         on row: borrowing RowImage, keys: [MembershipKeys], settings: FilterCheck.Settings

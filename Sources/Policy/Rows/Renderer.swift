@@ -76,7 +76,7 @@ public struct Renderer {
         }
     }
 
-    /// What needs parentheses around it.
+    /// Writes what needs parentheses around it.
     private mutating func writeComposed(_ tree: Syntax) {
         text += "("
         switch tree {

@@ -1,4 +1,5 @@
-/// Which rows of a table a role may read: its policies, combined and compiled; the same for all holders of the role.
+/// The policies of a table for a role, combined and compiled: which rows it may read, the same for all holders of the
+/// role.
 public struct RowPolicy: Sendable, Hashable {
     /// (One of the permissive ones) AND (all of the restrictive ones), with what policies of membership tables add.
     public var term: Term
@@ -8,7 +9,7 @@ public struct RowPolicy: Sendable, Hashable {
     /// Only PostgreSQL decides.
     public static let undecided = RowPolicy(.undecided)
 
-    /// The same row and claims have the same answer whenever they are asked about: neither the clock nor other tables have
+    /// Whether the same row and claims always have the same answer: neither the clock nor other tables have
     /// a say.
     public var isSteady: Bool {
         var isSteady = !term.readsClock
@@ -17,7 +18,7 @@ public struct RowPolicy: Sendable, Hashable {
     }
 }
 
-/// What PostgreSQL said of an asked term for one holder.
+/// PostgreSQL's answer to an asked term for one holder.
 public enum AskedAnswer: Sendable, Hashable {
     /// The value's text; nil is NULL.
     case value([UInt8]?)
@@ -45,14 +46,14 @@ public struct Residual: Sendable, Hashable {
         self.mayAsk = mayAsk
     }
 
-    /// Where only PostgreSQL decides.
+    /// A residual that only PostgreSQL can decide.
     public static let undecided = Residual(term: .undecided, memberships: [], mayAsk: true)
 }
 
 /// A membership for one holder: two holders with an equal one have the same keys.
 public struct HeldMembership: Sendable, Hashable {
     public var membership: Membership
-    /// Which rows of the membership's table count, for this holder.
+    /// The predicate of the rows of the membership's table that count for this holder.
     public var rows: Predicate
 }
 

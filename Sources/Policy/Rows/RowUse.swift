@@ -1,10 +1,10 @@
-/// What a policy's text looks at of its row, other than columns by their names: for whoever has to show it the row.
+/// The ways in which a policy's text looks at its row, other than by columns' names: for whoever has to show it the row.
 ///
 /// By the text as PostgreSQL writes it. In doubt it looks at everything.
 public struct RowUse: Sendable, Hashable {
     /// The row as a whole, or something that may be it: `to_jsonb(posts.*)`.
     public var isWhole: Bool
-    /// How values lie on disk, which a row that was told of does not say.
+    /// It looks at how values lie on disk, which a change does not tell.
     public var readsStorage: Bool
 
     public init(isWhole: Bool = false, readsStorage: Bool = false) {

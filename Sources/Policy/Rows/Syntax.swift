@@ -99,7 +99,7 @@ public indirect enum Syntax: Sendable, Hashable {
         public var table: SyntaxName
         public var arguments: [Syntax]?
         public var alias: String?
-        /// What a function's columns are called here.
+        /// The names that a function's columns have here.
         public var columns: [String]
 
         public init(

@@ -14,7 +14,7 @@ extension Term {
         }
     }
 
-    /// The same with other parts.
+    /// A copy with each direct part changed.
     func mapParts(_ change: (Term) -> Term) -> Term {
         switch self {
         case .constant, .column, .claims, .role, .undecided: self

@@ -106,7 +106,7 @@ extension Term {
 
 // MARK: Conditions on one column
 
-/// What of terms a predicate's tests can say.
+/// Finds the terms that a predicate's tests can express.
 private enum SimpleTerm {
     static func node(_ term: Term) -> PredicateNode? {
         switch term {

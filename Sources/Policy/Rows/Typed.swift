@@ -2,7 +2,8 @@
 struct Typed {
     var type: TypeFacts
     var collation: DerivedCollation
-    /// What the process can evaluate; nil only where the value depends on claims alone and PostgreSQL can be asked.
+    /// The term that the process can evaluate; nil only where the value depends on claims alone and PostgreSQL can be
+    /// asked.
     var term: Term?
     /// Depends on the row or on something that changes as time goes by: never evaluated once for a holder.
     var readsRow = false
@@ -14,7 +15,7 @@ struct Typed {
     var isBuiltIn = true
     /// Any number of values, `unnest(…)`.
     var isSet = false
-    /// What it says, functions written in SQL replaced by their bodies.
+    /// The expression as SQL, functions written in SQL replaced by their bodies.
     var syntax: Syntax
 
     static let undecided = Typed(
@@ -84,7 +85,7 @@ enum DerivedCollation: Equatable {
         return .implicit(type.isName ? .bytewise : database)
     }
 
-    /// What a comparison goes by.
+    /// The collation that a comparison uses.
     func decided() throws(Undecided) -> Collation {
         switch self {
         case .none: return .none
