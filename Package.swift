@@ -17,6 +17,10 @@ func room(_ name: String, _ mayImport: Target.Dependency...) -> Target {
         swiftSettings: strict + [.strictMemorySafety()])
 }
 
+func program(_ name: String, _ mayImport: Target.Dependency...) -> Target {
+    .executableTarget(name: name, dependencies: mayImport, swiftSettings: strict + [.strictMemorySafety()])
+}
+
 /// Pages among the sources.
 let pagesForPeople = ["Policy": ["SECURITY.md"]]
 
@@ -97,18 +101,16 @@ let floor6: [Target] = [
 ]
 
 let floor7: [Target] = [
+    room("Console", "Settings", "System"),
     room(
         "Bench", "Server", "Gateway", "Ingest", "Settings", "Embedded", "Replication", "EventLog",
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes"),
-    .executableTarget(
-        name: "tidewire",
-        dependencies: [
-            "Server", "Projects", "Explaining", "Catalog", "Ingest", "Settings", "History", "Embedded",
-            "Bench", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes",
-            "Crypto",
-        ],
-        swiftSettings: strict + [.strictMemorySafety()]),
+    program(
+        "tidewire", "Console", "Server", "Projects", "Explaining", "Catalog", "Ingest", "Settings", "History",
+        "Embedded",
+        "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
+    program("tidewire-bench", "Console", "Bench", "Settings"),
 ]
 
 let proofs: [Target] = [
@@ -165,14 +167,17 @@ let proofs: [Target] = [
         of: "Server", "Server", "Delivery", "Catalog", "Settings", "Embedded", "WebSocket", "Policy", "Crypto",
         "Postgres",
         "Diagnostics", "System", "Bytes"),
+    tests(of: "Console", "Console", "Settings"),
     tests(of: "Bench", "Bench", "System", "Bytes"),
     tests(of: "Embedded", "Embedded", "Postgres", "System"),
     tests(
-        of: "tidewire", "tidewire", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Judging", "Authorizing",
+        of: "tidewire", "tidewire", "Console", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Judging",
+        "Authorizing",
         "Messages", "Catalog", "Ingest", "Settings",
-        "Asking", "Bench", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
+        "Asking", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
     tests(
-        of: "EndToEnd", "tidewire", "Diagnostics", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Judging",
+        of: "EndToEnd", "tidewire", "tidewire-bench", "Diagnostics", "Server", "Projects", "Explaining", "Gateway",
+        "Delivery", "Judging",
         "Authorizing", "Messages", "Catalog", "Ingest",
         "Settings", "Asking", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),
@@ -201,7 +206,7 @@ let fuzzers: [Target] = [
 
 let package = Package(
     name: "tidewire",
-    products: [.executable(name: "tidewire", targets: ["tidewire"])],
+    products: ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) },
     targets: cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + proofs
         + (Context.environment["TIDEWIRE_FUZZ"] == nil ? [] : fuzzers),
     cLanguageStandard: .gnu2x

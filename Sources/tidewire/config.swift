@@ -1,4 +1,4 @@
-import Server
+import Console
 import Settings
 
 /// `tidewire config`

@@ -1,6 +1,6 @@
+import Console
 import Embedded
 import Postgres
-import Server
 import Settings
 
 /// `tidewire db apply`

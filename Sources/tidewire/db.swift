@@ -1,6 +1,6 @@
+import Console
 import Postgres
 import Replication
-import Server
 import Settings
 
 /// `tidewire db`

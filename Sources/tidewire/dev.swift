@@ -1,4 +1,5 @@
 import Bytes
+import Console
 import Crypto
 import Diagnostics
 import Embedded

@@ -1,6 +1,6 @@
 import Bytes
+import Console
 import History
-import Server
 
 /// `tidewire log export`
 struct LogExportCommand: Command {

@@ -1,9 +1,9 @@
 import Bytes
+import Console
 import Diagnostics
 import EventLog
 import Glibc
 import History
-import Server
 import Settings
 import System
 

@@ -1,9 +1,9 @@
 import Bytes
 import Change
+import Console
 import EventLog
 import History
 import Projects
-import Server
 import Settings
 import System
 

@@ -1,8 +1,8 @@
 import Change
+import Console
 import EventLog
 import Glibc
 import History
-import Server
 import System
 
 /// `tidewire log verify`

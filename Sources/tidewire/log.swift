@@ -1,3 +1,5 @@
+import Console
+
 /// `tidewire log`
 struct LogCommand: Command {
     let name = "log"

@@ -1,3 +1,4 @@
+import Console
 import Glibc
 
 // A reader that goes away is then an error of write(2), which ends a command quietly, instead of a signal.

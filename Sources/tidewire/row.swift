@@ -1,7 +1,7 @@
 import Change
+import Console
 import EventLog
 import History
-import Server
 
 /// `tidewire row`
 struct RowCommand: Command {

@@ -1,7 +1,7 @@
 import Change
+import Console
 import Postgres
 import Replication
-import Server
 import Settings
 
 /// `tidewire slot`

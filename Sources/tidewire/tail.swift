@@ -1,4 +1,5 @@
 import Change
+import Console
 import Diagnostics
 import Glibc
 import History

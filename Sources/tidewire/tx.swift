@@ -1,8 +1,8 @@
 import Bytes
 import Change
+import Console
 import EventLog
 import History
-import Server
 
 /// `tidewire tx`
 struct TransactionCommand: Command {

@@ -1,5 +1,5 @@
+import Console
 import FoundationEssentials
-import Server
 import Settings
 
 /// `tidewire version`

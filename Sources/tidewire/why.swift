@@ -1,13 +1,13 @@
 import Bytes
 import Catalog
 import Change
+import Console
 import Diagnostics
 import EventLog
 import Explaining
 import Glibc
 import History
 import Postgres
-import Server
 import Settings
 import System
 

@@ -112,8 +112,8 @@ struct House: Sendable {
         for line in text("Sources/README.md").split(separator: "\n") where line.hasPrefix("| `") {
             let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
             guard cells.count >= 3 else { return nil }
-            let mayImport = cells[2].matches(of: /\w+/).map { String($0.0) }
-            for room in cells[0].matches(of: /`(\w+)`/) { table[String(room.1)] = Set(mayImport) }
+            let mayImport = cells[2].matches(of: /[\w-]+/).map { String($0.0) }
+            for room in cells[0].matches(of: /`([\w-]+)`/) { table[String(room.1)] = Set(mayImport) }
         }
         return table.isEmpty ? nil : table
     }

@@ -3,6 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
+@testable import Console
 @testable import tidewire
 
 @Suite(.serialized) struct DatabaseCommandTests {

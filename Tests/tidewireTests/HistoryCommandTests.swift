@@ -6,6 +6,7 @@ import System
 import TestSupport
 import Testing
 
+@testable import Console
 @testable import tidewire
 
 /// A small log, as it was exported: one row's life, and two messages.

@@ -1,5 +1,4 @@
-import Server
-
+@testable import Console
 @testable import Settings
 @testable import tidewire
 

@@ -3,6 +3,7 @@ import System
 import TestSupport
 import Testing
 
+@testable import Console
 @testable import tidewire
 
 private let commands: [any Command] = [WhyCommand()]

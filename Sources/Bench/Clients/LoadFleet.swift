@@ -3,8 +3,8 @@ import System
 /// Clients of one server, in as many processes as their number needs, told and asked as one.
 public final class LoadFleet {
     /// The words that make this program a process of clients, and a bare server.
-    public static let clientWords = ["bench", "clients"]
-    public static let bareServerWords = ["bench", "bare-server"]
+    public static let clientWords = ["clients"]
+    public static let bareServerWords = ["bare-server"]
 
     /// With room left below the limit of open files.
     static let clientsPerProcess = 15_000

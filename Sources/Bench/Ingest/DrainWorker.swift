@@ -17,14 +17,11 @@ public enum DrainWorker {
         public var dataDirectory: String
         public var streaming: Bool
 
-        /// The name of the subcommand of `tidewire bench` that takes these words.
+        /// The subcommand of `tidewire bench` that takes the words after it.
         public static let command = "drain"
 
         var words: [String] {
-            [
-                "bench", Self.command, databaseURL, slot, publication, "\(until)", dataDirectory,
-                streaming ? "on" : "off",
-            ]
+            [Self.command, databaseURL, slot, publication, "\(until)", dataDirectory, streaming ? "on" : "off"]
         }
 
         public init(

@@ -8,8 +8,7 @@ final class HubProcess {
 
     /// Returns when it listens.
     init(_ words: [String], environment: [String: String], log: String) throws {
-        // Another program starts it, for which `/proc/self/exe` would be itself.
-        guard let program = Self.program else { throw BenchFailure("this program does not know where it is") }
+        let program = try Self.program
         // Stopped when we die: a hub does not notice that nobody needs it any more.
         let command = ["setpriv", "--pdeathsig", "TERM", "--", program, "serve"] + words
         process = try ChildProcess(command, output: log, environment: environment)
@@ -27,21 +26,23 @@ final class HubProcess {
 
     deinit { stop() }
 
+    private static var program: String {
+        get throws {
+            // SAFETY: Swift passes a C string that lives for the call.
+            guard let path = OwnProgram.beside("tidewire"), unsafe access(path, X_OK) == 0 else {
+                throw BenchFailure(
+                    "the hub, tidewire, is not beside this program",
+                    hint: "build it there with `swift build -c release --product tidewire`")
+            }
+            return path
+        }
+    }
+
     private static func port(in log: String) -> UInt16? {
         guard let line = log.split(separator: "\n").first(where: { $0.contains("listening") }),
             let colon = line.firstRange(of: "127.0.0.1:")
         else { return nil }
         return UInt16(line[colon.upperBound...].prefix { $0.isNumber })
-    }
-
-    private static var program: String? {
-        // SAFETY: the kernel writes at most as many bytes as there are, and only those are read.
-        unsafe withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { room in
-            guard let start = room.baseAddress else { return nil }
-            let count = unsafe readlink(
-                "/proc/self/exe", start.assumingMemoryBound(to: CChar.self), room.count)
-            return unsafe count > 0 ? String(decoding: room.prefix(count), as: UTF8.self) : nil
-        }
     }
 
     var processID: Int32 { process.processID }

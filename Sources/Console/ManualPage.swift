@@ -1,9 +1,9 @@
 /// A command's manual, in the order and with the headings of a man page.
-struct ManualPage {
+public struct ManualPage {
     private let command: any Command
     private let path: [String]
 
-    init(_ command: any Command, path: [String]) {
+    public init(_ command: any Command, path: [String]) {
         self.command = command
         self.path = path
     }
@@ -11,7 +11,7 @@ struct ManualPage {
     private static let width = 78
     private static let indent = "    "
 
-    var text: String {
+    public var text: String {
         var sections = [
             section("NAME", "\(fullName) - \(command.summary)"),
             section("SYNOPSIS", synopsis),
@@ -60,7 +60,7 @@ struct ManualPage {
     }
 
     /// Terms on the left, what they mean beside them, or below where the term is long.
-    static func list(_ items: [(term: String, meaning: String)], indent: String = "  ") -> String {
+    public static func list(_ items: [(term: String, meaning: String)], indent: String = "  ") -> String {
         let longest = 22
         let column = min(longest, items.map(\.term.count).max() ?? 0)
         let margin = indent + String(repeating: " ", count: column + 2)
@@ -74,7 +74,7 @@ struct ManualPage {
     }
 
     /// Fills lines up to a width. Empty lines and indented ones stay as they are.
-    static func wrapped(_ text: String, width: Int) -> [String] {
+    public static func wrapped(_ text: String, width: Int) -> [String] {
         var lines: [String] = []
         var isOpen = false
         for line in text.split(separator: "\n", omittingEmptySubsequences: false) {

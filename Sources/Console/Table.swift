@@ -1,40 +1,40 @@
 /// Rows for people: aligned columns under headings.
-struct Table {
-    struct Column: Sendable {
-        enum Alignment: Sendable {
+public struct Table {
+    public struct Column: Sendable {
+        public enum Alignment: Sendable {
             case left, right
         }
 
-        let title: String
-        let alignment: Alignment
+        public let title: String
+        public let alignment: Alignment
         /// Whether it may be cut when the screen is too narrow.
-        let canBeCut: Bool
+        public let canBeCut: Bool
         /// For tables that are printed while their rows come in.
-        let minimumWidth: Int
+        public let minimumWidth: Int
 
-        static func text(_ title: String, canBeCut: Bool = false, minimumWidth: Int = 0) -> Column {
+        public static func text(_ title: String, canBeCut: Bool = false, minimumWidth: Int = 0) -> Column {
             Column(title: title, alignment: .left, canBeCut: canBeCut, minimumWidth: minimumWidth)
         }
 
-        static func number(_ title: String, minimumWidth: Int = 0) -> Column {
+        public static func number(_ title: String, minimumWidth: Int = 0) -> Column {
             Column(title: title, alignment: .right, canBeCut: false, minimumWidth: minimumWidth)
         }
     }
 
-    let columns: [Column]
+    public let columns: [Column]
     private var rows: [[String]] = []
 
-    init(_ columns: [Column]) {
+    public init(_ columns: [Column]) {
         self.columns = columns
     }
 
-    mutating func add(_ cells: [String]) {
+    public mutating func add(_ cells: [String]) {
         precondition(cells.count == columns.count, "a row has a cell for each column")
         rows.append(cells.map(ScreenText.escaped))
     }
 
     /// The heading and the rows. Nothing is cut unless the width of a screen is given.
-    func lines(width: Int?) -> [String] {
+    public func lines(width: Int?) -> [String] {
         var widths = columns.indices.map { column in
             rows.reduce(columns[column].startWidth) { max($0, ScreenText.width($1[column])) }
         }
@@ -64,22 +64,22 @@ struct Table {
 }
 
 /// A table whose rows are printed as they come: columns start at their minimum width and grow when they must.
-struct TableStream {
+public struct TableStream {
     private let columns: [Table.Column]
     private let screenWidth: Int?
     private var widths: [Int]
 
-    init(_ columns: [Table.Column], width: Int?) {
+    public init(_ columns: [Table.Column], width: Int?) {
         self.columns = columns
         screenWidth = width
         widths = columns.map(\.startWidth)
     }
 
-    var heading: String {
+    public var heading: String {
         Table.line(columns.map(\.title), columns, widths)
     }
 
-    mutating func line(_ cells: [String]) -> String {
+    public mutating func line(_ cells: [String]) -> String {
         precondition(cells.count == columns.count, "a row has a cell for each column")
         let cells = cells.map(ScreenText.escaped)
         for index in columns.indices where !columns[index].canBeCut || screenWidth == nil {
@@ -104,9 +104,9 @@ extension Table.Column {
 }
 
 /// Text as a screen shows it.
-enum ScreenText {
+public enum ScreenText {
     /// Control characters are written out, since data must not steer the terminal or break a row.
-    static func escaped(_ text: String) -> String {
+    public static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         return text.unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar {
@@ -120,11 +120,11 @@ enum ScreenText {
     }
 
     /// Columns taken. An estimate for the usual scripts; terminals do not agree about the rest.
-    static func width(_ text: String) -> Int {
+    public static func width(_ text: String) -> Int {
         text.utf8.allSatisfy { $0 < 0x80 } ? text.utf8.count : text.reduce(0) { $0 + width($1) }
     }
 
-    static func cut(_ text: String, to limit: Int) -> String {
+    public static func cut(_ text: String, to limit: Int) -> String {
         guard width(text) > limit else { return text }
         var result = ""
         var taken = 1

@@ -1,5 +1,5 @@
 /// What a script learns from a command. The numbers are promised to users and do not change.
-enum ExitCode: Int32, CaseIterable {
+public enum ExitCode: Int32, CaseIterable, Sendable {
     case ok = 0
     case notFound = 1
     case usage = 2
@@ -7,7 +7,7 @@ enum ExitCode: Int32, CaseIterable {
     case unreachable = 4
     case damaged = 5
 
-    var meaning: String {
+    public var meaning: String {
         switch self {
         case .ok: "done, or something was found"
         case .notFound: "nothing was found, a check failed, or the command could not finish"
@@ -20,13 +20,13 @@ enum ExitCode: Int32, CaseIterable {
 }
 
 /// Ends a command with a message to the operator and the exit code that says the same to a script.
-struct CommandFailure: Error {
-    let exitCode: ExitCode
-    let message: String
+public struct CommandFailure: Error {
+    public let exitCode: ExitCode
+    public let message: String
     /// What to do about it, if that is known.
-    let hint: String?
+    public let hint: String?
 
-    init(_ exitCode: ExitCode, _ message: String, hint: String? = nil) {
+    public init(_ exitCode: ExitCode, _ message: String, hint: String? = nil) {
         self.exitCode = exitCode
         self.message = message
         self.hint = hint
@@ -34,10 +34,10 @@ struct CommandFailure: Error {
 }
 
 /// The command line is wrong. The message does not repeat the value of an option, which may be a secret.
-struct UsageError: Error, Equatable {
-    let message: String
+public struct UsageError: Error, Equatable {
+    public let message: String
 
-    init(_ message: String) {
+    public init(_ message: String) {
         self.message = message
     }
 }

@@ -1,26 +1,25 @@
-import Server
 import Settings
 
 /// What was given to a command, sorted by its options and operands.
-struct Arguments {
+public struct Arguments {
     private var given: [String: [String]] = [:]
-    private(set) var operands: [String] = []
+    public private(set) var operands: [String] = []
 
     /// Whether an option without a value is there.
-    func has(_ option: Option) -> Bool {
+    public func has(_ option: Option) -> Bool {
         given[option.name]?.last.map { $0 == "true" } ?? false
     }
 
-    func value(of option: Option) -> String? {
+    public func value(of option: Option) -> String? {
         given[option.name]?.last
     }
 
-    func values(of option: Option) -> [String] {
+    public func values(of option: Option) -> [String] {
         given[option.name] ?? []
     }
 
     /// The value, read by the same rules as a setting of that type.
-    func value(of option: Option, as type: SettingType) throws(UsageError) -> SettingValue? {
+    public func value(of option: Option, as type: SettingType) throws(UsageError) -> SettingValue? {
         guard let text = value(of: option) else { return nil }
         do throws(MalformedValue) {
             return try type.parse(text)
@@ -40,13 +39,13 @@ struct Arguments {
 
 /// Sorts the words after a command: `--name value`, `--name=value`, `-n value`, `-nvalue`, and `--` before words that
 /// look like options and are none.
-struct ArgumentParser {
+public struct ArgumentParser {
     private let options: [Option]
     private let operands: [Operand]
     private var rest: ArraySlice<String>
     private var arguments = Arguments()
 
-    static func parse(
+    public static func parse(
         _ words: some Sequence<String>, options: [Option], operands: [Operand]
     ) throws(UsageError) -> Arguments {
         var parser = ArgumentParser(options: options, operands: operands, rest: ArraySlice(words))

@@ -1,6 +1,6 @@
 import Change
+import Console
 import History
-import Server
 import Settings
 import System
 

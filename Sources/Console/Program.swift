@@ -1,11 +1,15 @@
-import Server
 import Settings
+import System
 
 /// The whole program: words of the command line in, an exit code out.
-struct Program {
-    let commands: [any Command]
+public struct Program {
+    private let commands: [any Command]
 
-    func run(_ words: [String], _ terminal: Terminal) async -> ExitCode {
+    public init(commands: [any Command]) {
+        self.commands = commands
+    }
+
+    public func run(_ words: [String], _ terminal: Terminal) async -> ExitCode {
         do {
             let exitCode = try await dispatch(words, terminal)
             try terminal.flush()
@@ -36,6 +40,7 @@ struct Program {
     private func showHelp(_ words: ArraySlice<String>, _ terminal: Terminal) throws -> ExitCode {
         if words.isEmpty { return try show(overview, terminal) }
         let found = try Invocation.find(words, among: commands)
+        if let other = found.command.otherProgram { try OtherProgram.takeOver(other, found.rest + ["--help"]) }
         guard found.rest.isEmpty else { throw UsageError("there is no command \(words.joined(separator: " "))") }
         return try show(ManualPage(found.command, path: found.path).text, terminal)
     }
@@ -60,12 +65,12 @@ struct Program {
 }
 
 /// A command that was found by its path, e.g. `log verify`, and the words after it.
-struct Invocation {
-    let command: any Command
-    let path: [String]
-    let rest: ArraySlice<String>
+public struct Invocation {
+    public let command: any Command
+    public let path: [String]
+    public let rest: ArraySlice<String>
 
-    static func find(
+    public static func find(
         _ words: ArraySlice<String>, among commands: [any Command], below parents: [String] = []
     ) throws(UsageError) -> Invocation {
         guard let name = words.first, let command = commands.first(where: { $0.name == name }) else {
@@ -79,7 +84,8 @@ struct Invocation {
         return try find(rest, among: command.subcommands, below: path)
     }
 
-    func run(_ terminal: Terminal) async throws -> ExitCode {
+    public func run(_ terminal: Terminal) async throws -> ExitCode {
+        if let other = command.otherProgram { try OtherProgram.takeOver(other, rest) }
         if wantsHelp {
             try terminal.print(ManualPage(command, path: path).text)
             return .ok
@@ -110,9 +116,23 @@ struct Invocation {
     }
 }
 
+/// A program beside this one that takes over.
+enum OtherProgram {
+    static func takeOver(_ name: String, _ words: ArraySlice<String>) throws(CommandFailure) -> Never {
+        let path = OwnProgram.beside(name) ?? name
+        do throws(SystemError) {
+            try OwnProgram.become([path] + words)
+        } catch {
+            throw CommandFailure(
+                .notFound, "cannot start \(path), which does this: \(error.reason)",
+                hint: "build it beside tidewire with `swift build -c release --product \(name)`")
+        }
+    }
+}
+
 extension Terminal {
     /// Tells the user what stopped the command, and returns the code that tells a script.
-    func explain(_ error: any Error, prefix: String) -> ExitCode {
+    public func explain(_ error: any Error, prefix: String) -> ExitCode {
         switch error {
         case let failure as CommandFailure:
             complain("\(prefix): \(failure.message)")

@@ -1,9 +1,9 @@
+import Console
 import Diagnostics
 import EventLog
 import Glibc
 import History
 import Ingest
-import Server
 import Settings
 import System
 

@@ -1,35 +1,37 @@
 /// One line of NDJSON: an object whose fields stand in the order they were added.
-struct JSONLine {
+public struct JSONLine {
     private var fields = ""
 
+    public init() {}
+
     /// A text, or null.
-    mutating func add(_ name: String, _ value: String?) {
+    public mutating func add(_ name: String, _ value: String?) {
         add(name, json: value.map(Self.quoted) ?? "null")
     }
 
-    mutating func add(_ name: String, _ value: some BinaryInteger) {
+    public mutating func add(_ name: String, _ value: some BinaryInteger) {
         add(name, json: String(value))
     }
 
-    mutating func add(_ name: String, _ value: Bool) {
+    public mutating func add(_ name: String, _ value: Bool) {
         add(name, json: value ? "true" : "false")
     }
 
     /// JSON has no words for infinity and what is not a number.
-    mutating func add(_ name: String, _ value: Double) {
+    public mutating func add(_ name: String, _ value: Double) {
         add(name, json: value.isFinite ? "\(value)" : "null")
     }
 
     /// A value that is JSON already.
-    mutating func add(_ name: String, json: String) {
+    public mutating func add(_ name: String, json: String) {
         fields += (fields.isEmpty ? "" : ",") + Self.quoted(name) + ":" + json
     }
 
-    var text: String {
+    public var text: String {
         "{\(fields)}"
     }
 
-    static func quoted(_ text: String) -> String {
+    public static func quoted(_ text: String) -> String {
         text.unicodeScalars.reduce(into: "\"") { result, scalar in
             switch scalar {
             case "\"": result += "\\\""

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Console
 import History
 
 /// A recorded change as people read it.

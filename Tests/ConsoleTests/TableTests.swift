@@ -1,6 +1,6 @@
 import Testing
 
-@testable import tidewire
+@testable import Console
 
 @Suite struct TableTests {
     private func table() -> Table {

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Console
 import History
 import Projects
 

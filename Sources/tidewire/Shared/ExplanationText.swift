@@ -1,8 +1,8 @@
 import Catalog
 import Change
+import Console
 import Explaining
 import History
-import Server
 
 /// An explanation as people read it.
 struct ExplanationPrinter {

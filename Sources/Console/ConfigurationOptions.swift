@@ -1,13 +1,12 @@
-import Server
 import Settings
 
 /// The settings as options: what a command lists here can be given as a flag, and everything else still comes from the
 /// environment and the file.
 extension OptionGroup {
     /// All settings.
-    static let configuration = configuration(of: Setting.all)
+    public static let configuration = configuration(of: Setting.all)
 
-    static func configuration(of settings: [Setting]) -> OptionGroup {
+    public static func configuration(of settings: [Setting]) -> OptionGroup {
         OptionGroup(
             title: "Configuration options",
             note: """
@@ -20,12 +19,12 @@ extension OptionGroup {
 }
 
 extension Option {
-    static let configurationFile = Option.value(
+    public static let configurationFile = Option.value(
         "config", "FILE", "The configuration file, instead of ./tidewire.conf or /etc/tidewire/tidewire.conf.")
 }
 
 extension Setting {
-    var option: Option {
+    public var option: Option {
         let usual = defaultText.map { " Default: \($0)." } ?? ""
         return .value(flag, type.placeholder, summary + usual)
     }
@@ -54,7 +53,7 @@ extension SettingType {
 extension Arguments {
     /// The configuration with this command's flags in it. A command that decides some settings itself passes them as
     /// `decided`; flags win over those.
-    func configuration(
+    public func configuration(
         _ terminal: Terminal, decided: [SettingOverride] = []
     ) throws(ConfigurationFailure) -> Configuration {
         let flags = Setting.all.compactMap { setting in

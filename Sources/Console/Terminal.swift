@@ -1,16 +1,15 @@
 import Glibc
-import Server
 import Settings
 
 /// Why nothing more can be printed.
-enum OutputFailure: Error, Equatable {
+public enum OutputFailure: Error, Equatable {
     /// The reader of a pipe has closed it.
     case readerGone
     case failed(errno: Int32)
 }
 
 extension OutputFailure: CustomStringConvertible {
-    var description: String {
+    public var description: String {
         switch self {
         case .readerGone: "nobody reads the output any more"
         // SAFETY: strerror returns a string that ends in a zero byte, which is copied before another call can change it.
@@ -22,12 +21,12 @@ extension OutputFailure: CustomStringConvertible {
 /// Where a command prints, and what it may know about who reads it. Commands use nothing else of the process.
 ///
 /// Output is gathered and written in large pieces; a command that follows something calls `flush()` whenever it waits.
-final class Terminal {
-    typealias Writer = ([UInt8]) throws(OutputFailure) -> Void
+public final class Terminal {
+    public typealias Writer = ([UInt8]) throws(OutputFailure) -> Void
 
     /// The columns of the screen, or nil when nobody looks at one: then nothing is cut and nothing coloured.
-    let width: Int?
-    let surroundings: ConfigurationSurroundings
+    public let width: Int?
+    public let surroundings: ConfigurationSurroundings
     private let writeOutput: Writer
     private let writeErrors: Writer
     /// What a person types, a line at a time; nil when nobody is there to type.
@@ -36,7 +35,7 @@ final class Terminal {
 
     private static let pendingLimit = 64 << 10
 
-    init(
+    public init(
         width: Int?, surroundings: ConfigurationSurroundings, output: @escaping Writer, errors: @escaping Writer,
         answers: (() -> String?)? = nil
     ) {
@@ -48,22 +47,22 @@ final class Terminal {
     }
 
     /// True when a person reads the output as it comes.
-    var isInteractive: Bool {
+    public var isInteractive: Bool {
         width != nil
     }
 
-    func print(_ line: String) throws(OutputFailure) {
+    public func print(_ line: String) throws(OutputFailure) {
         pending.append(contentsOf: line.utf8)
         pending.append(UInt8(ascii: "\n"))
         if pending.count >= Self.pendingLimit { try flush() }
     }
 
-    func write(_ bytes: [UInt8]) throws(OutputFailure) {
+    public func write(_ bytes: [UInt8]) throws(OutputFailure) {
         pending.append(contentsOf: bytes)
         if pending.count >= Self.pendingLimit { try flush() }
     }
 
-    func flush() throws(OutputFailure) {
+    public func flush() throws(OutputFailure) {
         guard !pending.isEmpty else { return }
         let bytes = pending
         pending.removeAll(keepingCapacity: true)
@@ -71,25 +70,25 @@ final class Terminal {
     }
 
     /// Something on stderr that is not a whole line, for a screen only.
-    func complain(part: String) {
+    public func complain(part: String) {
         try? writeErrors(Array(part.utf8))
     }
 
     /// Asks a person on the terminal; nil when there is none, or none that answers.
-    func ask(_ question: String) -> String? {
+    public func ask(_ question: String) -> String? {
         guard let readAnswer else { return nil }
         complain(part: question)
         return readAnswer()
     }
 
     /// A line on stderr. If nobody reads that, there is nobody left to tell.
-    func complain(_ line: String) {
+    public func complain(_ line: String) {
         try? writeErrors(Array((line + "\n").utf8))
     }
 }
 
 extension Terminal {
-    static func ofThisProcess() -> Terminal {
+    public static func ofThisProcess() -> Terminal {
         let surroundings = ConfigurationSurroundings.ofThisProcess
         return Terminal(
             width: StandardStream.output.columns, surroundings: surroundings,
@@ -99,14 +98,14 @@ extension Terminal {
 }
 
 /// A file descriptor that the process was given.
-struct StandardStream {
-    let descriptor: Int32
+public struct StandardStream: Sendable {
+    public let descriptor: Int32
 
-    static let output = StandardStream(descriptor: STDOUT_FILENO)
-    static let errors = StandardStream(descriptor: STDERR_FILENO)
+    public static let output = StandardStream(descriptor: STDOUT_FILENO)
+    public static let errors = StandardStream(descriptor: STDERR_FILENO)
 
     /// Nil if it is no terminal.
-    var columns: Int? {
+    public var columns: Int? {
         guard isatty(descriptor) == 1 else { return nil }
         var size = winsize()
         // SAFETY: TIOCGWINSZ writes one winsize to the variable above and keeps no pointer to it.
@@ -114,7 +113,7 @@ struct StandardStream {
         return succeeded && size.ws_col > 0 ? Int(size.ws_col) : 80
     }
 
-    func write(_ bytes: [UInt8]) throws(OutputFailure) {
+    public func write(_ bytes: [UInt8]) throws(OutputFailure) {
         var written = 0
         while written < bytes.count {
             let (count, error) = writeOnce(bytes, from: written)

@@ -1,0 +1,37 @@
+import Foundation
+import System
+import TestSupport
+import Testing
+
+/// `tidewire bench`, as the programs that were built do it.
+@Suite struct BenchProgramTests {
+    private func output(_ words: [String]) throws -> (ending: ChildProcess.Ending?, text: String) {
+        let output = TemporaryDirectory.make("bench") + "/output"
+        let ending = try ChildProcess(words, output: output).wait(milliseconds: 60_000)
+        return (ending, try String(contentsOfFile: output, encoding: .utf8))
+    }
+
+    @Test(arguments: [["bench", "log", "--help"], ["help", "bench", "log"]])
+    func `is done by the program beside it`(words: [String]) throws {
+        let manual = try output([ServedHub.program] + words)
+        #expect(manual.ending == .exited(0))
+        #expect(manual.text.hasPrefix("NAME\n    tidewire bench log - "))
+    }
+
+    @Test func `complains as it always did`() throws {
+        let complaint = try output([ServedHub.program, "bench", "lg"])
+        #expect(complaint.ending == .exited(2))
+        #expect(
+            complaint.text.hasPrefix("tidewire: there is no command \"lg\"; did you mean `tidewire bench log`?"),
+            "\(complaint.text)")
+    }
+
+    @Test func `says what to build where that program is missing`() throws {
+        let alone = TemporaryDirectory.make("alone") + "/tidewire"
+        try FileManager.default.copyItem(atPath: ServedHub.program, toPath: alone)
+        let complaint = try output([alone, "bench", "log"])
+        #expect(complaint.ending == .exited(1))
+        #expect(complaint.text.contains("cannot start \(alone)-bench"), "\(complaint.text)")
+        #expect(complaint.text.contains("swift build -c release --product tidewire-bench"))
+    }
+}
