@@ -34,7 +34,7 @@ let cellar: [Target] = [
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
     .target(name: "CChecksum"),
-    .target(name: "CSQL"),
+    .target(name: "CTexts", exclude: ["openapi.json"]),
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .systemLibrary(name: "CUring", pkgConfig: "liburing", providers: [.apt(["liburing-dev"])]),
 ]
@@ -65,7 +65,7 @@ let floor3: [Target] = [
 
 let floor4: [Target] = [
     room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
-    room("Embedded", "CSQL", "Postgres", "System", "Diagnostics"),
+    room("Embedded", "CTexts", "Postgres", "System", "Diagnostics"),
     room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
     room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
     room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
@@ -85,7 +85,7 @@ let floor6: [Target] = [
         "Delivery", "Judging", "Messages", "Catalog", "Asking", "EventLog", "Matching", "Policy",
         "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
     room(
-        "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Settings", "Asking",
+        "Gateway", "CTexts", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Settings", "Asking",
         "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
         "Diagnostics", "System", "Bytes"),
     room(

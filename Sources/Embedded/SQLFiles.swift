@@ -1,4 +1,4 @@
-import CSQL
+import CTexts
 import Postgres
 
 /// The files of `sql/`, as they were when the program was built, in the order in which they are applied.

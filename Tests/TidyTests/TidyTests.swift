@@ -84,9 +84,9 @@ import Testing
     }
 
     @Test func `every file of sql is carried in the binary`() throws {
-        let carried = Self.house.text("Sources/CSQL/sql.c")
+        let carried = Self.house.text("Sources/CTexts/sql.c")
         for path in Self.house.files("sql") where path.hasSuffix(".sql") {
-            #expect(carried.contains("\"../../\(path)\""), "\(path): add it to Sources/CSQL/sql.c")
+            #expect(carried.contains("\"../../\(path)\""), "\(path): add it to Sources/CTexts/sql.c")
         }
     }
 

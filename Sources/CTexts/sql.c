@@ -1,6 +1,6 @@
 // The files of sql/, byte for byte, so that one binary carries what it applies. A file that is added to sql/ is added
 // here; a tidy test says so when it is forgotten.
-#include "CSQL.h"
+#include "CTexts.h"
 
 static const char roles[] = {
 #embed "../../sql/010_roles.sql"
@@ -66,7 +66,7 @@ static const char demo[] = {
 #embed "../../sql/demo/demo.sql"
 };
 
-static const struct tw_sql_file files[] = {
+static const struct tw_text files[] = {
     {"010_roles.sql", roles, sizeof roles},
     {"020_auth.sql", auth, sizeof auth},
     {"030_publication.sql", publication, sizeof publication},
@@ -90,7 +90,7 @@ static const struct tw_sql_file files[] = {
     {"demo/demo.sql", demo, sizeof demo},
 };
 
-const struct tw_sql_file *tw_sql_files(size_t *count) {
+const struct tw_text *tw_sql_files(size_t *count) {
     *count = sizeof files / sizeof files[0];
     return files;
 }
