@@ -164,7 +164,9 @@ let proofs: [Target] = [
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(
-        of: "Server", "Server", "Delivery", "Catalog", "Settings", "Embedded", "WebSocket", "Policy", "Crypto",
+        of: "Server", "Server", "Projects", "Gateway", "Delivery", "Catalog", "Settings", "Embedded", "WebSocket",
+        "Policy",
+        "Crypto",
         "Postgres",
         "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),

@@ -20,7 +20,7 @@ public final class Hub: Sendable {
     public static let reloadSignal = SIGHUP
 
     private let gateway: Gateway
-    private let director: ProjectDirector
+    let director: ProjectDirector
     private let configuration: Configuration
 
     /// Checks the limits, opens the log, begins to follow the database and listens for clients. Signals must be blocked

@@ -5,7 +5,7 @@ import Testing
 @testable import Authorizing
 
 /// What policies of `realtime.messages` say, as the reference would find it out.
-@Suite struct ChannelRightsTests {
+@Suite(.within(minutes: 10)) struct ChannelRightsTests {
     @Test func `members of a room read it, and write what a policy allows`() throws {
         let stage = try AuthorizingStage(AuthorizingStage.membership)
         try stage.run("INSERT INTO public.members VALUES ('\(SampleUUID.text(1))', 'room:1')")

@@ -1,10 +1,11 @@
 import Protocol
+import TestSupport
 import Testing
 
 @testable import Authorizing
 
 /// What clients are told: other programs look for these words.
-@Suite struct ChannelTextTests {
+@Suite(.within(minutes: 2)) struct ChannelTextTests {
     private static let canceled = ChannelAuthorizationError.canceled("canceling statement due to statement timeout")
 
     @Test(arguments: [

@@ -8,7 +8,7 @@ import Testing
 @testable import Authorizing
 
 /// Policies that fail, hang or do harm refuse their own channels; a database that lacks something refuses in words.
-@Suite struct ChannelTroubleTests {
+@Suite(.within(minutes: 10)) struct ChannelTroubleTests {
     /// A policy that calls a function for topics of one kind.
     private static func policies(_ topic: String, _ call: String) -> String {
         let condition = "CASE WHEN topic LIKE '\(topic)%' THEN \(call) ELSE topic LIKE 'room:%' END"

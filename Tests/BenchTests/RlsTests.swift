@@ -1,10 +1,11 @@
 import Bytes
 import System
+import TestSupport
 import Testing
 
 @testable import Bench
 
-@Suite struct RlsTests {
+@Suite(.within(minutes: 10)) struct RlsTests {
     @Test(arguments: RlsPolicy.allCases.filter { !$0.isForAll && !$0.isFallback })
     func `where each row is for one subscriber, all get as many`(policy: RlsPolicy) {
         for isQuick in [true, false] {

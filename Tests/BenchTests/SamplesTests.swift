@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Bench
 
-@Suite struct SamplesTests {
+@Suite(.within(minutes: 10)) struct SamplesTests {
     @Test func `the median is the middle one, or the mean of two`() {
         #expect(Samples([3, 1, 2]).median == 2)
         #expect(Samples([4, 1, 2, 3]).median == 2.5)
@@ -17,7 +18,7 @@ import Testing
     }
 }
 
-@Suite struct BenchResultTests {
+@Suite(.within(minutes: 10)) struct BenchResultTests {
     private func result(
         _ values: [Double], _ baseline: [Double]? = nil, _ target: Target?, less: Bool = false
     ) -> BenchResult {
@@ -49,7 +50,7 @@ import Testing
     }
 }
 
-@Suite struct IngestShapeTests {
+@Suite(.within(minutes: 10)) struct IngestShapeTests {
     @Test func `shapes are those of the issue`() {
         let shapes = IngestShape.all(isQuick: false)
         #expect(shapes.map(\.rowsPerTransaction) == [1, 1000, 1000, 1_000_000])

@@ -1,4 +1,5 @@
 import Bytes
+import TestSupport
 import Testing
 
 @testable import Bench
@@ -40,7 +41,7 @@ private struct Talkers {
     }
 }
 
-@Suite struct TalkTests {
+@Suite(.within(minutes: 10)) struct TalkTests {
     @Test func `everybody says as much, and everything has its hearers`() {
         var talkers = Talkers()
         let turns = talkers.allTurns()
@@ -121,7 +122,7 @@ private struct Talkers {
     }
 }
 
-@Suite struct PresenceWatchTests {
+@Suite(.within(minutes: 10)) struct PresenceWatchTests {
     private func watch(_ clients: Int = 3) -> PresenceWatch {
         var watch = PresenceWatch(ClientText("user-{n}"), clients: 0..<clients)
         for client in 0..<clients { watch.expect(client) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Catalog
 
-@Suite struct BindingTests {
+@Suite(.within(minutes: 10)) struct BindingTests {
     private static let todos = """
         CREATE TABLE todos (id int PRIMARY KEY, subject text, due timestamptz, secret text);
         GRANT SELECT (id, subject, due) ON todos TO READER;

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Catalog
 
-@Suite struct CatalogTests {
+@Suite(.within(minutes: 10)) struct CatalogTests {
     // MARK: What changes is noticed
 
     @Test func `rights that change are noticed, and listeners are told`() throws {

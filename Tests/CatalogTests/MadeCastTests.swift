@@ -4,7 +4,7 @@ import Testing
 
 @testable import Catalog
 
-@Suite struct MadeCastTests {
+@Suite(.within(minutes: 10)) struct MadeCastTests {
     private static let table = """
         CREATE TYPE mood AS ENUM ('secret', 'open');
         CREATE TABLE t (id int PRIMARY KEY, m mood);

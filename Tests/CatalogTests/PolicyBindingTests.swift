@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 
 /// Which policies count for whom, and what they say together: held against what PostgreSQL shows the role.
-@Suite struct PolicyBindingTests {
+@Suite(.within(minutes: 10)) struct PolicyBindingTests {
     private static let rows = """
         CREATE TABLE t (id int PRIMARY KEY, kind text, owner text, n int);
         CREATE TABLE copy (id int PRIMARY KEY, kind text, owner text, n int);

@@ -5,10 +5,10 @@ import Testing
 
 @testable import Catalog
 
-@Suite struct PublishedTablesTests {
+@Suite(.within(minutes: 10)) struct PublishedTablesTests {
     /// Publications of all kinds, of tables of all kinds: what our own reading of the catalog says of them is what
     /// PostgreSQL's function says.
-    @Test(arguments: seeds(4)) func `what is published is what PostgreSQL says`(seed: UInt64) throws {
+    @Test(arguments: seeds(4)) func `what is published is what PostgreSQL says`(seed: Seed) throws {
         let database = try TestDatabase()
         var shapes = PublicationShapes(seed: seed)
         for statement in shapes.tables() { try database.run(statement) }
@@ -90,7 +90,7 @@ private struct PublicationShapes {
     private var names: [String] = []
     private(set) var made = 0
 
-    init(seed: UInt64) { random = SeededRandom(seed: seed) }
+    init(seed: Seed) { random = SeededRandom(seed: seed) }
 
     mutating func tables() -> [String] {
         var statements = (0..<3).map { "CREATE SCHEMA s\($0)" }

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import TestSupport
 import Testing
 
 /// A row image as PostgreSQL sends it; nil is NULL, "\u{0}u" the unchanged marker.
@@ -22,7 +23,7 @@ func tupleData(_ values: [String?]) -> [UInt8] {
     return writer.bytes.copied()
 }
 
-@Suite struct LSNTests {
+@Suite(.within(minutes: 2)) struct LSNTests {
     @Test(
         arguments: [
             ("0/0", 0), ("0/16B3748", 0x16b3748), ("A/FFFFFFFF", 0xaffff_ffff), ("FFFFFFFF/1", 0xffff_ffff_0000_0001),
@@ -39,7 +40,7 @@ func tupleData(_ values: [String?]) -> [UInt8] {
     }
 }
 
-@Suite struct RelationCodecTests {
+@Suite(.within(minutes: 2)) struct RelationCodecTests {
     let relation = Relation(
         oid: 16_385, schema: "Ünïcode", name: "with \"quotes\"", identity: .full,
         columns: [
@@ -77,7 +78,7 @@ func tupleData(_ values: [String?]) -> [UInt8] {
     }
 }
 
-@Suite struct TransactionCodecTests {
+@Suite(.within(minutes: 2)) struct TransactionCodecTests {
     let info = TransactionInfo(
         xid: 7421, commitLSN: LSN(100), endLSN: LSN(0), commitTime: 1_764_000_000_123_456, origin: "elsewhere")
 

@@ -1,8 +1,9 @@
 import Bytes
 import Change
+import TestSupport
 import Testing
 
-@Suite struct PresenceCodecTests {
+@Suite(.within(minutes: 2)) struct PresenceCodecTests {
     private static func mark(_ event: PresenceMark.Event, _ topic: String, meta: String = "{}") -> PresenceMark {
         PresenceMark(
             event: event, isPrivate: event == .left, time: 1_770_000_000_000_000, topic: Array(topic.utf8),
@@ -68,7 +69,7 @@ import Testing
     }
 }
 
-@Suite struct MessageTableTests {
+@Suite(.within(minutes: 2)) struct MessageTableTests {
     private func relation(_ schema: String, _ name: String) -> Relation {
         Relation(oid: 1, schema: schema, name: name, identity: .primaryKey, columns: [])
     }

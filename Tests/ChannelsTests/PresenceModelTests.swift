@@ -94,7 +94,7 @@ private struct World {
     var lastChannel: UInt64 = 0
     var time: UInt64 = 1000
 
-    init(seed: UInt64) {
+    init(seed: Seed) {
         random = SeededRandom(seed: seed)
         let count = Int.random(in: 1...4, using: &random)
         loops = (0..<count).map { Loop($0, of: count) }
@@ -232,10 +232,10 @@ private struct World {
     }
 }
 
-@Suite struct PresenceModelTests {
+@Suite(.within(minutes: 2)) struct PresenceModelTests {
     /// Joins, leaves, tracks and untracks on one to four loops, whose mail to each other arrives whenever it likes.
     @Test(arguments: seeds(40))
-    func `when it is quiet, all replicas and all members' views are what is true`(seed: UInt64) throws {
+    func `when it is quiet, all replicas and all members' views are what is true`(seed: Seed) throws {
         var world = World(seed: seed)
         for _ in 0..<6 {
             for _ in 0..<150 { try world.step() }

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Random schedules: whatever comes in whatever order, a channel's life has one shape.
-@Suite struct ScheduleTests {
+@Suite(.within(minutes: 2)) struct ScheduleTests {
     /// What a client may see of one channel, from the actions.
     private struct Watch {
         var joining: Set<ChannelID> = []
@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(arguments: seeds(30))
-    func `no push before a join is accepted, none after it ended`(seed: UInt64) {
+    func `no push before a join is accepted, none after it ended`(seed: Seed) {
         var random = SeededRandom(seed: seed)
         let talk = Conversation(channels: 3, waiting: 6, waitingBytes: 200)
         var watch = Watch()

@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Console
 
-@Suite struct TableTests {
+@Suite(.within(minutes: 2)) struct TableTests {
     private func table() -> Table {
         var table = Table([.number("OFFSET"), .text("NAME"), .text("VALUE", canBeCut: true)])
         table.add(["7", "a", "short"])
@@ -47,7 +48,7 @@ import Testing
     }
 }
 
-@Suite struct JSONLineTests {
+@Suite(.within(minutes: 2)) struct JSONLineTests {
     @Test func `writes fields in order`() {
         var line = JSONLine()
         line.add("text", "a\"b\\c\n\u{1}é")

@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Crypto
 
-@Suite struct SealingTests {
+@Suite(.within(minutes: 2)) struct SealingTests {
     private static let key = SealingKey(from: Array("a secret".utf8).span, for: "tests")
     private static let place = Array("project/field".utf8)
 

@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Delivery
 
-@Suite struct PendingQuestionTests {
+@Suite(.within(minutes: 2)) struct PendingQuestionTests {
     private func outcome(_ parts: [Bool?]) -> (Bool?, isAnswered: Bool) {
         let question = PendingQuestion(parts: 2)
         for part in parts { question.take(part) }

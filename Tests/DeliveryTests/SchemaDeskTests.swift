@@ -1,11 +1,12 @@
 import Matching
 import Policy
+import TestSupport
 import Testing
 
 @testable import Catalog
 @testable import Delivery
 
-@Suite struct SchemaDeskTests {
+@Suite(.within(minutes: 2)) struct SchemaDeskTests {
     private func table(hasPolicies: Bool) -> CatalogTable {
         CatalogTable(
             oid: 7, schema: "public", name: "notes", columns: [], primaryKey: [], identity: .primaryKey,

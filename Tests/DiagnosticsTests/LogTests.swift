@@ -1,5 +1,6 @@
 import Diagnostics
 import Synchronization
+import TestSupport
 import Testing
 
 /// A log whose lines are kept, at a clock that stands still.
@@ -18,7 +19,7 @@ private final class Recorder: Sendable {
     }
 }
 
-@Suite struct LogTests {
+@Suite(.within(minutes: 2)) struct LogTests {
     private let recorder = Recorder()
 
     @Test func `writes time, level, sentence and fields on one line`() {

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Diagnostics
@@ -9,7 +10,7 @@ private enum Flavour: String, MetricLabel {
     static let labelName = "flavour"
 }
 
-@Suite struct MetricsTests {
+@Suite(.within(minutes: 2)) struct MetricsTests {
     private func lines(_ registry: MetricsRegistry) -> [String] {
         String(decoding: registry.render(), as: UTF8.self).split(separator: "\n").map(String.init)
     }
@@ -59,7 +60,7 @@ private enum Flavour: String, MetricLabel {
     }
 }
 
-@Suite struct HistogramTests {
+@Suite(.within(minutes: 2)) struct HistogramTests {
     @Test func `gives every value a bucket whose bound is at most a sixteenth above it`() {
         var values = (0..<64).flatMap { exponent -> [UInt64] in
             let power: UInt64 = 1 << UInt64(exponent)
@@ -117,7 +118,7 @@ private enum Flavour: String, MetricLabel {
     }
 }
 
-@Suite struct LimitsTests {
+@Suite(.within(minutes: 2)) struct LimitsTests {
     @Test func `relate to each other as they must`() {
         Limits.checkInvariants()
     }

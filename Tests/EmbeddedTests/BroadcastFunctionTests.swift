@@ -2,7 +2,7 @@ import Postgres
 import TestSupport
 import Testing
 
-@Suite struct BroadcastFunctionTests {
+@Suite(.within(minutes: 10)) struct BroadcastFunctionTests {
     let stage: RealtimeStage
 
     init() throws { stage = try RealtimeStage() }

@@ -2,7 +2,7 @@ import Postgres
 import TestSupport
 import Testing
 
-@Suite struct ChangeFunctionTests {
+@Suite(.within(minutes: 10)) struct ChangeFunctionTests {
     let stage: RealtimeStage
 
     init() throws { stage = try RealtimeStage() }

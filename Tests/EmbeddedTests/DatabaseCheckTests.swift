@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-@Suite struct DatabaseCheckTests {
+@Suite(.within(minutes: 10)) struct DatabaseCheckTests {
     let stage: RealtimeStage
 
     init() throws { stage = try RealtimeStage() }

@@ -6,7 +6,7 @@ import Testing
 
 /// Databases of other kinds than the superuser's own: an owner without such rights, and one that Supabase prepared. Roles
 /// are the whole cluster's, so each has a cluster.
-@Suite(.serialized) struct InstallationTests {
+@Suite(.serialized, .within(minutes: 10)) struct InstallationTests {
     /// `postgres` as managed services have it: the owner of the database, but no superuser.
     private func managed() throws -> PrivateCluster {
         let cluster = try TestCluster.fresh(clientRoles: false)

@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-@Suite struct PartitionTests {
+@Suite(.within(minutes: 10)) struct PartitionTests {
     let stage: RealtimeStage
 
     init() throws { stage = try RealtimeStage() }

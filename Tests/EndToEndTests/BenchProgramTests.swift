@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `tidewire bench`, as the programs that were built do it.
-@Suite struct BenchProgramTests {
+@Suite(.within(minutes: 30)) struct BenchProgramTests {
     private func output(_ words: [String]) throws -> (ending: ChildProcess.Ending?, text: String) {
         let output = TemporaryDirectory.make("bench") + "/output"
         let ending = try ChildProcess(words, output: output).wait(milliseconds: 60_000)

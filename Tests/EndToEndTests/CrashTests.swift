@@ -17,10 +17,8 @@ extension EndToEnd {
         /// More rounds with CRASH_ROUNDS; the same schedule of kills with SEED.
         static let rounds = ProcessInfo.processInfo.environment["CRASH_ROUNDS"].flatMap { Int($0) } ?? 24
 
-        @Test func `what the log holds after many kills is what the database did`() throws {
-            let seed =
-                ProcessInfo.processInfo.environment["SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0 ... .max)
-            print("crash schedule: SEED=\(seed)")
+        @Test(arguments: newSeed())
+        func `what the log holds after many kills is what the database did`(seed: Seed) throws {
             var random = SeededRandom(seed: seed)
             let cluster = try TestCluster.fresh()
             let database = try TestDatabase(on: cluster)

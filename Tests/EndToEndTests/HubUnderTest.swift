@@ -183,4 +183,4 @@ func eventually(_ what: String, seconds: Int = 60, _ condition: () throws -> Boo
     throw TookTooLong(description: "waited \(seconds) s for \(what)")
 }
 
-@Suite(.serialized) enum EndToEnd {}
+@Suite(.serialized, .within(minutes: 30)) enum EndToEnd {}

@@ -3,9 +3,9 @@ import System
 import TestSupport
 import Testing
 
-@Suite struct PowerCutTests {
+@Suite(.within(minutes: 2)) struct PowerCutTests {
     @Test(arguments: seeds(400))
-    func `keeps everything published and shows no half transaction`(_ seed: UInt64) throws {
+    func `keeps everything published and shows no half transaction`(_ seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let storage = FaultyStorage()
         var run = Run(storage: storage)
@@ -106,7 +106,7 @@ import Testing
             writer.abandonTransaction()
         }
 
-        func check(_ seed: UInt64) throws {
+        func check(_ seed: Seed) throws {
             let found = try readAll(storage)
             let all = transactions.flatMap { $0 }
             #expect(found == Array(all.prefix(found.count)), "seed \(seed): not what was written")

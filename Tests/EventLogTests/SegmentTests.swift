@@ -4,10 +4,10 @@ import System
 import TestSupport
 import Testing
 
-@Suite struct SegmentTests {
+@Suite(.within(minutes: 2)) struct SegmentTests {
     /// A log of several segments, each beginning with its schema entry, as a caller writes it.
     static func fill(
-        _ writer: EventLogWriter, _ count: Int, seed: UInt64 = 1, keys: Bool = false, rolling: Bool = true
+        _ writer: EventLogWriter, _ count: Int, seed: Seed = 1, keys: Bool = false, rolling: Bool = true
     ) throws -> [Seen] {
         var random = SeededRandom(seed: seed)
         var entries: [Seen] = []

@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite struct StartTests {
+@Suite(.within(minutes: 2)) struct StartTests {
     /// What a start means, in the plainest words: over the list of all transactions.
     private struct Model {
         let transactions: [[Seen]]
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: seeds(12))
-    func `starts where a plain search would, with the schema before it`(_ seed: UInt64) throws {
+    func `starts where a plain search would, with the schema before it`(_ seed: Seed) throws {
         let storage = FaultyStorage()
         let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 300_000))
         let entries = try SegmentTests.fill(writer, 2500, seed: seed)

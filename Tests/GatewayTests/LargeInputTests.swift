@@ -1,9 +1,10 @@
 import Net
+import TestSupport
 import Testing
 
 @testable import Gateway
 
-struct LargeInputTests {
+@Suite(.within(minutes: 2)) struct LargeInputTests {
     private static let large = 100_000
     private static let small = 100
     private static let millisecond: UInt64 = 1_000_000

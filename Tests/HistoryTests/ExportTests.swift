@@ -7,7 +7,7 @@ import Testing
 
 @testable import History
 
-@Suite struct ExportTests {
+@Suite(.within(minutes: 2)) struct ExportTests {
     /// A log of everything a log may hold, by chance.
     private func randomLog(_ random: inout SeededRandom) throws -> HistoryStage {
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...6000, using: &random))
@@ -92,7 +92,7 @@ import Testing
         return entries
     }
 
-    @Test(arguments: seeds(40)) func `an import is the same log, and exports the same`(seed: UInt64) throws {
+    @Test(arguments: seeds(40)) func `an import is the same log, and exports the same`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let stage = try randomLog(&random)
         let lines = try stage.log.export()
@@ -108,7 +108,7 @@ import Testing
         #expect(try imported(window).export() == window)
     }
 
-    @Test(arguments: seeds(10)) func `a changed line is refused with its number, or read`(seed: UInt64) throws {
+    @Test(arguments: seeds(10)) func `a changed line is refused with its number, or read`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let lines = try randomLog(&random).log.export()
         for _ in 0..<60 {

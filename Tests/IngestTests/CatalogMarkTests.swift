@@ -10,7 +10,7 @@ import Testing
 @testable import Ingest
 
 /// What the log says of changes of the catalog, and where.
-@Suite struct CatalogMarkTests {
+@Suite(.within(minutes: 10)) struct CatalogMarkTests {
     /// A stream into a log of its own.
     private final class Stage {
         let database: TestDatabase

@@ -6,7 +6,7 @@ import Testing
 @testable import Embedded
 @testable import Judging
 
-@Suite struct JudgeTests {
+@Suite(.within(minutes: 10)) struct JudgeTests {
     private func question(_ sql: String, _ constants: [String] = []) -> Question {
         Question(sql: sql, slots: [0], constants: constants)
     }

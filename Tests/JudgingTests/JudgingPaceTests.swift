@@ -9,7 +9,7 @@ import Testing
 @testable import Judging
 
 /// How fast it is: printed, not asserted.
-@Suite(.serialized) struct JudgingPaceTests {
+@Suite(.serialized, .within(minutes: 10)) struct JudgingPaceTests {
     @Test(arguments: ["jwt", "members"]) func `many pairs are decided`(kind: String) throws {
         let stage = try JudgingStage(
             """

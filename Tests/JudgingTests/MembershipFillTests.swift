@@ -10,7 +10,7 @@ import Testing
 @testable import Judging
 
 /// Memberships, terms over claims, explanations, and the moment at which they see the database.
-@Suite struct MembershipFillTests {
+@Suite(.within(minutes: 10)) struct MembershipFillTests {
     private static let members = """
         CREATE TABLE members (room int, member uuid);
         INSERT INTO members SELECT n % 3, ('00000000-0000-4000-8000-' || lpad(to_hex(n % 5), 12, '0'))::uuid

@@ -7,7 +7,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-@Suite struct PolicyJudgeTests {
+@Suite(.within(minutes: 10)) struct PolicyJudgeTests {
     private static let members = """
         CREATE TABLE members (room int, member uuid);
         CREATE TABLE notes (id bigint PRIMARY KEY, room int, owner uuid, body text);

@@ -9,7 +9,7 @@ import Testing
 @testable import Judging
 
 /// Who runs what policies say, and what they can do with it.
-@Suite struct PolicyLoginTests {
+@Suite(.within(minutes: 10)) struct PolicyLoginTests {
     private func availability(_ judge: PolicyJudge) -> PolicyAvailability {
         #expect(eventually { judge.availability != .unknown })
         return judge.availability

@@ -6,7 +6,7 @@ import Testing
 
 /// Whoever may write a function that a policy calls runs code in the judge's session. What outlives its transaction there
 /// must not answer for other policies.
-@Suite struct SpoiledSessionTests {
+@Suite(.within(minutes: 10)) struct SpoiledSessionTests {
     /// Replaces every prepared statement by one that lets the first claims read the first rows.
     private static let thief = """
         CREATE FUNCTION thief() RETURNS boolean LANGUAGE plpgsql AS $$

@@ -1,12 +1,13 @@
 import Change
 import Policy
+import TestSupport
 import Testing
 
 @testable import Catalog
 @testable import Judging
 
 /// What PostgreSQL is asked about a value that its column's type has outlived.
-@Suite struct ValueConversionTests {
+@Suite(.within(minutes: 2)) struct ValueConversionTests {
     private static func column(_ type: TypeFacts, declared: String, oid: UInt32? = nil) -> CatalogColumn {
         CatalogColumn(
             facts: ColumnFacts(name: "c", type: type, collation: .none), number: 1, typeOID: oid ?? type.oid,

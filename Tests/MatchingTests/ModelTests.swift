@@ -7,8 +7,8 @@ import Testing
 @testable import Matching
 
 /// The index beside a scan of everything that is subscribed, over random filters, rows, schemas and removals.
-@Suite struct ModelTests {
-    @Test(arguments: seeds(6)) func `the index meets what a scan of all predicates meets`(seed: UInt64) throws {
+@Suite(.within(minutes: 2)) struct ModelTests {
+    @Test(arguments: seeds(6)) func `the index meets what a scan of all predicates meets`(seed: Seed) throws {
         var model = Model(seed: seed)
         for _ in 0..<40 {
             try model.changeSubscriptions()
@@ -50,7 +50,7 @@ import Testing
         #expect(index.store.predicates.count == 0)
     }
 
-    @Test(arguments: seeds(5)) func `numbers under hashes are those of a dictionary`(seed: UInt64) {
+    @Test(arguments: seeds(5)) func `numbers under hashes are those of a dictionary`(seed: Seed) {
         var random = SeededRandom(seed: seed)
         var slots = HashSlots()
         var model: [UInt32: UInt32] = [:]
@@ -130,7 +130,7 @@ private struct Model: ~Copyable {
     private var next: UInt32 = 0
     private let relations: [NotedRelation]
 
-    init(seed: UInt64) {
+    init(seed: Seed) {
         var random = SeededRandom(seed: seed)
         var relations: [NotedRelation] = []
         for fingerprint in 0..<9 as Range<UInt64> {

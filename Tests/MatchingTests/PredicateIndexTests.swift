@@ -1,11 +1,12 @@
 import Bytes
 import Change
 import Policy
+import TestSupport
 import Testing
 
 @testable import Matching
 
-@Suite struct PredicateIndexTests {
+@Suite(.within(minutes: 2)) struct PredicateIndexTests {
     @Test func `equal filters share a node and different ones do not meet`() throws {
         var index = Notes.index()
         let title = try Notes.predicate("title=eq.tea")

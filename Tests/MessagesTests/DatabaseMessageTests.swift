@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import TestSupport
 import Testing
 
 @testable import Messages
@@ -101,7 +102,7 @@ private func read(_ stored: [UInt8], _ layout: MessageLayout) throws -> Outcome 
     } catch { return .unreadable }
 }
 
-@Suite struct DatabaseMessageTests {
+@Suite(.within(minutes: 2)) struct DatabaseMessageTests {
     @Test func `a row is a message`() throws {
         #expect(try read(row) == .message(Plain(json: #"{"t": "hi"}"#)))
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Messages
 
-@Suite(.serialized) struct JanitorTests {
+@Suite(.serialized, .within(minutes: 10)) struct JanitorTests {
     private func prepared() throws -> TestDatabase {
         let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
         for file in SQLFile.foundation { try file.apply(database.connection) }
@@ -34,19 +34,11 @@ import Testing
             """)
     }
 
-    private func waitFor(_ holds: () throws -> Bool) throws -> Bool {
-        for _ in 0..<600 {
-            if try holds() { return true }
-            BackgroundThread.rest(nanoseconds: 50_000_000)
-        }
-        return false
-    }
-
     @Test func `the hub's own login makes partitions by the function`() throws {
         let database = try prepared()
         try dropAll(database)
         let janitor = try MessagesJanitor(hub(database), hours: 72)
-        #expect(try waitFor { try partitions(database) == "5" })
+        #expect(try eventually { try partitions(database) == "5" })
         janitor.stop()
         #expect(
             try database.value(
@@ -119,10 +111,10 @@ import Testing
     @Test func `a partition that is missed is made soon and not at the next round`() throws {
         let database = try prepared()
         let janitor = try MessagesJanitor(hub(database), hours: 72)
-        #expect(try waitFor { try partitions(database) == "5" })
+        #expect(try eventually { try partitions(database) == "5" })
         try dropAll(database)
         janitor.isMissed()
-        #expect(try waitFor { try partitions(database) == "5" })
+        #expect(try eventually { try partitions(database) == "5" })
         janitor.stop()
         database.cluster.stop()
     }
@@ -133,7 +125,7 @@ import Testing
         let database = try prepared()
         let janitor = try MessagesJanitor(hub(database), hours: 72)
         #expect(
-            try waitFor {
+            try eventually {
                 try database.value(
                     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'realtime_janitor'") == "0"
             })

@@ -11,7 +11,7 @@ import Testing
 @testable import Messages
 
 /// What those who join are told of what was sent before.
-@Suite struct MessageArchiveTests {
+@Suite(.within(minutes: 10)) struct MessageArchiveTests {
     @Test func `the newest are told, oldest first, of the topic and namespace that was asked for`() throws {
         let stage = try MessageStage()
         try stage.start()

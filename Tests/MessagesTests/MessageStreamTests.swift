@@ -11,7 +11,7 @@ import Testing
 @testable import Messages
 
 /// How messages come into the log.
-@Suite struct MessageStreamTests {
+@Suite(.within(minutes: 10)) struct MessageStreamTests {
     @Test func `what is inserted is in the log in the order of commits, and what is rolled back is not`() throws {
         let stage = try MessageStage()
         try stage.start()

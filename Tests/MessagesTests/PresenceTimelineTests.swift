@@ -8,7 +8,7 @@ import Testing
 @testable import Ingest
 
 /// Presence in the log.
-@Suite struct PresenceTimelineTests {
+@Suite(.within(minutes: 10)) struct PresenceTimelineTests {
     private static func mark(_ number: Int, bytes: Int = 2) -> PresenceMark {
         PresenceMark(
             event: .joined, isPrivate: false, time: Int64(number), topic: Array("room".utf8),

@@ -4,6 +4,7 @@ import Glibc
 import Net
 import Synchronization
 import System
+import TestSupport
 import Testing
 
 /// Consumes whole lines, answers each with its length.
@@ -17,7 +18,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
     return consumed
 }
 
-@Suite struct ExchangeTests {
+@Suite(.within(minutes: 2)) struct ExchangeTests {
     @Test(arguments: backends)
     func `sends back what it receives`(backend: SocketSettings.Backend) throws {
         let stage = try Stage { $0.backend = backend }

@@ -5,9 +5,10 @@ import Diagnostics
 import Glibc
 import Net
 import System
+import TestSupport
 import Testing
 
-@Suite struct TLSTests {
+@Suite(.within(minutes: 2)) struct TLSTests {
     private func withStage(
         _ change: (inout SocketSettings) -> Void = { _ in }, script: @escaping @Sendable (Scripted) -> Void = { _ in },
         _ body: (Stage, Certificate) throws -> Void

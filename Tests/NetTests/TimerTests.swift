@@ -1,9 +1,10 @@
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Net
 
-@Suite struct TimerTests {
+@Suite(.within(minutes: 2)) struct TimerTests {
     @Test func `timers fire in their order, but for those that were cancelled`() throws {
         let stage = try Stage()
         stage.act { loop in
@@ -21,8 +22,8 @@ import Testing
         #expect(tokens == [1, 2, 3])
     }
 
-    @Test(arguments: 1...5) func `agrees with a sorted list`(seed: UInt64) {
-        var state = seed &* 0x9e37_79b9_7f4a_7c15
+    @Test(arguments: seeds(5)) func `agrees with a sorted list`(seed: Seed) {
+        var state = seed.number &* 0x9e37_79b9_7f4a_7c15
         func random(_ bound: UInt64) -> UInt64 {
             state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
             return (state >> 33) % bound

@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 /// PostgreSQL is right: what a predicate says of a row is what PostgreSQL says.
-@Suite(.serialized) struct OracleTests {
-    @Test(arguments: seeds(2)) func `every verdict is PostgreSQL's`(seed: UInt64) throws {
+@Suite(.serialized, .within(minutes: 10)) struct OracleTests {
+    @Test(arguments: seeds(2)) func `every verdict is PostgreSQL's`(seed: Seed) throws {
         let oracle = try Oracle(seed: seed)
         for subject in Subject.all { try oracle.examine(subject) }
         print("seed \(seed): \(oracle.cases) cases, \(oracle.asked) asked of PostgreSQL")
@@ -13,7 +13,7 @@ import Testing
         #expect(oracle.asked > 0 && oracle.asked * 2 < oracle.cases)
     }
 
-    @Test(arguments: seeds(2)) func `trees of conditions are PostgreSQL's too`(seed: UInt64) throws {
+    @Test(arguments: seeds(2)) func `trees of conditions are PostgreSQL's too`(seed: Seed) throws {
         let oracle = try Oracle(seed: seed)
         for _ in 0..<150 { try oracle.examineTree() }
         #expect(oracle.cases > 1000)
@@ -79,7 +79,7 @@ final class Oracle {
     private(set) var cases = 0
     private(set) var asked = 0
 
-    init(seed: UInt64) throws {
+    init(seed: Seed) throws {
         database = try TestDatabase()
         random = SeededRandom(seed: seed)
         try database.run(

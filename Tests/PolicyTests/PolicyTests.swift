@@ -1,4 +1,5 @@
 import Policy
+import TestSupport
 import Testing
 
 private let bounds = Filter.Bounds(bytes: 10_000, conditions: 2000, depth: 8)
@@ -35,7 +36,7 @@ private func row(
     [id, name, done, price, label, .text("s")]
 }
 
-@Suite struct CheckTests {
+@Suite(.within(minutes: 2)) struct CheckTests {
     static let refused: [(String, String)] = [
         ("nope=eq.1", "invalid column for filter nope"), ("secret=eq.1", "invalid column for filter secret"),
         ("id=is.maybe", "invalid value for is filter: must be null, true, false, or unknown"),
@@ -95,7 +96,7 @@ private func row(
     }
 }
 
-@Suite struct PredicateTests {
+@Suite(.within(minutes: 2)) struct PredicateTests {
     private func keys(_ values: [(Int, KeyForm, String)]) -> Access {
         .anyOf(values.map { EqualityKey(slot: $0.0, form: $0.1, bytes: Array($0.2.utf8)) })
     }
@@ -312,7 +313,7 @@ private func row(
     }
 }
 
-@Suite struct KeyFormTests {
+@Suite(.within(minutes: 2)) struct KeyFormTests {
     private func key(_ form: KeyForm, _ canonical: String) -> EqualityKey {
         EqualityKey(slot: 0, form: form, bytes: Array(canonical.utf8))
     }

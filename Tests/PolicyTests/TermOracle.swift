@@ -48,7 +48,7 @@ final class TermOracle {
     private(set) var counts: [String: Int] = [:]
     private var canonical: [String: [String]] = [:]
 
-    init(seed: UInt64) throws {
+    init(seed: Seed) throws {
         database = try TestDatabase()
         random = SeededRandom(seed: seed)
         try database.run(

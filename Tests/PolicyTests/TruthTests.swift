@@ -1,10 +1,11 @@
 import Bytes
+import TestSupport
 import Testing
 
 @testable import Policy
 
 /// The whole table of a logic with NULL, errors and what only PostgreSQL can tell, against all answers it might give.
-@Suite struct TruthTests {
+@Suite(.within(minutes: 2)) struct TruthTests {
     /// A small expression. Each `asked` is a question of its own.
     indirect enum Expression: Sendable {
         case value(Truth)

@@ -1,9 +1,10 @@
 import Diagnostics
+import TestSupport
 import Testing
 
 @testable import Postgres
 
-@Suite struct BackoffTests {
+@Suite(.within(minutes: 2)) struct BackoffTests {
     @Test func `doubles from short to long and stays there`() {
         var backoff = Backoff()
         var expected = Limits.reconnectBackoffInitial

@@ -1,12 +1,13 @@
 import Bytes
 import Diagnostics
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Postgres
 
 /// The test plays the server at the other end of a pair of sockets.
-@Suite struct CopyStreamTests {
+@Suite(.within(minutes: 2)) struct CopyStreamTests {
     private final class Pair {
         let ours: Int32
         let theirs: Int32

@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite struct PipelineTests {
+@Suite(.within(minutes: 10)) struct PipelineTests {
     private func asked(
         _ connection: Connection, _ statements: [PipelinedStatement], _ prepared: inout Set<String>
     ) throws -> [String] {

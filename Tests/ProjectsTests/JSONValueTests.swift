@@ -1,9 +1,10 @@
 import Bytes
+import TestSupport
 import Testing
 
 @testable import Projects
 
-@Suite struct JSONValueTests {
+@Suite(.within(minutes: 2)) struct JSONValueTests {
     @Test(arguments: [
         "null", "true", "-0.10e5", #""a\"\\\n""#, "[]", "{}", #"{"a":[1,{"b":null}],"c":"d"}"#,
         "123456789012345678901234567890.5",

@@ -6,7 +6,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-@Suite struct OpenAPITests {
+@Suite(.within(minutes: 2)) struct OpenAPITests {
     private static func document() throws -> JSONObject {
         try #require(try JSONValue.parse(OpenAPI.document, maximumDepth: 32).object)
     }
@@ -91,10 +91,10 @@ import WebSocket
     }
 }
 
-@Suite struct HostileDescriptionTests {
+@Suite(.within(minutes: 2)) struct HostileDescriptionTests {
     /// Whatever arrives is described or refused; nothing ends the program.
     @Test(arguments: seeds(20))
-    func `outlives any body`(seed: UInt64) throws {
+    func `outlives any body`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let sound = body(tenantText("app", #","jwt_jwks":{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0"}]}"#))
         for _ in 0..<300 {

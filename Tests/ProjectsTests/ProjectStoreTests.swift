@@ -6,7 +6,7 @@ import Testing
 @testable import Projects
 @testable import Settings
 
-@Suite struct ProjectStoreTests {
+@Suite(.within(minutes: 2)) struct ProjectStoreTests {
     private let directory = MemoryDirectory()
 
     private func open(_ key: String? = nil) throws(ProjectStoreError) -> ProjectStore {

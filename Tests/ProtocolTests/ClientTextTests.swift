@@ -1,9 +1,10 @@
 import Bytes
+import TestSupport
 import Testing
 
 @testable import Protocol
 
-@Suite struct ClientTextTests {
+@Suite(.within(minutes: 2)) struct ClientTextTests {
     @Test(arguments: [
         ("Unauthorized: no", "Unauthorized"), ("JwtSignerError: Failed: x", "JwtSignerError"),
         ("unmatched topic", "UnmatchedTopic"),

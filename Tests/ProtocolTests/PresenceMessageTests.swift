@@ -1,8 +1,9 @@
 import Bytes
 import Protocol
+import TestSupport
 import Testing
 
-@Suite struct PresenceMessageTests {
+@Suite(.within(minutes: 2)) struct PresenceMessageTests {
     /// The request, and what is to be tracked.
     private func read(_ payload: String) -> (request: PresenceRequest, tracked: String?) {
         let bytes = Array(payload.utf8)

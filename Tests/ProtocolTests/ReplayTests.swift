@@ -1,8 +1,9 @@
 import Bytes
 import Protocol
+import TestSupport
 import Testing
 
-@Suite struct ReplayTests {
+@Suite(.within(minutes: 2)) struct ReplayTests {
     private func join(_ payload: String) -> JoinRequest {
         let topic = Array("room".utf8)
         return JoinRequest(Array(payload.utf8).span.bytes, subTopic: topic.span.bytes, maximumBindings: 10)

@@ -1,8 +1,9 @@
 import Bytes
 import Protocol
+import TestSupport
 import Testing
 
-@Suite struct RestBroadcastTests {
+@Suite(.within(minutes: 2)) struct RestBroadcastTests {
     private func read(_ body: String, messages: Int = 10, bytes: Int = 100) throws(BatchError) -> [BatchedMessage] {
         try BroadcastBatch(Array(body.utf8).span.bytes, maximumMessages: messages, maximumPayloadBytes: bytes).messages
     }

@@ -1,9 +1,10 @@
 import Change
+import TestSupport
 import Testing
 
 @testable import Replication
 
-@Suite struct ContinuityTests {
+@Suite(.within(minutes: 2)) struct ContinuityTests {
     static let position: UInt64 = 1000
 
     struct Case: Sendable, CustomTestStringConvertible {

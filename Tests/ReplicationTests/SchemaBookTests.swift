@@ -1,9 +1,10 @@
 import Change
+import TestSupport
 import Testing
 
 @testable import Replication
 
-@Suite struct SchemaBookTests {
+@Suite(.within(minutes: 2)) struct SchemaBookTests {
     @Test func `an unknown relation is refused by its number`() {
         var book = SchemaBook(maximum: 4)
         expectUnknown(9, inStream: nil, &book)

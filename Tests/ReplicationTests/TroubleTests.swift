@@ -2,11 +2,12 @@ import Bytes
 import Diagnostics
 import Postgres
 import System
+import TestSupport
 import Testing
 
 @testable import Replication
 
-@Suite struct TroubleTests {
+@Suite(.within(minutes: 2)) struct TroubleTests {
     struct Case: Sendable, CustomTestStringConvertible {
         /// What libpq or the server says.
         var testDescription: String

@@ -1,11 +1,12 @@
 import Auth
 import Bytes
 import Net
+import TestSupport
 import Testing
 
 @testable import Settings
 
-@Suite struct ClientSettingsTests {
+@Suite(.within(minutes: 2)) struct ClientSettingsTests {
     private func load(_ text: String) throws -> Configuration {
         try Configuration.load(surroundings: surroundings(files: ["./tidewire.conf": text]))
     }
@@ -53,7 +54,7 @@ import Testing
     }
 }
 
-@Suite struct TokenKeysTests {
+@Suite(.within(minutes: 2)) struct TokenKeysTests {
     private static let now: Int64 = 1_800_000_000
 
     private func keys(

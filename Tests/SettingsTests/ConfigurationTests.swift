@@ -1,5 +1,6 @@
 import Diagnostics
 import Net
+import TestSupport
 import Testing
 
 @testable import Settings
@@ -27,7 +28,7 @@ func complaints(
     }
 }
 
-@Suite struct ConfigurationTests {
+@Suite(.within(minutes: 2)) struct ConfigurationTests {
     @Test func `has the documented defaults`() throws {
         let configuration = try Configuration.load(surroundings: surroundings(environment: ["HOME": "/home/ana"]))
         #expect(configuration.databaseURL == nil)
@@ -139,7 +140,7 @@ func complaints(
     }
 }
 
-@Suite struct ConfigurationComplaintTests {
+@Suite(.within(minutes: 2)) struct ConfigurationComplaintTests {
     @Test func `names the nearest setting when one is misspelt in the file`() {
         #expect(
             complaints(files: ["./tidewire.conf": "# hello\n\ndata_dri = /x\n"])
@@ -185,7 +186,7 @@ func complaints(
     }
 }
 
-@Suite struct ReferenceEnvironmentTests {
+@Suite(.within(minutes: 2)) struct ReferenceEnvironmentTests {
     private func load(_ environment: [String: String], file: String = "") throws -> Configuration {
         try Configuration.load(
             surroundings: surroundings(environment: environment, files: ["./tidewire.conf": file]))

@@ -1,10 +1,11 @@
+import TestSupport
 import Testing
 
 @testable import Settings
 
 private let password = "hunter2"
 
-@Suite struct SecretTests {
+@Suite(.within(minutes: 2)) struct SecretTests {
     @Test(arguments: [
         ("postgres://u:hunter2@h:5432/d", "postgres://u:********@h:5432/d"),
         ("postgresql://u:hunter2@/d", "postgresql://u:********@/d"),

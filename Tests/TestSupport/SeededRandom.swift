@@ -1,12 +1,11 @@
-#if canImport(Glibc)
-    import Glibc
-#endif
+import Glibc
+import Testing
 
 /// SplitMix64: the same numbers from the same seed, everywhere.
 public struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    public init(seed: UInt64) { state = seed }
+    public init(seed: Seed) { state = seed.number }
 
     public mutating func next() -> UInt64 {
         state &+= 0x9e37_79b9_7f4a_7c15
@@ -22,8 +21,33 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
     }
 }
 
+/// What a seeded test is given. Where it fails, the command that repeats it is shown beside it.
+public struct Seed: Sendable, ExpressibleByIntegerLiteral {
+    public let number: UInt64
+    /// The file that it is in, by which `swift test` finds it.
+    private let test: String
+
+    public init(_ number: UInt64, of test: String = "") { (self.number, self.test) = (number, test) }
+
+    public init(integerLiteral number: UInt64) { self.init(number) }
+}
+
+extension Seed: CustomStringConvertible, CustomTestStringConvertible {
+    public var description: String { "\(number)" }
+
+    public var testDescription: String { "\(number), again with SEED=\(number) swift test --filter \(test)" }
+}
+
 /// The seeds a seeded test runs with: those of this run, or the one of `SEED=… swift test`.
-public func seeds(_ count: Int) -> [UInt64] {
-    if let text = getenv("SEED"), let seed = UInt64(String(cString: text)) { return [seed] }
-    return (1...UInt64(count)).map { $0 }
+public func seeds(_ count: Int, file: String = #fileID) -> [Seed] {
+    seeds((1...UInt64(count)).map { $0 }, file)
+}
+
+/// A seed that nobody has tried, or the one of `SEED=… swift test`.
+public func newSeed(file: String = #fileID) -> [Seed] { seeds([UInt64.random(in: 0 ... .max)], file) }
+
+private func seeds(_ usual: [UInt64], _ file: String) -> [Seed] {
+    let given = getenv("SEED").flatMap { UInt64(String(cString: $0)) }
+    let test = file.split(separator: "/").last.map(String.init) ?? file
+    return (given.map { [$0] } ?? usual).map { Seed($0, of: test) }
 }

@@ -1,8 +1,9 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The rules of the house that a machine can judge; each says what to do instead. Nothing about lengths.
-@Suite struct TidyTests {
+@Suite(.within(minutes: 10)) struct TidyTests {
     static let house = House()
 
     @Test func `the data plane imports no Foundation and starts no tasks`() {
@@ -96,6 +97,17 @@ import Testing
                 #expect(
                     !line.text.contains(/\bhashValue\b|\bHasher\(/),
                     "\(file.path):\(line.number): KeyHash, with a seed that is passed in")
+            }
+        }
+    }
+
+    /// Suites within others have the limit of the one around them.
+    @Test func `every suite says how long its tests may run`() {
+        for path in Self.house.files("Tests") where path.hasSuffix(".swift") {
+            let text = Self.house.text(path)
+            for line in text.split(separator: "\n")
+            where text.contains("@Test") && line.contains(/^(?:@Suite|struct \w+Tests\b)/) {
+                #expect(line.contains(".within(minutes:"), "\(path): \(line)")
             }
         }
     }

@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 import WebSocket
 
 private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
-@Suite struct ResponseTests {
+@Suite(.within(minutes: 2)) struct ResponseTests {
     @Test func `says status, headers, length and what becomes of the connection`() {
         let response = HTTPResponse(.ok, contentType: "text/plain", body: Array("hi".utf8))
         #expect(

@@ -6,7 +6,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-@Suite(.serialized) struct DatabaseCommandTests {
+@Suite(.serialized, .within(minutes: 10)) struct DatabaseCommandTests {
     private func runCommand(_ words: String..., answers: (() -> String?)? = nil) async -> Run {
         await run(words, commands: [DatabaseCommand()], answers: answers)
     }

@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 
 @testable import Console
 @testable import tidewire
 
-@Suite struct HelpTests {
+@Suite(.within(minutes: 2)) struct HelpTests {
     @Test(arguments: [[], ["help"], ["--help"], ["-h"]])
     func `lists the commands`(words: [String]) async {
         let result = await run(words)
@@ -40,7 +41,7 @@ import Testing
     }
 }
 
-@Suite struct UsageTests {
+@Suite(.within(minutes: 2)) struct UsageTests {
     @Test func `suggests the nearest command`() async {
         let result = await run("confg")
         #expect(result.exitCode == .usage)
@@ -88,7 +89,7 @@ import Testing
     }
 }
 
-@Suite struct ArgumentTests {
+@Suite(.within(minutes: 2)) struct ArgumentTests {
     @Test func `takes options in every form and place`() async {
         let result = await run(
             "log", "verify", "-fa", "--limit=3", "public.notes", "--mask", "a", "-n5", "--mask=b", "--data-dir", "/x",
@@ -116,7 +117,7 @@ import Testing
     }
 }
 
-@Suite struct EndingTests {
+@Suite(.within(minutes: 2)) struct EndingTests {
     @Test func `explains a failure after what was printed`() async {
         let result = await run("log", "picky")
         #expect(result.exitCode == .damaged)
@@ -141,7 +142,7 @@ import Testing
     }
 }
 
-@Suite struct CommandTests {
+@Suite(.within(minutes: 2)) struct CommandTests {
     @Test func `prints the version`() async {
         #expect(await run("version").output.hasPrefix("tidewire 0.1.0\nSwift "))
         #expect(await run("--version").output.hasPrefix("tidewire 0.1.0\n"))

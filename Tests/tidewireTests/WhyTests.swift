@@ -49,7 +49,7 @@ private struct WhyStage {
     }
 }
 
-@Suite struct WhyTests {
+@Suite(.within(minutes: 10)) struct WhyTests {
     private static let own = "CREATE POLICY own ON fullrep FOR SELECT USING (email = (auth.jwt() ->> 'email'))"
 
     @Test func `who may read the row was told`() async throws {

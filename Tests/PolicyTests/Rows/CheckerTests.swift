@@ -1,8 +1,9 @@
 import Policy
+import TestSupport
 import Testing
 
 /// What the compiler makes of texts, with a catalog made by hand.
-struct CheckerTests {
+@Suite(.within(minutes: 2)) struct CheckerTests {
     private static let uuid = TypeFacts(oid: 2950, name: "uuid")
     private static let text = TypeFacts(oid: 25, name: "text")
     private static let boolean = TypeFacts(oid: 16, name: "boolean")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What people write, as PostgreSQL deparses it.
-@Suite(.serialized) struct RealisticPolicyTests {
+@Suite(.serialized, .within(minutes: 10)) struct RealisticPolicyTests {
     private func stage() throws -> CatalogStage {
         let database = try TestDatabase()
         try database.run(RealisticPolicies.schema)

@@ -4,9 +4,9 @@ import TestSupport
 import Testing
 
 /// PostgreSQL is right: who sees a row by a compiled policy sees it by the policy.
-@Suite(.serialized) struct RowVerdictTests {
+@Suite(.serialized, .within(minutes: 10)) struct RowVerdictTests {
     @Test(arguments: seeds(1)) func `no compiled policy shows what PostgreSQL hides, or hides what it shows`(
-        seed: UInt64
+        seed: Seed
     ) throws {
         var oracle = try RowVerdictOracle(seed: seed)
         for sample in RealisticPolicies.all {
@@ -65,9 +65,9 @@ struct RowVerdictOracle {
     private let claims: [String]
     private var random: SeededRandom
 
-    init(seed: UInt64) throws {
+    init(seed: Seed) throws {
         let database = try TestDatabase()
-        try database.run(RealisticPolicies.schema + Self.privileges + (seed % 2 == 1 ? Self.domains : ""))
+        try database.run(RealisticPolicies.schema + Self.privileges + (seed.number % 2 == 1 ? Self.domains : ""))
         var random = SeededRandom(seed: seed)
         for id in 1...24 { try database.run(Self.row(id, &random)) }
         for _ in 0..<16 {

@@ -1,8 +1,9 @@
 import Policy
+import TestSupport
 import Testing
 
 /// The parser on texts as PostgreSQL writes them, and on those it never does.
-struct SyntaxTests {
+@Suite(.within(minutes: 2)) struct SyntaxTests {
     static let understood: [(String, String)] = [
         ("(auth.uid() = user_id)", #"("auth"."uid"() = "user_id")"#),
         ("((a = 1) AND (b IS NOT NULL) AND (NOT c))", #"(("a" = 1) AND ("b" IS NOT NULL) AND (NOT "c"))"#),

@@ -128,7 +128,7 @@ extension Gateways {
 
         /// Whatever the table's identity, who asked for moves hears of all, of rows from before it came, too.
         @Test(arguments: seeds(2), [nil, false, true])
-        func `rows that updates take away are told under every identity`(seed: UInt64, isAsked: Bool?) throws {
+        func `rows that updates take away are told under every identity`(seed: Seed, isAsked: Bool?) throws {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) }
             for identity in ["DEFAULT", "USING INDEX notes_n_id", "FULL"] {
                 var random = SeededRandom(seed: seed)

@@ -85,8 +85,7 @@ extension Gateways {
                 try caller.push("realtime:a", "access_token", #"{"access_token":"\#(stage.token(stage.outsider))"}"#)
                 try caller.fence()
                 try stage.run("INSERT INTO notes VALUES (1, 'x', 'secret')")
-                // Time for a mistake; a hub that makes none is not hurried by it.
-                BackgroundThread.rest(nanoseconds: 300_000_000)
+                try stage.awaitLog()
                 try caller.fence()
                 #expect(caller.takeUnheard().isEmpty)
             }
@@ -112,8 +111,7 @@ extension Gateways {
             let caller = try stage.caller()
             try caller.subscribe("realtime:a", [binding("notes")])
             try stage.run("REVOKE SELECT ON notes FROM READER")
-            // Within the catalog's interval.
-            BackgroundThread.rest(nanoseconds: 2_000_000_000)
+            try stage.awaitCatalog()
             try stage.run("INSERT INTO notes VALUES (1, 'x', 'secret')")
             let change = try caller.change()
             #expect(change.record.isEmpty && change.errors == ["Error 401: Unauthorized"])

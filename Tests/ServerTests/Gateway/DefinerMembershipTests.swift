@@ -178,7 +178,7 @@ extension Gateways {
                 return caller
             }
             #expect(eventually { stage.hub.follows("members") })
-            BackgroundThread.rest(nanoseconds: 500_000_000)
+            try stage.awaitCatalog()
             for (number, step) in steps.enumerated() {
                 let first = (number + 1) * 100
                 for setup in setups {

@@ -9,6 +9,9 @@ import System
 import TestSupport
 import Testing
 
+@testable import Catalog
+@testable import Gateway
+@testable import Projects
 @testable import Server
 @testable import Settings
 
@@ -108,6 +111,22 @@ final class GatewayStage: @unchecked Sendable {
         try database.run(names.filled(sql))
     }
 
+    /// The loop knows what the catalog says now: it has been asked again, and the loop has taken a turn since.
+    func awaitCatalog() throws {
+        let isRead = Awaited<Bool>()
+        hub.director.main?.project.catalog.refresh { isRead.set($0 != nil) }
+        #expect(isRead.wait() == true)
+        #expect(try GatewayStage.isReady(hub.port))
+    }
+
+    /// Everything that was committed before is in the log.
+    func awaitLog() throws {
+        let end = try database.value("SELECT pg_current_wal_flush_lsn()") ?? ""
+        let isConfirmed =
+            "SELECT confirmed_flush_lsn >= '\(end)' FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+        #expect(try eventually { try database.value(isConfirmed) == "t" })
+    }
+
     /// A token of the role, for an hour.
     func token(_ role: String? = nil, mark: String = "", lasting seconds: Int = 3600) -> String {
         let expiry = Int(Date().timeIntervalSince1970) + seconds
@@ -173,4 +192,4 @@ final class Bell: Sendable {
 }
 
 /// They share two cores, a PostgreSQL and the counters of one process.
-@Suite(.serialized) enum Gateways {}
+@Suite(.serialized, .within(minutes: 10)) enum Gateways {}

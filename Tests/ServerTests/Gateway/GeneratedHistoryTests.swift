@@ -46,7 +46,7 @@ extension Gateways {
             """
 
         @Test(arguments: seeds(2), ["FULL", "DEFAULT", "USING INDEX notes_code_key"])
-        func `what is heard is what PostgreSQL generated`(seed: UInt64, identity: String) throws {
+        func `what is heard is what PostgreSQL generated`(seed: Seed, identity: String) throws {
             var random = SeededRandom(seed: seed)
             let stage = try GatewayStage(
                 Self.tables + "ALTER TABLE notes REPLICA IDENTITY \(identity);", publication: "FOR TABLE notes, fences",

@@ -188,7 +188,8 @@ extension Gateways {
                     try stage.database.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
                         == "1"
                 })
-            BackgroundThread.rest(nanoseconds: 1_000_000_000)
+            try stage.awaitLog()
+            try one.fence()
             #expect(try stage.database.value("SELECT count(*) FROM notes") == "0")
             try stage.run("ALTER SYSTEM RESET synchronous_standby_names")
             try stage.run("SELECT pg_reload_conf()")

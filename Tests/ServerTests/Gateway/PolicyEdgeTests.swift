@@ -62,9 +62,6 @@ extension Gateways {
 
         private static func person(_ number: Int) -> String { "'\(GatewayStage.user(number))'" }
 
-        /// What is only noticed by asking has been.
-        private func restUntilNoticed() { BackgroundThread.rest(nanoseconds: 2_500_000_000) }
-
         /// PostgreSQL refuses a query for a right that one policy lacks, whatever the others would have said of its rows.
         @Test(arguments: [
             (
@@ -89,7 +86,7 @@ extension Gateways {
             let isShown = plain == "true"
             #expect(try heard(caller, stage).count == (isShown ? 1 : 0))
             try stage.run("GRANT SELECT ON members TO READER; GRANT EXECUTE ON FUNCTION asks TO PUBLIC")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run("INSERT INTO notes VALUES (2, \(Self.person(1)), 'a', 'b', 1)")
             #expect(try heard(caller, stage).count == 1)
         }
@@ -178,15 +175,15 @@ extension Gateways {
             try stage.run(rows(1))
             #expect(try heard(one, stage).map(\.id) == [1])
             try stage.run(function + "sql AS $$ SELECT kind = 'b' $$")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(11))
             #expect(try heard(one, stage).map(\.id) == [12])
             try stage.run(function + "plpgsql AS $$ BEGIN RETURN kind = 'a'; END $$")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(21))
             #expect(try heard(one, stage).map(\.id) == [21])
             try stage.run("DROP FUNCTION sees CASCADE")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(31))
             #expect(try heard(one, stage).isEmpty)
         }
@@ -208,21 +205,21 @@ extension Gateways {
             #expect(try heard(one, stage).map(\.id) == [1])
             // Rewritten: no change of a row says so.
             try stage.run("ALTER TABLE members ALTER team TYPE int USING team + 1")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(10))
             #expect(try heard(one, stage).map(\.id) == [12])
             try stage.run("ALTER TABLE members ENABLE ROW LEVEL SECURITY")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(20))
             #expect(try heard(one, stage).isEmpty)
             try stage.run("CREATE POLICY own ON members USING (person = auth.uid())")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(30))
             #expect(try heard(one, stage).map(\.id) == [32])
             try stage.run("TRUNCATE members; INSERT INTO members VALUES (5, \(Self.person(1)));" + rows(40))
             #expect(try heard(one, stage).map(\.id) == [45])
             try stage.run("DROP TABLE members CASCADE")
-            restUntilNoticed()
+            try stage.awaitCatalog()
             try stage.run(rows(50))
             #expect(try heard(one, stage).isEmpty)
         }

@@ -20,10 +20,10 @@ struct PolicyHistory {
     let keepsThePast: Bool
     private var levelType = 0
 
-    init(seed: UInt64, isToldOfDefinitions: Bool) {
+    init(seed: Seed, isToldOfDefinitions: Bool) {
         random = SeededRandom(seed: seed)
         self.isToldOfDefinitions = isToldOfDefinitions
-        ground = HistoryGround.allCases[Int((seed - 1) % UInt64(HistoryGround.allCases.count))]
+        ground = HistoryGround.allCases[Int((seed.number - 1) % UInt64(HistoryGround.allCases.count))]
         keepsThePast = ground.canKeepThePast && Int.random(in: 0..<3, using: &random) > 0
         hasDomains = Bool.random(using: &random)
     }

@@ -21,7 +21,7 @@ extension Gateways {
         }
 
         @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: HistoryGround.allCases.count)))
-        func `each hears of what PostgreSQL would show it`(seed: UInt64) throws {
+        func `each hears of what PostgreSQL would show it`(seed: Seed) throws {
             let contradictions = Metrics.shared.shadowContradictions.value
             let run = try HistoryRun(seed: seed)
             for _ in 0..<PolicyHistoryTests.number("TIDEWIRE_HISTORY_STEPS", or: 40) {
@@ -62,7 +62,7 @@ private final class HistoryRun {
         }
     }
 
-    private let seed: UInt64
+    private let seed: Seed
     private let stage: GatewayStage
     private var history: PolicyHistory
     private var claims: [Claims] = []
@@ -77,9 +77,9 @@ private final class HistoryRun {
     private(set) var refused: [String] = []
     private var classes: [CompiledPolicy.Classification: Int] = [:]
 
-    init(seed: UInt64) throws {
+    init(seed: Seed) throws {
         self.seed = seed
-        let isTold = seed % 3 != 0
+        let isTold = seed.number % 3 != 0
         let extras = isTold ? SQLFile.extras.map(\.text).joined(separator: "\n") : ""
         history = PolicyHistory(seed: seed, isToldOfDefinitions: isTold)
         let first = history.policySet()
@@ -131,7 +131,7 @@ private final class HistoryRun {
             refused.append("\(error)")
             _ = try? stage.run("ROLLBACK")
         }
-        if step.isQuiet { BackgroundThread.rest(nanoseconds: 2_000_000_000) }
+        if step.isQuiet { try stage.awaitCatalog() }
         fence += 1
         try stage.run("INSERT INTO fences VALUES (\(fence))")
         let heard = try callers.map { try self.heard($0) }

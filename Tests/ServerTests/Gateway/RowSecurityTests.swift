@@ -188,7 +188,9 @@ extension Gateways {
                 """)
             let caller = try user(1, stage)
             try stage.run(Self.insert(1, 1) + Self.insert(2, 2))
-            BackgroundThread.rest(nanoseconds: 100_000_000)
+            let asked =
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+            #expect(try eventually { try stage.database.value(asked) != "0" })
             try caller.push("realtime:a", "access_token", #"{"access_token":"\#(stage.token(of: 2))"}"#)
             try caller.fence()
             // What came before the second one did is the first one's.
@@ -285,8 +287,7 @@ extension Gateways {
         /// Memberships are followed by the stream, and not asked for.
         private func awaitFollowing(_ stage: GatewayStage) throws {
             #expect(eventually { stage.hub.follows("members") })
-            // The loops are told a moment later.
-            BackgroundThread.rest(nanoseconds: 500_000_000)
+            try stage.awaitCatalog()
         }
 
         @Test func `who is a member hears from then on, and no longer than that`() throws {

@@ -7,7 +7,7 @@ struct WholeRowShapes {
     private var random: SeededRandom
     private let table: String
 
-    init(seed: UInt64, of table: String) {
+    init(seed: Seed, of table: String) {
         random = SeededRandom(seed: seed)
         self.table = table
     }

@@ -93,7 +93,7 @@ extension Gateways {
 
         /// `SEED=n` repeats one seed.
         @Test(arguments: seeds(2)) func `generated conditions on whole rows are judged as PostgreSQL judges them`(
-            seed: UInt64
+            seed: Seed
         ) throws {
             let stage = try stage()
             let caller = try listener(stage)

@@ -1,0 +1,64 @@
+import Glibc
+import Synchronization
+import System
+import Testing
+
+/// How long each test of a suite may run. One that takes longer ends the whole run, says which it was and shows what every
+/// thread was doing: nothing else ends a test that blocks its thread.
+///
+/// Swift Testing's own limit counts from when a test could run. Most of ours block a thread of the pool, which has one for
+/// each processor, so that many wait for minutes before they run.
+public struct RunningTimeLimit: SuiteTrait, TestTrait, TestScoping {
+    let minutes: Int
+
+    public var isRecursive: Bool { true }
+
+    @concurrent public func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable @concurrent () async throws -> Void
+    ) async throws {
+        let number = RunningTests.began("\(test.id)", minutes: minutes)
+        defer { RunningTests.ended(number) }
+        try await function()
+    }
+}
+
+extension Trait where Self == RunningTimeLimit {
+    /// For each test of the suite, and for each of its arguments.
+    public static func within(minutes: Int) -> Self { RunningTimeLimit(minutes: minutes) }
+}
+
+/// The tests that run, and by when each has to be done.
+struct RunningTests {
+    private var running: [Int: (name: String, deadline: UInt64)] = [:]
+    private var next = 0
+
+    mutating func begin(_ name: String, deadline: UInt64) -> Int {
+        next += 1
+        running[next] = (name, deadline)
+        return next
+    }
+
+    mutating func end(_ number: Int) { running[number] = nil }
+
+    /// Whose time is up, by name.
+    func overdue(at now: UInt64) -> [String] {
+        running.values.filter { $0.deadline <= now }.map(\.name).sorted()
+    }
+
+    private static let ofThisProcess = Mutex(RunningTests())
+    private static let watch = try? BackgroundThread("test watch") {
+        while true {
+            BackgroundThread.rest(nanoseconds: 1_000_000_000)
+            let overdue = ofThisProcess.withLock { $0.overdue(at: Clock.monotonicNanoseconds()) }
+            if let name = overdue.first { fatalError("\(name) has run for longer than its suite allows") }
+        }
+    }
+
+    static func began(_ name: String, minutes: Int) -> Int {
+        precondition(watch != nil, "the watch runs")
+        let deadline = Clock.monotonicNanoseconds() + UInt64(minutes) * 60_000_000_000
+        return ofThisProcess.withLock { $0.begin(name, deadline: deadline) }
+    }
+
+    static func ended(_ number: Int) { ofThisProcess.withLock { $0.end(number) } }
+}
