@@ -186,7 +186,7 @@ let proofs: [Target] = [
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]
 
-/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `deploy/fuzz` builds it.
+/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `Tests/Tools/fuzz` builds it.
 func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .executableTarget(
         name: "Fuzz" + name, dependencies: mayImport + ["FuzzSupport"], path: "Tests/Fuzz/" + name,

@@ -52,11 +52,11 @@ extension EndToEnd {
         /// The virtual environment's, which is made if it is missing.
         private static func python() throws -> String {
             let script = folder.deletingLastPathComponent().deletingLastPathComponent()
-                .appendingPathComponent("deploy/clients").path
+                .appendingPathComponent("Tests/Tools/clients").path
             let output = TemporaryDirectory.make("environment") + "/output"
             let ending = try ChildProcess([script], output: output).wait()
             let said = try String(contentsOfFile: output, encoding: .utf8)
-            try #require(ending == .exited(0), "deploy/clients: \(said)")
+            try #require(ending == .exited(0), "Tests/Tools/clients: \(said)")
             return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
         }
 

@@ -90,8 +90,8 @@ struct House: Sendable {
         let below = ["Sources", "Tests", "sql"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }
         return below + [
             "Package.swift", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/test",
-            "deploy/quickstart", "deploy/fuzz",
-            "deploy/autobahn",
+            "deploy/quickstart", "Tests/Tools/fuzz",
+            "Tests/Tools/autobahn",
         ]
     }
 

@@ -16,7 +16,7 @@ def yaml_of(path):
     try:
         import yaml
     except ImportError:
-        raise NotRun("Python has no yaml (python3-yaml); deploy/check --all brings it") from None
+        raise NotRun("Python has no yaml (python3-yaml); Tests/Tools/check --all brings it") from None
     try:
         return yaml.safe_load(path.read_text())
     except yaml.YAMLError as problem:
@@ -56,7 +56,7 @@ def check_dockerfile_parses():
     try:
         import dockerfile
     except ImportError:
-        raise NotRun("deploy/check --all brings it") from None
+        raise NotRun("Tests/Tools/check --all brings it") from None
     try:
         commands = dockerfile.parse_file(str(DEPLOY / "Dockerfile"))
     except dockerfile.ParseError as problem:

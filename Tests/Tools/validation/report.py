@@ -44,7 +44,7 @@ def program(name):
     """Where a validator is."""
     found = shutil.which(name)
     if not found:
-        raise NotRun(f"{name} is not here; deploy/check --all brings it")
+        raise NotRun(f"{name} is not here; Tests/Tools/check --all brings it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""deploy/check: what deploy/ gives to other programs is what these take, and names what is there."""
+"""Tests/Tools/check: what deploy/ gives to other programs is what these take, and names what is there."""
 
 import argparse
 import os
@@ -146,7 +146,7 @@ def built_hub():
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="deploy/check")
+    parser = argparse.ArgumentParser(prog="Tests/Tools/check")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("binary", nargs="?", type=pathlib.Path)
     arguments = parser.parse_args()
@@ -162,7 +162,7 @@ def main():
         check_running(report, binary and str(binary.resolve()))
         check_what_cannot_be_had(report)
     else:
-        print("not run  validators of other programs: deploy/check --all brings and runs them")
+        print("not run  validators of other programs: Tests/Tools/check --all brings and runs them")
     return report.conclude()
 
 
