@@ -2,9 +2,11 @@ import Synchronization
 
 /// A number that only grows. Recording is one atomic addition, from any thread.
 public final class Counter: Sendable {
+    let name: String
+    let help: String
     private let total = Atomic<UInt64>(0)
 
-    public init() {}
+    public init(_ name: String = "", _ help: String = "") { (self.name, self.help) = (name, help) }
 
     public func add(_ amount: UInt64 = 1) {
         total.wrappingAdd(amount, ordering: .relaxed)
@@ -22,9 +24,11 @@ public final class Counter: Sendable {
 
 /// A number that moves both ways, such as a position or a lag.
 public final class Gauge: Sendable {
+    let name: String
+    let help: String
     private let current = Atomic<Int64>(0)
 
-    public init() {}
+    public init(_ name: String = "", _ help: String = "") { (self.name, self.help) = (name, help) }
 
     public func set(_ value: Int64) {
         current.store(value, ordering: .relaxed)
@@ -53,9 +57,12 @@ public protocol MetricLabel: CaseIterable, Hashable, RawRepresentable<String>, S
 
 /// One counter for each case of a label. Look a member up once and keep it where rows are counted.
 public final class CounterFamily<Label: MetricLabel>: Sendable {
+    let name: String
+    let help: String
     let members: [Label: Counter]
 
-    public init() {
+    public init(_ name: String = "", _ help: String = "") {
+        (self.name, self.help) = (name, help)
         members = Dictionary(uniqueKeysWithValues: Label.allCases.map { ($0, Counter()) })
     }
 

@@ -16,15 +16,17 @@ public final class Histogram: Sendable {
     static let subBuckets = 1 << subBucketBits
     static let bucketCount = 976
 
+    let name: String
+    let help: String
     public let unit: Unit
     private let buckets: InlineArray<976, Atomic<UInt64>>
     private let sum = Atomic<UInt64>(0)
     private let largest = Atomic<UInt64>(0)
 
-    public init(unit: Unit) {
+    public init(_ name: String = "", _ help: String = "", unit: Unit) {
         precondition(
             Self.bucketCount == Self.index(of: .max) + 1, "every value must have a bucket and every bucket a value")
-        self.unit = unit
+        (self.name, self.help, self.unit) = (name, help, unit)
         buckets = InlineArray { _ in Atomic(0) }
     }
 

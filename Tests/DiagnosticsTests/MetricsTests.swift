@@ -11,36 +11,35 @@ private enum Flavour: String, MetricLabel {
 }
 
 @Suite(.within(minutes: 2)) struct MetricsTests {
-    private func lines(_ registry: MetricsRegistry) -> [String] {
-        String(decoding: registry.render(), as: UTF8.self).split(separator: "\n").map(String.init)
+    private func lines(_ instruments: any Instrument...) -> [String] {
+        String(decoding: Exposition.text(of: instruments), as: UTF8.self).split(separator: "\n").map(String.init)
     }
 
     @Test func `renders counters and gauges with help and type`() {
-        let registry = MetricsRegistry()
-        registry.counter("a_total", "Things\nwith \\.").add(3)
-        registry.gauge("b", "A level.").set(Int64(-7))
+        let counter = Counter("a_total", "Things\nwith \\.")
+        counter.add(3)
+        let gauge = Gauge("b", "A level.")
+        gauge.set(Int64(-7))
         #expect(
-            lines(registry) == [
+            lines(counter, gauge) == [
                 #"# HELP a_total Things\nwith \\."#, "# TYPE a_total counter", "a_total 3",
                 "# HELP b A level.", "# TYPE b gauge", "b -7",
             ])
     }
 
     @Test func `renders every member of a family, also those still at zero`() {
-        let registry = MetricsRegistry()
-        let family = registry.counters("c_total", "By flavour.", by: Flavour.self)
+        let family = CounterFamily<Flavour>("c_total", "By flavour.")
         family[.sour].add()
         #expect(
-            lines(registry).suffix(2) == [#"c_total{flavour="sweet"} 0"#, #"c_total{flavour="so\"ur\\"} 1"#])
+            lines(family).suffix(2) == [#"c_total{flavour="sweet"} 0"#, #"c_total{flavour="so\"ur\\"} 1"#])
     }
 
     @Test func `renders a histogram as cumulative buckets in seconds`() throws {
-        let registry = MetricsRegistry()
-        let histogram = registry.histogram("d_seconds", "Time.", unit: .seconds)
+        let histogram = Histogram("d_seconds", "Time.", unit: .seconds)
         histogram.record(.microseconds(10))
         histogram.record(.milliseconds(1))
         histogram.record(.seconds(500))
-        let text = lines(registry)
+        let text = lines(histogram)
         #expect(text[1] == "# TYPE d_seconds histogram")
         #expect(text[2] == #"d_seconds_bucket{le="8.192e-06"} 0"#)
         #expect(text[3] == #"d_seconds_bucket{le="1.6384e-05"} 1"#)
