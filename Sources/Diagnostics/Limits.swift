@@ -1,4 +1,5 @@
-/// Every maximum of the hub in one place: no queue, buffer, cache, frame or retry grows without one of these.
+/// Every maximum of the hub in one place: no queue, buffer, cache, frame or retry grows without one of these. What only
+/// says how a room shares out its time and memory stands in that room (`DeliveryTunings.swift` and others).
 ///
 /// What relates them is checked by `checkInvariants()`, which the hub calls when it starts.
 public enum Limits {
@@ -29,9 +30,6 @@ public enum Limits {
     /// connection is made anew.
     public static let maximumCachedRelations = 65_536
 
-    /// PostgreSQL's own limit (`MaxHeapAttributeNumber` is 1600; a message can only name fewer).
-    public static let maximumColumns = 1600
-
     // MARK: The event log
 
     /// A batch is flushed when it is this large …
@@ -51,29 +49,11 @@ public enum Limits {
     /// Keys remembered for one segment's filter (8 bytes each). A segment with more has no filter and is always read.
     public static let maximumKeyHashesPerSegment = 2 << 20
 
-    /// Distance of the points of a segment's sparse index.
-    public static let indexStride: UInt64 = 64 << 10
-
-    /// What a reader of the log reads at once, and keeps between entries.
-    public static let logReadBytes = 1 << 20
-
-    /// What is looked at together when the log is searched backwards.
-    public static let lookbackStretchBytes: UInt64 = 1 << 20
-
     /// What a scan of whole segments (recovery, verification) reads at once.
     public static let logScanBytes = 4 << 20
 
-    /// Steps in which a spare segment is filled with zeros.
-    public static let zeroFillBytes = 1 << 20
-
     /// A segment's index larger than this is not believed.
     public static let maximumSidecarBytes = 256 << 20
-
-    /// A segment that took longer to fill than this leaves the disk time to fill the next one with zeros.
-    public static let calmFillMicroseconds: Int64 = 5_000_000
-
-    /// Between two attempts to write after the disk was full or failed.
-    public static let diskRetryInterval = Duration.seconds(1)
 
     /// A trouble that lasts is said again after this long.
     public static let troubleReminderInterval = Duration.seconds(30)
@@ -97,23 +77,14 @@ public enum Limits {
     /// A server that has its own, shorter limit for a statement and says nothing for so long is taken for gone.
     public static let answerTimeout = Duration.seconds(5)
 
-    /// What is read from the stream at once, and kept between reads.
-    public static let streamReadBytes = 1 << 20
-
     /// PostgreSQL's own limit for one message (`PQ_LARGE_MESSAGE_LIMIT` is `MaxAllocSize`) is below 1 GiB.
     public static let maximumServerMessageBytes = 1 << 30
-
-    /// The rest between two reads of a busy stream, in which more comes together; far below what a commit takes.
-    public static let streamRestMicroseconds: UInt32 = 50
 
     /// How often the server hears from us. Its `wal_sender_timeout` is 60 s unless changed.
     public static let statusInterval = Duration.seconds(10)
 
     /// How often an idle slot is moved on, so that it does not keep WAL that holds nothing of ours.
     public static let idleProgressInterval = Duration.seconds(10)
-
-    /// How often the server is asked about our slot.
-    public static let slotWatchInterval = Duration.seconds(15)
 
     /// How often the ingest thread looks for the publication of messages, and tries to make it where it is missing.
     public static let publicationWatchInterval = Duration.seconds(3)
@@ -182,8 +153,6 @@ public enum Limits {
     /// When the hub ends, clients have this long to go.
     public static let drainLimit = Duration.seconds(5)
     public static let bindAgainInterval = Duration.milliseconds(250)
-    /// A channel's token is looked at this often, and when it expires.
-    public static let tokenCheckInterval = Duration.seconds(300)
 
     /// A request's head, from its first byte or from the answer before.
     public static let requestTimeLimit = Duration.seconds(10)
@@ -194,11 +163,6 @@ public enum Limits {
     public static let sharedBodyThresholdBytes = 8 << 10
     public static let compressionLevel = 1
 
-    /// What a loop takes from the log, and hands to sockets, before it looks at its sockets again. Queueing a delivery is
-    /// little work beside sending it, and what is queued together for a socket is sent by one call: the more the better,
-    /// until it is a matter of milliseconds.
-    public static let turnLogBytes = 1 << 20
-    public static let turnDeliveries = 250_000
     /// Messages of clients from this size on take so long to read that a loop reads them for no longer than so much of a
     /// turn. After joins it rests from them, so many times as long as these took.
     public static let largeMessageBytes = 4 << 10
@@ -207,14 +171,10 @@ public enum Limits {
     public static let maximumLargeInputRest = Duration.milliseconds(60)
     /// By so much the memory for a connection's input grows at a time.
     public static let inputGrowthBytes = 1 << 20
-    /// Channels whose bindings are looked at again in one turn after the catalog moved.
-    public static let rebindingsPerTurn = 500
     /// Deliveries of one channel that wait for PostgreSQL's answer to a filter.
     public static let maximumWaitingDeliveryBytes = 4 << 20
     /// Of all channels of one loop. At half of it the log waits for PostgreSQL, for a while.
     public static let maximumWaitingTotalBytes = 128 << 20
-    /// What one that waits takes beside its body.
-    public static let waitingDeliveryBytes = 160
 
     /// Joined and joining, on one loop. Each has three timers at most.
     public static let maximumChannelsPerLoop = 1 << 22
@@ -340,14 +300,8 @@ public enum Limits {
     public static let maximumConnections: Int64 = 4_000_000
     public static let maximumLoops: Int64 = 256
 
-    /// The kernel cuts it to `net.core.somaxconn`.
-    public static let listenBacklog: Int32 = 4096
-
     /// One table of descriptors rarely has more; a connection that is not there costs no memory.
     public static let maximumConnectionsPerLoop = 1 << 17
-
-    /// Connections taken from one listener before the others get their turn.
-    public static let acceptBatch = 64
 
     /// Without memory or descriptors, accepting rests this long.
     public static let acceptRest = Duration.milliseconds(100)
@@ -387,9 +341,6 @@ public enum Limits {
     /// … and what all that are blocked on one loop may hold together.
     public static let outboxTotalBytes = 128 << 20
 
-    /// The kernel's send buffer of one connection (it doubles the number); left alone it grows to 4 MiB.
-    public static let socketSendBufferBytes = 256 << 10
-
     /// Free memory is handed back to the kernel when slow connections left this much …
     public static let givenBackBytes = 4 << 20
 
@@ -410,12 +361,6 @@ public enum Limits {
 
     /// Pieces up to this are copied together for one call; larger ones are handed over where they are.
     public static let copiedPieceBytes = 2 << 10
-
-    /// Sends between two looks at what came in, so that a large fan-out does not starve anybody.
-    public static let sendsBetweenReads = 1000
-
-    /// Sends handed to the kernel by one call where io_uring is used.
-    public static let ringBatch = 256
 
     /// For the farewell of a connection that fell behind, and for what is queued for a peer that finished sending.
     public static let farewellLimit = Duration.seconds(15)
@@ -500,8 +445,6 @@ public enum Limits {
     public static let bindingBatchRest: Duration = .milliseconds(60)
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
-    /// After so many changes PostgreSQL is asked again whether it agrees with what was decided without it.
-    public static let shadowInterval: UInt64 = 1000
     /// Decisions about which the tables have been asked, on one loop.
     public static let maximumSecondOpinions = 64
     public static let maximumDemotedPolicies = 4096
@@ -613,11 +556,6 @@ public enum Limits {
 
     /// What is remembered of them on each loop; what the entry at hand needs comes on top.
     public static let maximumGeneratedBytes = 8 << 20
-    /// What one value takes that is remembered, beside its texts and those it was made of.
-    public static let generatedValueBytes = 128
-    /// Rows asked for together: those of the entry at hand, which may be more, and of entries up to this far behind it.
-    public static let generationBatchRows = 4096
-    public static let generationAheadBytes = 1 << 20
     /// Rows tried one by one, where together they failed, before the others are given up with them.
     public static let generationRowsTried = 8
     /// Roles of subscribers as which an expression is tried.
@@ -629,22 +567,10 @@ public enum Limits {
     public static let maximumRecalledBytes = 32 << 20
     /// … and the largest of them. Larger ones are looked for in the log.
     public static let maximumRecalledRowBytes = 256 << 10
-    /// What one that is remembered takes beside its values.
-    public static let recalledRowBytes = 96
-    /// Rows looked for together: those of the change at hand and of changes up to this far behind it.
-    public static let recallBatchRows = 16_384
-    public static let recallAheadBytes = 4 << 20
     /// What all rows that are found together may take.
     public static let recallBatchBytes = 8 << 20
-    /// How much of the log is read for them, and for how long; what is not found then counts as not there.
-    public static let recallReadBytes: UInt64 = 1 << 30
-    public static let recallPatience = Duration.seconds(2)
     /// Loops that wait are few; each asks once.
     public static let maximumWaitingRecalls = 1024
-    /// Rows of a table of which one was needed are remembered for so many of its changes.
-    public static let recallFollowedChanges = 100_000
-    /// What is remembered of segments, to find out quickly that a row is not in them.
-    public static let recallOutlineBytes = 64 << 20
 
     // MARK: Messages sent before
 
@@ -682,28 +608,12 @@ public enum Limits {
     /// Keys by which one filter is found in the index; with more it is tried on every change.
     public static let maximumFilterKeys = 1000
 
-    /// The same of a policy, whose holder may be a member of that many things.
-    public static let maximumPolicyKeys = 4096
-
     /// Bytes of a value times bytes of the pattern or part looked for in it, within one condition on one row: some
     /// milliseconds. Beyond that PostgreSQL is asked, which can be told to give up.
     public static let maximumFilterWork = 1 << 22
 
-    // What filters that are tried one by one may take of a loop, in steps of about half a nanosecond: as much as this of each
-    // change …
-    public static let filterWorkOfChange = 200_000
-    /// … and of each connection so much more: a condition takes some dozens, one that searches in 5 KB some ten thousands.
-    public static let filterWorkOfConnection = 100_000
-    /// Beyond that, all together: a tenth of the time, and some milliseconds at once.
-    public static let filterWorkPerMicrosecond = 200
-    public static let filterWorkReserve = 20_000_000
-
-    /// A connection whose filters took more than that is left out of changes for so long, and twice as long each time that it
-    /// does so again.
-    public static let filterRest = Duration.seconds(2)
+    /// How long a connection is left out of changes at most whose filters take too much again and again.
     public static let maximumFilterRest = Duration.seconds(64)
-    /// After this long without it is as if it never had.
-    public static let filterRestForgotten = Duration.seconds(300)
 
     // MARK: Configuration and diagnostics
 
@@ -716,8 +626,6 @@ public enum Limits {
 
     /// A longer text in a log line is cut here and ends in `…`.
     public static let maximumLogFieldBytes = 4 << 10
-
-    public static let maximumMetrics = 4096
 }
 
 extension Limits {

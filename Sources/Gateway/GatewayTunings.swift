@@ -1,0 +1,10 @@
+import Diagnostics
+
+/// How the room shares out its time and memory: promised to nobody. Its maxima are in `Diagnostics/Limits.swift`.
+extension Limits {
+    /// A channel's token is looked at this often, and when it expires.
+    static let tokenCheckInterval = Duration.seconds(300)
+
+    /// Channels whose bindings are looked at again in one turn after the catalog moved.
+    static let rebindingsPerTurn = 500
+}
