@@ -34,7 +34,7 @@ func epochs(from first: UInt64) -> @Sendable () -> UInt64 {
 }
 
 func payload(_ seed: UInt64, _ count: Int) -> [UInt8] {
-    var random = SeededRandom(seed: Seed(seed))
+    var random = SeededRandom(seed: seed)
     var bytes: [UInt8] = []
     bytes.reserveCapacity(count + 8)
     while bytes.count < count { withUnsafeBytes(of: random.next()) { bytes.append(contentsOf: $0) } }

@@ -33,7 +33,7 @@ struct TermTrees {
 
     init(seed: Seed) throws {
         oracle = try TermOracle(seed: seed)
-        random = SeededRandom(seed: Seed(seed.number &+ 77))
+        random = SeededRandom(seed: seed.number &+ 77)
         var words = Kind(Kind.of(25))
         words.values += ["1", "42", "a/b", "A/b", "t", "true", "8b2e8ba0-0000-4000-8000-000000000001", "{a,b}"]
         var uuid = Kind(Kind.of(2950))

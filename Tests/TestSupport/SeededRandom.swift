@@ -5,7 +5,9 @@ import Testing
 public struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    public init(seed: Seed) { state = seed.number }
+    public init(seed: UInt64) { state = seed }
+
+    @_disfavoredOverload public init(seed: Seed) { self.init(seed: seed.number) }
 
     public mutating func next() -> UInt64 {
         state &+= 0x9e37_79b9_7f4a_7c15

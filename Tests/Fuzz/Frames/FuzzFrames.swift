@@ -18,7 +18,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let rules = FrameDecoder.Rules(
         maximumMessageBytes: 2048, maximumFragments: 5, expectsMask: bytes[1] & 1 == 0,
         allowsCompression: bytes[1] & 2 != 0, validatesText: bytes[1] & 4 != 0)
-    var random = SeededRandom(seed: Seed(UInt64(bytes[0])))
+    var random = SeededRandom(seed: UInt64(bytes[0]))
     let whole = FramePeer.records(of: [frames], rules)
     let inPieces = FramePeer.records(of: pieces(of: frames, using: &random), rules)
     precondition(whole == inPieces, "the pieces made a difference: \(whole) and \(inPieces)")

@@ -15,7 +15,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let seed = bytes.first else { return 0 }
     let connection = Array(bytes.dropFirst())
-    var random = SeededRandom(seed: Seed(UInt64(seed)))
+    var random = SeededRandom(seed: UInt64(seed))
     let whole = serve([connection])
     let inPieces = serve(pieces(of: connection, using: &random))
     precondition(whole == inPieces, "the pieces made a difference: \(whole) and \(inPieces)")

@@ -114,7 +114,7 @@ final class GatewayStage: @unchecked Sendable {
     /// The loop knows what the catalog says now: it has been asked again, and the loop has taken a turn since.
     func awaitCatalog() throws {
         let isRead = Awaited<Bool>()
-        hub.director.main?.project.catalog.refresh { isRead.set($0 != nil) }
+        hub.director.main?.project.catalog.refresh(seeing: nil) { isRead.set($0 != nil) }
         #expect(isRead.wait() == true)
         #expect(try GatewayStage.isReady(hub.port))
     }
