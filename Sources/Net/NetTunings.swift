@@ -12,7 +12,7 @@ extension Limits {
     static let socketSendBufferBytes = 256 << 10
 
     /// Sends between two looks at what came in, so that a large fan-out does not starve anybody.
-    static let sendsBetweenReads = 1000
+    public static let sendsBetweenReads = 1000
 
     /// Sends handed to the kernel by one call where io_uring is used.
     static let ringBatch = 256
