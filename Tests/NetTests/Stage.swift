@@ -3,6 +3,7 @@ import Diagnostics
 import Net
 import Synchronization
 import System
+import TestSupport
 
 /// What an application saw, for a test to look at from its own thread.
 final class Diary: Sendable {

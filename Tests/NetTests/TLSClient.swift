@@ -1,6 +1,7 @@
 import COpenSSL
 import Glibc
 import System
+import TestSupport
 
 /// A TLS client over a blocking socket, made of OpenSSL itself so that our own session code is not its own judge.
 final class TLSClient {

@@ -1,62 +1,31 @@
 import Bytes
 import Foundation
-import Glibc
+import TestSupport
 import WebSocket
 
 /// A client that does one thing after the other: it says a text, or waits for the next that it is told. What it waits for
 /// in vain fails the test after a while instead of hanging it.
 final class Caller: @unchecked Sendable {
     // Each is used by one thread at a time.
-    private var descriptor: Int32
+    private let client: TestClient
     private var buffer: [UInt8] = []
     private var first = 0
     private var lastRef = 0
     /// Messages that came while another was waited for.
     private var unheard: [Message] = []
 
-    static let patience = 30
-
     /// Connects; nothing is said yet.
     init(port: UInt16, receiveBuffer: Int32? = nil) throws {
-        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        if var receiveBuffer { setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &receiveBuffer, 4) }
-        var patience = timeval(tv_sec: Self.patience, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let answer = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
-        guard answer == 0 else { throw CallerFailure("connect", errno) }
+        client = try TestClient(port: port, receiveBuffer: receiveBuffer)
     }
 
-    deinit { hangUp() }
-
-    func hangUp() {
-        if descriptor >= 0 { close(descriptor) }
-        descriptor = -1
-    }
+    func hangUp() { client.close() }
 
     // MARK: Bytes
 
-    func send(_ text: String) throws { try send(Array(text.utf8)) }
+    func send(_ text: String) throws { try client.send(text) }
 
-    func send(_ bytes: [UInt8]) throws {
-        var sent = 0
-        while sent < bytes.count {
-            let count = bytes.withUnsafeBytes { all in
-                let rest = UnsafeRawBufferPointer(rebasing: all[sent...])
-                return Glibc.send(descriptor, rest.baseAddress, rest.count, Int32(MSG_NOSIGNAL))
-            }
-            guard count > 0 else { throw CallerFailure("send", errno) }
-            sent += count
-        }
-    }
+    func send(_ bytes: [UInt8]) throws { try client.send(bytes) }
 
     private func fill(_ wanted: Int) throws {
         guard buffer.count - first < wanted else { return }
@@ -66,14 +35,7 @@ final class Caller: @unchecked Sendable {
     }
 
     private func more() throws {
-        let count = buffer.count
-        buffer.append(contentsOf: repeatElement(0, count: 64 << 10))
-        let read = buffer.withUnsafeMutableBytes { all in
-            let room = UnsafeMutableRawBufferPointer(rebasing: all[count...])
-            return recv(descriptor, room.baseAddress, room.count, 0)
-        }
-        buffer.removeLast((64 << 10) - max(0, read))
-        guard read > 0 else { throw CallerFailure("receive", read == 0 ? 0 : errno) }
+        guard try client.receive(appendingTo: &buffer) else { throw ClientFailure(operation: "receive", code: 0) }
     }
 
     /// Text up to and with a mark.
@@ -243,7 +205,7 @@ struct Message: CustomStringConvertible {
     init(_ json: Data) throws {
         guard let all = try JSONSerialization.jsonObject(with: json) as? [Any], all.count == 5,
             let topic = all[2] as? String, let event = all[3] as? String, let payload = all[4] as? [String: Any]
-        else { throw CallerFailure("understand \(String(decoding: json, as: UTF8.self))", 0) }
+        else { throw ClientFailure(operation: "understand \(String(decoding: json, as: UTF8.self))", code: 0) }
         joinRef = all[0] as? String
         ref = all[1] as? String
         self.topic = topic
@@ -263,11 +225,6 @@ struct Message: CustomStringConvertible {
     var errors: [String]? { data["errors"] as? [String] }
     var bindings: [Int] { payload["ids"] as? [Int] ?? [] }
     var description: String { "\(topic) \(event) \(payload)" }
-}
-
-struct CallerFailure: Error, CustomStringConvertible {
-    let description: String
-    init(_ operation: String, _ code: Int32) { description = "could not \(operation): errno \(code)" }
 }
 
 struct Farewell: Error, Equatable {

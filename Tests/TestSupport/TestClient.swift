@@ -1,20 +1,22 @@
 import Glibc
-import Net
 import System
 
-struct ClientFailure: Error {
-    let operation: String
-    let code: Int32
+/// What a client waited for in vain, with errno where there is one.
+public struct ClientFailure: Error {
+    public let operation: String
+    public let code: Int32
+
+    public init(operation: String, code: Int32) { (self.operation, self.code) = (operation, code) }
 }
 
-/// A plain blocking TCP client. Reads wait at most for `patience`; then the test fails instead of hanging.
-final class TestClient: @unchecked Sendable {
+/// A plain blocking TCP client of a server on loopback. It waits at most for `patience`; then the test fails.
+public final class TestClient: @unchecked Sendable {
     // Each client is used by one thread at a time.
-    private(set) var descriptor: Int32
+    public private(set) var descriptor: Int32
 
-    static let patience = 20
+    public static let patience = 30
 
-    init(port: UInt16, receiveBuffer: Int32? = nil) throws {
+    public init(port: UInt16, receiveBuffer: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw ClientFailure(operation: "socket", code: errno) }
         if var receiveBuffer { setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &receiveBuffer, 4) }
@@ -41,21 +43,21 @@ final class TestClient: @unchecked Sendable {
 
     deinit { close() }
 
-    func close() {
+    public func close() {
         if descriptor >= 0 { Glibc.close(descriptor) }
         descriptor = -1
     }
 
-    func reset() {
+    public func reset() {
         StreamSocket.reset(descriptor)
         descriptor = -1
     }
 
-    func finishSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+    public func finishSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
-    func send(_ text: String) throws { try send(Array(text.utf8)) }
+    public func send(_ text: String) throws { try send(Array(text.utf8)) }
 
-    func send(_ bytes: [UInt8]) throws {
+    public func send(_ bytes: [UInt8]) throws {
         var sent = 0
         while sent < bytes.count {
             let count = bytes.withUnsafeBytes { all in
@@ -68,7 +70,7 @@ final class TestClient: @unchecked Sendable {
     }
 
     /// Exactly this many bytes.
-    func receive(_ wanted: Int) throws -> [UInt8] {
+    public func receive(_ wanted: Int) throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: wanted)
         var filled = 0
         while filled < wanted {
@@ -82,22 +84,30 @@ final class TestClient: @unchecked Sendable {
         return bytes
     }
 
-    func receiveText(_ wanted: Int) throws -> String { String(decoding: try receive(wanted), as: UTF8.self) }
+    public func receiveText(_ wanted: Int) throws -> String { String(decoding: try receive(wanted), as: UTF8.self) }
+
+    /// What comes next, at least one byte, is put at the end; false when the peer has closed.
+    public func receive(appendingTo bytes: inout [UInt8]) throws -> Bool {
+        let (start, room) = (bytes.count, 64 << 10)
+        bytes.append(contentsOf: repeatElement(0, count: room))
+        let count = bytes.withUnsafeMutableBytes { all in
+            recv(descriptor, UnsafeMutableRawBufferPointer(rebasing: all[start...]).baseAddress, room, 0)
+        }
+        let code = errno
+        bytes.removeLast(room - max(0, count))
+        guard count >= 0 else { throw ClientFailure(operation: "receive", code: code) }
+        return count > 0
+    }
 
     /// Everything until the peer closes; throws when it closes by force.
-    func receiveAll() throws -> [UInt8] {
+    public func receiveAll() throws -> [UInt8] {
         var all: [UInt8] = []
-        var part = [UInt8](repeating: 0, count: 64 << 10)
-        while true {
-            let count = part.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
-            if count == 0 { return all }
-            guard count > 0 else { throw ClientFailure(operation: "receive", code: errno) }
-            all += part[..<count]
-        }
+        while try receive(appendingTo: &all) {}
+        return all
     }
 
     /// The peer is gone, politely or not; whatever it still sent is skipped.
-    func waitForEnd() -> Bool {
+    public func waitForEnd() -> Bool {
         do {
             _ = try receiveAll()
             return true
