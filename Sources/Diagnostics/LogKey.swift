@@ -31,7 +31,6 @@ extension LogField {
     public static let slot = LogKey("slot")
     public static let publication = LogKey("publication")
     public static let serverVersion = LogKey("server_version")
-    public static let protocolVersion = LogKey("protocol_version")
     public static let timeline = LogKey("timeline")
     public static let systemIdentifier = LogKey("system_identifier")
     public static let lsn = LogKey("lsn")

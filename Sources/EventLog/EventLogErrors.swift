@@ -17,8 +17,6 @@ public struct EventLogFailure: Error, Sendable, Equatable {
         self.init(operation: error.operation, path: error.subject, code: error.code)
     }
 
-    public var isOutOfSpace: Bool { code == ENOSPC || code == EDQUOT }
-
     /// What the operator can do.
     public var hint: String {
         switch code {

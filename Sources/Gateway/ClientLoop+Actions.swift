@@ -68,14 +68,6 @@ extension ClientLoop {
 
 /// The encoder's words for addresses, whose bytes are arrays.
 extension MessageEncoder {
-    func appendEmptyPresence(topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter) {
-        let (event, payload) = (Array("presence_state".utf8), Array("{}".utf8))
-        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
-        appendPush(
-            unsafe event.span.bytes, payload: unsafe payload.span.bytes, topic: unsafe topic.span.bytes,
-            joinRef: unsafe joinRef.span.bytes, to: &writer)
-    }
-
     func appendHeartbeatReply(ref: [UInt8], to writer: inout ByteWriter) {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         appendHeartbeatReply(ref: unsafe ref.span.bytes, to: &writer)

@@ -123,11 +123,6 @@ public final class SocketLoop {
         }
     }
 
-    /// Whether sends go to the kernel in batches.
-    public var usesRing: Bool { ring != nil }
-
-    public var connectionCount: Int { table.count }
-
     // MARK: The turn
 
     func run() {

@@ -40,11 +40,9 @@ public enum SQLState {
     }
 
     public static let objectInUse = "55006"
-    public static let objectNotInPrerequisiteState = "55000"
     public static let undefinedObject = "42704"
     public static let duplicateObject = "42710"
     public static let insufficientPrivilege = "42501"
-    public static let invalidPassword = "28P01"
     public static let configurationLimitExceeded = "53400"
     public static let undefinedFile = "58P01"
     public static let featureNotSupported = "0A000"

@@ -10,8 +10,6 @@ import System
 /// the change as `TransactionCodec` stores it. The file is ours for one connection; after a restart the server
 /// streams the transaction again from its first change.
 final class SpooledTransaction {
-    static let recordHeaderBytes = 24
-
     let xid: UInt32
     private let file: any StorageFile
     private var written: UInt64 = 0

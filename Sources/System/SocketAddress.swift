@@ -37,8 +37,6 @@ public struct SocketAddress: Sendable, Hashable {
         SocketAddress(high: high, low: low, scope: scope, port: port, isIPv6: isIPv6)
     }
 
-    public var isLoopback: Bool { isIPv6 ? high == 0 && low == 1 : high >> 56 == 127 }
-
     public var isAny: Bool { high == 0 && low == 0 }
 
     /// What a name or numeric address stands for, in the resolver's order. It may ask the network and block.

@@ -13,8 +13,6 @@ enum Opcode: UInt8 {
 /// The sizes that RFC 6455 §5.2 and §5.5 fix.
 public enum FrameSize {
     public static let maximumControlPayloadBytes = 125
-    /// Two bytes, eight of length, four of mask.
-    public static let maximumHeaderBytes = 14
     public static let maximumCloseReasonBytes = maximumControlPayloadBytes - 2
 }
 

@@ -10,7 +10,6 @@ final class HostileForce {
 
     private final class State: Sendable {
         let isOver = Atomic<Bool>(false)
-        let closed = Atomic<Int>(0)
         let sent = Atomic<Int>(0)
     }
 
@@ -29,7 +28,6 @@ final class HostileForce {
                     let isOpen = sockets[index].work()
                     state.sent.add(sockets[index].sentBytes - before, ordering: .relaxed)
                     if isOpen { continue }
-                    state.closed.add(1, ordering: .relaxed)
                     sockets[index].dueAt = began + Self.patience
                 }
                 let took = Clock.monotonicNanoseconds() - began
@@ -38,9 +36,6 @@ final class HostileForce {
             for index in sockets.indices { sockets[index].close() }
         }
     }
-
-    /// How often the hub ended one of them.
-    var closedCount: Int { state.closed.load(ordering: .relaxed) }
 
     /// How much of the attack the hub took.
     var sentBytes: Int { state.sent.load(ordering: .relaxed) }

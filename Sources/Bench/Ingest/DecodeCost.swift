@@ -19,7 +19,6 @@ struct DecodeCost {
         spool = try place.directory("spool")
     }
 
-    var rowsPerPass: Int { stream.rows }
     var wireBytesPerRow: Double { Double(stream.bytes) / Double(stream.rows) }
 
     /// Nanoseconds of processor time a row, with and without JSON.
