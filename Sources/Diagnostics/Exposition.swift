@@ -14,11 +14,29 @@ enum Exposition {
         var text: [UInt8] = []
         text.reserveCapacity(16 << 10)
         for instrument in instruments {
-            let (name, kind) = (instrument.name, type(of: instrument).typeName)
-            text.append(contentsOf: "# HELP \(name) \(instrument.help.escapedHelp)\n# TYPE \(name) \(kind)\n".utf8)
+            appendHead(of: instrument, to: &text)
             instrument.appendSamples(to: &text)
         }
         return text
+    }
+
+    /// Each name once, with a line for each project.
+    static func text(of projects: [ProjectGauges]) -> [UInt8] {
+        var text: [UInt8] = []
+        let gauges = projects.map(\.all)
+        for index in gauges.first?.indices ?? 0..<0 {
+            appendHead(of: gauges[0][index], to: &text)
+            for (project, gauges) in zip(projects, gauges) {
+                let label = project.tenant.map { "{tenant=\"\($0.escapedLabelValue)\"}" } ?? ""
+                text.append(contentsOf: "\(gauges[index].name)\(label) \(gauges[index].value)\n".utf8)
+            }
+        }
+        return text
+    }
+
+    private static func appendHead(of instrument: any Instrument, to text: inout [UInt8]) {
+        let (name, kind) = (instrument.name, type(of: instrument).typeName)
+        text.append(contentsOf: "# HELP \(name) \(instrument.help.escapedHelp)\n# TYPE \(name) \(kind)\n".utf8)
     }
 
     static func isValidName(_ name: String) -> Bool {

@@ -128,15 +128,8 @@ public final class Metrics: Sendable {
     public let transactionsSkipped = Counter(
         "tidewire_ingest_transactions_skipped_total", "Transactions the slot sent again and the event log already held."
     )
-    public let replicationConnected = Gauge(
-        "tidewire_replication_connected", "1 while changes are streaming from PostgreSQL, else 0.")
     public let reconnects = CounterFamily<ReconnectReason>(
         "tidewire_replication_reconnects_total", "Attempts to connect again, by what made them necessary.")
-    public let receivedLSN = Gauge("tidewire_received_lsn", "Last WAL position received, as a number.")
-    public let confirmedLSN = Gauge(
-        "tidewire_confirmed_lsn", "WAL position confirmed to PostgreSQL after it was durable here, as a number.")
-    public let slotLagBytes = Gauge(
-        "tidewire_slot_lag_bytes", "WAL that PostgreSQL keeps for the slot beyond the confirmed position.")
     public let gaps = Counter(
         "tidewire_gaps_total", "Times that changes were lost for certain or possibly, each marked in the event log.")
     public let presenceMarksDropped = Counter(
@@ -161,9 +154,6 @@ public final class Metrics: Sendable {
         "Time from a transaction's commit in PostgreSQL to its durability here (both clocks).", unit: .seconds)
     public let diskStalls = Counter(
         "tidewire_disk_stalls_total", "Times that ingest stopped because the disk was full or failed.")
-    public let logFirstOffset = Gauge("tidewire_log_first_offset", "Oldest offset the event log still holds.")
-    public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset the next change will get.")
-    public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
     public let segmentsRemoved = Counter(
         "tidewire_log_segments_removed_total", "Segments removed because they were past retention.")
 
@@ -301,8 +291,10 @@ public final class Metrics: Sendable {
     public let membershipFills = Counter(
         "tidewire_membership_fills_total", "Subscribers whose memberships were read from their table.")
 
+    private let projects = ShownProjects()
+
     public init() {
-        let names = instruments.map(\.name)
+        let names = instruments.map(\.name) + ProjectGauges().all.map(\.name)
         precondition(names.allSatisfy(Exposition.isValidName), "each metric has a name that Prometheus takes")
         precondition(Set(names).count == names.count, "no two metrics share a name")
     }
@@ -312,8 +304,13 @@ public final class Metrics: Sendable {
         Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument }
     }
 
+    /// Shows where a project stands, until it is removed.
+    public func add(_ project: ProjectGauges) { projects.add(project) }
+
+    public func remove(_ project: ProjectGauges) { projects.remove(project) }
+
     /// All of them as Prometheus reads them.
     public func render() -> [UInt8] {
-        Exposition.text(of: instruments)
+        Exposition.text(of: instruments) + Exposition.text(of: projects.inOrder)
     }
 }

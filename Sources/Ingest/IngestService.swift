@@ -50,7 +50,9 @@ public final class IngestService: Sendable {
         let logEnd = SharedEnd()
         let followed = SharedFollowing()
         let sink = try LogSink(
-            directory: log, options: IngestService.options(settings), presence: presence, followed: followed.set,
+            directory: log, options: IngestService.options(settings), gauges: settings.replication.gauges,
+            presence: presence,
+            followed: followed.set,
             opened: logEnd.set)
         let interrupt = try Wake()
         let status = ReplicationStatus()

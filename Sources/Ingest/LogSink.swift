@@ -22,6 +22,7 @@ public final class LogSink: TransactionSink {
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
     private let presence: PresenceTimeline?
+    private let gauges: ProjectGauges
     private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
     private var lastRetention: UInt64 = 0
@@ -35,16 +36,18 @@ public final class LogSink: TransactionSink {
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
         opened: @escaping (EventLogEnd) -> Void = { _ in }
     ) throws(EventLogError) {
-        try self.init(directory: directory, options: options, time: time, presence: nil, opened: opened)
+        try self.init(
+            directory: directory, options: options, time: time, gauges: ProjectGauges(), presence: nil, opened: opened)
     }
 
     init(
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
-        presence: PresenceTimeline?,
+        gauges: ProjectGauges, presence: PresenceTimeline?,
         followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
         self.options = options
+        self.gauges = gauges
         self.presence = presence
         self.time = time
         self.followed = followed
@@ -229,7 +232,7 @@ public final class LogSink: TransactionSink {
             Metrics.shared.commitToDurableSeconds.record(UInt64(max(0, now - time)) * 1000)
         }
         waitingCommitTimes.removeAll(keepingCapacity: true)
-        if let writer { Metrics.shared.logEndOffset.set(writer.nextOffset) }
+        if let writer { gauges.logEndOffset.set(writer.nextOffset) }
     }
 
     public func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws {
@@ -296,8 +299,8 @@ public final class LogSink: TransactionSink {
                 [.segment(segment.sequence), .fromOffset(segment.firstOffset), .toOffset(segment.endOffset)])
         }
         let segments = writer.segments
-        Metrics.shared.logFirstOffset.set(segments.first?.firstOffset ?? 0)
-        Metrics.shared.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
+        gauges.logFirstOffset.set(segments.first?.firstOffset ?? 0)
+        gauges.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
     }
 
     /// The disk's refusals, in the words of those who wait for it.

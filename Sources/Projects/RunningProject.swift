@@ -19,6 +19,7 @@ public final class RunningProject: Sendable {
     public let ingest: IngestService
     public let project: Project
     private let janitor: MessagesJanitor
+    private let gauges: ProjectGauges
     private let gateway: Gateway
 
     init(_ plan: ProjectPlan, number: UInt32, on gateway: Gateway) throws {
@@ -55,6 +56,8 @@ public final class RunningProject: Sendable {
         }
         self.ingest = ingest
         self.gateway = gateway
+        gauges = replication.gauges
+        Metrics.shared.add(gauges)
         gateway.add(project)
     }
 
@@ -94,6 +97,7 @@ public final class RunningProject: Sendable {
         project.services.stop()
         janitor.stop()
         ingest.stop()
+        Metrics.shared.remove(gauges)
     }
 
     public var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }

@@ -124,7 +124,9 @@ struct ReplicationSession<Sink: TransactionSink> {
             ])
         streaming()
         var pace = StreamPace(
-            sink.durablePosition, SlotWatch(slot: settings.slot, catalog: keeper.catalog), messages)
+            sink.durablePosition,
+            SlotWatch(slot: settings.slot, catalog: keeper.catalog, lagBytes: settings.gauges.slotLagBytes), messages,
+            settings.gauges.receivedLSN)
         do {
             try loop(&stream, &assembler, &pace, status)
         } catch {
@@ -267,7 +269,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func confirm(_ pace: inout StreamPace, _ status: StatusSender) throws {
         try status.send(flushed: sink.durablePosition)
         pace.confirmed(sink.durablePosition)
-        Metrics.shared.confirmedLSN.set(sink.durablePosition.rawValue)
+        settings.gauges.confirmedLSN.set(sink.durablePosition.rawValue)
     }
 
     /// The duties that time brings: a sign of life, and moving an idle slot on.
@@ -397,11 +399,13 @@ struct StreamPace {
 
     var watch: SlotWatch
     var publication: MessagesPublication
+    private let receivedLSN: Gauge
 
-    init(_ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication) {
+    init(_ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ receivedLSN: Gauge) {
         idlePosition = position
         self.watch = watch
         self.publication = publication
+        self.receivedLSN = receivedLSN
     }
 
     mutating func received(_ bytes: Int) {
@@ -412,7 +416,7 @@ struct StreamPace {
     mutating func kept(alive end: LSN, wantsReply: Bool) {
         idlePosition = max(idlePosition, end)
         replyIsWanted = replyIsWanted || wantsReply
-        Metrics.shared.receivedLSN.set(end.rawValue)
+        receivedLSN.set(end.rawValue)
     }
 
     mutating func confirmed(_ position: LSN) {

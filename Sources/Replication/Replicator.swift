@@ -42,6 +42,7 @@ public final class Replicator<Sink: TransactionSink> {
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
                     streaming: { [status, self] in
                         status.streamingBegan()
+                        settings.gauges.replicationConnected.set(Int64(1))
                         backoff.reached()
                         // Whatever ends this stream is news, also if it is what ended the one before.
                         lastTrouble = ""
@@ -50,13 +51,18 @@ public final class Replicator<Sink: TransactionSink> {
             } catch {
                 ended(error, after: Clock.monotonicNanoseconds() - began)
             }
-            status.streamingEnded()
+            streamingEnded()
         }
+    }
+
+    private func streamingEnded() {
+        status.streamingEnded()
+        settings.gauges.replicationConnected.set(Int64(0))
     }
 
     private func ended(_ error: any Error, after nanoseconds: UInt64) {
         if interrupt.isRung { return }
-        status.streamingEnded()
+        streamingEnded()
         // A connection that held for a while was healthy: begin with short waits again.
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
         let trouble = overcome(error) ?? Trouble.from(error, settings)
@@ -154,12 +160,10 @@ public final class ReplicationStatus: Sendable {
             $0.sessions += 1
             $0.trouble = nil
         }
-        Metrics.shared.replicationConnected.set(Int64(1))
     }
 
     func streamingEnded() {
         state.withLock { $0.isStreaming = false }
-        Metrics.shared.replicationConnected.set(Int64(0))
     }
 
     func troubled(_ trouble: Trouble) { state.withLock { $0.trouble = trouble } }

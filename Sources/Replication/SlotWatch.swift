@@ -8,11 +8,13 @@ import System
 struct SlotWatch {
     private let slot: String
     private let catalog: Connection
+    private let lagBytes: Gauge
     private var nextAt = Clock.monotonicNanoseconds()
     private var wasWarned = false
 
-    init(slot: String, catalog: Connection) {
+    init(slot: String, catalog: Connection, lagBytes: Gauge) {
         self.slot = slot
+        self.lagBytes = lagBytes
         self.catalog = catalog
     }
 
@@ -23,7 +25,7 @@ struct SlotWatch {
         nextAt = now + Limits.slotWatchInterval.wholeNanoseconds
         guard let status = try? SlotStatus.read(slot, catalog) else { return }
         let lag = max(0, status.lagBytes(behind: position))
-        Metrics.shared.slotLagBytes.set(lag)
+        lagBytes.set(lag)
         if lag > Limits.noteworthyLagBytes {
             Log.shared.info("catching up", [.slot(slot), .lsn(position), .bytes(lag)])
         }

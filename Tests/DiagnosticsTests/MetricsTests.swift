@@ -48,6 +48,32 @@ private enum Flavour: String, MetricLabel {
             text.suffix(3) == [#"d_seconds_bucket{le="+Inf"} 3"#, "d_seconds_sum 500.00101", "d_seconds_count 3"])
     }
 
+    @Test func `shows where each project stands, the settings' own without a label`() {
+        let metrics = Metrics()
+        func lags() -> [String] {
+            String(decoding: metrics.render(), as: UTF8.self).split(separator: "\n").map(String.init).filter {
+                $0.contains("tidewire_slot_lag_bytes")
+            }
+        }
+        let head = lags().prefix(2)
+        #expect(lags().last == "tidewire_slot_lag_bytes 0" && lags().count == 3)
+        let (own, other) = (ProjectGauges(), ProjectGauges(of: #"a"b"#))
+        own.slotLagBytes.set(Int64(1))
+        other.slotLagBytes.set(Int64(2))
+        metrics.add(other)
+        metrics.add(own)
+        #expect(
+            lags() == head + ["tidewire_slot_lag_bytes 1", #"tidewire_slot_lag_bytes{tenant="a\"b"} 2"#])
+        // Another of the same name has taken its place.
+        let again = ProjectGauges()
+        metrics.add(again)
+        metrics.remove(own)
+        metrics.remove(other)
+        #expect(lags() == head + ["tidewire_slot_lag_bytes 0"])
+        metrics.remove(again)
+        #expect(lags() == head + ["tidewire_slot_lag_bytes 0"])
+    }
+
     @Test func `declares every metric of the hub with a valid, unique name`() {
         let text = String(decoding: Metrics().render(), as: UTF8.self)
         let names = text.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }

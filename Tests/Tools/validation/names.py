@@ -8,6 +8,7 @@ from report import Invalid, NotRun, demand
 
 DEPLOY = pathlib.Path("deploy")
 METRICS = pathlib.Path("Sources/Diagnostics/Metrics.swift")
+PROJECT_GAUGES = pathlib.Path("Sources/Diagnostics/ProjectGauges.swift")
 PROJECT_METRICS = pathlib.Path("Sources/Gateway/ProjectMetrics.swift")
 CONFIGURATION = pathlib.Path("Sources/Settings")
 
@@ -38,6 +39,8 @@ def declared_metrics():
         label, values = labels[family] if family else (None, ())
         for suffix in ("_bucket", "_sum", "_count") if kind == "Histogram" else ("",):
             metrics[name + suffix] = Metric(kind, label, values)
+    for name in re.findall(r'Gauge\(\s*"(\w+)"', PROJECT_GAUGES.read_text()):
+        metrics[name] = Metric("project")
     for name in re.findall(r'"(realtime_\w+)", "(?:gauge|counter)"', PROJECT_METRICS.read_text()):
         metrics[name] = Metric("project")
     return metrics
