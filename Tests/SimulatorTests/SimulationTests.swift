@@ -4,9 +4,10 @@ import TestSupport
 import Testing
 
 /// The hub in a simulator: hours of clients, faults and catalog changes in seconds.
-@Suite struct SimulationTests {
+@Suite(.within(minutes: 10)) struct SimulationTests {
     @Test("whatever happens, clients hear exactly what they had to, or are told", arguments: seeds(8))
-    func seed(_ seed: UInt64) throws {
+    func seed(_ given: Seed) throws {
+        let seed = given.number
         let simulation = try Simulation(seed: seed)
         defer { simulation.end() }
         let report = simulation.run(script(seed: seed, steps: 250))
