@@ -67,10 +67,9 @@ final class Channel {
     var joinToken: [UInt8] = []
     /// When it was asked for.
     let begun: UInt64
-    /// The join was decided.
-    var isAnswered = false
-    /// The reply is out: pushes may follow.
-    var isOpen = false
+    /// How far the join has come.
+    var join: Join
+    let firstOfJoin: [Join.Action]
     let topic: [UInt8]
     let joinRef: [UInt8]
     var claims: Claims
@@ -85,8 +84,6 @@ final class Channel {
     /// Of the past; nil when that was looked up.
     var replay: ReplayDemand
     var resumption: ResumeDemand
-    /// It may be joined: its bindings are placed.
-    var isAdmitted = false
     /// Of rows that updates take out of its view.
     let wantsMoves: Bool
     /// Whose policies count for its bindings; nil until one needs them.
@@ -134,6 +131,8 @@ final class Channel {
         conversation = Conversation(Conversation.Options(join))
         replay = join.replay == .ignored ? .none : join.replay
         resumption = join.resumption
+        (self.join, firstOfJoin) = Join.begin(
+            isPrivate: join.isPrivate, wantsPast: replay != .none || resumption != .none)
         reply = join.bindings
         let movesOfAll = join.options[.moves] ?? false
         bindings = join.bindings.map { binding in
@@ -156,6 +155,8 @@ final class Channel {
     var isHeavy: Bool { filterParts > Limits.filterPartsAtOnce }
 
     var hasFilters: Bool { bindings.contains { $0.parameters?.filter != nil } }
+
+    var isOpen: Bool { join.isOpen }
 
     var wantsReplay: Bool { replay != .none || resumption != .none }
 

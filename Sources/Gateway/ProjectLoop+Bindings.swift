@@ -77,7 +77,7 @@ extension ProjectLoop {
             if channel.missesUntilBound { missed(channel) }
             channel.missesUntilBound = false
         }
-        if channel.isOpen { sayWhatBindingsCameTo(channel) } else { finishJoin(channel) }
+        join(.bound, channel)
     }
 
     /// The database is away: asked again in a while, for as long as the channel lives. Meanwhile the join is answered.
@@ -121,7 +121,7 @@ extension ProjectLoop {
         guard project.catalog.isCurrent else { return sendFollowersAway() }
         guard let missing = rebinding?.giveUp() else { return }
         for place in missing {
-            guard let channel = channels[place], channel.isAnswered else { continue }
+            guard let channel = channels[place], channel.join.isAnswered else { continue }
             channel.missesUntilBound = true
             missed(channel)
         }
@@ -482,7 +482,7 @@ extension ProjectLoop {
         var left = Limits.rebindingsPerTurn
         while left > 0, work.next < channels.indices.upperBound {
             defer { work.next += 1 }
-            guard let channel = channels[work.next], channel.isAdmitted else { continue }
+            guard let channel = channels[work.next], channel.join.isBinding else { continue }
             left -= 1
             if bind(work.next, channel) {
                 tellThatBound(channel)

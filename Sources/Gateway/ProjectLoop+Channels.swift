@@ -128,26 +128,32 @@ extension ProjectLoop {
         Metrics.shared.channels.add(1)
         // While anybody is in a private channel, a change of its rules matters.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
-        if channel.conversation.isPrivate { askReadRights(channel, .join) } else { admitted(channel) }
+        for action in channel.firstOfJoin { perform(action, channel) }
     }
 
-    /// It may be joined: what it asked for of the past is looked up.
-    func admitted(_ channel: Channel) {
-        if channel.wantsReplay { askReplay(channel) } else { follow(channel) }
+    /// Something happened that the channel's join has waited for.
+    func join(_ event: Join.Event, _ channel: Channel) {
+        for action in channel.join.take(event) { perform(action, channel) }
     }
 
-    /// The bindings are placed before the reply goes out, if the catalog answers soon: then nothing that is committed
-    /// after the reply is missed, even by clients that do not wait for "Subscribed to PostgreSQL".
-    func follow(_ channel: Channel) {
-        channel.isAdmitted = true
-        if bind(channel.place, channel) { return finishJoin(channel) }
-        channel.joinTimer = loop.after(
-            nanoseconds: Limits.joinPatience.wholeNanoseconds,
-            token: token(channel) { .join(channel: $0, generation: $1) })
+    private func perform(_ action: Join.Action, _ channel: Channel) {
+        switch action {
+        case .askRights: askReadRights(channel, .join)
+        case .readPast: askReplay(channel)
+        case .bind: join(bind(channel.place, channel) ? .bound : .bindingsAwaited, channel)
+        case .bePatient:
+            channel.joinTimer = loop.after(
+                nanoseconds: Limits.joinPatience.wholeNanoseconds,
+                token: token(channel) { .join(channel: $0, generation: $1) })
+        case .promiseBindings: promise(channel)
+        case .reply: reply(to: channel)
+        case .sayWhatBindingsCameTo: sayWhatBindingsCameTo(channel)
+        case .refuse(let reason): refuseJoin(channel, reason)
+        }
     }
 
     /// It is forgotten, and its client is told after a pause.
-    func refuseJoin(_ channel: Channel, _ reason: String) {
+    private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
         stop(id, session)
@@ -157,13 +163,10 @@ extension ProjectLoop {
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.joinTimer = nil
-        promise(channel)
-        finishJoin(channel)
+        join(.patienceEnded, channel)
     }
 
-    func finishJoin(_ channel: Channel) {
-        guard channel.reply != nil, !channel.isAnswered else { return }
-        channel.isAnswered = true
+    private func reply(to channel: Channel) {
         if let timer = channel.joinTimer { loop.cancel(timer) }
         channel.joinTimer = nil
         var actions: [ChannelAction] = []
@@ -187,7 +190,7 @@ extension ProjectLoop {
     /// The reply is out: what else the client is to know.
     func open(_ id: ChannelID, _ session: Session) {
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
-        channel.isOpen = true
+        join(.replied, channel)
         watchExpiry(channel)
         listen(channel)
         sendReplay(channel)
@@ -320,10 +323,10 @@ extension ProjectLoop {
         for place in channels.indices {
             guard let channel = channels[place] else { continue }
             guard !project.settings.roles.permits(channel.claims.role.text, privilegedRoles) else { continue }
-            if channel.isAnswered {
+            if channel.join.isAnswered {
                 expel(channel, TokenError.roleRefused.clientText)
             } else {
-                refuseJoin(channel, TokenError.roleRefused.joinReason)
+                join(.refused(TokenError.roleRefused.joinReason), channel)
             }
         }
     }

@@ -14,7 +14,7 @@ extension ProjectLoop {
     // MARK: Replay
 
     func askReplay(_ channel: Channel) {
-        guard let start = start(of: channel) else { return refuseJoin(channel, Self.failed) }
+        guard let start = start(of: channel) else { return join(.refused(Self.failed), channel) }
         lastTicket += 1
         let ticket = lastTicket
         replaysWaiting[ticket] = channel
@@ -45,15 +45,16 @@ extension ProjectLoop {
         channel.replay = .none
         channel.resumption = .none
         switch answer {
-        case .failed: refuseJoin(channel, Self.failed)
+        case .failed: join(.refused(Self.failed), channel)
         case .mustRefetch:
-            refuseJoin(channel, "UnableToReplayMessages: The log does not have all messages since then: fetch them")
+            join(
+                .refused("UnableToReplayMessages: The log does not have all messages since then: fetch them"), channel)
         case .messages(let messages, let upTo, _):
             let details = channel.conversation.detailed()
-            guard !details.hasLostMessages else { return refuseJoin(channel, Self.failed) }
+            guard !details.hasLostMessages else { return join(.refused(Self.failed), channel) }
             details.pastMessages = messages
             details.pastEnd = upTo.offset
-            follow(channel)
+            join(.pastRead, channel)
         }
     }
 

@@ -84,16 +84,16 @@ extension ProjectLoop {
     private func mayJoin(_ channel: Channel, _ answer: ChannelAnswer) {
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
         switch answer {
-        case .failed(let error): refuseJoin(channel, error.joinReason(topic: topic))
+        case .failed(let error): join(.refused(error.joinReason(topic: topic)), channel)
         case .rights(let broadcast, let presence):
             guard broadcast || presence == true else {
-                return refuseJoin(channel, "Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic))
+                return join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
             guard broadcast || !channel.wantsReplay else {
-                return refuseJoin(channel, "Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic))
+                return join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
             setReads(channel, broadcast: broadcast, presence: presence)
-            admitted(channel)
+            join(.allowed, channel)
         }
     }
 

@@ -129,11 +129,22 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
 
     // MARK: What is asked
 
-    var snapshot: CatalogSnapshot? { view?.snapshot }
+    var snapshot: CatalogSnapshot? {
+        hurrySometimes()
+        return view?.snapshot
+    }
+
+    /// Other threads do not wait for a loop's turn to end.
+    private func hurrySometimes() {
+        if world.chance(.catalog, percent: 3) { world.agenda.hurry() }
+    }
 
     var isCurrent: Bool { view != nil && world.time.monotonicNanoseconds() - readAt < Self.holdsFor }
 
-    func hasSeen(_ xid: UInt32) -> Bool { seen?.contains(xid) ?? false }
+    func hasSeen(_ xid: UInt32) -> Bool {
+        hurrySometimes()
+        return seen?.contains(xid) ?? false
+    }
 
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { listeners.append(body) }
 

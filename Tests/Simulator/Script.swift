@@ -77,7 +77,7 @@ private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Ac
     case ..<90: return .cutStream
     case 90: return .failWrites(after: Int(seed % 5))
     case 91: return .failSyncs(after: Int(seed % 3))
-    case ..<94: return .beAway(milliseconds: milliseconds)
+    case ..<94: return .beAway(milliseconds: milliseconds * random.pick([1, 1, 3]))
     case ..<96: return .loseAnswers(milliseconds: milliseconds)
     case 96: return .dropSlot
     case 97 where seed % 3 == 0: return .crash(power: seed % 2 == 0)

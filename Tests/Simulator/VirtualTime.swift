@@ -46,6 +46,13 @@ final class Agenda {
         items.insert(item, at: place)
     }
 
+    /// Does what would be next, a little early: another thread was faster.
+    func hurry() {
+        guard let first = items.first, first.moment <= time.monotonicNanoseconds() + 20_000_000 else { return }
+        items.removeFirst()
+        first.body()
+    }
+
     /// Does what is due; true where there was anything.
     func run() -> Bool {
         var didAnything = false
