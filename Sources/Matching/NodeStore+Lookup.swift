@@ -211,7 +211,7 @@ extension NodeStore {
 
     /// Whether the predicate says what the key said, or would have somebody asked.
     private func mayHold(_ number: UInt32, _ image: borrowing RowImage) -> Bool {
-        let verdict = predicates[nodes[number].predicate].predicate.verdict(on: image)
+        let verdict = predicates[nodes[number].predicate].verdict(on: image)
         return verdict == .yes || verdict == .ask
     }
 
@@ -228,10 +228,10 @@ extension NodeStore {
     private mutating func judge(_ number: UInt32, _ image: borrowing RowImage, into matches: inout MatchBatch) {
         let trial = nodes[number].predicate
         precondition(trial != .none, "a node without a predicate is not tried")
-        guard ledger.take(predicates[trial].predicate.effort.on(image), predicates[trial].account) else {
+        guard ledger.take(predicates[trial].effort(on: image), predicates[trial].account) else {
             return matches.addSkipped(number)
         }
-        switch predicates[trial].predicate.verdict(on: image) {
+        switch predicates[trial].verdict(on: image) {
         case .yes: matches.addCertain(number)
         case .ask: matches.addAsking(number)
         case .no, .unknown, .notYes, .failed: break

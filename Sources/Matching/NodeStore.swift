@@ -29,9 +29,15 @@ struct NodeStore: ~Copyable {
     }
 
     /// The predicate of a node, and the account that answers for the time it takes: one of its members'.
-    struct Trial {
+    ///
+    /// Not copyable, so that a predicate is not copied, with all that it refers to, for each row it is asked about.
+    struct Trial: ~Copyable {
         var predicate: Predicate
         var account: UInt32
+
+        func effort(on row: borrowing RowImage) -> Int { predicate.effort.on(row) }
+        func verdict(on row: borrowing RowImage) -> Verdict { predicate.verdict(on: row) }
+        func isOf(_ wish: Wish) -> Bool { predicate == wish.predicate }
     }
 
     init(seed: UInt64, _ allowance: Allowance) {
@@ -131,7 +137,7 @@ struct NodeStore: ~Copyable {
         guard node.table == wish.table, node.operations == wish.operations, node.access == wish.access else {
             return false
         }
-        guard node.access == .settled else { return predicates[node.predicate].predicate == wish.predicate }
+        guard node.access == .settled else { return predicates[node.predicate].isOf(wish) }
         let key = wish.keys[0]
         guard let group = group(of: key, in: wish.table) else { return false }
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -139,9 +145,13 @@ struct NodeStore: ~Copyable {
     }
 
     private mutating func insert(_ wish: Wish, _ identity: UInt32, _ account: UInt32) -> UInt32 {
-        precondition(wish.access != .settled || wish.slots == [wish.keys[0].slot], "a key that does not say all")
         precondition(
             wish.access.hasKeys != wish.keys.isEmpty, "a node that is found by keys has some, and no other has")
+        if wish.access == .settled {
+            precondition(
+                wish.predicate.slots.count == 1 && wish.predicate.slots[0] == wish.keys[0].slot,
+                "a key that does not say all")
+        }
         // A key that settles the question says all that the predicate would.
         let predicate =
             wish.access == .settled ? .none : predicates.insert(Trial(predicate: wish.predicate, account: account))
@@ -328,17 +338,15 @@ struct Wish {
     let operations: OperationSet
     let predicate: Predicate
     let access: Node.Access
+    /// Empty where the node is not found by keys.
+    let keys: [EqualityKey]
 
     init(table: UInt32, operations: OperationSet, predicate: Predicate) {
         self.table = table
         self.operations = operations
         self.predicate = predicate
         access = operations.isEmpty ? .never : Node.Access(predicate)
-    }
-
-    var keys: [EqualityKey] {
-        guard access.hasKeys, case .anyOf(let keys) = predicate.access else { return [] }
-        return keys
+        if access.hasKeys, case .anyOf(let keys) = predicate.access { self.keys = keys } else { keys = [] }
     }
 
     /// The columns that must be read for it.

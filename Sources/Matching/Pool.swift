@@ -141,7 +141,7 @@ extension Pool {
 }
 
 /// A pool whose places are used again: an element keeps its number for as long as it lives.
-struct Slab<Element>: ~Copyable {
+struct Slab<Element: ~Copyable>: ~Copyable {
     private var pool = Pool<Element>()
     private var free = Pool<UInt32>()
 
@@ -169,7 +169,7 @@ struct Slab<Element>: ~Copyable {
         unsafe pool.address(of: Int(number))
     }
 
-    mutating func insert(_ element: Element) -> UInt32 {
+    mutating func insert(_ element: consuming Element) -> UInt32 {
         if free.isEmpty {
             precondition(pool.count < Int(UInt32.max), "a slab has no more numbers")
             pool.append(element)
