@@ -150,6 +150,7 @@ let proofs: [Target] = [
     tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
         of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),
+    tests(of: "Asking", "Asking", "Postgres", "Diagnostics", "System"),
     tests(of: "Catalog", "Catalog", "Embedded", "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System"),
     tests(
         of: "Judging", "Judging", "Catalog", "Asking", "Embedded", "Policy", "Change", "Postgres", "Diagnostics",

@@ -2,6 +2,7 @@ import Asking
 import Diagnostics
 import Postgres
 import Synchronization
+import System
 
 /// Says why questions about private channels fail, the same not for every question.
 final class ChannelTroubles: Sendable {
@@ -45,7 +46,7 @@ final class ChannelTroubles: Sendable {
 
     private func isNews(_ kind: String, _ message: String) -> Bool {
         last.withLock { last in
-            last[kind, default: LastTrouble()].isNews(PostgresError(operation: kind, message: message))
+            last[kind, default: LastTrouble()].isNews(message, at: Clock.monotonicNanoseconds())
         }
     }
 }

@@ -1,3 +1,4 @@
+import Asking
 import Change
 import Diagnostics
 import Policy
@@ -7,7 +8,7 @@ import System
 
 /// Reads what the catalog says: a fingerprint, cheap enough to ask for all the time, the published tables, and what a
 /// role may see of them.
-public struct CatalogReader {
+struct CatalogReader {
     let connection: Connection
     let publication: String
     let interrupt: Wake
@@ -26,18 +27,6 @@ public struct CatalogReader {
     func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
         guard let answer = try ask([PipelinedStatement(sql, parameters)]).first else { throw CatalogReader.unreadable }
         return try answer.get()
-    }
-
-    /// What every connection of the hub's own questions is set to. Names resolve to PostgreSQL's own alone, nothing can
-    /// be written, and nothing takes long.
-    public static func settings(statementTimeout milliseconds: Int) -> [String] {
-        [
-            "search_path=pg_catalog", "default_transaction_read_only=on", "row_security=on",
-            "statement_timeout=\(milliseconds)", "lock_timeout=\(milliseconds)",
-            "idle_in_transaction_session_timeout=\(10 * milliseconds)", "standard_conforming_strings=on",
-            // What is asked of the catalog is estimated to cost much, and costs little: compiling it takes seconds.
-            "jit=off",
-        ]
     }
 
     // MARK: Has anything changed?
@@ -432,7 +421,6 @@ enum PostgresArray {
 
 extension [String?] {
     func number(_ index: Int) -> UInt32? { self[index].flatMap { UInt32($0) } }
-    public func flag(_ index: Int) -> Bool { self[index] == "t" }
     func oids(_ index: Int) -> Set<UInt32> { Set((numbers(index) ?? []).compactMap { UInt32(exactly: $0) }) }
     func numbers(_ index: Int) -> [Int]? { self[index].map { PostgresArray.numbers($0) } }
 }

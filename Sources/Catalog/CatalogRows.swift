@@ -1,3 +1,4 @@
+import Asking
 import Policy
 
 /// What the catalog has of a table besides its columns.

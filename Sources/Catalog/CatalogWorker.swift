@@ -51,7 +51,7 @@ final class CatalogWorker {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
-            settings: CatalogReader.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
+            settings: OwnSession.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
             interrupt: exchange.interrupt)
         let reader = CatalogReader(
             connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
@@ -93,7 +93,7 @@ final class CatalogWorker {
 
     private func report(_ error: PostgresError, _ delay: Duration) {
         let fields = { LastTrouble.fields(error) + [.delay(delay)] }
-        guard lastTrouble.isNews(error) else {
+        guard lastTrouble.isNews(error.message, at: Clock.monotonicNanoseconds()) else {
             return Log.shared.debug("the catalog still cannot be read; trying again", fields())
         }
         Log.shared.warning("the catalog cannot be read: nothing can be subscribed to; trying again", fields())

@@ -1,3 +1,4 @@
+import Asking
 import Postgres
 
 /// Roles that are more than a client's, as the catalog has them.

@@ -1,3 +1,4 @@
+import Asking
 import Postgres
 
 /// What a role may do with a table, as the server decides it.

@@ -28,6 +28,13 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
+    /// Where a rule was broken that only a mistake of ours can break.
+    public enum Room: String, MetricLabel {
+        case asking, catalog, judging, authorizing, messages, delivery
+
+        public static let labelName = "room"
+    }
+
     public enum ChannelEvent: String, MetricLabel {
         case joined, refused, left, closed
 
@@ -234,6 +241,11 @@ public final class Metrics: Sendable {
         "Connections ended for messages or requests that they began and did not finish, by reason.")
     public let connectionsFellBehind = Counter(
         "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late.")
+
+    // MARK: The hub itself
+    public let impossibleStates = CounterFamily<Room>(
+        "tidewire_impossible_states_total",
+        "Rules broken that only a mistake in the hub can break; what they concerned was given up. Never expected.")
 
     // MARK: Bindings
     public let catalogConnected = Gauge(

@@ -51,7 +51,7 @@ final class JudgeWorker {
         let connection = try Connection(
             target, applicationName: "tidewire judge", timeoutSeconds: Limits.connectTimeout.wholeSeconds,
             // The same few statements with other values: a plan made once serves all.
-            settings: CatalogReader.settings(statementTimeout: Limits.questionTimeout.wholeMilliseconds)
+            settings: OwnSession.settings(statementTimeout: Limits.questionTimeout.wholeMilliseconds)
                 + ["plan_cache_mode=force_generic_plan", "jit=off"],
             interrupt: exchange.interrupt)
         names = [:]
@@ -93,7 +93,7 @@ final class JudgeWorker {
         }
         let delay = backoff.next()
         let fields = { LastTrouble.fields(error) + [.delay(delay)] }
-        if lastTrouble.isNews(error) {
+        if lastTrouble.isNews(error.message, at: Clock.monotonicNanoseconds()) {
             Log.shared.warning("PostgreSQL cannot be asked about rows; trying again", fields())
         } else {
             Log.shared.debug("PostgreSQL still cannot be asked about rows; trying again", fields())

@@ -131,7 +131,7 @@ final class JudgingWorker {
         let delay = backoff.next()
         retryAt = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
         let fields = { LastTrouble.fields(error) + [.delay(delay)] }
-        if lastTrouble.isNews(error) {
+        if lastTrouble.isNews(error.message, at: Clock.monotonicNanoseconds()) {
             Log.shared.warning("PostgreSQL cannot be asked about policies; trying again", fields())
         } else {
             Log.shared.debug("PostgreSQL still cannot be asked about policies; trying again", fields())

@@ -42,7 +42,9 @@ final class JanitorRounds {
     private let hours: Int
     private let interrupt: Wake
     private var backoff: Backoff
-    private var lastTrouble = LastTrouble()
+    private let troubles = TroubleTeller(
+        "the partitions of realtime.messages cannot be looked after; trying again",
+        again: "realtime.messages still cannot be looked after; trying again")
     private var lastComplaint: Means?
 
     init(
@@ -69,7 +71,7 @@ final class JanitorRounds {
         do throws(PostgresError) {
             let work = try attempt()
             backoff.reset()
-            lastTrouble = LastTrouble()
+            troubles.isOver()
             report(work)
             // Uneven, so that several hubs on one database do not come at once.
             let rest = work.postponed.isEmpty ? Limits.janitorInterval : Limits.janitorRetryInterval
@@ -77,7 +79,7 @@ final class JanitorRounds {
         } catch {
             guard !interrupt.isRung else { return .zero }
             let pause = error.isConnectionLost ? backoff.next() : Limits.janitorRetryInterval
-            report(error, pause)
+            troubles.report(error, pause, at: Clock.monotonicNanoseconds())
             return pause
         }
     }
@@ -165,14 +167,6 @@ final class JanitorRounds {
                     .hint("drop them as a superuser, or give them the owner of realtime.messages"),
                 ])
         }
-    }
-
-    private func report(_ error: PostgresError, _ pause: Duration) {
-        let fields = { LastTrouble.fields(error) + [.delay(pause)] }
-        guard lastTrouble.isNews(error) else {
-            return Log.shared.debug("realtime.messages still cannot be looked after; trying again", fields())
-        }
-        Log.shared.warning("the partitions of realtime.messages cannot be looked after; trying again", fields())
     }
 
     private func complain(_ means: Means) {

@@ -1,3 +1,4 @@
+import Asking
 import Policy
 import Postgres
 

@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Policy
 import Postgres

@@ -1,0 +1,49 @@
+import Diagnostics
+
+/// What took too long lately, and is not asked like the rest for a while.
+///
+/// Where there is no room for another, the other goes without: it is asked again, and takes too long again.
+public struct Penalties<Key: Hashable & Sendable>: Sendable {
+    private struct Penalty {
+        var until: UInt64
+        var count = 1
+    }
+
+    private let limit: Int
+    private let duration: UInt64
+    private var penalties: [Key: Penalty] = [:]
+    /// No penalty is longer: all take as long.
+    private var lastUntil: UInt64 = 0
+
+    public init(limit: Int, each duration: Duration) {
+        precondition(limit > 0 && duration > .zero, "somebody can be penalised, and for some time")
+        self.limit = limit
+        self.duration = duration.wholeNanoseconds
+    }
+
+    /// Whether any is penalised now.
+    public func isActive(at now: UInt64) -> Bool { now < lastUntil }
+
+    /// How often in a row: each time before the last penalty was over.
+    public func count(_ key: Key, at now: UInt64) -> Int {
+        guard isActive(at: now), let penalty = penalties[key], now < penalty.until else { return 0 }
+        return penalty.count
+    }
+
+    public func contains(_ key: Key, at now: UInt64) -> Bool { count(key, at: now) > 0 }
+
+    public mutating func add(_ key: Key, at now: UInt64) {
+        let count = count(key, at: now)
+        makeRoom(at: now)
+        guard penalties[key] != nil || penalties.count < limit else { return }
+        penalties[key] = Penalty(until: now + duration, count: count + 1)
+        lastUntil = max(lastUntil, now + duration)
+        assert(penalties.count <= limit && contains(key, at: now), "what is penalised is known, within the limit")
+    }
+
+    /// Those that are over are forgotten when there is no room for others, all of them at once when none is left.
+    private mutating func makeRoom(at now: UInt64) {
+        if !isActive(at: now) { penalties.removeAll(keepingCapacity: true) }
+        if penalties.count >= limit { penalties = penalties.filter { $0.value.until > now } }
+    }
+}
