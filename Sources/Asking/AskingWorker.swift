@@ -27,6 +27,7 @@ extension AskingWorker {
         var seen: UInt64 = 0
         while !inbox.isEnding {
             let jobs = inbox.take(lane, until: prepare(), seen: &seen)
+            if jobs.isEmpty, inbox.isEnding { break }
             work(jobs)
             if !jobs.isEmpty { inbox.finished(jobs, lane) }
         }

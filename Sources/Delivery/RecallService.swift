@@ -1,6 +1,6 @@
+import Asking
 import Diagnostics
 import EventLog
-import Synchronization
 import System
 
 /// Finds in the log what rows were.
@@ -14,83 +14,50 @@ public protocol RowRecalling: AnyObject, Sendable {
 ///
 /// In: requests from any thread. Out: an answer for each row, in order. It owns a thread, because reading blocks.
 public final class RecallService: RowRecalling {
-    private let exchange = RecallExchange()
-    private let thread: BackgroundThread
+    private let threads: AskingThreads<PlainLine<RecallJob>>
 
     public init(logDirectory: String) throws(SystemError) {
-        thread = try BackgroundThread("recall") { [exchange] in RecallWorker(logDirectory, exchange).run() }
+        let inbox = try Inbox<PlainLine<RecallJob>>(holding: InboxLoad(jobs: Limits.maximumWaitingRecalls))
+        threads = try AskingThreads(inbox, [("recall", { RecallWorker(logDirectory, inbox) })])
     }
 
     /// `then` is called on the service's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
     public func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
-        if exchange.add(request, then) { return }
-        then(request.rows.map { _ in .missing })
+        let reply = Reply(in: .delivery, unanswered: request.rows.map { _ in RecallAnswer.missing }, then: then)
+        threads.inbox.ask([RecallJob(request: request, reply: reply)])
     }
 
-    /// Ends the thread. Once, by the owner.
-    public func stop() {
-        exchange.close()
-        thread.join()
-    }
+    /// Ends the thread; for what waits nothing is found. Once, by the owner.
+    public func stop() { threads.stop() }
 }
 
-/// What the thread and those who ask it share.
-private final class RecallExchange: Sendable {
-    struct Job: Sendable {
-        let request: RecallRequest
-        let then: @Sendable ([RecallAnswer]) -> Void
-    }
+/// Rows that somebody waits for.
+private struct RecallJob: AskedJob {
+    let request: RecallRequest
+    let reply: Reply<[RecallAnswer]>
 
-    private struct Inbox {
-        var jobs: [Job] = []
-        var isClosed = false
-    }
-
-    private let inbox = Mutex(Inbox())
-    /// Not a descriptor: loops have other descriptors than the thread.
-    private let pulse = Pulse()
-
-    func add(_ request: RecallRequest, _ then: @escaping @Sendable ([RecallAnswer]) -> Void) -> Bool {
-        let isTaken = inbox.withLock { inbox in
-            guard !inbox.isClosed, inbox.jobs.count < Limits.maximumWaitingRecalls else { return false }
-            inbox.jobs.append(Job(request: request, then: then))
-            return true
-        }
-        if isTaken { pulse.beat() }
-        return isTaken
-    }
-
-    func close() {
-        inbox.withLock { $0.isClosed = true }
-        pulse.beat()
-    }
-
-    /// Waits for some; nil when there will be none.
-    func take(seen: inout UInt64) -> [Job]? {
-        seen = pulse.wait(beyond: seen, untilMonotonic: .max)
-        return inbox.withLock { inbox in
-            defer { inbox.jobs = [] }
-            return inbox.isClosed && inbox.jobs.isEmpty ? nil : inbox.jobs
-        }
-    }
+    func giveUp() { reply.giveUp() }
 }
 
 /// The thread: reads, answers.
-private final class RecallWorker {
-    private let exchange: RecallExchange
+private final class RecallWorker: AskingWorker {
+    let inbox: Inbox<PlainLine<RecallJob>>
     /// Its files are opened here, where their descriptors are used.
     private let lookup: RecallLookup
 
-    init(_ directory: String, _ exchange: RecallExchange) {
+    init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>) {
         lookup = RecallLookup(KernelTime()) { () throws(SystemError) in try DiskDirectory(directory) }
-        self.exchange = exchange
+        self.inbox = inbox
     }
 
-    func run() {
-        var seen: UInt64 = 0
-        while let jobs = exchange.take(seen: &seen) {
-            for job in jobs { job.then(lookup.answers(job.request)) }
+    func work(_ jobs: [RecallJob]) {
+        for job in jobs {
+            if inbox.isEnding {
+                job.giveUp()
+            } else {
+                job.reply.give(lookup.answers(job.request))
+            }
         }
     }
 }

@@ -1,3 +1,4 @@
+import Asking
 import Bytes
 import Change
 import Diagnostics
@@ -6,47 +7,43 @@ import Replication
 import System
 
 /// The archive's thread: reads the log, answers.
-final class ArchiveWorker {
-    private let exchange: ArchiveExchange
+final class ArchiveWorker: AskingWorker {
+    let inbox: Inbox<PlainLine<ReplayJob>>
     private let logEnd: @Sendable () -> EventLogEnd?
     private let followed: @Sendable () -> FollowedPublication?
     private let table: MessageTableReader
     private var log: MessageLog
     private var lastTrouble: String?
+    /// Somebody has asked: until then nothing is read.
+    private var isAwake = false
     /// Messages of days that ended longer ago than this are not kept.
     private let hours: Int
 
     init(
-        _ settings: MessageArchive.Settings, _ exchange: ArchiveExchange,
+        _ settings: MessageArchive.Settings, _ inbox: Inbox<PlainLine<ReplayJob>>,
         logEnd: @escaping @Sendable () -> EventLogEnd?, followed: @escaping @Sendable () -> FollowedPublication?
     ) {
-        self.exchange = exchange
+        self.inbox = inbox
         self.logEnd = logEnd
         self.followed = followed
         hours = settings.hours
-        table = MessageTableReader(settings.target, exchange.interrupt)
+        table = MessageTableReader(settings.target, inbox.interrupt)
         log = MessageLog(settings.logDirectory, maximumPlaces: settings.maximumPlaces)
     }
 
-    func run() {
-        var seen: UInt64 = 0
-        var isAwake = false
-        while true {
-            let deadline = isAwake ? nextWake : .max
-            let jobs = exchange.take(seen: &seen, until: deadline)
-            for job in jobs { answer(job) }
-            if exchange.isClosed { return }
-            isAwake = isAwake || !jobs.isEmpty
-            // Between questions, so that the next one finds more.
-            if jobs.isEmpty { prepare() }
-        }
+    func prepare() -> UInt64 {
+        guard isAwake else { return .max }
+        return log.canReachBack ? 0 : Clock.monotonicNanoseconds() + Limits.archiveInterval.wholeNanoseconds
     }
 
-    private var nextWake: UInt64 {
-        log.canReachBack ? 0 : Clock.monotonicNanoseconds() + Limits.archiveInterval.wholeNanoseconds
+    func work(_ jobs: [ReplayJob]) {
+        for job in jobs { answer(job) }
+        isAwake = isAwake || !jobs.isEmpty
+        // Between questions, so that the next one finds more.
+        if jobs.isEmpty, isAwake { readAhead() }
     }
 
-    private func prepare() {
+    private func readAhead() {
         guard let end = logEnd() else { return }
         do {
             try log.follow(end)
@@ -56,18 +53,15 @@ final class ArchiveWorker {
         }
     }
 
-    private func answer(_ job: ArchiveExchange.Job) {
+    private func answer(_ job: ReplayJob) {
         defer { Metrics.shared.replaySeconds.record(Clock.monotonicNanoseconds() - job.askedAt) }
-        guard !exchange.isClosed else { return job.then(.failed) }
-        let answer: ReplayAnswer
+        if inbox.isEnding { return job.giveUp() }
         do {
-            answer = try self.answer(job.query, until: job.askedAt + Limits.replayPatience.wholeNanoseconds)
+            job.reply.give(try answer(job.query, until: job.askedAt + Limits.replayPatience.wholeNanoseconds))
         } catch {
             complain(error)
-            Metrics.shared.replays[.failed].add()
-            answer = .failed
+            job.giveUp()
         }
-        job.then(answer)
     }
 
     /// The same trouble again is said once.

@@ -1,8 +1,8 @@
+import Asking
 import Diagnostics
 import EventLog
 import Postgres
 import Replication
-import Synchronization
 import System
 
 /// Finds messages that were sent before, for those who join.
@@ -25,8 +25,7 @@ public final class MessageArchive: Sendable {
         }
     }
 
-    private let exchange: ArchiveExchange
-    private let thread: BackgroundThread
+    private let threads: AskingThreads<PlainLine<ReplayJob>>
 
     /// - Parameters:
     ///   - logEnd: where the log ends; nil until it has begun.
@@ -35,73 +34,30 @@ public final class MessageArchive: Sendable {
         _ settings: Settings, logEnd: @escaping @Sendable () -> EventLogEnd?,
         followed: @escaping @Sendable () -> FollowedPublication?
     ) throws(SystemError) {
-        let exchange = ArchiveExchange(interrupt: try Wake())
-        self.exchange = exchange
-        thread = try BackgroundThread("messages") {
-            ArchiveWorker(settings, exchange, logEnd: logEnd, followed: followed).run()
-        }
+        let inbox = try Inbox<PlainLine<ReplayJob>>(holding: InboxLoad(jobs: Limits.maximumWaitingReplays))
+        threads = try AskingThreads(
+            inbox, [("messages", { ArchiveWorker(settings, inbox, logEnd: logEnd, followed: followed) })])
     }
 
     /// `then` is called on the archive's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
     public func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void) {
-        if exchange.add(query, then) { return }
-        Metrics.shared.replays[.failed].add()
-        then(.failed)
+        let reply = Reply(in: .messages, unanswered: ReplayAnswer.failed, then: then)
+        threads.inbox.ask([ReplayJob(query: query, askedAt: Clock.monotonicNanoseconds(), reply: reply)])
     }
 
     /// Ends the thread; what waits is answered first, with a failure. Once, by the owner.
-    public func stop() {
-        exchange.close()
-        thread.join()
-    }
+    public func stop() { threads.stop() }
 }
 
-/// What the thread and those who ask it share.
-final class ArchiveExchange: Sendable {
-    struct Job: Sendable {
-        let query: ReplayQuery
-        let askedAt: UInt64
-        let then: @Sendable (ReplayAnswer) -> Void
-    }
+/// A query that somebody waits for.
+struct ReplayJob: AskedJob {
+    let query: ReplayQuery
+    let askedAt: UInt64
+    let reply: Reply<ReplayAnswer>
 
-    private struct Inbox {
-        var jobs: [Job] = []
-        var isClosed = false
-    }
-
-    private let inbox = Mutex(Inbox())
-    /// Not a descriptor: loops have other descriptors than the thread.
-    private let pulse = Pulse()
-    /// Ends a question to the database.
-    let interrupt: Wake
-
-    init(interrupt: Wake) { self.interrupt = interrupt }
-
-    var isClosed: Bool { inbox.withLock { $0.isClosed } }
-
-    func add(_ query: ReplayQuery, _ then: @escaping @Sendable (ReplayAnswer) -> Void) -> Bool {
-        let isTaken = inbox.withLock { inbox in
-            guard !inbox.isClosed, inbox.jobs.count < Limits.maximumWaitingReplays else { return false }
-            inbox.jobs.append(Job(query: query, askedAt: Clock.monotonicNanoseconds(), then: then))
-            return true
-        }
-        if isTaken { pulse.beat() }
-        return isTaken
-    }
-
-    func close() {
-        inbox.withLock { $0.isClosed = true }
-        interrupt.ring()
-        pulse.beat()
-    }
-
-    /// Waits for some, but not beyond the deadline.
-    func take(seen: inout UInt64, until deadline: UInt64) -> [Job] {
-        seen = pulse.wait(beyond: seen, untilMonotonic: deadline)
-        return inbox.withLock { inbox in
-            defer { inbox.jobs = [] }
-            return inbox.jobs
-        }
+    func giveUp() {
+        Metrics.shared.replays[.failed].add()
+        reply.giveUp()
     }
 }
