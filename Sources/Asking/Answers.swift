@@ -1,3 +1,6 @@
+import Diagnostics
+import Postgres
+
 extension [String?] {
     /// A column of an answer's row, which is true where PostgreSQL says so, and in no other case.
     public func flag(_ index: Int) -> Bool { indices.contains(index) && self[index] == "t" }
@@ -14,4 +17,22 @@ extension ArraySlice {
         }.count
         return prefix(Swift.max(1, count))
     }
+}
+
+extension PostgresError {
+    /// What a session says cannot be told apart any more: it is counted and logged, and thrown so that the session ends.
+    public static func impossible(_ rule: StaticString, in room: Metrics.Room) -> PostgresError {
+        Impossible.happened(rule, in: room)
+        return PostgresError(operation: "ask", message: "\(rule)")
+    }
+}
+
+/// For each statement its answer: what is asked of them is never told by another's.
+public func eachAnswered<Asked, Answer>(
+    _ asked: some Collection<Asked>, by answers: some Collection<Answer>, in room: Metrics.Room
+) throws(PostgresError) -> [(Asked, Answer)] {
+    guard asked.count == answers.count else {
+        throw PostgresError.impossible("each question has one answer", in: room)
+    }
+    return Array(zip(asked, answers))
 }

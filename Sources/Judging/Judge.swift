@@ -1,10 +1,10 @@
+import Asking
 import Bytes
 import Catalog
 import Change
 import Diagnostics
 import Policy
 import Postgres
-import Synchronization
 import System
 
 /// Whether one row is a match, where only PostgreSQL can tell.
@@ -42,131 +42,72 @@ public struct JudgedQuestion: Sendable, Hashable {
 /// out: an error, a timeout, a database that is away, too many questions. Nil is never a match, and the client is told.
 /// It owns a thread and a connection that can only read.
 public final class Judge: Sendable {
-    private let exchange: JudgeExchange
-    private let thread: BackgroundThread
+    private let threads: AskingThreads<PlainLine<JudgeJob>>
 
-    public init(_ target: ConnectionTarget, _ reachability: Reachability = Reachability()) throws {
-        let exchange = try JudgeExchange()
-        self.exchange = exchange
-        thread = try BackgroundThread("judge") { JudgeWorker(target, exchange, reachability).run() }
+    public init(_ target: ConnectionTarget, _ reachability: Reachability = Reachability()) throws(SystemError) {
+        // Each job asks at least one question.
+        let room = InboxLoad(
+            jobs: Limits.maximumWaitingQuestions, parts: Limits.maximumWaitingQuestions,
+            bytes: Limits.maximumWaitingQuestionBytes)
+        let inbox = try Inbox<PlainLine<JudgeJob>>(holding: room)
+        threads = try AskingThreads(inbox, [("judge", { JudgeWorker(target, inbox, reachability) })])
     }
 
     /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
     public func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
-        exchange.add(JudgeExchange.Job(work: .questions(batch, then)))
+        let reply = Reply(in: .judging, unanswered: batch.map { _ in Bool?.none }, then: then)
+        threads.inbox.ask([JudgeJob(.questions(batch, reply))])
     }
 
     /// The values in the types that their columns have now; absent where that could not be found out.
     public func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void) {
-        exchange.add(JudgeExchange.Job(work: .conversions(values, then)))
+        let reply = Reply(in: .judging, unanswered: values.map { _ in ColumnText.absent }, then: then)
+        threads.inbox.ask([JudgeJob(.conversions(values, reply))])
     }
 
     /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner, on a thread with
     /// the descriptors of the one that started it.
-    public func stop() {
-        exchange.interrupt.ring()
-        exchange.endWait()
-        thread.join()
-    }
+    public func stop() { threads.stop() }
 }
 
-/// What the judge's thread and those who ask it share.
-final class JudgeExchange: Sendable {
-    struct Job: Sendable {
-        enum Work {
-            case questions([JudgedQuestion], @Sendable ([Bool?]) -> Void)
-            case conversions([ValueConversion], @Sendable ([ColumnText]) -> Void)
-        }
+/// Questions, or values to convert, that somebody waits for.
+struct JudgeJob: AskedJob {
+    enum Work {
+        case questions([JudgedQuestion], Reply<[Bool?]>)
+        case conversions([ValueConversion], Reply<[ColumnText]>)
+    }
 
-        let work: Work
-        private let since = Clock.monotonicNanoseconds()
+    let work: Work
+    let load: InboxLoad
+    private let since = Clock.monotonicNanoseconds()
 
-        init(work: Work) { self.work = work }
-
-        /// While the database is away.
-        func mayWait(_ now: UInt64) -> Bool {
-            guard case .conversions = work else { return false }
-            return now < since + Limits.conversionPatience.wholeNanoseconds
-        }
-
-        var isConversion: Bool { if case .conversions = work { true } else { false } }
-
-        var count: Int {
+    init(_ work: Work) {
+        self.work = work
+        load =
             switch work {
-            case .questions(let questions, _): questions.count
-            case .conversions(let values, _): values.count
+            case .questions(let questions, _):
+                InboxLoad(jobs: 1, parts: questions.count, bytes: questions.reduce(0) { $0 + $1.byteCount })
+            case .conversions(let values, _):
+                InboxLoad(jobs: 1, parts: values.count, bytes: values.reduce(0) { $0 + $1.text.count })
             }
-        }
-
-        var byteCount: Int {
-            switch work {
-            case .questions(let questions, _): questions.reduce(0) { $0 + $1.byteCount }
-            case .conversions(let values, _): values.reduce(0) { $0 + $1.text.count }
-            }
-        }
-
-        /// Nothing could be found out.
-        func giveUp() {
-            Metrics.shared.judgeFailures.add(count)
-            switch work {
-            case .questions(let questions, let then): then(questions.map { _ in nil })
-            case .conversions(let values, let then): then(values.map { _ in .absent })
-            }
-        }
     }
 
-    private struct Inbox {
-        var jobs: [Job] = []
-        var questionCount = 0
-        var byteCount = 0
-        var isClosed = false
+    /// Conversions are one batch of a loop: others' questions do not make rows lose columns.
+    var isBoundedByAsker: Bool { if case .conversions = work { true } else { false } }
+
+    /// While the database is away. Who asks whether a row matches is told that nobody knows; who asks what a value is
+    /// holds the log for it, as without it the row would go out without the column. That is worth more patience.
+    func mayWait(_ now: UInt64) -> Bool {
+        isBoundedByAsker && now < since + Limits.conversionPatience.wholeNanoseconds
     }
 
-    let interrupt: Wake
-    private let inbox = Mutex(Inbox())
-    /// Not a descriptor: those who ask may have other descriptors than the judge's thread.
-    private let pulse = Pulse()
-
-    init() throws(SystemError) { interrupt = try Wake() }
-
-    func add(_ job: Job) {
-        let (count, byteCount) = (job.count, job.byteCount)
-        let isTaken = inbox.withLock { inbox in
-            let hasRoom =
-                inbox.questionCount + count <= Limits.maximumWaitingQuestions
-                && inbox.byteCount + byteCount <= Limits.maximumWaitingQuestionBytes
-            // Conversions are bounded by themselves, one batch of a loop: others' questions do not make rows lose columns.
-            guard !inbox.isClosed, hasRoom || job.isConversion else { return false }
-            inbox.questionCount += count
-            inbox.byteCount += byteCount
-            inbox.jobs.append(job)
-            return true
+    /// Nothing could be found out.
+    func giveUp() {
+        Metrics.shared.judgeFailures.add(load.parts)
+        switch work {
+        case .questions(_, let reply): reply.giveUp()
+        case .conversions(_, let reply): reply.giveUp()
         }
-        if isTaken { return pulse.beat() }
-        job.giveUp()
-    }
-
-    func take(until deadline: UInt64, seen: inout UInt64) -> [Job] {
-        seen = pulse.wait(beyond: seen, untilMonotonic: deadline)
-        return takeNow()
-    }
-
-    private func takeNow() -> [Job] {
-        inbox.withLock { inbox in
-            let jobs = inbox.jobs
-            inbox.jobs = []
-            inbox.questionCount = 0
-            inbox.byteCount = 0
-            return jobs
-        }
-    }
-
-    func endWait() { pulse.beat() }
-
-    /// Nothing is taken any more; what was taken last.
-    func close() -> [Job] {
-        inbox.withLock { $0.isClosed = true }
-        return takeNow()
     }
 }

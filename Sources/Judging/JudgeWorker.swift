@@ -8,111 +8,83 @@ import Replication
 import System
 
 /// The judge's thread: connects, asks, answers.
-final class JudgeWorker {
+final class JudgeWorker: ConnectedWorker {
+    let inbox: Inbox<PlainLine<JudgeJob>>
+    var link: Link<Connection>
+    let troubles = TroubleTeller(
+        "PostgreSQL cannot be asked about rows; trying again",
+        again: "PostgreSQL still cannot be asked about rows; trying again")
     private let target: ConnectionTarget
-    private let exchange: JudgeExchange
-    private var backoff: Backoff
-    private var lastTrouble = LastTrouble()
-    private var seen: UInt64 = 0
     /// Taken and not yet answered.
-    private var jobs: [JudgeExchange.Job] = []
-    /// So often more a lost connection is made again at once, and what was asked then is asked again; also before there was
-    /// any answer.
-    private var attemptsLeft = JudgeWorker.attempts
+    private var jobs: [JudgeJob] = []
+    /// What was asked when a connection was lost is asked again, so often.
     private static let attempts = 3
     /// The names under which the connection knows statements, by their text.
     private var names: [String: String] = [:]
     private var prepared: Set<String> = []
-    /// Questions that took too long, and when they may be asked again.
-    private var penalties: [Question: UInt64] = [:]
+    /// Questions that took too long.
+    private var penalties = Penalties<Question>(limit: Limits.maximumPenalties, each: Limits.questionPenalty)
 
-    init(_ target: ConnectionTarget, _ exchange: JudgeExchange, _ reachability: Reachability) {
+    init(_ target: ConnectionTarget, _ inbox: Inbox<PlainLine<JudgeJob>>, _ reachability: Reachability) {
         self.target = target
-        self.exchange = exchange
-        backoff = Backoff(reachability)
+        self.inbox = inbox
+        link = Link(
+            .backingOff(Backoff(reachability)), quickRetries: JudgeWorker.attempts,
+            connected: Metrics.shared.judgeConnected)
     }
 
-    func run() {
-        while !exchange.interrupt.isRung {
-            do throws(PostgresError) {
-                try session()
-            } catch {
-                ended(error)
-            }
-        }
-        Metrics.shared.judgeConnected.set(Int64(0))
-        jobs += exchange.close()
-        giveUp()
-    }
+    let connectsUnasked = true
+    var nextWake: UInt64 { jobs.isEmpty ? .max : 0 }
 
-    // MARK: A connection's life
-
-    private func session() throws(PostgresError) {
-        let connection = try Connection(
+    func connect() throws(PostgresError) -> Connection? {
+        names = [:]
+        prepared = []
+        return try Connection(
             target, applicationName: "tidewire judge", timeoutSeconds: Limits.connectTimeout.wholeSeconds,
             // The same few statements with other values: a plan made once serves all.
             settings: OwnSession.settings(statementTimeout: Limits.questionTimeout.wholeMilliseconds)
                 + ["plan_cache_mode=force_generic_plan", "jit=off"],
-            interrupt: exchange.interrupt)
-        names = [:]
-        prepared = []
-        Metrics.shared.judgeConnected.set(Int64(1))
-        backoff.reached()
-        while !exchange.interrupt.isRung {
-            if jobs.isEmpty { jobs = exchange.take(until: .max, seen: &seen) }
-            while let job = jobs.first, !exchange.interrupt.isRung {
-                switch job.work {
-                case .questions(let questions, let then):
-                    let answers = try answers(questions, connection)
-                    jobs.removeFirst()
-                    answered()
-                    then(answers)
-                case .conversions(let values, let then):
-                    let converted = try convert(values, connection)
-                    jobs.removeFirst()
-                    answered()
-                    then(converted)
-                }
+            interrupt: inbox.interrupt)
+    }
+
+    func work(_ new: [JudgeJob]) {
+        jobs += new
+        while let job = jobs.first, !inbox.isEnding {
+            guard let connection = session() else { return giveUpImpatient() }
+            do throws(PostgresError) {
+                let reply = try answered(job.work, connection)
+                jobs.removeFirst()
+                answered()
+                reply()
+            } catch {
+                lost(error)
             }
         }
     }
 
-    private func answered() {
-        backoff.reset()
-        lastTrouble = LastTrouble()
-        attemptsLeft = JudgeWorker.attempts
-    }
-
-    private func ended(_ error: PostgresError) {
-        if exchange.interrupt.isRung { return }
-        Metrics.shared.judgeConnected.set(Int64(0))
-        if attemptsLeft > 0 {
-            attemptsLeft -= 1
-            _ = exchange.interrupt.sleep(milliseconds: Limits.visibilityRetryMilliseconds)
-            return
-        }
-        let delay = backoff.next()
-        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
-        if lastTrouble.isNews(error.message, at: Clock.monotonicNanoseconds()) {
-            Log.shared.warning("PostgreSQL cannot be asked about rows; trying again", fields())
-        } else {
-            Log.shared.debug("PostgreSQL still cannot be asked about rows; trying again", fields())
-        }
-        giveUp()
-        let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
-        while !exchange.interrupt.isRung, let left = backoff.left(until: end) {
-            jobs += exchange.take(until: Clock.monotonicNanoseconds() + left.wholeNanoseconds, seen: &seen)
-            giveUp()
-        }
-    }
-
-    /// Who asks whether a row matches is told that nobody knows; who asks what a value is holds the log for it, as without it
-    /// the row would go out without the column. That is worth more patience.
-    private func giveUp() {
+    private func giveUpImpatient() {
         let now = Clock.monotonicNanoseconds()
-        let jobs = self.jobs
-        self.jobs = jobs.filter { !exchange.interrupt.isRung && $0.mayWait(now) }
-        for job in jobs where exchange.interrupt.isRung || !job.mayWait(now) { job.giveUp() }
+        let impatient = jobs.filter { !$0.mayWait(now) }
+        jobs.removeAll { !$0.mayWait(now) }
+        for job in impatient { job.giveUp() }
+    }
+
+    func end() {
+        link.drop()
+        for job in jobs { job.giveUp() }
+        jobs = []
+    }
+
+    /// What is to be done once all answers are there.
+    private func answered(_ work: JudgeJob.Work, _ connection: Connection) throws(PostgresError) -> () -> Void {
+        switch work {
+        case .questions(let questions, let reply):
+            let answers = try answers(questions, connection)
+            return { reply.give(answers) }
+        case .conversions(let values, let reply):
+            let converted = try convert(values, connection)
+            return { reply.give(converted) }
+        }
     }
 
     // MARK: Asking
@@ -124,7 +96,7 @@ final class JudgeWorker {
         var different = Array(Set(questions))[...]
         var known: [JudgedQuestion: Bool] = [:]
         while !different.isEmpty {
-            let next = JudgeWorker.roundTrip(of: different)
+            let next = different.fitting(Limits.questionBatch, bytes: Limits.questionBatchBytes, \.byteCount)
             try ask(next, connection, &known)
             different = different.dropFirst(next.count)
         }
@@ -134,34 +106,32 @@ final class JudgeWorker {
         return answers
     }
 
-    /// The first of them, as many as are sent together.
-    private static func roundTrip(of questions: ArraySlice<JudgedQuestion>) -> ArraySlice<JudgedQuestion> {
-        var bytes = 0
-        let count = questions.prefix(Limits.questionBatch).prefix { question in
-            bytes += question.byteCount
-            return bytes <= Limits.questionBatchBytes
-        }.count
-        return questions.prefix(max(1, count))
-    }
-
     private func ask(
         _ questions: ArraySlice<JudgedQuestion>, _ connection: Connection, _ known: inout [JudgedQuestion: Bool]
     ) throws(PostgresError) {
         let began = Clock.monotonicNanoseconds()
-        let questions = questions.filter { !isPenalised($0.question, began) }
+        assert(questions.count <= Limits.questionBatch, "so many questions are kept prepared")
+        let questions = questions.filter { !penalties.contains($0.question, at: began) }
         try makeRoom(for: questions.map(\.question.sql), connection)
         let answers = try connection.pipeline(
             questions.map(statement), prepared: &prepared,
-            timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: exchange.interrupt)
+            timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: inbox.interrupt)
         let now = Clock.monotonicNanoseconds()
         Metrics.shared.judgeRoundTripSeconds.record(.nanoseconds(now - began))
-        for (question, answer) in zip(questions, answers) {
+        for (question, answer) in try eachAnswered(questions, by: answers, in: .judging) {
             switch answer {
-            // NULL is no match.
-            case .success(let rows): known[question] = rows.first.map { $0.flag(0) }
+            case .success(let rows): known[question] = try Self.decision(rows)
             case .failure(let error): failed(question, error, now)
             }
         }
+    }
+
+    /// Whether it is a match, which NULL is not.
+    private static func decision(_ rows: Rows) throws(PostgresError) -> Bool {
+        guard rows.values.count == 1, let row = rows.first, row.count == 1 else {
+            throw .impossible("a question about a row is answered by one value", in: .judging)
+        }
+        return row.flag(0)
     }
 
     private func statement(_ asked: JudgedQuestion) -> PipelinedStatement {
@@ -181,8 +151,12 @@ final class JudgeWorker {
         while !left.isEmpty {
             let next = left.prefix(Limits.questionBatch)
             left = left.dropFirst(next.count)
-            for answer in try answers(of: Array(next), connection) { converted.append(try Self.value(answer)) }
+            let answers = try answers(of: Array(next), connection)
+            for (_, answer) in try eachAnswered(next, by: answers, in: .judging) {
+                converted.append(try Self.value(answer))
+            }
         }
+        assert(converted.count == values.count, "each value is converted, or absent")
         Metrics.shared.judgeQuestions.add(values.count)
         return converted
     }
@@ -195,7 +169,8 @@ final class JudgeWorker {
         var answers = try ask(values, connection)
         let late = answers.indices.filter { answers[$0].failure?.sqlState == SQLState.queryCanceled }
         if late.isEmpty { return answers }
-        for (index, answer) in zip(late, try ask(late.map { values[$0] }, connection)) { answers[index] = answer }
+        let again = try ask(late.map { values[$0] }, connection)
+        for (index, answer) in try eachAnswered(late, by: again, in: .judging) { answers[index] = answer }
         return answers
     }
 
@@ -211,7 +186,7 @@ final class JudgeWorker {
                     "SELECT " + value.sql, [String(decoding: value.text, as: UTF8.self)], preparedAs: name)
             },
             prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
-            interrupt: exchange.interrupt)
+            interrupt: inbox.interrupt)
     }
 
     private static func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
@@ -221,7 +196,7 @@ final class JudgeWorker {
         {
             throw error
         }
-        guard case .success(let rows) = answer, let row = rows.first else {
+        guard case .success(let rows) = answer, let row = rows.first, row.count == 1 else {
             Metrics.shared.judgeFailures.add()
             return .absent
         }
@@ -235,27 +210,16 @@ final class JudgeWorker {
         var none: Set<String> = []
         _ = try connection.pipeline(
             [PipelinedStatement("DEALLOCATE ALL")], prepared: &none,
-            timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: exchange.interrupt)
+            timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: inbox.interrupt)
         names = [:]
         prepared = []
-    }
-
-    // MARK: Questions that take too long
-
-    private func isPenalised(_ question: Question, _ now: UInt64) -> Bool {
-        guard let until = penalties[question] else { return false }
-        if now < until { return true }
-        penalties[question] = nil
-        return false
+        assert(new.count <= Limits.maximumPreparedQuestions, "a round trip's statements are kept prepared")
     }
 
     private func failed(_ asked: JudgedQuestion, _ error: PostgresError, _ now: UInt64) {
         // Neither the question nor the row: they may hold what nobody may read.
         Log.shared.debug("PostgreSQL could not decide on a row", [.sqlstate(error.sqlState ?? "")])
-        guard error.sqlState == SQLState.queryCanceled else { return }
-        if penalties.count >= Limits.maximumPenalties { penalties = penalties.filter { $0.value > now } }
-        guard penalties.count < Limits.maximumPenalties else { return }
-        penalties[asked.question] = now + Limits.questionPenalty.wholeNanoseconds
+        if error.sqlState == SQLState.queryCanceled { penalties.add(asked.question, at: now) }
     }
 }
 
