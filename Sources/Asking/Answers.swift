@@ -8,11 +8,11 @@ extension [String?] {
 
 extension ArraySlice {
     /// The first of them that are sent together: no more than so many, and no larger together than that, but always one.
-    public func fitting(_ most: Int = .max, bytes limit: Int, _ bytes: (Element) -> Int) -> ArraySlice {
+    public func fitting(_ most: Int = .max, within limit: Int, _ size: (Element) -> Int) -> ArraySlice {
         precondition(most > 0, "something is sent each time")
         var sum = 0
         let count = prefix(most).prefix { element in
-            sum += bytes(element)
+            sum += size(element)
             return sum <= limit
         }.count
         return prefix(Swift.max(1, count))

@@ -12,10 +12,16 @@ public enum PolicyAvailability: Sendable, Equatable {
 /// What the connections found out about their login.
 public final class PolicyFitness: Sendable {
     private let found = Mutex(PolicyAvailability.unknown)
+    private let wanted = Atomic<Bool>(false)
 
     public init() {}
 
     public var availability: PolicyAvailability { found.withLock { $0 } }
+
+    /// Somebody wants to know, though nothing is asked that needs it yet. True for the first.
+    public func want() -> Bool { !wanted.exchange(true, ordering: .relaxed) }
+
+    public var isWanted: Bool { wanted.load(ordering: .relaxed) }
 
     /// True where that is news.
     public func set(_ availability: PolicyAvailability) -> Bool {

@@ -96,7 +96,7 @@ final class JudgeWorker: ConnectedWorker {
         var different = Array(Set(questions))[...]
         var known: [JudgedQuestion: Bool] = [:]
         while !different.isEmpty {
-            let next = different.fitting(Limits.questionBatch, bytes: Limits.questionBatchBytes, \.byteCount)
+            let next = different.fitting(Limits.questionBatch, within: Limits.questionBatchBytes, \.byteCount)
             try ask(next, connection, &known)
             different = different.dropFirst(next.count)
         }

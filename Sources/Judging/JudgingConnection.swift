@@ -14,6 +14,15 @@ enum LoopOutcome {
         var rows: [[String?]]
         var snapshot: VisibleTransactions
         var position: LSN
+
+        /// Every answer is of the loop's form, and to one of those who were asked about.
+        func check(claims count: Int, _ loop: ClaimsLoop) throws(PostgresError) {
+            let isWhole = rows.allSatisfy { row in
+                guard row.count == 3 + loop.outputCount, let place = row.place(after: 0) else { return false }
+                return (0..<count).contains(place)
+            }
+            guard isWhole else { throw .impossible("a loop answers about those it was asked about", in: .judging) }
+        }
     }
 
     case answers(Answers)

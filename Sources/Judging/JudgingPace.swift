@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Synchronization
 
@@ -6,7 +7,8 @@ final class JudgingPace: Sendable {
     private struct State {
         /// Claims, each weighed with its rows, in one statement.
         var weights: [JudgingKey: Int] = [:]
-        var penalties: [JudgingKey: UInt64] = [:]
+        var penalties = Penalties<JudgingKey>(
+            limit: Limits.maximumPolicyPenalties, each: Limits.policyPenalty)
     }
 
     private let state = Mutex(State())
@@ -22,6 +24,7 @@ final class JudgingPace: Sendable {
     /// How many claims go into one statement with so many rows.
     func claims(_ key: JudgingKey, rows: Int) -> Int {
         let weight = state.withLock { $0.weights[key] } ?? JudgingPace.firstWeight
+        assert((JudgingPace.leastWeight...JudgingPace.mostWeight).contains(weight), "what fits a statement is bounded")
         return max(1, weight / JudgingPace.weight(claims: 1, rows: rows))
     }
 
@@ -52,21 +55,8 @@ final class JudgingPace: Sendable {
     // MARK: What takes too long
 
     func isPenalised(_ key: JudgingKey, _ now: UInt64) -> Bool {
-        state.withLock { state in
-            guard let until = state.penalties[key] else { return false }
-            if now < until { return true }
-            state.penalties[key] = nil
-            return false
-        }
+        state.withLock { $0.penalties.contains(key, at: now) }
     }
 
-    func penalise(_ key: JudgingKey, _ now: UInt64) {
-        state.withLock { state in
-            if state.penalties.count >= Limits.maximumPolicyPenalties {
-                state.penalties = state.penalties.filter { $0.value > now }
-            }
-            guard state.penalties.count < Limits.maximumPolicyPenalties else { return }
-            state.penalties[key] = now + Limits.policyPenalty.wholeNanoseconds
-        }
-    }
+    func penalise(_ key: JudgingKey, _ now: UInt64) { state.withLock { $0.penalties.add(key, at: now) } }
 }

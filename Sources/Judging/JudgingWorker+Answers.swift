@@ -1,3 +1,4 @@
+import Asking
 import Catalog
 import Diagnostics
 import Policy
@@ -21,7 +22,8 @@ extension JudgingWorker {
     ) throws(PostgresError) -> Bool {
         var first = 0
         while first < table.rows.count {
-            let rows = JudgingWorker.part(of: table.rows[first...])
+            let rows = table.rows[first...].fitting(
+                Limits.policyStatementRows, within: Limits.policyStatementBytes, PolicyQuestion.bytes)
             let inputs = policy.row.columns.indices.map { column in rows.map { $0[column] } }
             var answers = table
             let isDone = try ask(key, policy.loop, table.claims, inputs, table.xids, connection) { from, count, found in
@@ -32,15 +34,6 @@ extension JudgingWorker {
             first = rows.endIndex
         }
         return true
-    }
-
-    static func part(of rows: ArraySlice<[String?]>) -> ArraySlice<[String?]> {
-        var bytes = 0
-        let count = rows.prefix(Limits.policyStatementRows).prefix { row in
-            bytes += PolicyQuestion.bytes(row)
-            return bytes <= Limits.policyStatementBytes
-        }.count
-        return rows.prefix(max(1, count))
     }
 
     // MARK: Terms over claims
@@ -64,7 +57,7 @@ extension JudgingWorker {
         let found = answers
         return {
             for (job, place) in zip(batch.jobs, places) {
-                if case .terms(_, let then) = job.work { then(place.flatMap { found[$0] }) }
+                if case .terms(_, let reply) = job.work { reply.give(place.flatMap { found[$0] }) }
             }
         }
     }
@@ -128,7 +121,7 @@ extension JudgingWorker {
         let reading = isOwn ? try connection.reading(key.table, as: role, owner: owner) : nil
         if try isOwn ? reading == nil : !mayBecome(role, connection) {
             return {
-                for job in batch.jobs { if case .fill(_, let then) = job.work { then(.unreadable) } }
+                for job in batch.jobs { if case .fill(_, let reply) = job.work { reply.give(.unreadable) } }
             }
         }
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
@@ -144,7 +137,7 @@ extension JudgingWorker {
         let known = try durable(fills, connection)
         return {
             for (job, place) in zip(batch.jobs, places) {
-                if case .fill(_, let then) = job.work { then(place.map { known[$0] } ?? .unavailable) }
+                if case .fill(_, let reply) = job.work { reply.give(place.map { known[$0] } ?? .unavailable) }
             }
         }
     }
@@ -201,9 +194,9 @@ extension JudgingWorker {
     // MARK: Explanations
 
     func explained(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
-        guard let job = batch.jobs.first, case .explanation(let explanation, let then) = job.work else { return {} }
+        guard let job = batch.jobs.first, case .explanation(let explanation, let reply) = job.work else { return {} }
         let values = try connection.explain(explanation)
-        return { then(values) }
+        return { reply.give(values) }
     }
 }
 
@@ -218,7 +211,7 @@ extension JudgingJob {
 
 extension [String?] {
     /// Of a loop's answer: whose it is, counted from 0, where the statement's first is `first`.
-    fileprivate func place(after first: Int) -> Int? {
+    func place(after first: Int) -> Int? {
         self[0].flatMap { Int($0) }.map { first + $0 - 1 }
     }
 }

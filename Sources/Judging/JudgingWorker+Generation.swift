@@ -1,4 +1,5 @@
 import Asking
+import Catalog
 import Diagnostics
 import Policy
 import Postgres
@@ -21,7 +22,7 @@ extension JudgingWorker {
         let found = answers
         return {
             for (job, values) in zip(batch.jobs, found) {
-                if case .generation(_, let then) = job.work { then(values) }
+                if case .generation(_, let reply) = job.work { reply.give(values) }
             }
         }
     }
@@ -45,7 +46,8 @@ extension JudgingWorker {
     ) throws(PostgresError) -> [GeneratedValue] {
         var values: [GeneratedValue] = []
         while values.count < question.rows.count {
-            let rows = JudgingWorker.part(of: question.rows[values.count...])
+            let rows = question.rows[values.count...].fitting(
+                Limits.policyStatementRows, within: Limits.policyStatementBytes, PolicyQuestion.bytes)
             let began = Clock.monotonicNanoseconds()
             let computed = try connection.compute(question.column, Array(rows), as: role)
             Metrics.shared.policyStatementSeconds.record(.nanoseconds(Clock.monotonicNanoseconds() - began))

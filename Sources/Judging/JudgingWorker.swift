@@ -7,135 +7,96 @@ import Replication
 import System
 
 /// One thread that asks: connects, asks, answers.
-final class JudgingWorker {
-    enum Lane {
+final class JudgingWorker: ConnectedWorker {
+    enum Login {
         /// Runs what policies say; what needs none of that goes the other way where no login is fit for them.
-        case policies(overflow: JudgingExchange)
-        /// Runs nothing but what came with PostgreSQL.
+        case policies(overflow: Inbox<JudgingLine>)
+        /// The hub's own, which runs nothing but what came with PostgreSQL.
         case own
     }
 
-    private let settings: PolicyJudge.Settings
-    private let lane: Lane
-    let exchange: JudgingExchange
-    private let fitness: PolicyFitness
-    let pace: JudgingPace
+    /// What all of them know.
+    final class Shared: Sendable {
+        let settings: PolicyJudge.Settings
+        let fitness: PolicyFitness
+        let pace = JudgingPace()
+        let troubles = TroubleTeller(
+            "PostgreSQL cannot be asked about policies; trying again",
+            again: "PostgreSQL still cannot be asked about policies; trying again")
+
+        init(_ settings: PolicyJudge.Settings, _ fitness: PolicyFitness) {
+            self.settings = settings
+            self.fitness = fitness
+        }
+    }
+
+    let inbox: Inbox<JudgingLine>
+    var link: Link<JudgingConnection>
+    private let shared: Shared
+    private let login: Login
     /// It connects without being asked about anything, once somebody wants to know whether its login is fit.
-    private let isFirst: Bool
-    private var connection: JudgingConnection?
-    private var backoff: Backoff
-    private var lastTrouble = LastTrouble()
+    private let isWatching: Bool
     /// Roles that the login cannot become, which was said.
     private var refusedRoles: Set<String> = []
-    private var seen: UInt64 = 0
-    private var retryAt: UInt64 = 0
     private var examineAt: UInt64 = 0
     /// What is asked just now is given up then: others wait behind it.
     private var patienceEnds: UInt64 = 0
     /// What is asked just now, for log lines.
     private var about: [LogField] = []
 
-    init(
-        _ settings: PolicyJudge.Settings, _ lane: Lane, _ exchange: JudgingExchange, _ fitness: PolicyFitness,
-        _ pace: JudgingPace, isFirst: Bool
-    ) {
-        self.settings = settings
-        self.lane = lane
-        self.exchange = exchange
-        self.fitness = fitness
-        self.pace = pace
-        self.isFirst = isFirst
-        backoff = Backoff(settings.reachability)
+    init(_ shared: Shared, _ login: Login, _ inbox: Inbox<JudgingLine>, isWatching: Bool) {
+        self.shared = shared
+        self.login = login
+        self.inbox = inbox
+        self.isWatching = isWatching
+        link = Link(
+            .backingOff(Backoff(shared.settings.reachability)), connected: Metrics.shared.policyConnections)
     }
 
-    func run() {
-        while !exchange.interrupt.isRung {
-            let examines = isFirst && exchange.needsLogin
-            if examines, connection == nil { _ = usableConnection() }
-            let deadline = examines && connection == nil ? retryAt : .max
-            guard let batch = exchange.take(until: deadline, seen: &seen) else { continue }
-            answer(batch)
-            exchange.finished(batch.key)
-        }
-        disconnect()
-    }
+    var pace: JudgingPace { shared.pace }
+    var troubles: TroubleTeller { shared.troubles }
+    var connectsUnasked: Bool { isWatching && shared.fitness.isWanted }
 
     // MARK: A connection's life
 
-    private func usableConnection() -> JudgingConnection? {
-        if connection?.isFull ?? false { disconnect() }
-        do throws(PostgresError) {
-            if let connection {
-                // One that was lost meanwhile is made again at once.
-                if (try? isStillFit(connection)) ?? false { return connection }
-                disconnect()
-            }
-            guard Clock.monotonicNanoseconds() >= retryAt || backoff.isCutShort, let made = try connect() else {
-                return nil
-            }
-            connection = made
-            Metrics.shared.policyConnections.add(1)
-            return made
-        } catch {
-            ended(error)
-            return nil
-        }
+    private func fitSession() -> JudgingConnection? {
+        // One that was lost meanwhile is made again at once.
+        if let connection = link.session, connection.isFull || !isStillFit(connection) { link.drop() }
+        return session()
     }
 
-    private func connect() throws(PostgresError) -> JudgingConnection? {
-        guard case .policies = lane else {
-            let connection = try JudgingConnection(
+    func connect() throws(PostgresError) -> JudgingConnection? {
+        let settings = shared.settings
+        guard case .policies = login else {
+            return try JudgingConnection(
                 settings.database, applicationName: "tidewire memberships", runsPolicies: false,
-                interrupt: exchange.interrupt)
-            backoff.reached()
-            return connection
+                interrupt: inbox.interrupt)
         }
         let connection = try JudgingConnection(
             settings.policies ?? settings.database, applicationName: "tidewire policies", runsPolicies: true,
-            interrupt: exchange.interrupt)
-        backoff.reached()
+            interrupt: inbox.interrupt)
         return try isFit(connection) ? connection : nil
     }
 
     /// Roles change while connections live.
-    private func isStillFit(_ connection: JudgingConnection) throws(PostgresError) -> Bool {
-        guard case .policies = lane, Clock.monotonicNanoseconds() >= examineAt else { return true }
-        return try isFit(connection)
+    private func isStillFit(_ connection: JudgingConnection) -> Bool {
+        guard case .policies = login, Clock.monotonicNanoseconds() >= examineAt else { return true }
+        return (try? isFit(connection)) ?? false
     }
 
     private func isFit(_ connection: JudgingConnection) throws(PostgresError) -> Bool {
-        let found = try JudgingLogin.examine(connection.session, clientRoles: settings.clientRoles)
-        let isNews = fitness.set(found)
+        let found = try JudgingLogin.examine(connection.session, clientRoles: shared.settings.clientRoles)
+        let isNews = shared.fitness.set(found)
         let now = Clock.monotonicNanoseconds()
         examineAt = now + Limits.policyLoginInterval.wholeNanoseconds
-        guard found == .available else {
-            retryAt = now + Limits.unfitLoginInterval.wholeNanoseconds
-            if isNews, case .refused(let reason, let hint) = found {
-                Log.shared.warning(
-                    "policies that only PostgreSQL can decide, and memberships that only they let read, show nothing: no login is fit to run them",
-                    [.reason(reason), .hint(hint)])
-            }
-            return false
+        if found == .available { return true }
+        link.refused(for: Limits.unfitLoginInterval, at: now)
+        if isNews, case .refused(let reason, let hint) = found {
+            Log.shared.warning(
+                "policies that only PostgreSQL can decide, and memberships that only they let read, show nothing: no login is fit to run them",
+                [.reason(reason), .hint(hint)])
         }
-        return true
-    }
-
-    private func disconnect() {
-        if connection != nil { Metrics.shared.policyConnections.add(-1) }
-        connection = nil
-    }
-
-    private func ended(_ error: PostgresError) {
-        disconnect()
-        if exchange.interrupt.isRung { return }
-        let delay = backoff.next()
-        retryAt = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
-        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
-        if lastTrouble.isNews(error.message, at: Clock.monotonicNanoseconds()) {
-            Log.shared.warning("PostgreSQL cannot be asked about policies; trying again", fields())
-        } else {
-            Log.shared.debug("PostgreSQL still cannot be asked about policies; trying again", fields())
-        }
+        return false
     }
 
     /// Once for each role.
@@ -148,22 +109,25 @@ final class JudgingWorker {
 
     // MARK: Answering
 
+    func work(_ jobs: [JudgingJob]) {
+        if let batch = JudgingBatch(jobs) { answer(batch) }
+    }
+
     /// A connection that is lost is made again once, and what was asked then is asked again.
     private func answer(_ batch: JudgingBatch) {
         patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
         about = batch.about
         for attempt in 1...2 {
             guard !pace.isPenalised(batch.key, Clock.monotonicNanoseconds()) else { break }
-            guard let connection = usableConnection() else { return refuse(batch) }
+            guard let connection = fitSession() else { return refuse(batch) }
             do throws(PostgresError) {
-                let answered = try answers(batch, connection)
-                backoff.reset()
-                lastTrouble = LastTrouble()
-                return answered()
+                let reply = try answers(batch, connection)
+                answered()
+                return reply()
             } catch {
-                if exchange.interrupt.isRung { break }
+                if inbox.isEnding { break }
                 Log.shared.debug("the connection for policies was lost", LastTrouble.fields(error))
-                disconnect()
+                link.drop()
                 // It may be the question that the server does not survive.
                 if attempt == 2 { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
             }
@@ -172,9 +136,9 @@ final class JudgingWorker {
     }
 
     private func refuse(_ batch: JudgingBatch) {
-        guard case .policies(let overflow) = lane, case .refused = fitness.availability, batch.key.mayRunAsOwn else {
-            return batch.giveUp()
-        }
+        guard case .policies(let overflow) = login, case .refused = shared.fitness.availability,
+            batch.key.mayRunAsOwn
+        else { return batch.giveUp() }
         overflow.ask(batch.jobs)
     }
 
@@ -193,7 +157,7 @@ final class JudgingWorker {
     }
 
     private var isOwn: Bool {
-        if case .own = lane { true } else { false }
+        if case .own = login { true } else { false }
     }
 
     // MARK: One statement
@@ -213,10 +177,12 @@ final class JudgingWorker {
                 tooSlow(key)
                 return false
             }
-            let part = claims[next...].prefix(pace.claims(key, rows: rows)).fitting(Limits.policyStatementBytes)
+            let part = claims[next...].fitting(
+                pace.claims(key, rows: rows), within: Limits.policyStatementBytes, \.utf8.count)
             let began = Clock.monotonicNanoseconds()
             switch try connection.run(loop, claims: part, inputs: inputs, seeing: xids, reading: reading) {
             case .answers(let answers):
+                try answers.check(claims: part.count, loop)
                 let took = Clock.monotonicNanoseconds() - began
                 Metrics.shared.policyStatementSeconds.record(.nanoseconds(took))
                 pace.took(key, took, claims: part.count, rows: rows)
@@ -251,7 +217,7 @@ final class JudgingWorker {
         Metrics.shared.policyWaits.add(1)
         let deadline = Clock.monotonicNanoseconds() + Limits.visibilityPatience.wholeNanoseconds
         while Clock.monotonicNanoseconds() < deadline {
-            if exchange.interrupt.sleep(milliseconds: Limits.visibilityRetryMilliseconds) { return false }
+            if inbox.interrupt.sleep(milliseconds: Limits.visibilityRetryMilliseconds) { return false }
             let visible = try connection.visibleTransactions()
             if xids.allSatisfy(visible.contains) { return true }
         }
@@ -267,17 +233,5 @@ extension JudgingKey {
         case .terms(let terms, _): terms.allSatisfy(\.isBuiltIn)
         case .fill: true
         }
-    }
-}
-
-extension ArraySlice<String> {
-    /// The first of them whose texts together are no larger; at least one.
-    func fitting(_ bytes: Int) -> ArraySlice<String> {
-        var sum = 0
-        let count = prefix { text in
-            sum += text.utf8.count
-            return sum <= bytes
-        }.count
-        return prefix(Swift.max(1, count))
     }
 }

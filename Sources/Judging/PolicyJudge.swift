@@ -36,46 +36,42 @@ public final class PolicyJudge: Sendable {
         }
     }
 
-    private let policies: JudgingExchange
+    private let policies: AskingThreads<JudgingLine>
     /// What loops wait for: a policy that hangs must not hold it up.
-    private let generation: JudgingExchange
-    private let own: JudgingExchange
+    private let generation: AskingThreads<JudgingLine>
+    private let own: AskingThreads<JudgingLine>
     private let fitness = PolicyFitness()
-    private let threads: [BackgroundThread]
     /// Of questions that are asked by themselves.
     private let single = Atomic<UInt64>(0)
 
     public init(_ settings: Settings) throws(SystemError) {
-        let (policies, own, fitness) = (try JudgingExchange(), try JudgingExchange(), fitness)
-        let generation = try JudgingExchange()
-        self.generation = generation
-        self.policies = policies
-        self.own = own
-        let pace = JudgingPace()
-        var threads: [BackgroundThread] = []
-        for number in 0..<Limits.policyConnections {
-            threads.append(
-                try BackgroundThread("policies \(number)") {
-                    JudgingWorker(settings, .policies(overflow: own), policies, fitness, pace, isFirst: number == 0)
-                        .run()
+        let own = try Inbox<JudgingLine>(holding: JudgingLine.room)
+        let shared = JudgingWorker.Shared(settings, fitness)
+        func threads(
+            _ names: [String], _ login: JudgingWorker.Login, _ inbox: Inbox<JudgingLine>, isWatching: Bool = false
+        ) throws(SystemError) -> AskingThreads<JudgingLine> {
+            try AskingThreads(
+                inbox,
+                names.enumerated().map { number, name in
+                    (name, { JudgingWorker(shared, login, inbox, isWatching: isWatching && number == 0) })
                 })
         }
-        threads.append(
-            try BackgroundThread("policies own") {
-                JudgingWorker(settings, .own, own, fitness, pace, isFirst: false).run()
-            })
-        threads.append(
-            try BackgroundThread("generated") {
-                JudgingWorker(settings, .policies(overflow: own), generation, fitness, pace, isFirst: false).run()
-            })
-        self.threads = threads
+        policies = try threads(
+            (0..<Limits.policyConnections).map { "policies \($0)" }, .policies(overflow: own),
+            try Inbox(holding: JudgingLine.room), isWatching: true)
+        self.own = try threads(["policies own"], .own, own)
+        generation = try threads(["generated"], .policies(overflow: own), try Inbox(holding: JudgingLine.room))
         // What was configured is looked at before somebody depends on it.
-        if settings.policies != nil { self.policies.wantLogin() }
+        if settings.policies != nil { wantLogin() }
+    }
+
+    private func wantLogin() {
+        if fitness.want() { policies.inbox.ring() }
     }
 
     /// Whether there is a login that may run policies. It is found out when it is asked for the first time.
     public var availability: PolicyAvailability {
-        policies.wantLogin()
+        wantLogin()
         return fitness.availability
     }
 
@@ -85,11 +81,10 @@ public final class PolicyJudge: Sendable {
     ) {
         if questions.isEmpty { return then([]) }
         let collected = Together(questions.map { PolicyAnswers($0) }, then)
-        policies.ask(
-            questions.indices.map { index in
+        policies.inbox.ask(
+            questions.enumerated().map { index, question in
                 JudgingJob(
-                    key: .policy(questions[index].policy.identity),
-                    work: .rows(questions[index]) { collected.set(index, $0) }, seeing: xid)
+                    key: .policy(question.policy.identity), work: .rows(question, collected.reply(index)), seeing: xid)
             })
     }
 
@@ -98,7 +93,8 @@ public final class PolicyJudge: Sendable {
         _ terms: [AskedTerm], as claimant: Claimant, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
         if terms.isEmpty { return then([:]) }
-        policies.ask([JudgingJob(key: .terms(terms, role: claimant.role), work: .terms(claimant, then: then))])
+        let reply = Reply<[AskedTerm: AskedAnswer]?>(in: .judging, unanswered: nil, then: then)
+        policies.inbox.ask([JudgingJob(key: .terms(terms, role: claimant.role), work: .terms(claimant, reply))])
     }
 
     /// The claims as jsonb writes them: of keys that are there twice the last, numbers as PostgreSQL has them.
@@ -118,31 +114,28 @@ public final class PolicyJudge: Sendable {
             let (membership, claimant) = memberships[index]
             let key = FillKey(
                 table: membership.table, reader: membership.reader, sql: membership.fillSQL, role: claimant.role)
-            return JudgingJob(
-                key: .fill(key), work: .fill(claimant) { collected.set(index, $0) }, seeing: xid)
+            return JudgingJob(key: .fill(key), work: .fill(claimant, collected.reply(index)), seeing: xid)
         }
-        let asCaller = jobs.filter { $0.key.isAsCaller }
-        if !asCaller.isEmpty { policies.ask(asCaller) }
-        let asDefiner = jobs.filter { !$0.key.isAsCaller }
-        if !asDefiner.isEmpty { own.ask(asDefiner) }
+        policies.inbox.ask(jobs.filter { $0.key.isAsCaller })
+        own.inbox.ask(jobs.filter { !$0.key.isAsCaller })
     }
 
     /// What the table itself shows of a row; nil where it could not be asked.
     public func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
         let number = single.add(1, ordering: .relaxed).newValue
-        policies.ask([JudgingJob(key: .sight(number), work: .sight(sight, then: then), seeing: xid)])
+        let reply = Reply<SeenInTable?>(in: .judging, unanswered: nil, then: then)
+        policies.inbox.ask([JudgingJob(key: .sight(number), work: .sight(sight, reply), seeing: xid)])
     }
 
     /// The values of generated columns: of each request, for each of its questions in the order of the rows.
     public func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void) {
         if requests.isEmpty { return then([]) }
         let collected = Together(requests.map(\.unanswered), then)
-        generation.ask(
-            requests.indices.map { index in
-                let request = requests[index]
-                return JudgingJob(
+        generation.inbox.ask(
+            requests.enumerated().map { index, request in
+                JudgingJob(
                     key: .generation(request.table, roles: request.roles),
-                    work: .generation(request) { collected.set(index, $0) })
+                    work: .generation(request, collected.reply(index)))
             })
     }
 
@@ -152,20 +145,16 @@ public final class PolicyJudge: Sendable {
     ) {
         guard explanation.expressions.count <= Limits.maximumExplainedExpressions else { return then(nil) }
         let number = single.add(1, ordering: .relaxed).newValue
-        policies.ask([JudgingJob(key: .explanation(number), work: .explanation(explanation, then: then))])
+        let reply = Reply<[ExplainedValue]?>(in: .judging, unanswered: nil, then: then)
+        policies.inbox.ask([JudgingJob(key: .explanation(number), work: .explanation(explanation, reply))])
     }
 
     /// Ends the threads and what they ask just now; what waits is answered with what is no answer. Once, by the owner, on
     /// a thread with the descriptors of the one that started it.
     public func stop() {
-        for exchange in [policies, generation, own] {
-            exchange.interrupt.ring()
-            exchange.endWait()
-        }
-        for thread in threads { thread.join() }
-        for exchange in [policies, generation, own] {
-            for job in exchange.close() { job.giveUp() }
-        }
+        let all = [policies, generation, own]
+        for threads in all { threads.end() }
+        for threads in all { threads.stop() }
     }
 }
 
@@ -176,23 +165,31 @@ extension JudgingKey {
     }
 }
 
-/// Answers that are handed over together.
+/// Answers that are handed over together, once each question has its own.
 private final class Together<Answer: Sendable>: Sendable {
     private struct State {
         var answers: [Answer]
         var missing: Int
     }
 
+    private let unanswered: [Answer]
     private let state: Mutex<State>
     private let then: @Sendable ([Answer]) -> Void
 
     init(_ unanswered: [Answer], _ then: @escaping @Sendable ([Answer]) -> Void) {
+        self.unanswered = unanswered
         state = Mutex(State(answers: unanswered, missing: unanswered.count))
         self.then = then
     }
 
-    func set(_ index: Int, _ answer: Answer) {
+    /// For the question of that number.
+    func reply(_ index: Int) -> Reply<Answer> {
+        Reply(in: .judging, unanswered: self.unanswered[index]) { self.set(index, $0) }
+    }
+
+    private func set(_ index: Int, _ answer: Answer) {
         let all: [Answer]? = state.withLock { state in
+            precondition(state.missing > 0, "there are as many answers as questions")
             state.answers[index] = answer
             state.missing -= 1
             return state.missing == 0 ? state.answers : nil

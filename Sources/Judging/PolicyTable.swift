@@ -1,3 +1,4 @@
+import Asking
 import Catalog
 import Diagnostics
 
@@ -16,7 +17,7 @@ struct PolicyTable {
     private struct Member {
         var job: JudgingJob
         var question: PolicyQuestion
-        var then: @Sendable (PolicyAnswers) -> Void
+        var reply: Reply<PolicyAnswers>
         var rows: [Int]
         var claims: [Int]
     }
@@ -28,12 +29,12 @@ struct PolicyTable {
     static func tables(of jobs: [JudgingJob]) -> [PolicyTable] {
         var tables: [PolicyTable] = []
         for job in jobs {
-            guard case .rows(let question, let then) = job.work else { continue }
+            guard case .rows(let question, let reply) = job.work else { continue }
             if let last = tables.indices.last, tables[last].isWorth(question) {
-                tables[last].add(job, question, then)
+                tables[last].add(job, question, reply)
             } else {
                 var table = PolicyTable()
-                table.add(job, question, then)
+                table.add(job, question, reply)
                 tables.append(table)
             }
         }
@@ -56,12 +57,12 @@ struct PolicyTable {
     }
 
     private mutating func add(
-        _ job: JudgingJob, _ question: PolicyQuestion, _ then: @escaping @Sendable (PolicyAnswers) -> Void
+        _ job: JudgingJob, _ question: PolicyQuestion, _ reply: Reply<PolicyAnswers>
     ) {
         if let xid = job.seeing { xids.insert(xid) }
         let rows = question.rows.map { place(ofRow: $0) }
         let claims = places(of: question.claimants)
-        members.append(Member(job: job, question: question, then: then, rows: rows, claims: claims))
+        members.append(Member(job: job, question: question, reply: reply, rows: rows, claims: claims))
     }
 
     private mutating func places(of claimants: [Claimant]) -> [Int] {
@@ -109,7 +110,7 @@ struct PolicyTable {
             }
             Metrics.shared.policyPairs.add(member.question.pairCount)
             Metrics.shared.policyFailures.add(answers.unknownCount)
-            member.then(answers)
+            member.reply.give(answers)
         }
     }
 }

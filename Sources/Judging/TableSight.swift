@@ -66,15 +66,15 @@ extension JudgingConnection {
 
 extension JudgingWorker {
     func looked(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
-        guard let job = batch.jobs.first, case .sight(let sight, let then) = job.work else { return {} }
+        guard let job = batch.jobs.first, case .sight(let sight, let reply) = job.work else { return {} }
         guard sight.texts.allSatisfy({ !$0.utf8.contains(0) }), !sight.claimant.claims.utf8.contains(0) else {
-            return { then(nil) }
+            return { reply.giveUp() }
         }
         var outcome = try connection.look(sight, seeing: job.seeing)
         if case .invisible = outcome, try waitUntilVisible(Set(job.seeing.map { [$0] } ?? []), connection) {
             outcome = try connection.look(sight, seeing: job.seeing)
         }
-        guard case .seen(let seen) = outcome else { return { then(nil) } }
-        return { then(seen) }
+        guard case .seen(let seen) = outcome else { return { reply.giveUp() } }
+        return { reply.give(seen) }
     }
 }

@@ -11,9 +11,9 @@ import Testing
 
     @Test func `so many are sent together as fit, and always one`() {
         let sizes = [3, 4, 5, 1][...]
-        #expect(sizes.fitting(bytes: 7) { $0 } == [3, 4])
-        #expect(sizes.fitting(1, bytes: 7) { $0 } == [3])
-        #expect(sizes.fitting(bytes: 2) { $0 } == [3])
-        #expect(sizes[4...].fitting(bytes: 2) { $0 } == [])
+        #expect(sizes.fitting(within: 7) { $0 } == [3, 4])
+        #expect(sizes.fitting(1, within: 7) { $0 } == [3])
+        #expect(sizes.fitting(within: 2) { $0 } == [3])
+        #expect(sizes[4...].fitting(within: 2) { $0 } == [])
     }
 }

@@ -1,0 +1,151 @@
+import Asking
+import Catalog
+import Diagnostics
+import Policy
+
+/// What is asked together: under one policy, of the same terms, for the same membership.
+enum JudgingKey: Sendable, Hashable {
+    case policy(UInt64)
+    case terms([AskedTerm], role: String)
+    case fill(FillKey)
+    /// Of a table's rows.
+    case generation(UInt32, roles: [String])
+    /// By itself.
+    case explanation(UInt64)
+    case sight(UInt64)
+}
+
+struct FillKey: Sendable, Hashable {
+    var table: UInt32
+    var reader: Membership.Reader
+    var sql: String
+    var role: String
+}
+
+/// One thing that somebody asked for.
+struct JudgingJob: AskedJob {
+    enum Work: Sendable {
+        case rows(PolicyQuestion, Reply<PolicyAnswers>)
+        case terms(Claimant, Reply<[AskedTerm: AskedAnswer]?>)
+        case fill(Claimant, Reply<MembershipFill>)
+        case generation(GenerationRequest, Reply<[[GeneratedValue]]>)
+        case explanation(PolicyExplanation, Reply<[ExplainedValue]?>)
+        case sight(TableSight, Reply<SeenInTable?>)
+    }
+
+    let key: JudgingKey
+    let work: Work
+    /// Whoever answers must see what these transactions did.
+    let seeing: UInt32?
+    let load: InboxLoad
+
+    init(key: JudgingKey, work: Work, seeing: UInt32? = nil) {
+        self.key = key
+        self.work = work
+        self.seeing = seeing
+        load = InboxLoad(jobs: 1, parts: work.pairCount, bytes: work.byteCount)
+    }
+
+    /// Nobody can say.
+    func giveUp() {
+        switch work {
+        case .rows(_, let reply): reply.giveUp()
+        case .terms(_, let reply): reply.giveUp()
+        case .fill(_, let reply): reply.giveUp()
+        // A row without its generated columns is no question about policies.
+        case .generation(_, let reply): return reply.giveUp()
+        case .explanation(_, let reply): reply.giveUp()
+        case .sight(_, let reply): reply.giveUp()
+        }
+        Metrics.shared.policyFailures.add(load.parts)
+    }
+}
+
+extension JudgingJob.Work {
+    fileprivate var pairCount: Int {
+        switch self {
+        case .rows(let question, _): question.pairCount
+        case .generation(let request, _): request.rowCount
+        case .terms, .fill, .explanation, .sight: 1
+        }
+    }
+
+    fileprivate var byteCount: Int {
+        switch self {
+        case .rows(let question, _): question.byteCount
+        case .terms(let claimant, _), .fill(let claimant, _): claimant.claims.utf8.count
+        case .generation(let request, _): request.byteCount
+        case .explanation(let explanation, _): explanation.byteCount
+        case .sight(let sight, _): sight.byteCount
+        }
+    }
+}
+
+/// Jobs of one key, in the order in which they came.
+struct JudgingBatch {
+    let key: JudgingKey
+    let jobs: [JudgingJob]
+
+    /// Nil of none.
+    init?(_ jobs: [JudgingJob]) {
+        guard let first = jobs.first else { return nil }
+        precondition(jobs.allSatisfy { $0.key == first.key }, "what is answered together was asked together")
+        key = first.key
+        self.jobs = jobs
+    }
+
+    /// Never what a policy, a row or claims say.
+    var about: [LogField] {
+        if case .fill(let key) = key { return [.oid(key.table)] }
+        if case .generation(let table, _) = key { return [.oid(table)] }
+        guard case .rows(let question, _) = jobs.first?.work else { return [] }
+        return [.oid(question.policy.table), .catalogVersion(question.policy.version)]
+    }
+
+    func giveUp() { for job in jobs { job.giveUp() } }
+}
+
+/// Keys take turns, first come first served; what waits for one is taken together. No key is with two threads at a time,
+/// so that a policy that hangs holds up one connection.
+struct JudgingLine: WaitingLine {
+    private var waiting: [JudgingKey: [JudgingJob]] = [:]
+    /// Each key that waits, once.
+    private var order: [JudgingKey] = []
+    private var busy: Set<JudgingKey> = []
+
+    static let room = InboxLoad(
+        jobs: Limits.maximumWaitingPolicyJobs, parts: Limits.maximumWaitingPairs,
+        bytes: Limits.maximumWaitingPolicyBytes)
+
+    mutating func add(_ job: JudgingJob, to lane: OnlyLane) {
+        if waiting[job.key] == nil { order.append(job.key) }
+        waiting[job.key, default: []].append(job)
+        assert(order.count == waiting.count, "each key that waits has one turn")
+    }
+
+    mutating func take(_ lane: OnlyLane) -> [JudgingJob] {
+        guard let turn = order.firstIndex(where: { !busy.contains($0) }) else { return [] }
+        let key = order.remove(at: turn)
+        guard let all = waiting.removeValue(forKey: key) else { return [] }
+        let jobs = all[...].fitting(Limits.policyBatchJobs, within: Limits.policyBatchPairs, \.load.parts)
+        if jobs.count < all.count {
+            waiting[key] = Array(all.dropFirst(jobs.count))
+            order.append(key)
+        }
+        let isFree = busy.insert(key).inserted
+        assert(isFree, "no key is with two threads")
+        return Array(jobs)
+    }
+
+    mutating func finished(_ jobs: [JudgingJob], _ lane: OnlyLane) -> Bool {
+        let key = jobs[0].key
+        let wasBusy = busy.remove(key) != nil
+        assert(wasBusy, "a thread is done with what it took")
+        return waiting[key] != nil
+    }
+
+    mutating func removeAll() -> [JudgingJob] {
+        defer { (waiting, order) = ([:], []) }
+        return order.flatMap { waiting[$0] ?? [] }
+    }
+}
