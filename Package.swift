@@ -158,7 +158,7 @@ let proofs: [Target] = [
     tests(
         of: "Messages", "Messages", "Ingest", "Asking", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System", "Bytes"),
-    tests(of: "Authorizing", "Authorizing", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
+    tests(of: "Authorizing", "Authorizing", "Asking", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
     tests(
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
     tests(of: "Gateway", "Gateway", "Net"),

@@ -142,6 +142,8 @@ public final class Inbox<Line: WaitingLine>: Sendable {
     private func add(
         _ jobs: [Line.Job], _ load: InboxLoad, to lane: Line.Lane, where hasRoom: (borrowing State) -> Bool
     ) -> Bool {
+        // Nobody is woken for nothing.
+        if jobs.isEmpty { return true }
         let isTaken = state.withLock { state in
             guard !state.isClosed, hasRoom(state) else { return false }
             state.load = state.load + load

@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Postgres
 import System
@@ -32,41 +33,30 @@ public final class ChannelAuthorizer: Sendable {
         }
     }
 
-    private let exchange: ChannelExchange
     private let shared: ChannelWorker.Shared
-    private let threads: [BackgroundThread]
+    private let threads: AskingThreads<ChannelLine>
 
     public init(_ settings: Settings) throws(SystemError) {
-        shared = ChannelWorker.Shared(settings)
-        let exchange = try ChannelExchange()
-        self.exchange = exchange
-        let shared = self.shared
-        var lanes: [(String, ChannelExchange.Lane)] = (0..<Limits.channelConnections).map { number in
+        let shared = ChannelWorker.Shared(settings)
+        self.shared = shared
+        var lanes: [(String, ChannelLine.Lane)] = (0..<Limits.channelConnections).map { number in
             ("channels \(number)", .together(isFirst: number == 0))
         }
         lanes.append(("channels beside", .suspects))
         for number in 0..<Limits.channelConnectionsApart { lanes.append(("channels apart \(number)", .apart)) }
-        var threads: [BackgroundThread] = []
-        for (name, lane) in lanes {
-            threads.append(
-                try BackgroundThread(name) { ChannelWorker(settings, lane, exchange, shared).run() })
-        }
-        self.threads = threads
+        let inbox = try Inbox<ChannelLine>(holding: ChannelLine.room)
+        threads = try AskingThreads(
+            inbox, lanes.map { name, lane in (name, { ChannelWorker(shared, lane, inbox) }) })
     }
 
     public func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
-        let job = ChannelJob(question: question, then: then, askedAt: Clock.monotonicNanoseconds())
-        if exchange.ask(job) { return }
+        let job = ChannelJob(question, askedAt: Clock.monotonicNanoseconds(), then: then)
+        if threads.inbox.add([job], to: .together(isFirst: true)) { return }
         shared.troubles.report(.exhausted, role: question.role)
         job.finish(.failed(.exhausted))
     }
 
     /// Ends the threads and what they ask just now; what waits is answered with a failure. Once, by the owner, on a thread
     /// with the descriptors of the one that started it.
-    public func stop() {
-        exchange.interrupt.ring()
-        exchange.endWait()
-        for thread in threads { thread.join() }
-        for job in exchange.close() { job.finish(.failed(.unavailable)) }
-    }
+    public func stop() { threads.stop() }
 }

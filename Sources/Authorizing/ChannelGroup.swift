@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 
 /// Questions of one role, each once, with everybody who asked it.
@@ -25,6 +26,7 @@ struct ChannelGroup {
     }
 
     private mutating func add(_ job: ChannelJob) {
+        precondition(job.question.role == role, "who is asked about together has one role")
         if let place = places[job.question] {
             askers[place].append(job)
             return
@@ -36,11 +38,6 @@ struct ChannelGroup {
 
     /// The next of them for one statement.
     func part(from first: Int) -> ArraySlice<ChannelQuestion> {
-        var bytes = 0
-        let count = questions[first...].prefix(Limits.channelBatch).prefix { question in
-            bytes += question.byteCount
-            return bytes <= Limits.policyStatementBytes
-        }.count
-        return questions[first...].prefix(max(1, count))
+        questions[first...].fitting(Limits.channelBatch, within: Limits.policyStatementBytes, \.byteCount)
     }
 }

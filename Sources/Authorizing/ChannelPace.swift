@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Synchronization
 import System
@@ -22,29 +23,9 @@ final class ChannelPace: Sendable {
         case person(role: String, String)
     }
 
-    private struct Penalty {
-        var until: UInt64
-        var count = 0
-    }
-
     private struct State {
-        var lastUntil: UInt64 = 0
         var hurriesUntil: UInt64 = 0
-        var penalties: [Subject: Penalty] = [:]
-
-        mutating func add(_ subject: Subject, at now: UInt64, until: UInt64) {
-            if let known = penalties[subject], now < known.until {
-                penalties[subject] = Penalty(until: until, count: known.count + 1)
-            } else if penalties[subject] != nil || penalties.count < Limits.maximumChannelPenalties {
-                penalties[subject] = Penalty(until: until, count: 1)
-            }
-        }
-
-        /// How often lately.
-        func count(_ subject: Subject, at now: UInt64) -> Int {
-            guard let penalty = penalties[subject], now < penalty.until else { return 0 }
-            return penalty.count
-        }
+        var penalties = Penalties<Subject>(limit: Limits.maximumChannelPenalties, each: Limits.channelPenalty)
     }
 
     private let state = Mutex(State())
@@ -58,27 +39,21 @@ final class ChannelPace: Sendable {
     }
 
     func tookTooLong(_ question: ChannelQuestion, at now: UInt64) {
-        let until = now + Limits.channelPenalty.wholeNanoseconds
         state.withLock { state in
-            if now < state.lastUntil { state.hurriesUntil = until }
-            state.lastUntil = until
-            if state.penalties.count + 3 > Limits.maximumChannelPenalties {
-                state.penalties = state.penalties.filter { $0.value.until > now }
+            if state.penalties.isActive(at: now) {
+                state.hurriesUntil = now + Limits.channelPenalty.wholeNanoseconds
             }
-            for subject in Self.subjects(question) { state.add(subject, at: now, until: until) }
+            for subject in Self.subjects(question) { state.penalties.add(subject, at: now) }
         }
     }
 
     func standing(_ question: ChannelQuestion, at now: UInt64) -> Standing {
         state.withLock { state in
-            if state.penalties.isEmpty { return .plain }
-            if state.lastUntil <= now {
-                state.penalties = [:]
-                return .plain
-            }
+            guard state.penalties.isActive(at: now) else { return .plain }
             let (topic, others) = (Self.subjects(question)[0], Self.subjects(question).dropFirst())
-            if state.count(topic, at: now) > 0 { return .slow }
-            return others.contains { state.count($0, at: now) >= Limits.channelSuspicion } ? .suspect : .plain
+            if state.penalties.contains(topic, at: now) { return .slow }
+            let isSuspect = others.contains { state.penalties.count($0, at: now) >= Limits.channelSuspicion }
+            return isSuspect ? .suspect : .plain
         }
     }
 

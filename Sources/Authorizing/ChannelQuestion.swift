@@ -38,4 +38,13 @@ public enum ChannelAnswer: Sendable, Equatable {
     case rights(broadcast: Bool, presence: Bool?)
     /// It could not be found out, which is never yes.
     case failed(ChannelAuthorizationError)
+
+    /// Whether it says as much as was asked, and no more.
+    func answers(_ probe: ChannelQuestion.Probe) -> Bool {
+        switch (self, probe) {
+        case (.failed, _): true
+        case (.rights(_, let presence), .read(let asksPresence)): (presence != nil) == asksPresence
+        case (.rights(_, let presence), .write): presence != nil
+        }
+    }
 }

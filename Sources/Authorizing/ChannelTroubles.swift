@@ -8,20 +8,13 @@ import System
 final class ChannelTroubles: Sendable {
     /// Told that today's partition is missing.
     private let missed: @Sendable () -> Void
+    /// The way to the database.
+    let connection = TroubleTeller(
+        "PostgreSQL cannot be asked about private channels; trying again",
+        again: "PostgreSQL still cannot be asked about private channels; trying again")
     private let last = Mutex<[String: LastTrouble]>([:])
 
     init(missed: @escaping @Sendable () -> Void) { self.missed = missed }
-
-    /// The way to the database.
-    func report(_ error: PostgresError) {
-        let isNews = isNews("connection", error.message)
-        let fields = LastTrouble.fields(error) + [.delay(Limits.channelRetryInterval)]
-        if isNews {
-            Log.shared.warning("PostgreSQL cannot be asked about private channels; trying again", fields)
-        } else {
-            Log.shared.debug("PostgreSQL still cannot be asked about private channels; trying again", fields)
-        }
-    }
 
     func report(_ unprepared: ProbeGround.Unprepared) {
         guard isNews("ground", unprepared.reason) else { return }

@@ -4,50 +4,37 @@ import Postgres
 import System
 
 /// One thread that asks about private channels: connects, asks, answers.
-final class ChannelWorker {
+final class ChannelWorker: ConnectedWorker {
     /// What all of them know.
     final class Shared: Sendable {
+        let settings: ChannelAuthorizer.Settings
         let pace = ChannelPace()
         let fitness = PolicyFitness()
         let troubles: ChannelTroubles
 
-        init(_ settings: ChannelAuthorizer.Settings) { troubles = ChannelTroubles(missed: settings.missesPartition) }
-    }
-
-    private let settings: ChannelAuthorizer.Settings
-    private let lane: ChannelExchange.Lane
-    private let exchange: ChannelExchange
-    private let shared: Shared
-    private var connection: ProbingConnection?
-    private var usedAt: UInt64 = 0
-    private var retryAt: UInt64 = 0
-    /// Until then, why nobody can be asked.
-    private var trouble = ChannelAuthorizationError.unavailable
-    private var seen: UInt64 = 0
-
-    init(
-        _ settings: ChannelAuthorizer.Settings, _ lane: ChannelExchange.Lane, _ exchange: ChannelExchange,
-        _ shared: Shared
-    ) {
-        self.settings = settings
-        self.lane = lane
-        self.exchange = exchange
-        self.shared = shared
-    }
-
-    func run() {
-        while !exchange.interrupt.isRung {
-            let idleEnd = connection == nil ? UInt64.max : usedAt + Limits.channelIdleLimit.wholeNanoseconds
-            let jobs = exchange.take(lane, until: idleEnd, seen: &seen)
-            if jobs.isEmpty {
-                if Clock.monotonicNanoseconds() >= idleEnd { disconnect() }
-                continue
-            }
-            answer(jobs)
-            exchange.finished(jobs, lane)
+        init(_ settings: ChannelAuthorizer.Settings) {
+            self.settings = settings
+            troubles = ChannelTroubles(missed: settings.missesPartition)
         }
-        disconnect()
     }
+
+    let inbox: Inbox<ChannelLine>
+    let lane: ChannelLine.Lane
+    /// Nobody waits longer than clients do for the answer to their join: tries do not get rarer.
+    var link = Link<ProbingConnection>(
+        .every(Limits.channelRetryInterval), idleLimit: Limits.channelIdleLimit,
+        connected: Metrics.shared.policyConnections)
+    private let shared: Shared
+    /// While there is no connection, why nobody can be asked.
+    private var trouble = ChannelAuthorizationError.unavailable
+
+    init(_ shared: Shared, _ lane: ChannelLine.Lane, _ inbox: Inbox<ChannelLine>) {
+        self.shared = shared
+        self.lane = lane
+        self.inbox = inbox
+    }
+
+    var troubles: TroubleTeller { shared.troubles.connection }
 
     private var isApart: Bool {
         if case .apart = lane { true } else { false }
@@ -56,48 +43,31 @@ final class ChannelWorker {
     // MARK: A connection's life
 
     private func usableConnection() -> ProbingConnection? {
-        if connection?.isFull ?? false { disconnect() }
-        if let connection { return connection }
-        guard Clock.monotonicNanoseconds() >= retryAt else { return nil }
-        do throws(PostgresError) {
-            let made = try ProbingConnection(settings.policies ?? settings.database, interrupt: exchange.interrupt)
-            try examine(made)
-            connection = made
-            usedAt = Clock.monotonicNanoseconds()
-            Metrics.shared.policyConnections.add(1)
-            return made
-        } catch {
-            if !exchange.interrupt.isRung {
-                rest(ChannelAuthorizationError(connecting: error))
-                shared.troubles.report(error)
-            }
-            return nil
-        }
+        if link.session?.isFull ?? false { link.drop() }
+        return session()
     }
+
+    func connect() throws(PostgresError) -> ProbingConnection? {
+        let settings = shared.settings
+        let made = try ProbingConnection(settings.policies ?? settings.database, interrupt: inbox.interrupt)
+        try examine(made)
+        return made
+    }
+
+    func couldNotAsk(_ error: PostgresError) { trouble = ChannelAuthorizationError(connecting: error) }
 
     /// Such a login is worse than it need be, but what policies say is still what counts.
     private func examine(_ connection: ProbingConnection) throws(PostgresError) {
-        let found = try JudgingLogin.examine(connection.session, clientRoles: settings.clientRoles)
+        let found = try JudgingLogin.examine(connection.session, clientRoles: shared.settings.clientRoles)
         guard shared.fitness.set(found), case .refused(let reason, let hint) = found else { return }
         Log.shared.warning(
             "policies of private channels run as a login that functions they call could misuse",
             [.reason(reason), .hint(hint)])
     }
 
-    private func rest(_ trouble: ChannelAuthorizationError) {
-        disconnect()
-        self.trouble = trouble
-        retryAt = Clock.monotonicNanoseconds() + Limits.channelRetryInterval.wholeNanoseconds
-    }
-
-    private func disconnect() {
-        if connection != nil { Metrics.shared.policyConnections.add(-1) }
-        connection = nil
-    }
-
     // MARK: Answering
 
-    private func answer(_ jobs: [ChannelJob]) {
+    func work(_ jobs: [ChannelJob]) {
         let now = Clock.monotonicNanoseconds()
         var asked: [ChannelJob] = []
         var (suspects, slow): ([ChannelJob], [ChannelJob]) = ([], [])
@@ -112,9 +82,13 @@ final class ChannelWorker {
             case (.apart, _), (_, .plain), (.suspects, .suspect): asked.append(job)
             }
         }
-        exchange.ask(suspects, in: .suspects)
-        exchange.ask(slow, in: .apart)
+        pass(suspects, to: .suspects)
+        pass(slow, to: .apart)
         for group in ChannelGroup.groups(of: asked) { answer(group) }
+    }
+
+    private func pass(_ jobs: [ChannelJob], to lane: ChannelLine.Lane) {
+        if !inbox.pass(jobs, to: lane) { for job in jobs { job.giveUp() } }
     }
 
     /// As the server says it of texts that are none.
@@ -135,16 +109,17 @@ final class ChannelWorker {
             }
             let part = group.part(from: next)
             // One that nobody used for a while may have been lost long ago.
-            let mayBeStale = now - min(now, usedAt) > Limits.channelRetryInterval.wholeNanoseconds
+            let mayBeStale = link.idleTime(at: now) > Limits.channelRetryInterval
             do throws(PostgresError) {
                 let limits = limits(for: group.askers[next][0], at: now)
                 let outcome = try connection.ask(
                     part, as: group.role, timeout: limits.timeout, budget: limits.budget)
-                usedAt = Clock.monotonicNanoseconds()
+                link.used(at: Clock.monotonicNanoseconds())
+                answered()
                 next += take(outcome, group, next..<next + part.count)
             } catch {
-                disconnect()
-                if mayBeStale, !exchange.interrupt.isRung { continue }
+                link.drop()
+                if mayBeStale, !inbox.isEnding { continue }
                 for askers in group.askers[next..<next + part.count] { lost(askers) }
                 next += part.count
             }
@@ -161,6 +136,7 @@ final class ChannelWorker {
     private func take(_ outcome: ProbeOutcome, _ group: ChannelGroup, _ range: Range<Int>) -> Int {
         switch outcome {
         case .answers(let answers) where !answers.isEmpty:
+            precondition(answers.count <= range.count, "nobody is answered who was not asked about")
             for (askers, answer) in zip(group.askers[range], answers) { answered(askers, answer) }
             return answers.count
         case .refused(.role):
@@ -169,10 +145,11 @@ final class ChannelWorker {
             for askers in group.askers[range] { failedTogether(askers, failure) }
         case .unprepared(let unprepared):
             shared.troubles.report(unprepared)
-            rest(.unprepared)
+            trouble = .unprepared
+            link.rest(Limits.channelRetryInterval, at: Clock.monotonicNanoseconds())
             for askers in group.askers[range] { finish(askers, .failed(.unprepared)) }
         case .answers, .spoiled:
-            disconnect()
+            link.drop()
             for askers in group.askers[range] {
                 failedTogether(askers, .policy(sqlState: PolicySession.spoiled))
             }
@@ -184,24 +161,24 @@ final class ChannelWorker {
         if answer == .failed(.unprepared) { shared.troubles.report(.changed) }
         guard !isApart, case .failed(.canceled) = answer else { return finish(askers, answer) }
         shared.pace.tookTooLong(askers[0].question, at: Clock.monotonicNanoseconds())
-        exchange.ask(askers, in: .apart)
+        pass(askers, to: .apart)
     }
 
     /// Who brought it about is found out by asking each alone.
     private func failedTogether(_ askers: [ChannelJob], _ failure: ChannelAuthorizationError) {
         if isApart { return finish(askers, .failed(failure)) }
-        exchange.ask(askers, in: .apart)
+        pass(askers, to: .apart)
     }
 
     /// It may be the question that the server does not survive: it is asked once more, alone.
     private func lost(_ askers: [ChannelJob]) {
-        guard !exchange.interrupt.isRung, askers[0].losses == 0 else { return finish(askers, .failed(.unavailable)) }
+        guard !inbox.isEnding, askers[0].losses == 0 else { return finish(askers, .failed(.unavailable)) }
         let once = askers.map { job in
             var job = job
             job.losses += 1
             return job
         }
-        exchange.ask(once, in: .apart)
+        pass(once, to: .apart)
     }
 
     private func finish(_ askers: [ChannelJob], _ answer: ChannelAnswer) {

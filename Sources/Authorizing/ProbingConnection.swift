@@ -144,10 +144,20 @@ final class ProbingConnection {
         for (index, row) in rows.values.enumerated() {
             guard row.count == ProbeLoop.Column.count, row[ProbeLoop.Column.who] == String(index + 1),
                 index < questions.count
-            else { return .refused(.policy(sqlState: "XX000")) }
-            answers.append(answer(row, role))
+            else { return broken("a probe answers about those it was asked about, in their order") }
+            let answer = answer(row, role)
+            guard answer.answers(questions[questions.startIndex + index].probe) else {
+                return broken("a probe says of presence what it was asked")
+            }
+            answers.append(answer)
         }
         return .answers(answers)
+    }
+
+    /// Who was asked about together is asked about alone then.
+    private func broken(_ rule: StaticString) -> ProbeOutcome {
+        Impossible.happened(rule, in: .authorizing)
+        return .refused(.policy(sqlState: "XX000"))
     }
 
     private func answer(_ row: [String?], _ role: String) -> ChannelAnswer {

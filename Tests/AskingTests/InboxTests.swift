@@ -128,6 +128,16 @@ struct StrictLine: WaitingLine {
         #expect(inbox.take(OnlyLane(), until: .max, seen: &seen).isEmpty)
     }
 
+    @Test func `nobody is woken for nothing`() throws {
+        let inbox = try inbox()
+        var seen: UInt64 = 0
+        inbox.ask([])
+        #expect(inbox.pass([], to: OnlyLane()))
+        let end = Clock.monotonicNanoseconds() + 10_000_000
+        #expect(inbox.take(OnlyLane(), until: end, seen: &seen).isEmpty)
+        #expect(Clock.monotonicNanoseconds() >= end)
+    }
+
     @Test func `a lane's threads take their own, and go on when another of them is done`() throws {
         let inbox = try Inbox<StrictLine>(holding: limit)
         var (left, right): (UInt64, UInt64) = (0, 0)

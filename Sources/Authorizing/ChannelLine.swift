@@ -1,0 +1,130 @@
+import Asking
+import Diagnostics
+import System
+
+/// A question that somebody waits for.
+struct ChannelJob: AskedJob {
+    let question: ChannelQuestion
+    let reply: Reply<ChannelAnswer>
+    /// On the monotonic clock.
+    let askedAt: UInt64
+    /// Connections that were lost over it.
+    var losses = 0
+
+    init(_ question: ChannelQuestion, askedAt: UInt64, then: @escaping @Sendable (ChannelAnswer) -> Void) {
+        self.question = question
+        self.askedAt = askedAt
+        reply = Reply(in: .authorizing, unanswered: .failed(.unavailable), then: then)
+    }
+
+    var load: InboxLoad { InboxLoad(jobs: 1, bytes: question.byteCount) }
+    var deadline: UInt64 { askedAt + Limits.channelPatience.wholeNanoseconds }
+
+    func giveUp() { finish(.failed(.unavailable)) }
+
+    func finish(_ answer: ChannelAnswer) {
+        Metrics.shared.channelProbes.add(1)
+        if case .failed = answer { Metrics.shared.channelProbeFailures.add(1) }
+        let now = Clock.monotonicNanoseconds()
+        Metrics.shared.channelProbeSeconds.record(.nanoseconds(now - min(now, askedAt)))
+        reply.give(answer)
+    }
+}
+
+/// Questions in three lanes, by how they are asked.
+struct ChannelLine: WaitingLine {
+    enum Lane: InboxLane {
+        /// Many at once. All but the first help out: they begin when another is busy.
+        case together(isFirst: Bool)
+        /// Many at once, those that are like others that took too long.
+        case suspects
+        /// One at a time (with everybody who asks the same), those that would hold up others.
+        case apart
+
+        static let bellCount = 3
+
+        var bell: Int {
+            switch self {
+            case .together: 0
+            case .suspects: 1
+            case .apart: 2
+            }
+        }
+    }
+
+    private var together: [ChannelJob] = []
+    private var suspects: [ChannelJob] = []
+    private var apart: [ChannelJob] = []
+    /// Whose questions are being asked apart.
+    private var apartNow: [String] = []
+    /// Threads that are asking questions together.
+    private var busyCount = 0
+
+    static let room = InboxLoad(
+        jobs: Limits.maximumWaitingChannelQuestions, bytes: Limits.maximumWaitingChannelBytes)
+
+    mutating func add(_ job: ChannelJob, to lane: Lane) {
+        switch lane {
+        case .together: together.append(job)
+        case .suspects: suspects.append(job)
+        case .apart: apart.append(job)
+        }
+    }
+
+    func hasMore(_ lane: Lane) -> Bool {
+        switch lane {
+        case .together: !together.isEmpty
+        case .suspects: false
+        case .apart: !apart.isEmpty
+        }
+    }
+
+    mutating func take(_ lane: Lane) -> [ChannelJob] {
+        switch lane {
+        case .together(let isFirst): takeTogether(isFirst)
+        case .suspects: ChannelLine.take(from: &suspects)
+        case .apart: takeApart()
+        }
+    }
+
+    private mutating func takeTogether(_ isFirst: Bool) -> [ChannelJob] {
+        guard isFirst || busyCount > 0, !together.isEmpty else { return [] }
+        busyCount += 1
+        return ChannelLine.take(from: &together)
+    }
+
+    private static func take(from jobs: inout [ChannelJob]) -> [ChannelJob] {
+        defer { jobs.removeFirst(min(Limits.channelTurn, jobs.count)) }
+        return Array(jobs.prefix(Limits.channelTurn))
+    }
+
+    private mutating func takeApart() -> [ChannelJob] {
+        // Nobody takes all that ask apart for himself while others wait.
+        guard let first = (apart.first { !apartNow.contains($0.question.subject) } ?? apart.first)?.question
+        else { return [] }
+        apartNow.append(first.subject)
+        defer { apart.removeAll { $0.question == first } }
+        return apart.filter { $0.question == first }
+    }
+
+    mutating func finished(_ jobs: [ChannelJob], _ lane: Lane) -> Bool {
+        switch lane {
+        case .together:
+            precondition(busyCount > 0, "who is finished was busy")
+            busyCount -= 1
+            // The first may have looked away while another was done.
+            return true
+        case .suspects: return false
+        case .apart:
+            let place = apartNow.firstIndex(of: jobs[0].question.subject)
+            assert(place != nil, "who is finished was busy")
+            if let place { apartNow.remove(at: place) }
+            return false
+        }
+    }
+
+    mutating func removeAll() -> [ChannelJob] {
+        defer { (together, suspects, apart) = ([], [], []) }
+        return together + suspects + apart
+    }
+}
