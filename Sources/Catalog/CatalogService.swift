@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Postgres
 import Replication
@@ -34,51 +35,55 @@ public final class CatalogService: Sendable {
         }
     }
 
-    public let exchange: CatalogExchange
-    private let thread: BackgroundThread
+    public let known: KnownCatalog
+    private let threads: AskingThreads<PlainLine<CatalogJob>>
 
-    public init(_ settings: Settings) throws {
-        let exchange = try CatalogExchange()
-        self.exchange = exchange
-        thread = try BackgroundThread("catalog") { CatalogWorker(settings, exchange).run() }
+    public init(_ settings: Settings) throws(SystemError) {
+        let known = KnownCatalog()
+        self.known = known
+        let inbox = try Inbox<PlainLine<CatalogJob>>(holding: CatalogJob.room)
+        threads = try AskingThreads(inbox, [("catalog", { CatalogWorker(settings, known, inbox) })])
     }
 
     /// Ends the thread and what it asks just now; what waits is answered `.unavailable`. Once, by the owner, on a thread
     /// with the descriptors of the one that started it: all else may be called from any thread.
-    public func stop() {
-        exchange.interrupt.ring()
-        exchange.endWait()
-        thread.join()
-    }
+    public func stop() { threads.stop() }
 
     // MARK: What is known
 
     /// The newest; nil until the database has been reached once.
-    public var snapshot: CatalogSnapshot? { exchange.snapshot }
+    public var snapshot: CatalogSnapshot? { known.snapshot }
 
     /// Whether the database has said lately that the snapshot holds. Where it has not, nothing may be decided by it.
-    public var isCurrent: Bool { exchange.isCurrent }
+    public var isCurrent: Bool { known.isCurrent }
 
     /// Whether the newest snapshot knows what transaction `xid`, whose changes came down the stream, did.
-    public func hasSeen(_ xid: UInt32) -> Bool { exchange.hasSeen(xid) }
+    public func hasSeen(_ xid: UInt32) -> Bool { known.hasSeen(xid) }
 
     /// `body` is called on the catalog's thread with each new snapshot. Whatever was resolved with an older one is to be
     /// resolved again: roles may have other rights. It must not wait for anything.
-    public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { exchange.listen(body) }
+    public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { known.listen(body) }
 
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.
-    public func addBindings(_ count: Int) { exchange.addBindings(count) }
+    public func addBindings(_ count: Int) {
+        if known.addBindings(count) { requestRefresh() }
+    }
 
     // MARK: Asking for news
 
     /// Asks the database soon whether the snapshot still holds.
-    public func requestRefresh() { exchange.look() }
+    public func requestRefresh() {
+        known.wantLook()
+        threads.inbox.ring()
+    }
 
     /// A snapshot read after this call, and after transaction `xid`, whose changes came down the stream, can be seen;
     /// nil when that cannot be had now: the database is away, or the transaction stays hidden for too long. `then` is
     /// called on the catalog's thread, or at once on the caller's when too many wait; it must not wait for anything.
     public func refresh(seeing xid: UInt32? = nil, then: @escaping @Sendable (CatalogSnapshot?) -> Void) {
-        exchange.refresh(xid, then)
+        let deadline = Clock.monotonicNanoseconds() + Limits.maximumVisibilityWait.wholeNanoseconds
+        let reply = Reply<CatalogSnapshot?>(in: .catalog, unanswered: nil, then: then)
+        threads.inbox.ask([.refresh(CatalogJob.RefreshJob(xid: xid, deadline: deadline, reply: reply))])
     }
 
     // MARK: What bindings mean
@@ -86,7 +91,7 @@ public final class CatalogService: Sendable {
     /// The outcome, where it follows from what is known; nil where the database has to be asked, and where the outcome
     /// would be bad news, which must not be given on old knowledge.
     public func resolved(_ request: BindingRequest) -> BindingOutcome? {
-        guard let (view, remembered) = exchange.look(up: request) else { return nil }
+        guard let (view, remembered) = known.look(up: request) else { return nil }
         if let remembered { return remembered }
         switch BindingResolver(view: view).step(request) {
         case .final(let outcome): return outcome
@@ -97,7 +102,7 @@ public final class CatalogService: Sendable {
             guard outcome.isGoodNews else { return nil }
             // Filters are as many as there are users: what costs nothing to find out is not worth remembering.
             if request.filter == nil {
-                exchange.remember(outcome, of: request, version: view.snapshot.version)
+                known.remember(outcome, of: request, version: view.snapshot.version)
             }
             return outcome
         }
@@ -109,7 +114,13 @@ public final class CatalogService: Sendable {
         _ requests: [BindingRequest],
         then: @escaping @Sendable (_ outcomes: [BindingOutcome], _ version: UInt64) -> Void
     ) {
-        exchange.resolve(requests, then)
+        if requests.isEmpty { return then([], known.version) }
+        let reply = Reply(in: .catalog, unanswered: self.unavailable(requests)) { then($0.outcomes, $0.version) }
+        threads.inbox.ask([.resolve(CatalogJob.ResolveJob(requests: requests, reply: reply))])
+    }
+
+    private func unavailable(_ requests: [BindingRequest]) -> CatalogJob.Resolution {
+        CatalogJob.Resolution(outcomes: requests.map { _ in .unavailable }, version: known.version)
     }
 }
 

@@ -7,116 +7,97 @@ import Replication
 import System
 
 /// The catalog's thread: connects, reads, asks again and again whether what it read still holds, and answers.
-final class CatalogWorker {
+final class CatalogWorker: ConnectedWorker {
+    let inbox: Inbox<PlainLine<CatalogJob>>
+    var link: Link<CatalogReader>
+    let troubles = TroubleTeller(
+        "the catalog cannot be read: nothing can be subscribed to; trying again",
+        again: "the catalog still cannot be read; trying again")
     private let settings: CatalogService.Settings
-    private let exchange: CatalogExchange
-    private var backoff: Backoff
+    private let known: KnownCatalog
     private var view: CatalogView?
     private var fingerprint = ""
-    private var seen: UInt64 = 0
     /// Taken and not yet answered.
-    private var resolves: [CatalogExchange.ResolveJob] = []
-    private var refreshes: [CatalogExchange.RefreshJob] = []
+    private var resolves: [CatalogJob.ResolveJob] = []
+    private var refreshes: [CatalogJob.RefreshJob] = []
     /// Whoever asks for much that takes long to read has a quarter of a processor for it.
     private var nextResolve: UInt64 = 0
     private var nextLook: UInt64 = 0
     private var settleAt: UInt64?
-    private var lastTrouble = LastTrouble()
     /// Outlives connections: what the stream carries does not depend on ours.
     private let coverage: CoverageWatch
 
-    init(_ settings: CatalogService.Settings, _ exchange: CatalogExchange) {
+    init(_ settings: CatalogService.Settings, _ known: KnownCatalog, _ inbox: Inbox<PlainLine<CatalogJob>>) {
         self.settings = settings
-        self.exchange = exchange
-        backoff = Backoff(settings.reachability)
+        self.known = known
+        self.inbox = inbox
+        link = Link(.backingOff(Backoff(settings.reachability)), connected: Metrics.shared.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
     }
 
-    func run() {
-        while !exchange.interrupt.isRung {
-            do throws(PostgresError) {
-                try session()
-            } catch {
-                ended(error)
-            }
-        }
-        Metrics.shared.catalogConnected.set(Int64(0))
-        take(exchange.close())
-        answerUnavailable()
-    }
+    let connectsUnasked = true
 
-    // MARK: A connection's life
-
-    private func session() throws(PostgresError) {
+    func connect() throws(PostgresError) -> CatalogReader? {
         let connection = try Connection(
             settings.target, applicationName: "tidewire bindings",
             timeoutSeconds: Limits.connectTimeout.wholeSeconds,
             settings: OwnSession.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
-            interrupt: exchange.interrupt)
+            interrupt: inbox.interrupt)
         let reader = CatalogReader(
-            connection: connection, publication: settings.publication, interrupt: exchange.interrupt,
+            connection: connection, publication: settings.publication, interrupt: inbox.interrupt,
             compiling: settings.compiling, bench: TrialBench(), coverage: coverage)
         // Another connection may lead to another server: everything is read anew.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
-        began()
-        while !exchange.interrupt.isRung {
-            take(exchange.take(until: nextWake, seen: &seen))
-            if exchange.interrupt.isRung { break }
-            try lookIfDue(reader)
-            try answerRefreshes(reader)
-            try answerSomeResolves(reader)
-        }
-    }
-
-    private func began() {
-        backoff.reset()
-        lastTrouble = LastTrouble()
-        Metrics.shared.catalogConnected.set(Int64(1))
+        answered()
         Log.shared.info(
             "the catalog is read: bindings can be resolved",
             [.publication(settings.publication), .count(view?.snapshot.tables.count ?? 0)])
+        return reader
     }
 
-    private func ended(_ error: PostgresError) {
-        if exchange.interrupt.isRung { return }
-        Metrics.shared.catalogConnected.set(Int64(0))
+    func work(_ jobs: [CatalogJob]) {
+        take(jobs)
+        guard let reader = session() else { return giveUp() }
+        do throws(PostgresError) {
+            try lookIfDue(reader)
+            try answerRefreshes(reader)
+            try answerSomeResolves(reader)
+        } catch {
+            lost(error)
+        }
+    }
+
+    private func take(_ jobs: [CatalogJob]) {
+        for job in jobs {
+            switch job {
+            case .resolve(let job): resolves.append(job)
+            case .refresh(let job): refreshes.append(job)
+            }
+        }
+        if known.takeWish() { nextLook = 0 }
+    }
+
+    func couldNotAsk(_ error: PostgresError) {
         Metrics.shared.catalogTroubles.add()
-        answerUnavailable()
-        let delay = backoff.next()
-        report(error, delay)
-        let end = Clock.monotonicNanoseconds() + delay.wholeNanoseconds
-        while !exchange.interrupt.isRung, let left = backoff.left(until: end) {
-            take(exchange.take(until: Clock.monotonicNanoseconds() + left.wholeNanoseconds, seen: &seen))
-            answerUnavailable()
-        }
+        giveUp()
     }
 
-    private func report(_ error: PostgresError, _ delay: Duration) {
-        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
-        guard lastTrouble.isNews(error.message, at: Clock.monotonicNanoseconds()) else {
-            return Log.shared.debug("the catalog still cannot be read; trying again", fields())
-        }
-        Log.shared.warning("the catalog cannot be read: nothing can be subscribed to; trying again", fields())
+    func end() {
+        link.drop()
+        giveUp()
     }
 
-    private func take(_ work: CatalogExchange.Work) {
-        resolves += work.resolves
-        refreshes += work.refreshes
-        if work.mustLook { nextLook = 0 }
-    }
-
-    private func answerUnavailable() {
+    private func giveUp() {
         let (resolves, refreshes) = (self.resolves, self.refreshes)
         self.resolves = []
         self.refreshes = []
-        let version = view?.snapshot.version ?? 0
-        for job in resolves { job.then(job.requests.map { _ in .unavailable }, version) }
-        for job in refreshes { job.then(nil) }
+        for job in resolves { job.reply.giveUp() }
+        for job in refreshes { job.reply.giveUp() }
     }
 
     // MARK: Does it still hold?
 
-    private var nextWake: UInt64 {
+    var nextWake: UInt64 {
         // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
         var next = min(nextLook, settleAt ?? .max, resolves.isEmpty ? .max : nextResolve)
         if !refreshes.isEmpty {
@@ -146,12 +127,12 @@ final class CatalogWorker {
 
     private func verified(_ began: UInt64, _ fingerprint: CatalogReader.Fingerprint) {
         let now = Clock.monotonicNanoseconds()
-        let interval = exchange.isWatched ? settings.pollInterval : settings.idlePollInterval
+        let interval = known.isWatched ? settings.pollInterval : settings.idlePollInterval
         // A catalog that takes long to ask is asked less often. One that just had to be read is not left alone for that:
         // the next change may be of a right that somebody lost.
         let wait = max(interval.wholeNanoseconds, fingerprint.took * UInt64(Limits.catalogPollShare), now - began)
         nextLook = now + min(wait, Limits.catalogIdlePollInterval.wholeNanoseconds)
-        exchange.verified(
+        known.verified(
             until: nextLook + 3 * settings.pollInterval.wholeNanoseconds, seeing: fingerprint.visible)
     }
 
@@ -205,11 +186,11 @@ final class CatalogWorker {
     }
 
     private func publish(_ new: CatalogView, _ reader: CatalogReader) throws(PostgresError) {
-        let remembered = exchange.rememberedRequests
+        let remembered = known.rememberedRequests
         view = new
-        exchange.publish(new)
+        known.publish(new)
         // Also if what follows fails: whoever listens must know that the old rights do not count any more.
-        defer { exchange.tell(new.snapshot) }
+        defer { known.tell(new.snapshot) }
         Metrics.shared.catalogVersion.set(new.snapshot.version)
         Log.shared.debug(
             "the catalog changed",
@@ -221,7 +202,7 @@ final class CatalogWorker {
     private func remember(_ outcomes: [BindingRequest: BindingOutcome]) {
         let version = view?.snapshot.version ?? 0
         for (request, outcome) in outcomes where outcome.isGoodNews && request.isSmall {
-            exchange.remember(outcome, of: request, version: version)
+            known.remember(outcome, of: request, version: version)
         }
     }
 
@@ -231,7 +212,7 @@ final class CatalogWorker {
         guard !refreshes.isEmpty else { return }
         let visible = refreshes.contains { $0.xid != nil } ? try reader.visibleTransactions() : nil
         let now = Clock.monotonicNanoseconds()
-        let isReady = { (job: CatalogExchange.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
+        let isReady = { (job: CatalogJob.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
         let overdue = refreshes.filter { !isReady($0) && now >= $0.deadline }
         let waiting = refreshes.filter { !isReady($0) && now < $0.deadline }
         let ready = refreshes.filter(isReady)
@@ -241,8 +222,8 @@ final class CatalogWorker {
             nextLook = min(nextLook, Clock.monotonicNanoseconds() + Limits.catalogSettlingDelay.wholeNanoseconds)
         }
         refreshes = waiting
-        for job in overdue { job.then(nil) }
-        for job in ready { job.then(view?.snapshot) }
+        for job in overdue { job.reply.giveUp() }
+        for job in ready { job.reply.give(view?.snapshot) }
     }
 
     // MARK: What bindings mean
@@ -252,7 +233,7 @@ final class CatalogWorker {
         let used = Clock.threadNanoseconds()
         defer { rest(after: Clock.threadNanoseconds() - used) }
         var count = 0
-        var batch: ArraySlice<CatalogExchange.ResolveJob> = []
+        var batch: ArraySlice<CatalogJob.ResolveJob> = []
         for job in resolves {
             if !batch.isEmpty, count + job.requests.count > Limits.bindingBatch { break }
             count += job.requests.count
@@ -269,7 +250,10 @@ final class CatalogWorker {
         remember(outcomes)
         Metrics.shared.bindingsResolved.add(count)
         let version = view?.snapshot.version ?? 0
-        for job in batch { job.then(job.requests.map { outcomes[$0] ?? .unavailable }, version) }
+        for job in batch {
+            let found = job.requests.map { outcomes[$0] ?? .unavailable }
+            job.reply.give(CatalogJob.Resolution(outcomes: found, version: version))
+        }
     }
 
     private func rest(after used: UInt64) {
@@ -334,7 +318,7 @@ final class CatalogWorker {
         view.roles.add(try reader.roles(wanted, of: view.snapshot))
         view.combinePolicies(after: view)
         self.view = view
-        exchange.learn(view)
+        known.learn(view)
         sayWhatIsUnreadable(reader)
     }
 

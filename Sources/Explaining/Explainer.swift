@@ -143,7 +143,7 @@ public final class Explainer {
     }
 
     private func role(_ request: BindingRequest, _ table: CatalogTable?) -> Explanation.Role {
-        let roles = catalog.exchange.look(up: request)?.view.roles
+        let roles = catalog.known.look(up: request)?.view.roles
         let access = table.flatMap { roles?.access[AccessKey(role: request.role, table: $0.oid)] }
         let names = { (slots: [Int]) in slots.compactMap { table?.columns[$0].name } }
         return Explanation.Role(
