@@ -15,6 +15,7 @@ extension ArraySlice {
             sum += size(element)
             return sum <= limit
         }.count
+        assert(count <= most, "no more is sent together than may be")
         return prefix(Swift.max(1, count))
     }
 }

@@ -32,6 +32,7 @@ extension AskingWorker {
             if !jobs.isEmpty { inbox.finished(jobs, lane) }
         }
         end()
+        assert(inbox.isEnding, "a thread ends with its inbox")
     }
 }
 
@@ -75,6 +76,7 @@ extension ConnectedWorker {
         while !inbox.isEnding, link.mayTry(at: Clock.monotonicNanoseconds()) {
             do throws(PostgresError) {
                 guard let made = try connect() else { return nil }
+                assert(link.session == nil, "a session is made where there is none")
                 link.opened(made, at: Clock.monotonicNanoseconds())
                 return made
             } catch {
@@ -93,6 +95,7 @@ extension ConnectedWorker {
         }
         troubles.report(error, delay, at: Clock.monotonicNanoseconds())
         couldNotAsk(error)
+        assert(link.session == nil, "what is lost is not asked")
     }
 
     public func answered() {
@@ -110,6 +113,7 @@ public final class AskingThreads<Line: WaitingLine>: Sendable {
     public init(
         _ inbox: Inbox<Line>, _ workers: [(name: String, make: @Sendable () -> any AskingWorker<Line>)]
     ) throws(SystemError) {
+        precondition(!workers.isEmpty, "somebody answers")
         self.inbox = inbox
         var threads: [BackgroundThread] = []
         for (name, make) in workers { threads.append(try BackgroundThread(name) { make().run() }) }

@@ -148,6 +148,7 @@ public final class Inbox<Line: WaitingLine>: Sendable {
             guard !state.isClosed, hasRoom(state) else { return false }
             state.load = state.load + load
             for job in jobs { state.line.add(job, to: lane) }
+            assert(load.fits(state.load), "what waits is counted")
             return true
         }
         if isTaken { ring(lane) }
@@ -169,6 +170,7 @@ public final class Inbox<Line: WaitingLine>: Sendable {
         let (jobs, isMore) = state.withLock { state in
             let jobs = state.line.take(lane)
             state.load = state.load - InboxLoad(jobs)
+            assert(!state.isClosed || jobs.isEmpty, "nothing waits in what is closed")
             return (jobs, !jobs.isEmpty && state.line.hasMore(lane))
         }
         if isMore { ring(lane) }
@@ -186,6 +188,7 @@ public final class Inbox<Line: WaitingLine>: Sendable {
     /// Nothing is taken in any more; what waited until now. Wakes everybody.
     public func close() -> [Line.Job] {
         let rest = state.withLock { state in
+            assert(!state.isClosed || state.load == InboxLoad(), "nothing waits in what is closed")
             state.isClosed = true
             state.load = InboxLoad()
             return state.line.removeAll()

@@ -46,7 +46,10 @@ public struct Link<Session> {
     /// The database is there: who waits for it hears so.
     private mutating func reached() { change { $0.reached() } }
 
-    public mutating func used(at now: UInt64) { usedAt = now }
+    public mutating func used(at now: UInt64) {
+        precondition(session != nil, "what is used is there")
+        usedAt = now
+    }
 
     /// What was asked was answered: the next failure is the first one again.
     public mutating func answered() {
@@ -82,6 +85,7 @@ public struct Link<Session> {
     public mutating func rest(_ delay: Duration, at now: UInt64) {
         drop()
         retryAt = now + delay.wholeNanoseconds
+        assert(session == nil && retryAt >= now, "who rests has no session")
     }
 
     // MARK: When
@@ -105,6 +109,7 @@ public struct Link<Session> {
 
     public mutating func dropIfIdle(at now: UInt64) {
         if now >= idleEnd { drop() }
+        assert(now < idleEnd, "a session that is kept is not idle")
     }
 
     private var isCutShort: Bool {

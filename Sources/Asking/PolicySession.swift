@@ -67,8 +67,10 @@ public final class PolicySession {
     // MARK: Asking
 
     public func pipeline(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        try connection.pipeline(
+        let answers = try connection.pipeline(
             statements, prepared: &prepared, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt)
+        guard answers.count == statements.count else { throw .impossible("a statement has one answer", in: .asking) }
+        return answers
     }
 
     public func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
@@ -118,9 +120,12 @@ public final class PolicySession {
 
     // MARK: What a client's session is set to
 
-    /// For the transaction it is in.
-    public func surroundingsStatement(_ role: String?) -> PipelinedStatement {
-        let surroundings = role.flatMap { self.surroundings[$0] } ?? usual
+    /// For the transaction it is in. What a role's session is set to was read before: under another path, names in policies
+    /// would mean something else.
+    public func surroundingsStatement(_ role: String?) throws(PostgresError) -> PipelinedStatement {
+        guard let surroundings = role == nil ? usual : role.flatMap({ self.surroundings[$0] }) else {
+            throw .impossible("a role's settings are read before anything is asked as that role", in: .asking)
+        }
         return PipelinedStatement(
             "SELECT pg_catalog.set_config('search_path', $1, true), pg_catalog.set_config('TimeZone', $2, true)",
             [surroundings.searchPath, surroundings.timeZone], preparedAs: "surroundings")

@@ -34,10 +34,12 @@ struct ChannelGroup {
         places[job.question] = questions.count
         questions.append(job.question)
         askers.append([job])
+        assert(questions.count == askers.count, "each question has its askers")
     }
 
     /// The next of them for one statement.
     func part(from first: Int) -> ArraySlice<ChannelQuestion> {
-        questions[first...].fitting(Limits.channelBatch, within: Limits.policyStatementBytes, \.byteCount)
+        precondition(questions.indices.contains(first), "there is a next one")
+        return questions[first...].fitting(Limits.channelBatch, within: Limits.policyStatementBytes, \.byteCount)
     }
 }

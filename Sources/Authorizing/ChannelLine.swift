@@ -25,6 +25,7 @@ struct ChannelJob: AskedJob {
     func finish(_ answer: ChannelAnswer) {
         Metrics.shared.channelProbes.add(1)
         if case .failed = answer { Metrics.shared.channelProbeFailures.add(1) }
+        assert(answer.answers(question.probe), "an answer is to what was asked")
         let now = Clock.monotonicNanoseconds()
         Metrics.shared.channelProbeSeconds.record(.nanoseconds(now - min(now, askedAt)))
         reply.give(answer)
@@ -90,6 +91,7 @@ struct ChannelLine: WaitingLine {
     private mutating func takeTogether(_ isFirst: Bool) -> [ChannelJob] {
         guard isFirst || busyCount > 0, !together.isEmpty else { return [] }
         busyCount += 1
+        assert(busyCount <= Limits.channelConnections, "each thread is busy once")
         return ChannelLine.take(from: &together)
     }
 
@@ -103,8 +105,10 @@ struct ChannelLine: WaitingLine {
         guard let first = (apart.first { !apartNow.contains($0.question.subject) } ?? apart.first)?.question
         else { return [] }
         apartNow.append(first.subject)
-        defer { apart.removeAll { $0.question == first } }
-        return apart.filter { $0.question == first }
+        let jobs = apart.filter { $0.question == first }
+        apart.removeAll { $0.question == first }
+        assert(!jobs.isEmpty, "who asks apart is answered")
+        return jobs
     }
 
     mutating func finished(_ jobs: [ChannelJob], _ lane: Lane) -> Bool {

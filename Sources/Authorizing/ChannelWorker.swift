@@ -128,6 +128,7 @@ final class ChannelWorker: ConnectedWorker {
 
     private func limits(for job: ChannelJob, at now: UInt64) -> (timeout: Duration, budget: Duration) {
         guard isApart else { return shared.pace.limits(at: now) }
+        precondition(now < job.deadline, "who is asked about has time left")
         let left = Duration.nanoseconds(job.deadline - now)
         return (max(.milliseconds(1), min(Limits.channelProbeTimeout, left)), .zero)
     }
@@ -160,6 +161,7 @@ final class ChannelWorker: ConnectedWorker {
     private func answered(_ askers: [ChannelJob], _ answer: ChannelAnswer) {
         if answer == .failed(.unprepared) { shared.troubles.report(.changed) }
         guard !isApart, case .failed(.canceled) = answer else { return finish(askers, answer) }
+        assert(!askers.isEmpty, "somebody asked")
         shared.pace.tookTooLong(askers[0].question, at: Clock.monotonicNanoseconds())
         pass(askers, to: .apart)
     }
@@ -182,6 +184,7 @@ final class ChannelWorker: ConnectedWorker {
     }
 
     private func finish(_ askers: [ChannelJob], _ answer: ChannelAnswer) {
+        assert(askers.allSatisfy { $0.question == askers[0].question }, "an answer belongs to the question asked")
         if case .failed(let failure) = answer, let role = askers.first?.question.role {
             shared.troubles.report(failure, role: role)
         }

@@ -47,6 +47,7 @@ final class ProbingConnection {
     func ask(
         _ questions: ArraySlice<ChannelQuestion>, as role: String, timeout: Duration, budget: Duration
     ) throws(PostgresError) -> ProbeOutcome {
+        precondition(!questions.isEmpty && questions.allSatisfy { $0.role == role }, "a role is asked about by itself")
         if insertion == nil {
             switch try ProbeGround.examine(session) {
             case .success(let found): insertion = found
@@ -77,6 +78,7 @@ final class ProbingConnection {
         let name = "tidewire_\(functionsMade)"
         let text = ProbeLoop.function(named: name, as: role, inserting: insertion)
         if let state = try session.make(function: text) { return .refused(.policy(sqlState: state)) }
+        precondition(functions[role] == nil, "there is one function for a role")
         functionsMade += 1
         functions[role] = name
         // Everything is read and planned for the first time.
@@ -97,7 +99,7 @@ final class ProbingConnection {
     ) throws(PostgresError) -> ProbeOutcome {
         let head = [
             plansAreFresh() ? nil : ProbingConnection.forgetPlans, ProbingConnection.begin,
-            session.surroundingsStatement(role),
+            try session.surroundingsStatement(role),
             // For the next statement, which it is measured by.
             PipelinedStatement(
                 "SELECT pg_catalog.set_config('statement_timeout', $1, true)", [String(timeout.wholeMilliseconds)],
@@ -107,6 +109,7 @@ final class ProbingConnection {
             head + [callStatement(function, questions, budget), ProbingConnection.end, PolicySession.clean])
         guard session.isClean(answers.last) else { return .spoiled }
         for answer in answers[..<head.count] { _ = try answer.get() }
+        assert(answers.count == head.count + 3, "between head and end is the one answer")
         switch answers[head.count] {
         case .success(let rows): return found(rows, questions, role)
         case .failure(let error):
@@ -161,6 +164,7 @@ final class ProbingConnection {
     }
 
     private func answer(_ row: [String?], _ role: String) -> ChannelAnswer {
+        precondition(row.count == ProbeLoop.Column.count, "a probe's row has its columns")
         guard let state = row[ProbeLoop.Column.error] else {
             return .rights(
                 broadcast: row[ProbeLoop.Column.broadcast] == "t",

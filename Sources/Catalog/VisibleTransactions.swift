@@ -20,7 +20,10 @@ public struct VisibleTransactions: Sendable, Hashable {
         guard parts.count == 3, let first = UInt64(parts[0]), let next = UInt64(parts[1]) else { return nil }
         firstRunning = first
         firstUnassigned = next
-        running = Set(parts[2].split(separator: ",").compactMap { UInt64($0) })
+        // One that could not be read would count as visible.
+        let running = parts[2].split(separator: ",").map { UInt64($0) }
+        guard !running.contains(nil), first <= next else { return nil }
+        self.running = Set(running.compactMap { $0 })
     }
 
     /// `xid` is the lower half of the number, as the replication stream gives it.

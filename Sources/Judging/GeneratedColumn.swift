@@ -63,6 +63,7 @@ public struct GenerationQuestion: Sendable {
     var rows: [[String?]]
 
     public init(column: GeneratedColumn, rows: [[String?]]) {
+        assert(rows.allSatisfy { $0.count == column.inputs.count }, "a row has a text for each input")
         self.column = column
         self.rows = rows
     }

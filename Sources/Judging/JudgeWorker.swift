@@ -100,6 +100,7 @@ final class JudgeWorker: ConnectedWorker {
             try ask(next, connection, &known)
             different = different.dropFirst(next.count)
         }
+        assert(known.count <= Set(questions).count, "what is known was asked")
         let answers = questions.map { known[$0] }
         Metrics.shared.judgeQuestions.add(questions.count)
         Metrics.shared.judgeFailures.add(answers.count { $0 == nil })

@@ -180,6 +180,9 @@ final class JudgingConnection {
         _ loop: ClaimsLoop, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
         reading: TableReading? = nil
     ) throws(PostgresError) -> LoopOutcome {
+        precondition(
+            inputs.count == loop.inputCount && !claims.isEmpty, "a loop is asked with its inputs, for somebody")
+        assert(inputs.allSatisfy { $0.count == inputs[0].count }, "inputs have a text for each row")
         let known = names[loop]
         if known == nil, let refusal = try make(loop) { return .failed(sqlState: refusal) }
         guard let name = names[loop] else { return .failed(sqlState: "XX000") }
@@ -188,7 +191,7 @@ final class JudgingConnection {
             [JudgingConnection.begin] + guards + [
                 PipelinedStatement(VisibleTransactions.question, preparedAs: "snapshot"),
                 JudgingConnection.position,
-                session.surroundingsStatement(loop.role),
+                try session.surroundingsStatement(loop.role),
             ]
         let body =
             session.mayMakeFunctions
@@ -279,6 +282,8 @@ extension JudgingConnection {
         _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]],
         _ answers: [Result<Rows, PostgresError>]
     ) throws(PostgresError) -> [[String?]]? {
+        precondition(
+            answers.count == claims.count * JudgingConnection.statementsForEach, "each has its own statements")
         var found: [[String?]] = []
         let elementCount = inputs.first?.count ?? 0
         for (index, claims) in claims.enumerated() {
@@ -317,7 +322,7 @@ extension JudgingConnection {
             single(loop, name, claims, inputs.map { TextArray.literal([$0[element]]) })
         }
         let answers = try session.pipeline(
-            [JudgingConnection.begin, session.surroundingsStatement(loop.role)] + statements
+            [JudgingConnection.begin, try session.surroundingsStatement(loop.role)] + statements
                 + [JudgingConnection.end, PolicySession.clean])
         guard session.isClean(answers.last) else { return nil }
         var found: [[String?]] = []
@@ -355,7 +360,7 @@ extension JudgingConnection {
             ]
         }
         let answers = try session.pipeline(
-            [JudgingConnection.begin, session.surroundingsStatement(explanation.claimant.role)] + statements
+            [JudgingConnection.begin, try session.surroundingsStatement(explanation.claimant.role)] + statements
                 + [JudgingConnection.end, PolicySession.clean])
         guard session.isClean(answers.last) else {
             let spoiled = ExplainedValue.failed(
@@ -363,6 +368,7 @@ extension JudgingConnection {
             return explanation.expressions.map { _ in spoiled }
         }
         let each = Array(answers.dropFirst(2))
+        precondition(each.count == explanation.expressions.count * 4 + 2, "each expression has its four statements")
         return explanation.expressions.indices.map { index in
             switch JudgingConnection.answer(each, index) {
             case .success(let rows): .value(rows.first?.first ?? nil)

@@ -30,6 +30,7 @@ final class JudgingPace: Sendable {
 
     /// A statement took so long: the next is so large that it takes about as long as it should.
     func took(_ key: JudgingKey, _ nanoseconds: UInt64, claims: Int, rows: Int) {
+        precondition(claims > 0 && rows >= 0, "something was asked")
         let weight = JudgingPace.weight(claims: claims, rows: rows)
         let target = Double(Limits.policyStatementTarget.wholeNanoseconds)
         let fitting = Double(weight) * target / Double(max(1, nanoseconds))

@@ -91,7 +91,8 @@ extension JudgingWorker {
     }
 
     private static func values(_ terms: [AskedTerm], _ row: [String?]) -> [AskedTerm: AskedAnswer] {
-        Dictionary(
+        precondition(row.count == terms.count + 3, "each term has its own value")
+        return Dictionary(
             zip(terms, row.dropFirst(3)).map { ($0, .value($1.map { Array($0.utf8) })) },
             uniquingKeysWith: { first, _ in first })
     }
@@ -107,6 +108,7 @@ extension JudgingWorker {
             known[text] = claims.count - 1
             return claims.count - 1
         }
+        assert(places.count == jobs.count && claims.count <= jobs.count, "each job has its place, if any")
         return (claims, places)
     }
 
@@ -134,6 +136,7 @@ extension JudgingWorker {
             for (index, fill) in read.enumerated() { fills[from + index] = fill }
         }
         Metrics.shared.membershipFills.add(claims.count)
+        assert(fills.allSatisfy { $0.holds(xids) }, "keys hold what the transactions did that they are to hold")
         let known = try durable(fills, connection)
         return {
             for (job, place) in zip(batch.jobs, places) {
@@ -168,6 +171,7 @@ extension JudgingWorker {
                     FilledMembership.Key(text: row[3].map { Array($0.utf8) }, count: row[4].flatMap { Int($0) } ?? 0))
             }
         }
+        assert(errors.keys.allSatisfy { $0 < count }, "a failure is somebody's who was asked about")
         return (0..<count).map { place in
             if let state = errors[place] { return refusal(state, isOwn: isOwn) }
             guard keys[place].count <= Limits.maximumMembershipKeys else { return .unreadable }
@@ -195,6 +199,7 @@ extension JudgingWorker {
 
     func explained(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
         guard let job = batch.jobs.first, case .explanation(let explanation, let reply) = job.work else { return {} }
+        assert(batch.jobs.count == 1, "an explanation is asked by itself")
         let values = try connection.explain(explanation)
         return { reply.give(values) }
     }
@@ -206,6 +211,13 @@ extension JudgingJob {
         case .terms(let claimant, _), .fill(let claimant, _): claimant.claims
         case .rows, .generation, .explanation, .sight: nil
         }
+    }
+}
+
+extension MembershipFill {
+    fileprivate func holds(_ xids: Set<UInt32>) -> Bool {
+        guard case .filled(let rows) = self else { return true }
+        return xids.allSatisfy(rows.snapshot.contains)
     }
 }
 
@@ -221,9 +233,12 @@ extension PolicyTable {
     mutating func take(_ found: [[String?]], rows: Range<Int>, claims: Range<Int>) {
         for row in rows { for place in claims { self[row, place] = false } }
         for answer in found {
-            guard let place = answer.place(after: claims.lowerBound), claims.contains(place) else { continue }
+            guard let place = answer.place(after: claims.lowerBound), claims.contains(place) else {
+                Impossible.happened("an answer is about somebody who was asked about", in: .judging)
+                return forget(rows, claims)
+            }
             if answer[1] == "0" {
-                for row in rows { self[row, place] = nil }
+                forget(rows, place..<place + 1)
                 continue
             }
             let element = answer[1].flatMap { Int($0) }.map { rows.lowerBound + $0 - 1 }
@@ -233,11 +248,23 @@ extension PolicyTable {
                 // By itself it is the only row, and NULL says that it is none of those that may be read.
                 if rows.contains(element) { self[element, place] = answer[3] != nil }
             } else {
-                for (row, letter) in zip(rows, (answer[3] ?? "").utf8) where letter == UInt8(ascii: "1") {
-                    self[row, place] = true
-                }
+                takeLetters(answer[3] ?? "", rows, place)
             }
         }
+    }
+
+    /// One for each row; what is left out at the end is no.
+    private mutating func takeLetters(_ letters: String, _ rows: Range<Int>, _ place: Int) {
+        guard letters.utf8.count <= rows.count else {
+            Impossible.happened("an answer is about rows that were asked about", in: .judging)
+            return forget(rows, place..<place + 1)
+        }
+        for (row, letter) in zip(rows, letters.utf8) where letter == UInt8(ascii: "1") { self[row, place] = true }
+    }
+
+    /// Nobody knows.
+    private mutating func forget(_ rows: Range<Int>, _ claims: Range<Int>) {
+        for row in rows { for place in claims { self[row, place] = nil } }
     }
 
     /// Many rows are tried one by one then, which says more; a single one is the one that failed.

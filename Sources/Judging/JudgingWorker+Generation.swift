@@ -19,6 +19,7 @@ extension JudgingWorker {
             }
             answers.append(values)
         }
+        assert(answers.count == batch.jobs.count, "each request is answered")
         let found = answers
         return {
             for (job, values) in zip(batch.jobs, found) {
@@ -58,6 +59,7 @@ extension JudgingWorker {
                 pace.penalise(key, Clock.monotonicNanoseconds())
                 return values + Array(repeating: .failed, count: question.rows.count - values.count)
             }
+            assert(computed.count == rows.count, "each row has its own value, or none")
             values += computed
             // Where none of many can be computed, the others cannot either.
             if rows.count >= Limits.generationRowsTried, !computed.contains(where: { $0 != .failed }) {
@@ -141,6 +143,7 @@ extension JudgingConnection {
         let answers = try session.pipeline(
             [JudgingConnection.begin] + statements + [JudgingConnection.end, PolicySession.clean])
         guard session.isClean(answers.last) else { return parts.map { _ in .failed } }
+        precondition(answers.count == parts.count * 4 + 3, "each part has its four statements")
         return parts.enumerated().map { index, rows in
             JudgingConnection.outcome(answers[1 + index * 4 + 1], answers[1 + index * 4 + 2], rows.count)
         }
@@ -169,7 +172,8 @@ extension JudgingConnection {
             var values = [GeneratedValue](repeating: .failed, count: count)
             for row in rows.values {
                 guard row.count == 2, let place = row[0].flatMap({ Int($0) }), values.indices.contains(place) else {
-                    continue
+                    Impossible.happened("a value is of a row that was asked about", in: .judging)
+                    return .failed
                 }
                 values[place] = row[1].map { .text($0) } ?? .null
             }

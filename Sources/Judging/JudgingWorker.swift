@@ -169,6 +169,7 @@ final class JudgingWorker: ConnectedWorker {
         _ connection: JudgingConnection, reading: TableReading? = nil,
         _ take: (_ first: Int, _ count: Int, LoopOutcome.Answers) -> Void
     ) throws(PostgresError) -> Bool {
+        assert(Set(claims).count == claims.count, "each is asked about once")
         let rows = inputs.first?.count ?? 1
         var next = 0
         var mayBeSlow = true
@@ -188,6 +189,7 @@ final class JudgingWorker: ConnectedWorker {
                 pace.took(key, took, claims: part.count, rows: rows)
                 take(next, part.count, answers)
                 next += part.count
+                assert(next <= claims.count, "nobody is asked about who is not there")
             case .invisible:
                 guard try waitUntilVisible(xids, connection) else { return false }
             case .tooSlow:

@@ -48,6 +48,7 @@ public struct PolicyExplanation: Sendable {
     var expressions: [String]
 
     public init(row: JudgedRow, texts: [String?], claimant: Claimant, expressions: [String]) {
+        precondition(texts.count == row.columns.count, "a row has a text for each column")
         self.row = row
         self.texts = texts
         self.claimant = claimant

@@ -28,6 +28,7 @@ struct PolicyTable {
     /// As few tables as it is worth: asking for some pairs that nobody wants is cheaper than claims set twice.
     static func tables(of jobs: [JudgingJob]) -> [PolicyTable] {
         var tables: [PolicyTable] = []
+        assert(Set(jobs.map(\.key)).count <= 1, "rows are laid over each other under one policy")
         for job in jobs {
             guard case .rows(let question, let reply) = job.work else { continue }
             if let last = tables.indices.last, tables[last].isWorth(question) {
@@ -60,8 +61,10 @@ struct PolicyTable {
         _ job: JudgingJob, _ question: PolicyQuestion, _ reply: Reply<PolicyAnswers>
     ) {
         if let xid = job.seeing { xids.insert(xid) }
+        precondition(answers.isEmpty, "nothing is added to what is being answered")
         let rows = question.rows.map { place(ofRow: $0) }
         let claims = places(of: question.claimants)
+        assert(rows.count == question.rows.count && claims.count == question.claimants.count, "each has a place")
         members.append(Member(job: job, question: question, reply: reply, rows: rows, claims: claims))
     }
 
@@ -95,8 +98,14 @@ struct PolicyTable {
     // MARK: Answers
 
     subscript(row: Int, claims: Int) -> Bool? {
-        get { answers[row * self.claims.count + claims] }
-        set { answers[row * self.claims.count + claims] = newValue }
+        get { answers[place(row, claims)] }
+        set { answers[place(row, claims)] = newValue }
+    }
+
+    /// Nobody has another's answer.
+    private func place(_ row: Int, _ claims: Int) -> Int {
+        precondition(rows.indices.contains(row) && self.claims.indices.contains(claims), "a pair is of the table")
+        return row * self.claims.count + claims
     }
 
     /// Hands every question its answers.

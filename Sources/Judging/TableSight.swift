@@ -25,6 +25,14 @@ public struct TableSight: Sendable {
         self.claimant = claimant
     }
 
+    /// Nil where it could not be counted.
+    static func isVisible(_ answer: Result<Rows, PostgresError>) -> Bool? {
+        guard case .success(let rows) = answer, rows.values.count == 1, rows.values[0].count == 1,
+            let count = rows.values[0][0].flatMap({ Int($0) })
+        else { return nil }
+        return count > 0
+    }
+
     var byteCount: Int { texts.reduce(claimant.claims.utf8.count) { $0 + $1.utf8.count } }
 
     var sql: String {
@@ -51,21 +59,22 @@ extension JudgingConnection {
         guard try session.readSurroundings(of: sight.claimant.role) else { return .failed }
         let answers = try session.pipeline([
             JudgingConnection.begin, PipelinedStatement(VisibleTransactions.question), JudgingConnection.position,
-            session.surroundingsStatement(sight.claimant.role),
+            try session.surroundingsStatement(sight.claimant.role),
             claimsStatement(sight.claimant.claims, sight.claimant.role),
             PipelinedStatement(sight.sql, sight.texts), JudgingConnection.end, PolicySession.clean,
         ])
-        guard session.isClean(answers.last), case .success(let rows) = answers[5],
+        guard session.isClean(answers.last), let isVisible = TableSight.isVisible(answers[5]),
             let position = try answers[2].get().first?.first.flatMap({ $0.flatMap { LSN($0) } }),
             let snapshot = VisibleTransactions(try answers[1].get())
         else { return .failed }
         if let xid, !snapshot.contains(xid) { return .invisible }
-        return .seen(SeenInTable(isVisible: rows.first?.first != "0", position: position))
+        return .seen(SeenInTable(isVisible: isVisible, position: position))
     }
 }
 
 extension JudgingWorker {
     func looked(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
+        assert(batch.jobs.count == 1, "a look is asked for by itself")
         guard let job = batch.jobs.first, case .sight(let sight, let reply) = job.work else { return {} }
         guard sight.texts.allSatisfy({ !$0.utf8.contains(0) }), !sight.claimant.claims.utf8.contains(0) else {
             return { reply.giveUp() }

@@ -76,8 +76,14 @@ public struct PolicyAnswers: Sendable, Equatable {
 
     /// Nil where it could not be found out, which is never yes.
     public subscript(row: Int, claimant: Int) -> Bool? {
-        get { answers[row * claimantCount + claimant] }
-        set { answers[row * claimantCount + claimant] = newValue }
+        get { answers[place(row, claimant)] }
+        set { answers[place(row, claimant)] = newValue }
+    }
+
+    /// Nobody has another's answer.
+    private func place(_ row: Int, _ claimant: Int) -> Int {
+        precondition(row >= 0 && claimant >= 0 && claimant < claimantCount, "a pair is of the question")
+        return row * claimantCount + claimant
     }
 
     public var unknownCount: Int { answers.count { $0 == nil } }

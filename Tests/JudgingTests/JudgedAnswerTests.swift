@@ -1,0 +1,88 @@
+import Asking
+import Change
+import Diagnostics
+import Synchronization
+import Testing
+
+@testable import Catalog
+@testable import Judging
+@testable import Postgres
+
+/// What PostgreSQL's answers mean, and that none that is not what was asked for is ever a yes.
+@Suite(.serialized) struct JudgedAnswerTests {
+    private final class Heard: Sendable {
+        private let answers = Mutex<PolicyAnswers?>(nil)
+        var all: PolicyAnswers? { answers.withLock { $0 } }
+        func hear(_ given: PolicyAnswers) { answers.withLock { $0 = given } }
+    }
+
+    private let policy = JudgedPolicy(
+        role: "r",
+        row: JudgedRow(relation: "t", schema: "s", columns: [JudgedRow.Column(slot: 0, name: "a", type: "text")]),
+        table: 1, sql: "true", version: 1)
+
+    private func broken() -> UInt64 { Metrics.shared.impossibleStates[.judging].value }
+
+    /// Each claimant's answers for three rows, after a statement about all of them that answered like this.
+    private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
+        let heard = Heard()
+        let claimants = ["x", "y"].map { Claimant(role: "r", claims: $0, identity: 0) }
+        let question = PolicyQuestion(policy, rows: [["1"], ["2"], ["3"]], claimants: claimants)
+        let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
+        let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply))
+        var table = try #require(PolicyTable.tables(of: [job]).first)
+        table.take(found, rows: 0..<3, claims: 0..<2)
+        table.finish()
+        let answers = try #require(heard.all)
+        return claimants.indices.map { claimant in (0..<3).map { answers[$0, claimant] } }
+    }
+
+    @Test func `who has no row may read nothing, and what is left out is no`() throws {
+        #expect(try judged([["2", nil, nil, "01"]]) == [[false, false, false], [false, true, false]])
+    }
+
+    @Test func `one row's failure is that row's`() throws {
+        let answers = try judged([
+            ["1", nil, "22P02", nil], ["1", "1", nil, "1"], ["1", "2", "22P02", nil], ["2", "0", "22P02", nil],
+        ])
+        #expect(answers == [[true, nil, false], [nil, nil, nil]])
+    }
+
+    @Test func `an answer about somebody else is nobody's`() throws {
+        for row in [["3", nil, nil, "111"], ["0", nil, nil, "111"], ["x", nil, nil, "111"]] {
+            let before = broken()
+            #expect(try judged([["1", nil, nil, "111"], row]) == [[nil, nil, nil], [nil, nil, nil]])
+            #expect(broken() == before + 1)
+        }
+    }
+
+    @Test func `an answer about more rows than were asked about is none`() throws {
+        let before = broken()
+        #expect(
+            try judged([["1", nil, nil, "1111"], ["2", nil, nil, "1"]]) == [[nil, nil, nil], [true, false, false]])
+        #expect(broken() == before + 1)
+    }
+
+    @Test func `a loop's answer has its form, and is about those in the statement`() throws {
+        let loop = ClaimsLoop(filling: "SELECT 1", as: nil, limit: 1)
+        let snapshot = try #require(VisibleTransactions("1:1:"))
+        func check(_ row: [String?]) throws(PostgresError) {
+            try LoopOutcome.Answers(rows: [row], snapshot: snapshot, position: .zero).check(claims: 2, loop)
+        }
+        try check(["2", nil, nil, "key", "1"])
+        for row in [
+            ["3", nil, nil, "key", "1"], ["0", nil, nil, "key", "1"], [nil, nil, nil, "key", "1"], ["1", nil, nil],
+        ] {
+            #expect(throws: PostgresError.self) { try check(row) }
+        }
+    }
+
+    @Test func `only a count says that a row can be seen`() {
+        func seen(_ values: [[String?]]) -> Bool? {
+            TableSight.isVisible(.success(Rows(columns: ["count"], values: values)))
+        }
+        #expect(seen([["1"]]) == true && seen([["0"]]) == false)
+        #expect(seen([]) == nil && seen([[nil]]) == nil && seen([["x"]]) == nil && seen([[]]) == nil)
+        #expect(TableSight.isVisible(.failure(PostgresError(operation: "look", message: "no"))) == nil)
+    }
+}
