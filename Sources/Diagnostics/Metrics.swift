@@ -249,7 +249,7 @@ public final class Metrics: Sendable {
 
     // MARK: Bindings
     public let catalogConnected = Gauge(
-        "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
+        "tidewire_catalog_connected", "Projects whose catalog can be asked what bindings mean.")
     public let catalogVersion = Gauge(
         "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
     public let catalogReads = Counter(
@@ -264,7 +264,7 @@ public final class Metrics: Sendable {
     public let bindingsResolved = Counter(
         "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
     public let judgeConnected = Gauge(
-        "tidewire_judge_connected", "1 while PostgreSQL can be asked whether a row matches, else 0.")
+        "tidewire_judge_connected", "Projects whose rows PostgreSQL can be asked about.")
     public let judgeQuestions = Counter(
         "tidewire_judge_questions_total", "Rows that PostgreSQL was asked about because the hub could not decide.")
     public let judgeFailures = Counter(

@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Asking
 
-@Suite struct AnswersTests {
+@Suite(.within(minutes: 2)) struct AnswersTests {
     @Test func `only PostgreSQL's yes is one`() {
         let row = ["t", "f", nil, "true", ""]
         #expect(row.indices.map { row.flag($0) } == [true, false, false, false, false])

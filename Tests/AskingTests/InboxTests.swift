@@ -52,7 +52,7 @@ struct StrictLine: WaitingLine {
     }
 }
 
-@Suite struct InboxTests {
+@Suite(.within(minutes: 2)) struct InboxTests {
     private let limit = InboxLoad(jobs: 3, parts: 10, bytes: 100)
 
     private func inbox() throws -> Inbox<PlainLine<TestJob>> { try Inbox(holding: limit) }
@@ -153,7 +153,7 @@ struct StrictLine: WaitingLine {
     }
 }
 
-@Suite struct AskingThreadsTests {
+@Suite(.within(minutes: 2)) struct AskingThreadsTests {
     /// Keeps what it is asked, and answers nothing until it ends.
     private final class Keeper: AskingWorker {
         let inbox: Inbox<PlainLine<TestJob>>

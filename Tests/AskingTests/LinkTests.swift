@@ -1,10 +1,11 @@
 import Diagnostics
 import Postgres
+import TestSupport
 import Testing
 
 @testable import Asking
 
-@Suite struct LinkTests {
+@Suite(.within(minutes: 2)) struct LinkTests {
     private let second: UInt64 = 1_000_000_000
     private let connected = Gauge()
 

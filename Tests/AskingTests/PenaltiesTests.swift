@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Asking
 
-@Suite struct PenaltiesTests {
+@Suite(.within(minutes: 2)) struct PenaltiesTests {
     private let second: UInt64 = 1_000_000_000
 
     @Test func `a penalty lasts as long as it should`() {

@@ -1,10 +1,11 @@
 import Diagnostics
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Asking
 
-@Suite(.serialized) struct ReplyTests {
+@Suite(.serialized, .within(minutes: 2)) struct ReplyTests {
     private func broken() -> UInt64 { Metrics.shared.impossibleStates[.asking].value }
 
     private final class Heard: Sendable {
@@ -37,7 +38,7 @@ import Testing
     }
 }
 
-@Suite struct LastTroubleTests {
+@Suite(.within(minutes: 2)) struct LastTroubleTests {
     @Test func `the same is said again after a while, another at once`() {
         let second: UInt64 = 1_000_000_000
         let reminder = Limits.troubleReminderInterval.wholeNanoseconds

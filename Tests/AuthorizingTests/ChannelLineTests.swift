@@ -1,11 +1,12 @@
 import Asking
 import Diagnostics
+import TestSupport
 import Testing
 
 @testable import Authorizing
 
 /// Which questions a thread takes.
-@Suite struct ChannelLineTests {
+@Suite(.within(minutes: 2)) struct ChannelLineTests {
     private let first = ChannelLine.Lane.together(isFirst: true)
     private let helper = ChannelLine.Lane.together(isFirst: false)
 
@@ -61,7 +62,7 @@ import Testing
 }
 
 /// What an answer may be to a question.
-@Suite struct ChannelAnswerTests {
+@Suite(.within(minutes: 2)) struct ChannelAnswerTests {
     @Test(arguments: [true, false]) func `rights say of presence what was asked`(asks: Bool) {
         let (with, without) = (
             ChannelAnswer.rights(broadcast: true, presence: false), ChannelAnswer.rights(broadcast: true, presence: nil)

@@ -2,6 +2,7 @@ import Asking
 import Change
 import Diagnostics
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Catalog
@@ -9,7 +10,7 @@ import Testing
 @testable import Postgres
 
 /// What PostgreSQL's answers mean, and that none that is not what was asked for is ever a yes.
-@Suite(.serialized) struct JudgedAnswerTests {
+@Suite(.serialized, .within(minutes: 2)) struct JudgedAnswerTests {
     private final class Heard: Sendable {
         private let answers = Mutex<PolicyAnswers?>(nil)
         var all: PolicyAnswers? { answers.withLock { $0 } }

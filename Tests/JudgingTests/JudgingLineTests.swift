@@ -1,12 +1,13 @@
 import Asking
 import Diagnostics
+import TestSupport
 import Testing
 
 @testable import Catalog
 @testable import Judging
 
 /// In which order keys are asked about, and what is asked together.
-@Suite struct JudgingLineTests {
+@Suite(.within(minutes: 2)) struct JudgingLineTests {
     private let lane = OnlyLane()
 
     private func job(_ key: UInt64, _ text: String = "") -> JudgingJob {
