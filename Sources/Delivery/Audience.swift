@@ -53,8 +53,8 @@ public struct Recipient: BitwiseCopyable {
 }
 
 /// One binding of one channel to one table: what a node of the predicate index points at.
-public struct Member {
-    public static let noPolicy: UInt32 = .max
+struct Member {
+    static let noPolicy: UInt32 = .max
 
     var listener: UInt32
     var view: UInt32
@@ -63,7 +63,7 @@ public struct Member {
     /// The binding's place in its channel.
     var binding: UInt8
 
-    public init(listener: UInt32, view: UInt32, policy: UInt32 = Member.noPolicy, binding: UInt8) {
+    init(listener: UInt32, view: UInt32, policy: UInt32 = Member.noPolicy, binding: UInt8) {
         self.listener = listener
         self.view = view
         self.policy = policy
@@ -76,8 +76,8 @@ typealias BindingSet = UInt128
 
 /// Everybody on one loop who hears of changes. Small numbers stand for all of it, so that a delivery follows indices
 /// and counts no references.
-public struct Audience {
-    public private(set) var listeners = Slots<Listener>()
+struct Audience {
+    private(set) var listeners = Slots<Listener>()
     /// By the numbers of listeners; meaningless where there is none.
     var recipients: [Recipient] = []
     private(set) var members = Slots<Member>()
@@ -91,7 +91,7 @@ public struct Audience {
         var legacy: Operation?
     }
 
-    public mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
+    mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
         let index = listeners.add(listener)
         if Int(index) == recipients.count {
             recipients.append(recipient)
@@ -111,16 +111,16 @@ public struct Audience {
         listeners.contains(listener) ? recipients[Int(listener)] : nil
     }
 
-    public mutating func add(_ member: Member) -> UInt32 {
+    mutating func add(_ member: Member) -> UInt32 {
         let index = members.add(member)
         recipients[Int(member.listener)].members += 1
         forgetEnvelopes(of: member.listener)
         return index
     }
 
-    public mutating func judge(_ member: UInt32, by policy: UInt32) { members[member]?.policy = policy }
+    mutating func judge(_ member: UInt32, by policy: UInt32) { members[member]?.policy = policy }
 
-    public mutating func removeMember(_ index: UInt32) {
+    mutating func removeMember(_ index: UInt32) {
         guard let member = members.remove(index) else { return }
         recipients[Int(member.listener)].members -= 1
         forgetEnvelopes(of: member.listener)

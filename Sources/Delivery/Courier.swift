@@ -14,17 +14,17 @@ import WebSocket
 ///
 /// One loop owns it. A body is written once for all who see the same columns, a frame once for all who also have the same
 /// envelope.
-public struct Courier: ~Copyable {
-    public var audience = Audience()
-    public var views: ViewTable
+struct Courier: ~Copyable {
+    var audience = Audience()
+    var views: ViewTable
     /// Who wants a row as a change leaves it, or of a row that goes as it was …
-    public var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
+    var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     /// … and who wants to know of rows that updates take out of their view.
-    public var departures = PredicateIndex(
+    var departures = PredicateIndex(
         judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
-    public var policies = HeldPolicies()
+    var policies = HeldPolicies()
     /// What rows were whose deletes do not say it.
-    public var recall = RowRecall()
+    var recall = RowRecall()
     private var matches = MatchBatch()
     private var recalled = MatchBatch()
     private var departed = MatchBatch()
@@ -627,7 +627,7 @@ public struct Courier: ~Copyable {
     }
 
     /// So much waits that the log should wait too; not for longer than for a while, and not again before most went out.
-    public mutating func isCrowded(_ now: UInt64) -> Bool {
+    mutating func isCrowded(_ now: UInt64) -> Bool {
         if total.bytes <= Limits.maximumWaitingTotalBytes / 4 {
             crowdedSince = nil
             return false
@@ -676,10 +676,10 @@ public struct Courier: ~Copyable {
     }
 
     /// Something of it waits for an answer.
-    public func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
+    func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
 
     /// What waits was judged for somebody else; true when there was anything.
-    public mutating func dropWaiting(_ listener: UInt32) -> Bool {
+    mutating func dropWaiting(_ listener: UInt32) -> Bool {
         guard let queue = waiting.removeValue(forKey: listener) else { return false }
         total.bytes -= queue.count * Limits.waitingDeliveryBytes
         audience.recipients[Int(listener)].isHeld = false
@@ -687,7 +687,7 @@ public struct Courier: ~Copyable {
     }
 
     /// A channel is gone: nothing waits for it any more.
-    public mutating func forget(_ listener: UInt32) {
+    mutating func forget(_ listener: UInt32) {
         if let queue = waiting.removeValue(forKey: listener) {
             total.bytes -= queue.count * Limits.waitingDeliveryBytes
         }

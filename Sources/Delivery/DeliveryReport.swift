@@ -2,6 +2,12 @@ import Catalog
 
 /// What delivery found out beside frames, for its loop to act on: all of it each time, so that nothing is forgotten.
 public struct DeliveryReport {
+    /// Memberships that are others than they were, or are filled anew.
+    public let changedSets: [LiveSet]
+    /// Memberships that PostgreSQL is to be asked for.
+    public let unfilledSets: [LiveSet]
+    /// The catalog has been waited for as long as clients are made to: once each time that is so.
+    public let isTiredOfWaiting: Bool
     /// Messages of the database to topics that somebody hears.
     public let messages: TurnBroadcasts?
     /// Policies that their table itself contradicts.

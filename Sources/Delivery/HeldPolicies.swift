@@ -7,10 +7,10 @@ import Matching
 import Policy
 
 /// A holder's policy on one table, as deliveries see it.
-public struct PolicyEntry {
+struct PolicyEntry {
     /// What of the policy is left for this holder.
     var predicate: Predicate
-    public let policy: PolicyBinding
+    let policy: PolicyBinding
     let table: CatalogTable
     /// What PostgreSQL is told of a row: all its columns, as the table has them.
     let columns: [RowTexts.Wanted]
@@ -28,7 +28,7 @@ public struct PolicyEntry {
 
     var judged: JudgedPolicy { policy.judged }
 
-    public init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
+    init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: Claimant) {
         self.predicate = predicate
         self.policy = policy
         self.table = table
@@ -40,16 +40,16 @@ public struct PolicyEntry {
 }
 
 /// The policies that hold on one loop. Their numbers are what predicates call an asker.
-public struct HeldPolicies {
-    public private(set) var entries = Slots<PolicyEntry>()
-    public var sampling = ShadowSampling()
+struct HeldPolicies {
+    private(set) var entries = Slots<PolicyEntry>()
+    var sampling = ShadowSampling()
 
     var nextNumber: UInt32 { entries.nextIndex }
 
-    public mutating func add(_ entry: PolicyEntry) -> UInt32 { entries.add(entry) }
-    public mutating func remove(_ number: UInt32) { entries.remove(number) }
+    mutating func add(_ entry: PolicyEntry) -> UInt32 { entries.add(entry) }
+    mutating func remove(_ number: UInt32) { entries.remove(number) }
 
-    public mutating func replace(_ predicate: Predicate, of number: UInt32) { entries[number]?.predicate = predicate }
+    mutating func replace(_ predicate: Predicate, of number: UInt32) { entries[number]?.predicate = predicate }
 
     /// In what form a member sees a change whose new row it may see; the change says of the old row what is known of it.
     mutating func seen(

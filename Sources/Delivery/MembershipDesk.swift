@@ -144,7 +144,7 @@ public struct MembershipDesk: ~Copyable {
 
     // MARK: Filling
 
-    public mutating func takeUnfilled() -> [LiveSet] {
+    mutating func takeUnfilled() -> [LiveSet] {
         defer { unfilled = [] }
         return unfilled.compactMap { sets[$0] }.filter { $0.state == .filling }
     }
@@ -201,7 +201,7 @@ public struct MembershipDesk: ~Copyable {
     }
 
     /// The sets that are others now, or are being filled anew: whoever judges by them needs another predicate.
-    public mutating func takeChanged() -> [LiveSet] {
+    mutating func takeChanged() -> [LiveSet] {
         defer { changed = [] }
         return changed.sorted().compactMap { sets[$0] }
     }

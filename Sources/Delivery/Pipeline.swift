@@ -31,7 +31,7 @@ public struct Pipeline: ~Copyable {
     /// The log had not begun when it was looked for first.
     private var isEarly = false
     private var schemas = SchemaDesk()
-    public var courier: Courier
+    var courier: Courier
     public var memberships = MembershipDesk()
     /// What the later parts of the transaction at hand do to memberships has been applied.
     private var isAheadOfParts = false
@@ -60,6 +60,8 @@ public struct Pipeline: ~Copyable {
             tellsFormerKeys: !sources.deletesAreStrict)
     }
 
+    var deletesAreStrict: Bool { sources.deletesAreStrict }
+
     /// What is committed from now on will be seen.
     public var isOpen: Bool { feed != nil }
 
@@ -70,7 +72,8 @@ public struct Pipeline: ~Copyable {
             gaps = []
         }
         return DeliveryReport(
-            messages: messages.take(),
+            changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(),
+            isTiredOfWaiting: hasTiredOfWaiting(), messages: messages.take(),
             contradicted: courier.takeContradicted().compactMap { courier.policies.entries[$0]?.policy },
             uncomputed: generation.takeMissed(), losses: courier.takeLosses(), truncated: truncated, gaps: gaps)
     }
@@ -556,12 +559,12 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Generated columns
 
-    public mutating func watchGenerated(_ table: UInt32, as role: String) {
+    mutating func watchGenerated(_ table: UInt32, as role: String) {
         generation.watch(table, as: role)
         forgetComposed()
     }
 
-    public mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
+    mutating func leaveGenerated(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
 
     /// The entry at hand is looked through anew. It has as many changes as before, whatever becomes of it.
     private mutating func forgetComposed() {
@@ -747,7 +750,8 @@ public struct Pipeline: ~Copyable {
     }
 
     /// Clients have waited for the catalog for as long as they are made to; once each time that is so.
-    public mutating func takeTiredOfWaiting(_ now: UInt64) -> Bool {
+    private mutating func hasTiredOfWaiting() -> Bool {
+        let now = sources.time.monotonicNanoseconds()
         guard stage.awaitsCatalog, let since = entry.waitingSince,
             now - since > Limits.maximumCatalogAbsence.wholeNanoseconds
         else {
@@ -785,9 +789,9 @@ public struct Pipeline: ~Copyable {
         schemas.take(snapshot, &courier)
     }
 
-    public mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier) }
+    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier) }
 
-    public func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
+    func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
     /// Whether a table took another's place since the last time: all bindings are to be looked at then.
     public mutating func takeReplacement() -> Bool {

@@ -7,7 +7,7 @@ import Diagnostics
 ///
 /// It passes over changes as the loop does, so that what it knows is how rows are where the loop stands. It need not know
 /// all: what it does not remember is looked for in the log.
-public struct RowRecall {
+struct RowRecall {
     /// What is known of a row that a change does not tell whole.
     enum Past {
         /// It is of no concern here, or the change itself tells.
@@ -78,17 +78,17 @@ public struct RowRecall {
 
     var isWatching: Bool { !watched.isEmpty || !needed.isEmpty }
 
-    public mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
+    mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
 
     /// Rows are kept until the next transaction: who was replaced may come back at once.
-    public mutating func leave(_ table: UInt32) { watched[table, default: 1] -= 1 }
+    mutating func leave(_ table: UInt32) { watched[table, default: 1] -= 1 }
 
-    public mutating func watchDepartures(_ table: UInt32) {
+    mutating func watchDepartures(_ table: UInt32) {
         watch(table)
         departing[table, default: 0] += 1
     }
 
-    public mutating func leaveDepartures(_ table: UInt32) {
+    mutating func leaveDepartures(_ table: UInt32) {
         leave(table)
         departing[table, default: 1] -= 1
         if departing[table] == 0 { departing[table] = nil }

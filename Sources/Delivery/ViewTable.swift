@@ -5,8 +5,8 @@ import Net
 import Protocol
 
 /// Which columns of a table are shown, or why none are.
-public struct ViewKey: Hashable {
-    public enum Shape: Hashable {
+struct ViewKey: Hashable {
+    enum Shape: Hashable {
         case rows
         /// Of old rows no more than their keys …
         case masked
@@ -32,17 +32,17 @@ public struct ViewKey: Hashable {
     let delivered: [Int]
     let shape: Shape
 
-    public init(table: CatalogTable, delivered: [Int], shape: Shape) {
+    init(table: CatalogTable, delivered: [Int], shape: Shape) {
         self.table = table
         self.delivered = delivered
         self.shape = shape
     }
 
-    public static func == (one: ViewKey, other: ViewKey) -> Bool {
+    static func == (one: ViewKey, other: ViewKey) -> Bool {
         one.table === other.table && one.delivered == other.delivered && one.shape == other.shape
     }
 
-    public func hash(into hasher: inout Hasher) {
+    func hash(into hasher: inout Hasher) {
         hasher.combine(ObjectIdentifier(table))
         hasher.combine(delivered)
         hasher.combine(shape)
@@ -90,7 +90,7 @@ struct View {
 }
 
 /// The views in use on one loop.
-public struct ViewTable {
+struct ViewTable {
     /// Who may not see an old row is told its key all the same, as the reference does.
     private let tellsFormerKeys: Bool
     private(set) var views = Slots<View>()
@@ -98,7 +98,7 @@ public struct ViewTable {
 
     init(tellsFormerKeys: Bool = false) { self.tellsFormerKeys = tellsFormerKeys }
 
-    public mutating func take(_ key: ViewKey) -> UInt32 {
+    mutating func take(_ key: ViewKey) -> UInt32 {
         if let known = byKey[key] {
             views[known]?.users += 1
             return known
@@ -108,7 +108,7 @@ public struct ViewTable {
         return index
     }
 
-    public mutating func release(_ index: UInt32) {
+    mutating func release(_ index: UInt32) {
         guard let view = views[index] else { return }
         if view.users > 1 {
             views[index]?.users -= 1

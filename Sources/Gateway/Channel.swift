@@ -17,39 +17,10 @@ final class Channel {
         var parameters: BindingParameters?
         /// It wants to hear of rows that move out of its view.
         var wantsMoves = false
-        var tables: [Placed] = []
+        var tables: [Placement] = []
         /// What it came to, and what of that was said: once each time it changes.
         var outcome = Said.nothing
         var said = Said.nothing
-    }
-
-    /// A binding on a table, where deliveries find it.
-    struct Placed {
-        var binding: TableBinding
-        /// What its holder may see of the table, where that is not for the privileges alone to say.
-        let policy: HeldPolicy?
-        /// As what the table stood in the index then.
-        let declaration: UInt64
-        let member: UInt32
-        let view: UInt32
-        var handle: PredicateIndex.Handle?
-        let wantsMoves: Bool
-        /// Among those who hear of rows that move out of their view.
-        var departure: PredicateIndex.Handle?
-        var openDeletes: OpenDeletes?
-        /// Changes that name the row that was by its key only are judged on what it was.
-        var isRecalled = false
-        /// … and for who wants to hear of rows that updates take away.
-        var recallsDepartures = false
-        /// The role by which generated columns of the table are computed for it, among others.
-        var computedAs: String?
-    }
-
-    /// Deletes that are told whoever may have seen the row.
-    struct OpenDeletes {
-        let member: UInt32
-        let view: UInt32
-        let handle: PredicateIndex.Handle
     }
 
     enum Said: Equatable {

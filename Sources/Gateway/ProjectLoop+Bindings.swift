@@ -184,15 +184,11 @@ extension ProjectLoop {
         _ tables: [(binding: TableBinding, policy: HeldPolicy?)], _ index: Int, _ channel: Channel
     ) {
         let old = channel.bindings[index].tables
-        if old.count == tables.count, zip(old, tables).allSatisfy({ stands($0, as: $1.binding, $1.policy) }) { return }
+        if old.count == tables.count, zip(old, tables).allSatisfy({ pipeline.stands($0, as: $1.binding, $1.policy) }) {
+            return
+        }
         for placed in old { remove(placed, channel) }
         channel.bindings[index].tables = tables.map { add($0.binding, $0.policy, index, channel) }
-    }
-
-    /// Whether a binding is found by changes, and as it should be.
-    private func stands(_ placed: Channel.Placed, as binding: TableBinding, _ policy: HeldPolicy?) -> Bool {
-        placed.policy === policy && placed.binding.isSame(as: binding)
-            && pipeline.holds(placed.declaration, of: binding.table)
     }
 
     /// Why a filter would never match, where the resolver could not know: nobody computes a column that it reads.
@@ -293,117 +289,29 @@ extension ProjectLoop {
 
     private func add(
         _ binding: TableBinding, _ policy: HeldPolicy?, _ index: Int, _ channel: Channel
-    ) -> Channel.Placed {
-        let listener = listener(of: channel)
-        let declaration = pipeline.declare(binding.table)
-        let view = pipeline.courier.views.take(binding.viewKey)
-        // Who may see every row may see every old one.
-        let judged = policy.flatMap { $0.predicate == .always ? nil : $0.number }
-        let member = pipeline.courier.audience.add(
-            Member(listener: listener, view: view, policy: judged ?? Member.noPolicy, binding: UInt8(index)))
+    ) -> Placement {
         policy?.add(channel.place)
         project.catalog.addBindings(1)
         Metrics.shared.subscriptions.add(1)
-        var placed = Channel.Placed(
-            binding: binding, policy: policy, declaration: declaration, member: member, view: view,
-            wantsMoves: channel.bindings[index].wantsMoves)
-        if !binding.table.computed.isEmpty {
-            let role = channel.claims.role.text
-            pipeline.watchGenerated(binding.table.oid, as: role)
-            placed.computedAs = role
-        }
-        enlist(&placed, channel)
-        // The index has it. Only where a policy changes is it placed again, and there are as many filters as clients.
-        if policy == nil { placed.binding.predicate = nil }
-        if policy != nil, !binding.isKeptSecret, !project.settings.deletesAreStrict,
-            binding.operations.contains(.delete)
-        {
-            placed.openDeletes = addOpenDeletes(binding, listener, index, channel)
-        }
-        return placed
+        return pipeline.place(
+            PlacementRequest(
+                binding, policy, of: listener(of: channel), at: index, wantsMoves: channel.bindings[index].wantsMoves,
+                as: channel.claims.role.text, account: channel.session.connection.slot))
     }
 
-    /// Puts a binding where changes find it.
-    private func enlist(_ placed: inout Channel.Placed, _ channel: Channel) {
-        let binding = placed.binding
-        var operations = OperationSet(binding.operations)
-        // As the reference has it, everybody who asked for deletes hears of all of them.
-        if placed.policy != nil, !project.settings.deletesAreStrict { operations.remove(.delete) }
-        let filter = binding.predicate ?? .always
-        var predicate = placed.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
-        if binding.isKeptSecret { predicate = .never }
-        placed.handle = pipeline.courier.index.add(
-            table: binding.table.oid, operations: operations, predicate: predicate, member: placed.member,
-            account: channel.session.connection.slot)
-        if let policy = placed.policy, policy.predicate != .always, project.settings.deletesAreStrict,
-            !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
-        {
-            placed.isRecalled = true
-            pipeline.courier.recall.watch(binding.table.oid)
-        }
-        if placed.wantsMoves, binding.hearsOfMoves {
-            placed.departure = pipeline.courier.departures.add(
-                table: binding.table.oid, operations: .update, predicate: predicate, member: placed.member,
-                account: channel.session.connection.slot)
-            // Whatever its identity is now: changes on their way may be of another.
-            if binding.table.isRecallable {
-                placed.recallsDepartures = true
-                pipeline.courier.recall.watchDepartures(binding.table.oid)
-            }
-        }
-    }
-
-    private func delist(_ placed: Channel.Placed) {
-        if let handle = placed.handle { pipeline.courier.index.remove(handle) }
-        if let departure = placed.departure { pipeline.courier.departures.remove(departure) }
-        if placed.isRecalled { pipeline.courier.recall.leave(placed.binding.table.oid) }
-        if placed.recallsDepartures { pipeline.courier.recall.leaveDepartures(placed.binding.table.oid) }
-    }
-
-    private func addOpenDeletes(
-        _ binding: TableBinding, _ listener: UInt32, _ index: Int, _ channel: Channel
-    ) -> Channel.OpenDeletes {
-        let view = pipeline.courier.views.take(
-            ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
-        let member = pipeline.courier.audience.add(Member(listener: listener, view: view, binding: UInt8(index)))
-        let handle = pipeline.courier.index.add(
-            table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member,
-            account: channel.session.connection.slot)
-        return Channel.OpenDeletes(member: member, view: view, handle: handle)
-    }
-
-    /// The policy is another for the holder: its bindings are found by other keys.
-    func replace(_ policy: HeldPolicy, in channel: Channel) {
+    /// The policy is another for the holder.
+    func judgeAnew(by policy: HeldPolicy, _ channel: Channel) {
         for index in channel.bindings.indices {
             for place in channel.bindings[index].tables.indices
             where channel.bindings[index].tables[place].policy === policy {
-                var placed = channel.bindings[index].tables[place]
-                // The table is another by now, for whose columns the binding was not made: it is placed anew before anything
-                // is read.
-                guard pipeline.holds(placed.declaration, of: placed.binding.table) else { continue }
-                delist(placed)
-                let judged = policy.predicate == .always ? Member.noPolicy : policy.number
-                pipeline.courier.audience.judge(placed.member, by: judged)
-                placed.departure = nil
-                placed.isRecalled = false
-                placed.recallsDepartures = false
-                enlist(&placed, channel)
-                channel.bindings[index].tables[place] = placed
+                pipeline.judgeAnew(&channel.bindings[index].tables[place])
             }
         }
     }
 
-    private func remove(_ placed: Channel.Placed, _ channel: Channel) {
-        delist(placed)
-        if let role = placed.computedAs { pipeline.leaveGenerated(placed.binding.table.oid, as: role) }
-        pipeline.courier.audience.removeMember(placed.member)
-        pipeline.courier.views.release(placed.view)
-        if let open = placed.openDeletes {
-            pipeline.courier.index.remove(open.handle)
-            pipeline.courier.audience.removeMember(open.member)
-            pipeline.courier.views.release(open.view)
-        }
-        if let policy = placed.policy {
+    private func remove(_ placement: Placement, _ channel: Channel) {
+        pipeline.remove(placement)
+        if let policy = placement.policy {
             policy.remove(channel.place)
             dropIfUnused(policy)
         }
@@ -413,7 +321,7 @@ extension ProjectLoop {
 
     private func listener(of channel: Channel) -> UInt32 {
         if let known = channel.listener { return known }
-        let listener = pipeline.courier.audience.add(
+        let listener = pipeline.add(
             Listener(
                 channel: channel.place, version: channel.session.version, topic: channel.topic,
                 ids: channel.bindings.map(\.id)),
@@ -432,7 +340,7 @@ extension ProjectLoop {
             for placed in channel.bindings[index].tables { remove(placed, channel) }
             channel.bindings[index].tables = []
         }
-        if let listener = channel.listener { pipeline.courier.forget(listener) }
+        if let listener = channel.listener { pipeline.forget(listener) }
         channel.listener = nil
         if let holder = channel.holder { release(holder, of: channel) }
         channel.holder = nil
@@ -590,14 +498,14 @@ extension ProjectLoop {
 
     /// Behind what waits for an answer: what is fetched again must not be followed by what was there before.
     private func tellOfTruncations(_ channel: Channel) {
-        guard channel.isOpen, channel.listener.map({ !pipeline.courier.isHeld($0) }) ?? true else { return }
+        guard channel.isOpen, channel.listener.map({ !pipeline.isHeld($0) }) ?? true else { return }
         for message in channel.untoldTruncations { tell(channel, .ok, message) }
         channel.untoldTruncations = []
     }
 
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.
     func dropWaiting(_ channel: Channel) {
-        guard let listener = channel.listener, pipeline.courier.dropWaiting(listener) else { return }
+        guard let listener = channel.listener, pipeline.dropWaiting(listener) else { return }
         missed(channel)
     }
 
@@ -649,7 +557,7 @@ extension ProjectLoop {
     }
 
     private func channel(ofListener listener: UInt32) -> Channel? {
-        pipeline.courier.audience.listeners[listener].flatMap { channels[$0.channel] }
+        pipeline.channel(of: listener).flatMap { channels[$0] }
     }
 
     /// History has a hole, or begins anew: everybody who follows tables is told.
@@ -695,40 +603,12 @@ struct Rebinding {
 }
 
 extension TableBinding {
-    /// Whether it stands in the index as it is.
-    ///
-    /// A channel's binding has one filter for ever, which on the same table means the same.
-    func isSame(as other: TableBinding) -> Bool {
-        table === other.table && delivered == other.delivered
-            && operations == other.operations && access == other.access && policy == other.policy
-    }
-
     /// Who sees no row of it is not told when all go.
     var hearsOfTruncation: Bool {
         operations.contains(.delete) && !isKeptSecret && policy?.rowPolicy.term != .never
             && (policy == nil || access == .readable)
     }
 
-    /// Who asks for rows that updates take away may be told of them: as deletes.
-    var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
-
     /// A policy reads the column.
     func isJudged(by slot: Int) -> Bool { policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false }
-
-    /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
-    var isKeptSecret: Bool { policy != nil && access == .unauthorized }
-
-    var viewKey: ViewKey {
-        let shape: ViewKey.Shape =
-            switch access {
-            case .readable: .rows
-            case .unauthorized: .refused(.unauthorized)
-            case .noPrimaryKey: .refused(.noPrimaryKey)
-            }
-        return ViewKey(table: table, delivered: delivered, shape: shape)
-    }
-}
-
-extension OperationSet {
-    init(_ operations: RowOperations) { self.init(rawValue: operations.rawValue) }
 }

@@ -90,11 +90,7 @@ extension ProjectLoop {
                     membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero)
             }
         }
-        let number = pipeline.courier.policies.add(
-            PolicyEntry(.never, policy, of: table, holder.claimant))
-        if policy.rowPolicy.isSteady { pipeline.courier.policies.sampling.add(number, of: policy.table) }
-        let held = HeldPolicy(policy, residual, sets, number: number)
-        for set in sets { set.users[held.number] = held }
+        let held = pipeline.hold(policy, residual, of: table, holder, sets)
         holder.policies[ObjectIdentifier(policy)] = held
         return held
     }
@@ -169,12 +165,7 @@ extension ProjectLoop {
 
     func dropIfUnused(_ held: HeldPolicy) {
         guard held.isRetired, held.places.isEmpty else { return }
-        for set in held.sets {
-            set.users[held.number] = nil
-            pipeline.memberships.release(set)
-        }
-        pipeline.courier.policies.sampling.remove(held.number, of: held.binding.table)
-        pipeline.courier.policies.remove(held.number)
+        pipeline.letGo(of: held)
     }
 
     /// Policies of catalogs that are gone, which nobody is bound by any more. A channel that waits for one is not bound yet.
@@ -190,8 +181,7 @@ extension ProjectLoop {
     // MARK: Memberships
 
     /// Has PostgreSQL fill what is new.
-    func fillMemberships() {
-        let unfilled = pipeline.memberships.takeUnfilled()
+    func fill(_ unfilled: [LiveSet]) {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
         project.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) { [mailbox] answers in
@@ -238,8 +228,8 @@ extension ProjectLoop {
 
     /// What the log just said made some memberships others: who is judged by them is judged by the new ones from the next
     /// row on.
-    func followMemberships() {
-        for set in pipeline.memberships.takeChanged() {
+    func follow(_ changed: [LiveSet]) {
+        for set in changed {
             if set.measure == .tooNew { tellOfUnknownMembers(set) }
             for held in set.usersInOrder {
                 if held.isSettled { refresh(held) } else { hold(back: held, set) }
@@ -268,9 +258,9 @@ extension ProjectLoop {
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
         guard predicate != held.predicate else { return }
         held.predicate = predicate
-        pipeline.courier.policies.replace(predicate, of: held.number)
+        pipeline.replace(predicate, of: held)
         for place in held.places.keys.sorted() {
-            if let channel = channels[place] { replace(held, in: channel) }
+            if let channel = channels[place] { judgeAnew(by: held, channel) }
         }
     }
 

@@ -104,12 +104,15 @@ final class ProjectLoop {
     }
 
     private func act(on report: DeliveryReport) {
+        follow(report.changedSets)
+        fill(report.unfilledSets)
         if let messages = report.messages { heardOfDatabase(messages) }
         demote(report.contradicted)
         tellOfUncomputed(report.uncomputed)
         tell(of: report.losses)
         tellOfTruncations(report.truncated)
         for gap in report.gaps { tellOfGap(gap) }
+        if report.isTiredOfWaiting { sendFollowersAway() }
     }
 
     private func takeLimits() {
@@ -137,14 +140,12 @@ final class ProjectLoop {
         act(on: pipeline.report())
         if !pipeline.isOpen { lookAgainLater() }
         let rebound = continueRebinding()
-        fillMemberships()
+        act(on: pipeline.report())
         holdUp(rebound)
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
         let more = pipeline.run(on: loop, until: nextExpiry) { topics.find($0, isPrivate: $1) != nil }
         if pipeline.isHeldByPolicies { lookAgainLater() }
-        followMemberships()
-        fillMemberships()
         act(on: pipeline.report())
         if pipeline.hasFailed {
             project.cannotRead.store(true, ordering: .relaxed)
@@ -171,7 +172,7 @@ final class ProjectLoop {
 
     /// The log is read at the speed of memory, and what it has waits for those who cannot take it as fast: for a while.
     private func isCrowded() -> Bool {
-        guard pipeline.courier.isCrowded(loop.now) || loop.isCrowded else {
+        guard pipeline.isCrowded(loop.now) || loop.isCrowded else {
             crowdedSince = nil
             return false
         }
@@ -200,7 +201,6 @@ final class ProjectLoop {
         isLookingAgain = false
         pipeline.askAgain()
         act(on: pipeline.report())
-        if pipeline.takeTiredOfWaiting(loop.now) { sendFollowersAway() }
     }
 
     /// For timers that are the project's own.
