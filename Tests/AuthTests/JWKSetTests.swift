@@ -4,7 +4,7 @@ import Testing
 
 @testable import Auth
 
-@Suite(.within(minutes: 2)) struct JWKSetTests {
+@Suite(.within(minutes: 5)) struct JWKSetTests {
     @Test func `reads every kind of key`() throws {
         let kinds = SigningKey.Kind.allCases
         let keys = kinds.enumerated().map {

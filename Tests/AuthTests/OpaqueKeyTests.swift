@@ -4,7 +4,7 @@ import Testing
 
 @testable import Auth
 
-@Suite(.within(minutes: 2)) struct OpaqueKeyTests {
+@Suite(.within(minutes: 5)) struct OpaqueKeyTests {
     private let verifier = TokenVerifier(opaqueKeys: [
         "sb_publishable_x": .role("anon"), "sb_secret_y": OpaqueKey("service_role"),
         "sb_secret_z": OpaqueKey(Token.signed(Token.user)), "sb_secret_bad": .token("a.b.c"),
@@ -37,7 +37,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct TokenCacheTests {
+@Suite(.within(minutes: 5)) struct TokenCacheTests {
     @Test func `remembers what is good and still looks at its end`() throws {
         var cache = TokenCache(TokenVerifier(), capacity: 4)
         let token = Array(Token.signed(Token.user).utf8)

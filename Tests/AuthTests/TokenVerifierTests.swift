@@ -5,7 +5,7 @@ import Testing
 
 @testable import Auth
 
-@Suite(.within(minutes: 2)) struct TokenVerifierTests {
+@Suite(.within(minutes: 5)) struct TokenVerifierTests {
     private let verifier = TokenVerifier()
 
     @Test func `reads who comes from a good token`() throws {
@@ -221,7 +221,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct ClaimTests {
+@Suite(.within(minutes: 5)) struct ClaimTests {
     private let verifier = TokenVerifier()
 
     @Test(arguments: [
@@ -327,7 +327,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct TokenErrorTests {
+@Suite(.within(minutes: 5)) struct TokenErrorTests {
     @Test(arguments: [
         (
             TokenError.malformed, 401, "The token provided is not a valid JWT",

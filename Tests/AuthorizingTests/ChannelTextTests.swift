@@ -5,7 +5,7 @@ import Testing
 @testable import Authorizing
 
 /// What clients are told: other programs look for these words.
-@Suite(.within(minutes: 2)) struct ChannelTextTests {
+@Suite(.within(minutes: 10)) struct ChannelTextTests {
     private static let canceled = ChannelAuthorizationError.canceled("canceling statement due to statement timeout")
 
     @Test(arguments: [

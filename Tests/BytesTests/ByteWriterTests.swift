@@ -2,7 +2,7 @@ import Bytes
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct ByteWriterTests {
+@Suite(.within(minutes: 5)) struct ByteWriterTests {
     @Test func `writes decimals of every length`() {
         let values: [Int64] = [0, 9, 10, 99, 100, -1, -10, .max, .min, 1_000_000_007]
         for value in values {
@@ -37,7 +37,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct ByteReaderTests {
+@Suite(.within(minutes: 5)) struct ByteReaderTests {
     @Test func `refuses to read past the end and says where`() {
         let bytes: [UInt8] = [1, 2, 3]
         var reader = ByteReader(bytes.span.bytes)
@@ -64,7 +64,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct ChecksumTests {
+@Suite(.within(minutes: 5)) struct ChecksumTests {
     @Test func `matches the published check value`() {
         #expect(CRC32C.of(Array("123456789".utf8).span.bytes) == 0xe306_9283)
     }
@@ -77,7 +77,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct Base64URLTests {
+@Suite(.within(minutes: 5)) struct Base64URLTests {
     @Test func `comes back from every length`() {
         for length in 0..<70 {
             let bytes = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 200) }
@@ -91,7 +91,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct Base64Tests {
+@Suite(.within(minutes: 5)) struct Base64Tests {
     /// RFC 4648 §10.
     @Test(arguments: [
         ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),

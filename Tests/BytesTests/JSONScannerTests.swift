@@ -21,7 +21,7 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
     try tokens(Array(text.utf8), depth: depth)
 }
 
-@Suite(.within(minutes: 2)) struct JSONScannerTests {
+@Suite(.within(minutes: 5)) struct JSONScannerTests {
     @Test func `reads every kind of token`() throws {
         #expect(
             try tokens(#" {"a" : [1, -0.5e+3, true,false ,null], "b":{} ,"c":[ ], "":"x"} "#) == [

@@ -23,7 +23,7 @@ func tupleData(_ values: [String?]) -> [UInt8] {
     return writer.bytes.copied()
 }
 
-@Suite(.within(minutes: 2)) struct LSNTests {
+@Suite(.within(minutes: 5)) struct LSNTests {
     @Test(
         arguments: [
             ("0/0", 0), ("0/16B3748", 0x16b3748), ("A/FFFFFFFF", 0xaffff_ffff), ("FFFFFFFF/1", 0xffff_ffff_0000_0001),
@@ -40,7 +40,7 @@ func tupleData(_ values: [String?]) -> [UInt8] {
     }
 }
 
-@Suite(.within(minutes: 2)) struct RelationCodecTests {
+@Suite(.within(minutes: 5)) struct RelationCodecTests {
     let relation = Relation(
         oid: 16_385, schema: "Ünïcode", name: "with \"quotes\"", identity: .full,
         columns: [
@@ -78,7 +78,7 @@ func tupleData(_ values: [String?]) -> [UInt8] {
     }
 }
 
-@Suite(.within(minutes: 2)) struct TransactionCodecTests {
+@Suite(.within(minutes: 5)) struct TransactionCodecTests {
     let info = TransactionInfo(
         xid: 7421, commitLSN: LSN(100), endLSN: LSN(0), commitTime: 1_764_000_000_123_456, origin: "elsewhere")
 

@@ -3,7 +3,7 @@ import Change
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct JSONRenderingTests {
+@Suite(.within(minutes: 5)) struct JSONRenderingTests {
     func json(_ text: String, _ oid: UInt32) -> String {
         var writer = ByteWriter()
         BuiltInType.rendering(of: oid).append(Array(text.utf8).span.bytes, to: &writer)

@@ -3,7 +3,7 @@ import Change
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct PresenceCodecTests {
+@Suite(.within(minutes: 5)) struct PresenceCodecTests {
     private static func mark(_ event: PresenceMark.Event, _ topic: String, meta: String = "{}") -> PresenceMark {
         PresenceMark(
             event: event, isPrivate: event == .left, time: 1_770_000_000_000_000, topic: Array(topic.utf8),
@@ -69,7 +69,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct MessageTableTests {
+@Suite(.within(minutes: 5)) struct MessageTableTests {
     private func relation(_ schema: String, _ name: String) -> Relation {
         Relation(oid: 1, schema: schema, name: name, identity: .primaryKey, columns: [])
     }

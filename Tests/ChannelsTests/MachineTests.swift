@@ -94,7 +94,7 @@ func waiting(_ text: String) -> ChannelAction {
     .resume(WaitingFrame(bytes: Array(text.utf8), isBinary: false))
 }
 
-@Suite(.within(minutes: 2)) struct MachineTests {
+@Suite(.within(minutes: 5)) struct MachineTests {
     private let room = "realtime:room:1"
     private let first = ChannelID(slot: 0, incarnation: 1)
     private let second = ChannelID(slot: 0, incarnation: 2)

@@ -5,7 +5,7 @@ import Testing
 @testable import Channels
 
 /// A client may cost two kilobytes in all; its channels may have a tenth of it.
-@Suite(.within(minutes: 2)) struct MemoryTests {
+@Suite(.within(minutes: 5)) struct MemoryTests {
     /// malloc's header, and its rounding to sixteen bytes.
     private func allocated(_ bytes: Int) -> Int { (bytes + 8 + 15) / 16 * 16 }
 

@@ -42,7 +42,7 @@ final class PresenceStage {
     }
 }
 
-@Suite(.within(minutes: 2)) struct PresenceTests {
+@Suite(.within(minutes: 5)) struct PresenceTests {
     @Test func `who tracks is in the difference, then in the state`() throws {
         let stage = PresenceStage()
         let change = try #require(try stage.track(1, #"{ "name" : "C", "at": [1, {"x": null}] }"#, key: "user \"19\""))

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Random schedules: whatever comes in whatever order, a channel's life has one shape.
-@Suite(.within(minutes: 2)) struct ScheduleTests {
+@Suite(.within(minutes: 5)) struct ScheduleTests {
     /// What a client may see of one channel, from the actions.
     private struct Watch {
         var joining: Set<ChannelID> = []

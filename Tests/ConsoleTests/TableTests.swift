@@ -3,7 +3,7 @@ import Testing
 
 @testable import Console
 
-@Suite(.within(minutes: 2)) struct TableTests {
+@Suite(.within(minutes: 5)) struct TableTests {
     private func table() -> Table {
         var table = Table([.number("OFFSET"), .text("NAME"), .text("VALUE", canBeCut: true)])
         table.add(["7", "a", "short"])
@@ -48,7 +48,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct JSONLineTests {
+@Suite(.within(minutes: 5)) struct JSONLineTests {
     @Test func `writes fields in order`() {
         var line = JSONLine()
         line.add("text", "a\"b\\c\n\u{1}é")

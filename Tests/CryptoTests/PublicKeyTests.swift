@@ -54,7 +54,7 @@ struct PublishedSignature: Sendable, CustomTestStringConvertible {
         signature: "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg")
 }
 
-@Suite(.within(minutes: 2)) struct PublicKeyTests {
+@Suite(.within(minutes: 5)) struct PublicKeyTests {
     private func decoded(_ text: String) throws -> [UInt8] { try #require(Base64URL.decode(text.utf8)) }
 
     private func key(_ published: PublishedSignature) throws -> PublicKey {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Crypto
 
-@Suite(.within(minutes: 2)) struct SealingTests {
+@Suite(.within(minutes: 5)) struct SealingTests {
     private static let key = SealingKey(from: Array("a secret".utf8).span, for: "tests")
     private static let place = Array("project/field".utf8)
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Delivery
 
-@Suite(.within(minutes: 2)) struct PendingQuestionTests {
+@Suite(.within(minutes: 5)) struct PendingQuestionTests {
     private func outcome(_ parts: [Bool?]) -> (Bool?, isAnswered: Bool) {
         let question = PendingQuestion(parts: 2)
         for part in parts { question.take(part) }

@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 @testable import Delivery
 
-@Suite(.within(minutes: 2)) struct SchemaDeskTests {
+@Suite(.within(minutes: 5)) struct SchemaDeskTests {
     private func table(hasPolicies: Bool) -> CatalogTable {
         CatalogTable(
             oid: 7, schema: "public", name: "notes", columns: [], primaryKey: [], identity: .primaryKey,

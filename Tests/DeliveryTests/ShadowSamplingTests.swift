@@ -10,7 +10,7 @@ import Testing
 @testable import Judging
 
 /// What happens where PostgreSQL says something else than was decided without it.
-@Suite(.within(minutes: 2)) struct ShadowSamplingTests {
+@Suite(.within(minutes: 5)) struct ShadowSamplingTests {
     private let table = CatalogTable(
         oid: 7, schema: "public", name: "notes", columns: [], primaryKey: [], identity: .full, hasRowSecurity: true,
         forcesRowSecurity: false, hasPolicies: true, operations: .all)

@@ -10,7 +10,7 @@ private enum Flavour: String, MetricLabel {
     static let labelName = "flavour"
 }
 
-@Suite(.within(minutes: 2)) struct MetricsTests {
+@Suite(.within(minutes: 5)) struct MetricsTests {
     private func lines(_ instruments: any Instrument...) -> [String] {
         String(decoding: Exposition.text(of: instruments), as: UTF8.self).split(separator: "\n").map(String.init)
     }
@@ -85,7 +85,7 @@ private enum Flavour: String, MetricLabel {
     }
 }
 
-@Suite(.within(minutes: 2)) struct HistogramTests {
+@Suite(.within(minutes: 5)) struct HistogramTests {
     @Test func `gives every value a bucket whose bound is at most a sixteenth above it`() {
         var values = (0..<64).flatMap { exponent -> [UInt64] in
             let power: UInt64 = 1 << UInt64(exponent)
@@ -143,7 +143,7 @@ private enum Flavour: String, MetricLabel {
     }
 }
 
-@Suite(.within(minutes: 2)) struct LimitsTests {
+@Suite(.within(minutes: 5)) struct LimitsTests {
     @Test func `relate to each other as they must`() {
         Limits.checkInvariants()
     }

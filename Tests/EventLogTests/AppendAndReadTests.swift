@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct AppendAndReadTests {
+@Suite(.within(minutes: 5)) struct AppendAndReadTests {
     @Test func `gives back what was appended, after a flush and after reopening`() throws {
         let storage = FaultyStorage()
         var expected: [Seen] = []

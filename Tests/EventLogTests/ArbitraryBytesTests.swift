@@ -3,7 +3,7 @@ import EventLog
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct ArbitraryBytesTests {
+@Suite(.within(minutes: 5)) struct ArbitraryBytesTests {
     @Test(arguments: seeds(150))
     func `answers or refuses arbitrary bytes, and never crashes`(_ seed: Seed) throws {
         var random = SeededRandom(seed: seed)

@@ -7,7 +7,7 @@ import Testing
 
 private let activeSegment = "0000000001.segment"
 
-@Suite(.within(minutes: 2)) struct FaultTests {
+@Suite(.within(minutes: 5)) struct FaultTests {
     /// Three flushed transactions and a fourth of two parts; what was seen of each, and where the fourth begins.
     private func smallLog() throws -> (storage: FaultyStorage, entries: [Seen], lastStart: Int, end: Int) {
         let storage = FaultyStorage()

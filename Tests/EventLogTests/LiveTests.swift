@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct LiveTests {
+@Suite(.within(minutes: 10)) struct LiveTests {
     private static let count: UInt64 = 4000
 
     /// Writes transactions of one to three entries, at the pace of small flushes, over many segments.

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// The log from a place backwards.
-@Suite(.within(minutes: 2)) struct LookbackTests {
+@Suite(.within(minutes: 5)) struct LookbackTests {
     /// Everything before the place, the newest stretch first, stretches in their order; and the sequences of segments.
     private func all(
         _ outlines: SegmentOutlines, before end: (segment: UInt64, position: UInt64), key: UInt64? = nil

@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct PowerCutTests {
+@Suite(.within(minutes: 5)) struct PowerCutTests {
     @Test(arguments: seeds(400))
     func `keeps everything published and shows no half transaction`(_ seed: Seed) throws {
         var random = SeededRandom(seed: seed)

@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct SegmentTests {
+@Suite(.within(minutes: 5)) struct SegmentTests {
     /// A log of several segments, each beginning with its schema entry, as a caller writes it.
     static func fill(
         _ writer: EventLogWriter, _ count: Int, seed: Seed = 1, keys: Bool = false, rolling: Bool = true

@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct StartTests {
+@Suite(.within(minutes: 5)) struct StartTests {
     /// What a start means, in the plainest words: over the list of all transactions.
     private struct Model {
         let transactions: [[Seen]]

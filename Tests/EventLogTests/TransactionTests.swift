@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct TransactionTests {
+@Suite(.within(minutes: 5)) struct TransactionTests {
     @Test func `forgets an abandoned transaction, in memory and on disk`() throws {
         for flushed in [false, true] {
             let storage = FaultyStorage()

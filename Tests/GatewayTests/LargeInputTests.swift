@@ -4,7 +4,7 @@ import Testing
 
 @testable import Gateway
 
-@Suite(.within(minutes: 2)) struct LargeInputTests {
+@Suite(.within(minutes: 5)) struct LargeInputTests {
     private static let large = 100_000
     private static let small = 100
     private static let millisecond: UInt64 = 1_000_000

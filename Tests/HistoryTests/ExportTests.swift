@@ -7,7 +7,7 @@ import Testing
 
 @testable import History
 
-@Suite(.within(minutes: 2)) struct ExportTests {
+@Suite(.within(minutes: 10)) struct ExportTests {
     /// A log of everything a log may hold, by chance.
     private func randomLog(_ random: inout SeededRandom) throws -> HistoryStage {
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...6000, using: &random))

@@ -13,7 +13,7 @@ let users = Relation(
     oid: 2, schema: "app", name: "users", identity: .full,
     columns: [column("id", 2950, key: true, identity: true), column("email", identity: true)])
 
-@Suite(.within(minutes: 2)) struct WindowTests {
+@Suite(.within(minutes: 10)) struct WindowTests {
     /// The same answer as looking at every change, for windows of every kind, whatever the order of commit times.
     @Test(arguments: seeds(30)) func `finds what looking at everything finds`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
@@ -116,7 +116,7 @@ let users = Relation(
     }
 }
 
-@Suite(.within(minutes: 2)) struct ReaderTests {
+@Suite(.within(minutes: 10)) struct ReaderTests {
     @Test func `shows gaps in the middle, also where segments are passed over`() throws {
         let stage = try HistoryStage()
         try stage.commit([.insert(notes, ["1", "a", .null])])
@@ -224,7 +224,7 @@ let users = Relation(
     }
 }
 
-@Suite(.within(minutes: 2)) struct RowHistoryTests {
+@Suite(.within(minutes: 10)) struct RowHistoryTests {
     private func versions(_ stage: HistoryStage, _ table: String, _ name: [String]) throws -> [RowVersion] {
         let table = TableName(table) ?? TableName(schema: "", name: "")
         var history = try RowHistory(stage.log, table, RowName(name), HistoryQuery())

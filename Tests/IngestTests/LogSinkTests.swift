@@ -6,7 +6,7 @@ import Testing
 
 @testable import Ingest
 
-@Suite(.within(minutes: 2)) struct LogSinkTests {
+@Suite(.within(minutes: 5)) struct LogSinkTests {
     @Test func `a quiet log is bounded by age, too`() throws {
         let storage = FaultyStorage()
         let clock = Hours()

@@ -7,7 +7,7 @@ import Testing
 @testable import Judging
 
 /// What PostgreSQL is asked about a value that its column's type has outlived.
-@Suite(.within(minutes: 2)) struct ValueConversionTests {
+@Suite(.within(minutes: 5)) struct ValueConversionTests {
     private static func column(_ type: TypeFacts, declared: String, oid: UInt32? = nil) -> CatalogColumn {
         CatalogColumn(
             facts: ColumnFacts(name: "c", type: type, collation: .none), number: 1, typeOID: oid ?? type.oid,

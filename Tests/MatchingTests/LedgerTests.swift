@@ -5,7 +5,7 @@ import Testing
 
 @testable import Matching
 
-@Suite(.within(minutes: 2)) struct LedgerTests {
+@Suite(.within(minutes: 5)) struct LedgerTests {
     private static let costly = "title=like.%a%a%a%a%a%b"
     private static let large = Notes.insert(["score": .text("7"), "title": .text(String(repeating: "a", count: 5000))])
     private static let small = Notes.insert(["score": .text("7"), "title": .text("aaaaab")])

@@ -7,7 +7,7 @@ import Testing
 @testable import Matching
 
 /// The index beside a scan of everything that is subscribed, over random filters, rows, schemas and removals.
-@Suite(.within(minutes: 2)) struct ModelTests {
+@Suite(.within(minutes: 5)) struct ModelTests {
     @Test(arguments: seeds(6)) func `the index meets what a scan of all predicates meets`(seed: Seed) throws {
         var model = Model(seed: seed)
         for _ in 0..<40 {

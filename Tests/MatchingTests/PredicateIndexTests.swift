@@ -6,7 +6,7 @@ import Testing
 
 @testable import Matching
 
-@Suite(.within(minutes: 2)) struct PredicateIndexTests {
+@Suite(.within(minutes: 5)) struct PredicateIndexTests {
     @Test func `equal filters share a node and different ones do not meet`() throws {
         var index = Notes.index()
         let title = try Notes.predicate("title=eq.tea")

@@ -102,7 +102,7 @@ private func read(_ stored: [UInt8], _ layout: MessageLayout) throws -> Outcome 
     } catch { return .unreadable }
 }
 
-@Suite(.within(minutes: 2)) struct DatabaseMessageTests {
+@Suite(.within(minutes: 10)) struct DatabaseMessageTests {
     @Test func `a row is a message`() throws {
         #expect(try read(row) == .message(Plain(json: #"{"t": "hi"}"#)))
     }

@@ -7,7 +7,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct EndingTests {
+@Suite(.within(minutes: 10)) struct EndingTests {
     @Test(arguments: backends)
     func `what is queued goes out before a connection is closed`(backend: SocketSettings.Backend) throws {
         let stage = try Stage(
@@ -130,7 +130,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct SlowReaderTests {
+@Suite(.within(minutes: 10)) struct SlowReaderTests {
     /// Sends a frame to all; it begins with `[` and ends with `]`, and is made of two pieces.
     private func feed(_ stage: Stage, _ ids: [ConnectionID], turn: Int, frame: Int) {
         stage.act { loop in

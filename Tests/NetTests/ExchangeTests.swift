@@ -18,7 +18,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
     return consumed
 }
 
-@Suite(.within(minutes: 2)) struct ExchangeTests {
+@Suite(.within(minutes: 10)) struct ExchangeTests {
     @Test(arguments: backends)
     func `sends back what it receives`(backend: SocketSettings.Backend) throws {
         let stage = try Stage { $0.backend = backend }

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// What connections begin and do not finish has a limit for all of them together, and a time.
-@Suite(.serialized, .within(minutes: 2)) struct InputBudgetTests {
+@Suite(.serialized, .within(minutes: 10)) struct InputBudgetTests {
     private func eventually(_ stage: Stage, _ holds: () -> Bool) -> Bool {
         stage.diary.wait { _ in holds() ? true : nil } ?? false
     }

@@ -8,7 +8,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct TLSTests {
+@Suite(.within(minutes: 10)) struct TLSTests {
     private func withStage(
         _ change: (inout SocketSettings) -> Void = { _ in }, script: @escaping @Sendable (Scripted) -> Void = { _ in },
         _ body: (Stage, Certificate) throws -> Void

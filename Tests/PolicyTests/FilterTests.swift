@@ -10,7 +10,7 @@ private func one(
     .condition(FilterCondition(column, comparison, value, isNegated: isNegated))
 }
 
-@Suite(.within(minutes: 2)) struct FilterTests {
+@Suite(.within(minutes: 5)) struct FilterTests {
     static let accepted: [(String, Filter?)] = [
         ("", nil), ("  \t ", nil), ("id=eq.7", one("id", .eq, "7")), ("name=eq.a.b=c", one("name", .eq, "a.b=c")),
         ("id=gt.1, id=lt.9", .all([one("id", .gt, "1"), one("id", .lt, "9")])),

@@ -5,7 +5,7 @@ import Testing
 @testable import Policy
 
 /// Filters and policies become the same thing, in the same order in every process.
-@Suite(.within(minutes: 2)) struct LoweringTests {
+@Suite(.within(minutes: 5)) struct LoweringTests {
     private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
     private static let columns = [
         ColumnFacts(name: "flag", type: .boolean), ColumnFacts(name: "owner", type: Policies.uuid),

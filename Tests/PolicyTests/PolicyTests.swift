@@ -36,7 +36,7 @@ private func row(
     [id, name, done, price, label, .text("s")]
 }
 
-@Suite(.within(minutes: 2)) struct CheckTests {
+@Suite(.within(minutes: 5)) struct CheckTests {
     static let refused: [(String, String)] = [
         ("nope=eq.1", "invalid column for filter nope"), ("secret=eq.1", "invalid column for filter secret"),
         ("id=is.maybe", "invalid value for is filter: must be null, true, false, or unknown"),
@@ -96,7 +96,7 @@ private func row(
     }
 }
 
-@Suite(.within(minutes: 2)) struct PredicateTests {
+@Suite(.within(minutes: 5)) struct PredicateTests {
     private func keys(_ values: [(Int, KeyForm, String)]) -> Access {
         .anyOf(values.map { EqualityKey(slot: $0.0, form: $0.1, bytes: Array($0.2.utf8)) })
     }
@@ -313,7 +313,7 @@ private func row(
     }
 }
 
-@Suite(.within(minutes: 2)) struct KeyFormTests {
+@Suite(.within(minutes: 5)) struct KeyFormTests {
     private func key(_ form: KeyForm, _ canonical: String) -> EqualityKey {
         EqualityKey(slot: 0, form: form, bytes: Array(canonical.utf8))
     }

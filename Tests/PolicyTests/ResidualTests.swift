@@ -5,7 +5,7 @@ import Testing
 @testable import Policy
 
 /// Policies for one holder: partial evaluation, and the predicates that come of it.
-@Suite(.within(minutes: 2)) struct ResidualTests {
+@Suite(.within(minutes: 5)) struct ResidualTests {
     private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
     private static let other = "8b2e8ba0-0000-4000-8000-000000000002"
 
@@ -174,7 +174,7 @@ enum Policies {
     ]
 }
 
-@Suite(.within(minutes: 2)) struct BothTests {
+@Suite(.within(minutes: 5)) struct BothTests {
     private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
     private static let columns = [
         ColumnFacts(name: "flag", type: .boolean), ColumnFacts(name: "owner", type: Policies.uuid),

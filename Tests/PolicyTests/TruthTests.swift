@@ -5,7 +5,7 @@ import Testing
 @testable import Policy
 
 /// The whole table of a logic with NULL, errors and what only PostgreSQL can tell, against all answers it might give.
-@Suite(.within(minutes: 2)) struct TruthTests {
+@Suite(.within(minutes: 5)) struct TruthTests {
     /// A small expression. Each `asked` is a question of its own.
     indirect enum Expression: Sendable {
         case value(Truth)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Postgres
 
-@Suite(.within(minutes: 2)) struct BackoffTests {
+@Suite(.within(minutes: 5)) struct BackoffTests {
     @Test func `doubles from short to long and stays there`() {
         var backoff = Backoff()
         var expected = Limits.reconnectBackoffInitial

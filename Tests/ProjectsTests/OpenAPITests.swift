@@ -6,7 +6,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-@Suite(.within(minutes: 2)) struct OpenAPITests {
+@Suite(.within(minutes: 5)) struct OpenAPITests {
     private static func document() throws -> JSONObject {
         try #require(try JSONValue.parse(OpenAPI.document, maximumDepth: 32).object)
     }
@@ -91,7 +91,7 @@ import WebSocket
     }
 }
 
-@Suite(.within(minutes: 2)) struct HostileDescriptionTests {
+@Suite(.within(minutes: 5)) struct HostileDescriptionTests {
     /// Whatever arrives is described or refused; nothing ends the program.
     @Test(arguments: seeds(20))
     func `outlives any body`(seed: Seed) throws {

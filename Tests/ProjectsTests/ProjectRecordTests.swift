@@ -5,7 +5,7 @@ import Testing
 @testable import Projects
 @testable import Settings
 
-@Suite(.within(minutes: 2)) struct ProjectRecordTests {
+@Suite(.within(minutes: 10)) struct ProjectRecordTests {
     @Test func `takes a description as the reference's documents have it`() throws {
         let record = try recorded(
             tenantText("realtime-dev", #","name":"Other","max_events_per_second":250,"private_only":true"#))

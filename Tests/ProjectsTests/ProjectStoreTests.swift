@@ -6,7 +6,7 @@ import Testing
 @testable import Projects
 @testable import Settings
 
-@Suite(.within(minutes: 2)) struct ProjectStoreTests {
+@Suite(.within(minutes: 5)) struct ProjectStoreTests {
     private let directory = MemoryDirectory()
 
     private func open(_ key: String? = nil) throws(ProjectStoreError) -> ProjectStore {

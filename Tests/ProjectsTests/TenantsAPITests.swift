@@ -5,7 +5,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-@Suite(.within(minutes: 2)) struct TenantsAPITests {
+@Suite(.within(minutes: 10)) struct TenantsAPITests {
     private let store: ProjectStore
     private let api: TenantsAPI
     private let own: ProjectRecord
@@ -192,7 +192,7 @@ import WebSocket
     }
 }
 
-@Suite(.within(minutes: 2)) struct OperatorGateTests {
+@Suite(.within(minutes: 10)) struct OperatorGateTests {
     private func admits(
         _ gate: OperatorGate, _ claims: String = "{}", secret: String = "a",
         for concern: OperatorGate.Concern = .everything
@@ -244,7 +244,7 @@ import WebSocket
     }
 }
 
-@Suite(.within(minutes: 2)) struct ConfiguredProjectTests {
+@Suite(.within(minutes: 10)) struct ConfiguredProjectTests {
     @Test func `describes the project of the settings`() throws {
         let configuration = try Configuration.load(
             surroundings: .only([

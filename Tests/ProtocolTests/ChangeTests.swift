@@ -72,7 +72,7 @@ struct ChangeStage {
     }
 }
 
-@Suite(.within(minutes: 2)) struct ChangeTests {
+@Suite(.within(minutes: 5)) struct ChangeTests {
     private let todos = ChangeStage(
         relation: ChangeStage.relation([
             ChangeStage.column("id", 20, isKey: true), ChangeStage.column("title", 25), ChangeStage.column("done", 16),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Protocol
 
-@Suite(.within(minutes: 2)) struct ClientTextTests {
+@Suite(.within(minutes: 5)) struct ClientTextTests {
     @Test(arguments: [
         ("Unauthorized: no", "Unauthorized"), ("JwtSignerError: Failed: x", "JwtSignerError"),
         ("unmatched topic", "UnmatchedTopic"),

@@ -45,7 +45,7 @@ struct Decoded: Equatable {
 /// The bytes of the pairs of hexadecimal digits.
 func hex(_ text: String) -> [UInt8] { text.split(separator: " ").compactMap { UInt8($0, radix: 16) } }
 
-@Suite(.within(minutes: 2)) struct DecoderTests {
+@Suite(.within(minutes: 5)) struct DecoderTests {
     @Test(
         arguments: [
             (nil, .v1), ("1.0.0", .v1), ("1.0.7", .v1), ("2.0.0", .v2), ("2.0.10", .v2), ("1.1.0", nil), ("2.1.0", nil),

@@ -11,7 +11,7 @@ func written(_ write: (inout ByteWriter) -> Void) -> String {
     return writer.bytes.text
 }
 
-@Suite(.within(minutes: 2)) struct EncoderTests {
+@Suite(.within(minutes: 5)) struct EncoderTests {
     let topic = Array("realtime:room:1".utf8)
     let three = Array("\"3\"".utf8)
     let nine = Array("\"9\"".utf8)

@@ -3,7 +3,7 @@ import Protocol
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct JoinTests {
+@Suite(.within(minutes: 5)) struct JoinTests {
     private func join(_ payload: String, _ subTopic: String = "room:1", maximumBindings: Int = 10) -> JoinRequest {
         JoinRequest(
             Array(payload.utf8).span.bytes, subTopic: Array(subTopic.utf8).span.bytes, maximumBindings: maximumBindings)

@@ -3,7 +3,7 @@ import Protocol
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct PresenceMessageTests {
+@Suite(.within(minutes: 5)) struct PresenceMessageTests {
     /// The request, and what is to be tracked.
     private func read(_ payload: String) -> (request: PresenceRequest, tracked: String?) {
         let bytes = Array(payload.utf8)

@@ -3,7 +3,7 @@ import Protocol
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct ReplayTests {
+@Suite(.within(minutes: 5)) struct ReplayTests {
     private func join(_ payload: String) -> JoinRequest {
         let topic = Array("room".utf8)
         return JoinRequest(Array(payload.utf8).span.bytes, subTopic: topic.span.bytes, maximumBindings: 10)

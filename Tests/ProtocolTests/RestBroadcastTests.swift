@@ -3,7 +3,7 @@ import Protocol
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct RestBroadcastTests {
+@Suite(.within(minutes: 5)) struct RestBroadcastTests {
     private func read(_ body: String, messages: Int = 10, bytes: Int = 100) throws(BatchError) -> [BatchedMessage] {
         try BroadcastBatch(Array(body.utf8).span.bytes, maximumMessages: messages, maximumPayloadBytes: bytes).messages
     }

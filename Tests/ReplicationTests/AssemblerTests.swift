@@ -6,7 +6,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.within(minutes: 2)) struct WholeTransactionTests {
+@Suite(.within(minutes: 5)) struct WholeTransactionTests {
     @Test func `changes arrive in the order they were made`() throws {
         let talk = Conversation()
         try talk.hear(
@@ -114,7 +114,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct PartTests {
+@Suite(.within(minutes: 5)) struct PartTests {
     let row = String(repeating: "x", count: 1000)
 
     @Test func `a large transaction comes in parts of bounded size`() throws {
@@ -175,7 +175,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct SchemaTests {
+@Suite(.within(minutes: 5)) struct SchemaTests {
     @Test func `a schema that changes in mid-transaction leaves each row its own`() throws {
         let talk = Conversation()
         try talk.hear(
@@ -234,7 +234,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct KeyTests {
+@Suite(.within(minutes: 5)) struct KeyTests {
     let ordersKey = RowKey.table(schema: "public", name: "orders")
     let notesKey = RowKey.table(schema: "public", name: "notes")
     let auditKey = RowKey.table(schema: "public", name: "audit")
@@ -311,7 +311,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct MessageTests {
+@Suite(.within(minutes: 5)) struct MessageTests {
     @Test func `a message outside transactions stands at its own place`() throws {
         let talk = Conversation()
         try talk.hear(PgOutput.logical("deploy", Array("v2".utf8), isTransactional: false, lsn: 90))

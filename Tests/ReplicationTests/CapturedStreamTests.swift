@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// A real server's words, from beginning to end.
-@Suite(.within(minutes: 2)) struct CapturedStreamTests {
+@Suite(.within(minutes: 5)) struct CapturedStreamTests {
     @Test func `every transaction comes once, in the order of the commits`() throws {
         let talk = try heard(from: .zero)
         #expect(talk.sink.transactions.map(\.info.xid) == [752, 0, 748, 756, 757, 760, 761])

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.within(minutes: 2)) struct ContinuityTests {
+@Suite(.within(minutes: 10)) struct ContinuityTests {
     static let position: UInt64 = 1000
 
     struct Case: Sendable, CustomTestStringConvertible {

@@ -63,7 +63,7 @@ enum Golden {
 private let moment: Int64 = 0x0002_A24F_1B3F_8000
 private let unixMoment = moment + 946_684_800_000_000
 
-@Suite(.within(minutes: 2)) struct GoldenMessageTests {
+@Suite(.within(minutes: 5)) struct GoldenMessageTests {
     @Test func `the encoder writes what the documentation describes`() {
         let users: [PgOutput.Column] = [
             .init("id", type: 20, isIdentity: true), .init("name", type: 1043, modifier: 28),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.within(minutes: 2)) struct SchemaBookTests {
+@Suite(.within(minutes: 5)) struct SchemaBookTests {
     @Test func `an unknown relation is refused by its number`() {
         var book = SchemaBook(maximum: 4)
         expectUnknown(9, inStream: nil, &book)

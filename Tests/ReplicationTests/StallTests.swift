@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.within(minutes: 2)) struct StallTests {
+@Suite(.within(minutes: 5)) struct StallTests {
     let text = Cell.text(String(repeating: "x", count: 2000))
 
     @Test func `a refused transaction is handed over again, once`() throws {

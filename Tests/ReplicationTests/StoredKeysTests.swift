@@ -6,7 +6,7 @@ import Testing
 @testable import Replication
 
 /// An index made anew from the entries must find what the first one found.
-@Suite(.within(minutes: 2)) struct StoredKeysTests {
+@Suite(.within(minutes: 5)) struct StoredKeysTests {
     let orders = Schema(
         Relation(
             oid: Table.orders, schema: "public", name: "orders", identity: .primaryKey,

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.within(minutes: 2)) struct StreamedTransactionTests {
+@Suite(.within(minutes: 5)) struct StreamedTransactionTests {
     @Test func `interleaved transactions come out whole, in the order of their commits`() throws {
         let talk = Conversation()
         try talk.hear(
@@ -115,7 +115,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct StreamedSchemaTests {
+@Suite(.within(minutes: 5)) struct StreamedSchemaTests {
     @Test func `a schema announced in a block is that transaction's until it commits`() throws {
         let talk = Conversation()
         try talk.hear(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.within(minutes: 2)) struct TroubleTests {
+@Suite(.within(minutes: 5)) struct TroubleTests {
     struct Case: Sendable, CustomTestStringConvertible {
         /// What libpq or the server says.
         var testDescription: String

@@ -6,7 +6,7 @@ import Testing
 @testable import Replication
 
 /// What a server never says. Each is refused with an error, and the sink is left as it was.
-@Suite(.within(minutes: 2)) struct WrongOrderTests {
+@Suite(.within(minutes: 5)) struct WrongOrderTests {
     static let insert = PgOutput.insert(Table.orders, [1, nil, nil])
     static let streamedInsert = PgOutput.insert(Table.orders, [1, nil, nil], xid: 8)
     static let begin = PgOutput.begin(commit: 100)

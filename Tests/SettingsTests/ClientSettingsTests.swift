@@ -6,7 +6,7 @@ import Testing
 
 @testable import Settings
 
-@Suite(.within(minutes: 2)) struct ClientSettingsTests {
+@Suite(.within(minutes: 5)) struct ClientSettingsTests {
     private func load(_ text: String) throws -> Configuration {
         try Configuration.load(surroundings: surroundings(files: ["./tidewire.conf": text]))
     }
@@ -54,7 +54,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct TokenKeysTests {
+@Suite(.within(minutes: 5)) struct TokenKeysTests {
     private static let now: Int64 = 1_800_000_000
 
     private func keys(

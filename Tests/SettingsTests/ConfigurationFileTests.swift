@@ -3,7 +3,7 @@ import Testing
 
 @testable import Settings
 
-@Suite(.within(minutes: 2)) struct ConfigurationFileTests {
+@Suite(.within(minutes: 5)) struct ConfigurationFileTests {
     @Test(arguments: [
         ("slot = x", "x"), ("slot x", "x"), ("  slot=x  # why", "x"), ("SLOT = 'x'", "x"), ("slot 'x'#y", "x"),
         ("slot = ''", ""), ("slot = 'it''s'", "it's"), (#"slot = 'a\'b\\c\n\t\101'"#, "a'b\\c\n\tA"),

@@ -28,7 +28,7 @@ func complaints(
     }
 }
 
-@Suite(.within(minutes: 2)) struct ConfigurationTests {
+@Suite(.within(minutes: 5)) struct ConfigurationTests {
     @Test func `has the documented defaults`() throws {
         let configuration = try Configuration.load(surroundings: surroundings(environment: ["HOME": "/home/ana"]))
         #expect(configuration.databaseURL == nil)
@@ -140,7 +140,7 @@ func complaints(
     }
 }
 
-@Suite(.within(minutes: 2)) struct ConfigurationComplaintTests {
+@Suite(.within(minutes: 5)) struct ConfigurationComplaintTests {
     @Test func `names the nearest setting when one is misspelt in the file`() {
         #expect(
             complaints(files: ["./tidewire.conf": "# hello\n\ndata_dri = /x\n"])
@@ -186,7 +186,7 @@ func complaints(
     }
 }
 
-@Suite(.within(minutes: 2)) struct ReferenceEnvironmentTests {
+@Suite(.within(minutes: 5)) struct ReferenceEnvironmentTests {
     private func load(_ environment: [String: String], file: String = "") throws -> Configuration {
         try Configuration.load(
             surroundings: surroundings(environment: environment, files: ["./tidewire.conf": file]))

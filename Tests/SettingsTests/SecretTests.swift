@@ -5,7 +5,7 @@ import Testing
 
 private let password = "hunter2"
 
-@Suite(.within(minutes: 2)) struct SecretTests {
+@Suite(.within(minutes: 5)) struct SecretTests {
     @Test(arguments: [
         ("postgres://u:hunter2@h:5432/d", "postgres://u:********@h:5432/d"),
         ("postgresql://u:hunter2@/d", "postgresql://u:********@/d"),

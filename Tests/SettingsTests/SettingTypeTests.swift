@@ -7,7 +7,7 @@ private func parse(_ type: SettingType, _ text: String) -> SettingValue? {
     try? type.parse(text)
 }
 
-@Suite(.within(minutes: 2)) struct SettingTypeTests {
+@Suite(.within(minutes: 5)) struct SettingTypeTests {
     @Test(arguments: ["on", "true", "yes", "1", "ON", "True"])
     func `reads what means on`(text: String) {
         #expect(parse(.boolean, text) == .boolean(true))
@@ -105,7 +105,7 @@ private func parse(_ type: SettingType, _ text: String) -> SettingValue? {
     }
 }
 
-@Suite(.within(minutes: 2)) struct NearestNameTests {
+@Suite(.within(minutes: 5)) struct NearestNameTests {
     @Test(arguments: [("data_dri", "data_dir"), ("lsten", "listen"), ("LOG_LEVL", "log_level"), ("sloot", "slot")])
     func `finds what was meant`(written: String, meant: String) {
         #expect(NearestName.to(written, among: Setting.all.map(\.name)) == meant)

@@ -5,7 +5,7 @@ import Testing
 @testable import Simulator
 
 /// The oracle says what is wrong with what a channel heard, and nothing else.
-@Suite(.within(minutes: 2)) struct OracleTests {
+@Suite(.within(minutes: 5)) struct OracleTests {
     private let database = ModelDatabase()
     private let oracle: Oracle
     private let seat = Seat(

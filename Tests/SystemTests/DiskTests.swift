@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-@Suite(.within(minutes: 2)) struct DiskTests {
+@Suite(.within(minutes: 10)) struct DiskTests {
     @Test func `writes, reads, truncates and renames`() throws {
         try withTemporaryDirectory { path in
             let directory = try DiskDirectory(path)
@@ -67,7 +67,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct DirectoriesTests {
+@Suite(.within(minutes: 10)) struct DirectoriesTests {
     /// From wherever the tests run, by a way that is not from the root.
     private let roundabout = String(repeating: "../", count: 30)
 

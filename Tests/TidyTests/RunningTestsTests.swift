@@ -2,7 +2,7 @@ import Testing
 
 @testable import TestSupport
 
-@Suite(.within(minutes: 2)) struct RunningTestsTests {
+@Suite(.within(minutes: 5)) struct RunningTestsTests {
     @Test func `names those whose time is up, and no others`() {
         var tests = RunningTests()
         let short = tests.begin("short", deadline: 10)

@@ -23,7 +23,7 @@ private func read(_ length: HTTPBodyLength, _ pieces: [[UInt8]]) -> Read {
 
 private func chunked(_ body: String) -> Read { read(.chunked, [Array(body.utf8)]) }
 
-@Suite(.within(minutes: 2)) struct BodyReaderTests {
+@Suite(.within(minutes: 5)) struct BodyReaderTests {
     @Test func `reads as many bytes as were announced`() {
         #expect(read(.none, [[1, 2]]) == .complete([], left: 2))
         #expect(read(.bytes(3), [[1, 2], [3, 4]]) == .complete([1, 2, 3], left: 1))

@@ -36,7 +36,7 @@ func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
     return whole
 }
 
-@Suite(.within(minutes: 2)) struct FrameDecoderTests {
+@Suite(.within(minutes: 5)) struct FrameDecoderTests {
     /// RFC 6455 §5.7.
     @Test func `reads the examples of RFC 6455`() {
         #expect(decode([0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58]) == [.text("Hello")])
@@ -109,7 +109,7 @@ func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
     }
 }
 
-@Suite(.within(minutes: 2)) struct FrameViolationTests {
+@Suite(.within(minutes: 5)) struct FrameViolationTests {
     struct Wrong: Sendable {
         let bytes: [UInt8]
         let violation: FrameViolation
@@ -173,7 +173,7 @@ func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
     }
 }
 
-@Suite(.within(minutes: 2)) struct FragmentTests {
+@Suite(.within(minutes: 5)) struct FragmentTests {
     @Test func `answers control frames between fragments`() {
         let bytes = raw(0x01, [65]) + raw(0x89, [1]) + raw(0x00, [66]) + raw(0x8A, [2]) + raw(0x80, [67]) + text("D")
         #expect(decode(bytes) == [.ping([1]), .pong([2]), .text("ABC"), .text("D")])
@@ -189,7 +189,7 @@ func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
     }
 }
 
-@Suite(.within(minutes: 2)) struct CloseTests {
+@Suite(.within(minutes: 5)) struct CloseTests {
     @Test(
         arguments: [
             1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999,
@@ -210,7 +210,7 @@ func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
     }
 }
 
-@Suite(.within(minutes: 2)) struct TextTests {
+@Suite(.within(minutes: 5)) struct TextTests {
     @Test func `refuses text that is not UTF-8 only where that is asked for`() {
         let bytes = client(.text, [0x61, 0xFF])
         #expect(decode(bytes) == [.message(.text, [0x61, 0xFF])])

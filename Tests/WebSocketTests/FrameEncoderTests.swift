@@ -11,7 +11,7 @@ private func written(_ write: (inout ByteWriter) -> Void) -> [UInt8] {
 
 private let fromServer = Rules(maximumMessageBytes: 100_000, maximumFragments: 8, expectsMask: false)
 
-@Suite(.within(minutes: 2)) struct FrameEncoderTests {
+@Suite(.within(minutes: 5)) struct FrameEncoderTests {
     @Test(arguments: [0, 125, 126, 65_535, 65_536])
     func `writes the shortest header, which a client reads`(size: Int) {
         let payload = [UInt8](repeating: 3, count: size)

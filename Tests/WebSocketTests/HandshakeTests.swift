@@ -29,7 +29,7 @@ private func refused(_ request: HTTPRequest) throws -> HTTPRefusal {
     return refusal
 }
 
-@Suite(.within(minutes: 2)) struct HandshakeTests {
+@Suite(.within(minutes: 5)) struct HandshakeTests {
     /// RFC 6455 §1.3.
     @Test func `answers the example of RFC 6455`() throws {
         let answer = try accepted(try upgrade())

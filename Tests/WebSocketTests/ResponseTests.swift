@@ -4,7 +4,7 @@ import WebSocket
 
 private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
-@Suite(.within(minutes: 2)) struct ResponseTests {
+@Suite(.within(minutes: 5)) struct ResponseTests {
     @Test func `says status, headers, length and what becomes of the connection`() {
         let response = HTTPResponse(.ok, contentType: "text/plain", body: Array("hi".utf8))
         #expect(

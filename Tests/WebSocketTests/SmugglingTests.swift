@@ -85,7 +85,7 @@ struct Smuggling: Sendable, CustomTestStringConvertible {
     static let all = lengths + lines + requestLines + hosts
 }
 
-@Suite(.within(minutes: 2)) struct SmugglingTests {
+@Suite(.within(minutes: 5)) struct SmugglingTests {
     @Test(arguments: Smuggling.all)
     func `refuses what can be read in two ways`(fixture: Smuggling) throws {
         let found = try refusal(fixture.head)

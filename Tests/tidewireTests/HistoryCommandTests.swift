@@ -76,7 +76,7 @@ struct TemporaryLog {
     }
 }
 
-@Suite(.within(minutes: 2)) struct HistoryCommandTests {
+@Suite(.within(minutes: 5)) struct HistoryCommandTests {
     @Test func `tail prints a table`() async throws {
         let result = try await onLog("tail", "--from", "xid:742", "--to", "@15")
         #expect(result.exitCode == .ok && result.errors.isEmpty)

@@ -4,7 +4,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-@Suite(.within(minutes: 2)) struct HelpTests {
+@Suite(.within(minutes: 10)) struct HelpTests {
     @Test(arguments: [[], ["help"], ["--help"], ["-h"]])
     func `lists the commands`(words: [String]) async {
         let result = await run(words)
@@ -41,7 +41,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct UsageTests {
+@Suite(.within(minutes: 10)) struct UsageTests {
     @Test func `suggests the nearest command`() async {
         let result = await run("confg")
         #expect(result.exitCode == .usage)
@@ -89,7 +89,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct ArgumentTests {
+@Suite(.within(minutes: 10)) struct ArgumentTests {
     @Test func `takes options in every form and place`() async {
         let result = await run(
             "log", "verify", "-fa", "--limit=3", "public.notes", "--mask", "a", "-n5", "--mask=b", "--data-dir", "/x",
@@ -117,7 +117,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct EndingTests {
+@Suite(.within(minutes: 10)) struct EndingTests {
     @Test func `explains a failure after what was printed`() async {
         let result = await run("log", "picky")
         #expect(result.exitCode == .damaged)
@@ -142,7 +142,7 @@ import Testing
     }
 }
 
-@Suite(.within(minutes: 2)) struct CommandTests {
+@Suite(.within(minutes: 10)) struct CommandTests {
     @Test func `prints the version`() async {
         #expect(await run("version").output.hasPrefix("tidewire 0.1.0\nSwift "))
         #expect(await run("--version").output.hasPrefix("tidewire 0.1.0\n"))

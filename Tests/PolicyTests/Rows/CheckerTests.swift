@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What the compiler makes of texts, with a catalog made by hand.
-@Suite(.within(minutes: 2)) struct CheckerTests {
+@Suite(.within(minutes: 5)) struct CheckerTests {
     private static let uuid = TypeFacts(oid: 2950, name: "uuid")
     private static let text = TypeFacts(oid: 25, name: "text")
     private static let boolean = TypeFacts(oid: 16, name: "boolean")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The parser on texts as PostgreSQL writes them, and on those it never does.
-@Suite(.within(minutes: 2)) struct SyntaxTests {
+@Suite(.within(minutes: 5)) struct SyntaxTests {
     static let understood: [(String, String)] = [
         ("(auth.uid() = user_id)", #"("auth"."uid"() = "user_id")"#),
         ("((a = 1) AND (b IS NOT NULL) AND (NOT c))", #"(("a" = 1) AND ("b" IS NOT NULL) AND (NOT "c"))"#),
