@@ -58,7 +58,9 @@ protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
     /// The client is about to send a join.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int)
-    /// The client's token is another person's from here on.
+    /// The channel's token is about to be another person's.
+    func becomes(_ person: String, on channel: Int, of client: Int)
+    /// The client has left the channel.
     func hasGone(_ channel: Int, of client: Int)
 }
 
@@ -78,6 +80,8 @@ final class Client {
     private(set) var seats: [Int: Seat] = [:]
     /// Each join has a topic of its own, so that nothing of an earlier one is taken for its own.
     private var topics: [Int: String] = [:]
+    /// Whose each channel is.
+    private var persons: [Int: String] = [:]
     var frozenUntil: UInt64 = 0
     private(set) var bytesHeard = 0
 
@@ -92,7 +96,7 @@ final class Client {
 
     static let secret = "simulated-secret-of-at-least-32-bytes"
 
-    private var token: String {
+    private func token(of person: String) -> String {
         let claims = Array(
             #"{"sub":"\#(person)","role":"authenticated","exp":4000000000}"#.utf8)
         return JWT.sign(claims: claims.span, secret: Array(Self.secret.utf8).span)
@@ -107,7 +111,7 @@ final class Client {
         input = []
         output = Array(
             """
-            GET /realtime/v1/websocket?apikey=\(token)&vsn=1.0.0 HTTP/1.1\r
+            GET /realtime/v1/websocket?apikey=\(token(of: person))&vsn=1.0.0 HTTP/1.1\r
             Host: simulated\r
             Upgrade: websocket\r
             Connection: Upgrade\r
@@ -227,6 +231,7 @@ final class Client {
         seats[channel] = seat
         let topic = "realtime:\(seat.topic)-\(ref)"
         topics[channel] = topic
+        persons[channel] = person
         hearing.joins(seat, as: person, on: channel, of: number)
         send(
             """
@@ -241,6 +246,19 @@ final class Client {
         send(
             """
             {"topic":"\(topic)","event":"phx_leave","ref":"\(nextRef())","join_ref":"\(ref)","payload":{}}
+            """)
+    }
+
+    /// The channel is another person's from here on.
+    func become(_ person: String, on channel: Int) {
+        // The same token once more says nothing new, and is not answered.
+        guard let ref = joinRefs[channel], let topic = topics[channel], persons[channel] != person else { return }
+        persons[channel] = person
+        hearing.becomes(person, on: channel, of: number)
+        send(
+            """
+            {"topic":"\(topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
+            "payload":{"access_token":"\(token(of: person))"}}
             """)
     }
 

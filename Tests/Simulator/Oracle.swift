@@ -26,7 +26,9 @@ final class Oracle: Hearing {
     }
 
     private final class Listening {
-        let person: String
+        var person: String
+        /// Whose it was, until it was said that its bindings are the new one's.
+        var former: [String] = []
         let seat: Seat
         /// The log had these when the join was sent.
         let durable: LSN
@@ -90,6 +92,12 @@ final class Oracle: Hearing {
         listenings[Key(client: client, channel: channel)] = Listening(person, seat, position().durable)
     }
 
+    func becomes(_ person: String, on channel: Int, of client: Int) {
+        guard let listening = listenings[Key(client: client, channel: channel)] else { return }
+        listening.former.append(listening.person)
+        listening.person = person
+    }
+
     func hasGone(_ channel: Int, of client: Int) {
         listenings[Key(client: client, channel: channel)] = nil
     }
@@ -103,7 +111,11 @@ final class Oracle: Hearing {
         case .joined:
             tally.joins += 1
             listening.optionalTo = database.lastCommit
-        case .subscribed: listening.isSubscribed = true
+        case .subscribed:
+            listening.isSubscribed = true
+            guard !listening.former.isEmpty else { break }
+            listening.former = []
+            listening.optionalTo = database.lastCommit
         case .refused:
             tally.refused += 1
             listenings[key] = nil
@@ -149,7 +161,11 @@ final class Oracle: Hearing {
         guard change.operation.rawValue == heard.operation else {
             return complain("\(who) heard another operation: \(what)")
         }
-        if Self.interest(in: change, listening, allOf: rules(since: commit), commit.members) == .none {
+        let persons = [listening.person] + listening.former
+        let isForNobody = persons.allSatisfy {
+            Self.interest(in: change, listening.seat, of: $0, allOf: rules(since: commit), commit.members) == .none
+        }
+        if isForNobody {
             complain("\(who) heard what is not for it: \(what)")
         }
         checkValues(heard, change, commit, listening, who, what)
@@ -172,8 +188,10 @@ final class Oracle: Hearing {
             complain("\(who) heard other values than \(new): \(what)")
         }
         guard let old = change.old else { return }
-        let saw = rules(since: commit).contains {
-            ModelDatabase.sees(listening.person, old, of: change.table, $0, commit.members)
+        let saw = rules(since: commit).contains { rules in
+            ([listening.person] + listening.former).contains {
+                ModelDatabase.sees($0, old, of: change.table, rules, commit.members)
+            }
         }
         let beyond = heard.old.keys.contains { $0 != "id" }
         if !saw, beyond || heard.old["id"] as? Int ?? change.new?.id != change.new?.id {
@@ -216,15 +234,16 @@ final class Oracle: Hearing {
     private enum Interest { case none, possible, due }
 
     private static func interest(
-        in change: ModelChange, _ listening: Listening, allOf rules: [ModelRules], _ members: [String: [Int: Int]]
+        in change: ModelChange, _ seat: Seat, of person: String, allOf rules: [ModelRules],
+        _ members: [String: [Int: Int]]
     ) -> Interest {
         guard let row = change.new ?? change.old else { return .none }
-        let isWanted = listening.seat.bindings.contains { binding in
+        let isWanted = seat.bindings.contains { binding in
             binding.table == change.table && binding.operation.map { $0 == change.operation } ?? true
                 && binding.room.map { $0 == row.room } ?? true
         }
         guard isWanted else { return .none }
-        let seen = rules.count { ModelDatabase.sees(listening.person, row, of: change.table, $0, members) }
+        let seen = rules.count { ModelDatabase.sees(person, row, of: change.table, $0, members) }
         return seen == 0 ? .none : seen == rules.count ? .due : .possible
     }
 
@@ -242,7 +261,7 @@ final class Oracle: Hearing {
                 complain("\(who) was never answered")
                 continue
             }
-            if !listening.isSubscribed { complain("\(who) was never subscribed") }
+            if !listening.isSubscribed || !listening.former.isEmpty { complain("\(who) was never subscribed") }
             for commit in database.commits.dropFirst(first) {
                 for (number, change) in commit.changes.enumerated()
                 where isMissing(change, number, commit, listening, oldest) {
@@ -262,9 +281,9 @@ final class Oracle: Hearing {
         _ change: ModelChange, _ number: Int, _ commit: ModelCommit, _ listening: Listening, _ oldest: LSN
     ) -> Bool {
         guard !listening.heardPlaces.contains(commit.number << 16 | number) else { return false }
-        guard Self.interest(in: change, listening, allOf: rules(since: commit), commit.members) == .due else {
-            return false
-        }
+        let interest = Self.interest(
+            in: change, listening.seat, of: listening.person, allOf: rules(since: commit), commit.members)
+        guard interest == .due else { return false }
         return !dependsOnTheLog(change, commit, oldest)
     }
 

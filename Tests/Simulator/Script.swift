@@ -8,6 +8,8 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case define(seed: UInt64)
         case join(client: Int, channel: Int, seed: UInt64)
         case leave(client: Int, channel: Int)
+        /// The channel's token is another person's.
+        case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
         case freezeClient(client: Int, milliseconds: UInt64)
         case freezeLoop(loop: Int, milliseconds: UInt64)
@@ -67,7 +69,8 @@ private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Ac
     case ..<55: return .memberships(seed: seed)
     case ..<58: return .define(seed: seed)
     case ..<72: return .join(client: client, channel: channel, seed: seed)
-    case ..<76: return .leave(client: client, channel: channel)
+    case ..<74: return .leave(client: client, channel: channel)
+    case ..<77: return .become(client: client, channel: channel, person: Int(seed % 3))
     case ..<79: return .cut(client: client)
     case _ where !weather.faults: return .write(seed: seed)
     case ..<82: return .freezeClient(client: client, milliseconds: milliseconds)

@@ -276,6 +276,8 @@ public final class Simulation {
         case .define(let seed): define(seed)
         case .join(let client, let channel, let seed):
             clients[client].join(seat(seed, client, channel), on: channel)
+        case .become(let client, let channel, let person):
+            clients[client].become(ModelDatabase.people[person], on: channel)
         case .leave(let client, let channel): clients[client].leave(channel)
         case .cut(let client):
             faults += 1
