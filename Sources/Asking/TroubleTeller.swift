@@ -7,7 +7,7 @@ import Synchronization
 public final class TroubleTeller: Sendable {
     private let first: StaticString
     private let again: StaticString
-    private let last = Mutex(LastTrouble())
+    private let last = Mutex(LastComplaint())
 
     /// - Parameters:
     ///   - first: what is said of a trouble that is news.
@@ -18,7 +18,7 @@ public final class TroubleTeller: Sendable {
     }
 
     public func report(_ error: PostgresError, _ delay: Duration, at now: UInt64) {
-        let fields = { LastTrouble.fields(error) + [.delay(delay)] }
+        let fields = { LastComplaint.fields(error) + [.delay(delay)] }
         if last.withLock({ $0.isNews(error.message, at: now) }) {
             Log.shared.warning(first, fields())
         } else {
@@ -27,11 +27,11 @@ public final class TroubleTeller: Sendable {
     }
 
     /// The next one is news.
-    public func isOver() { last.withLock { $0 = LastTrouble() } }
+    public func isOver() { last.withLock { $0 = LastComplaint() } }
 }
 
 /// The last trouble that was said.
-public struct LastTrouble: Sendable {
+public struct LastComplaint: Sendable {
     private var message: String?
     private var reportedAt: UInt64 = 0
 

@@ -12,7 +12,7 @@ final class ChannelTroubles: Sendable {
     let connection = TroubleTeller(
         "PostgreSQL cannot be asked about private channels; trying again",
         again: "PostgreSQL still cannot be asked about private channels; trying again")
-    private let last = Mutex<[String: LastTrouble]>([:])
+    private let last = Mutex<[String: LastComplaint]>([:])
 
     init(missed: @escaping @Sendable () -> Void) { self.missed = missed }
 
@@ -39,7 +39,7 @@ final class ChannelTroubles: Sendable {
 
     private func isNews(_ kind: String, _ message: String) -> Bool {
         last.withLock { last in
-            last[kind, default: LastTrouble()].isNews(message, at: Clock.monotonicNanoseconds())
+            last[kind, default: LastComplaint()].isNews(message, at: Clock.monotonicNanoseconds())
         }
     }
 }

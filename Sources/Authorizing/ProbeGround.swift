@@ -4,7 +4,7 @@ import Postgres
 /// What the database has for probes, and what its roles may do there by their privileges alone.
 enum ProbeGround {
     /// How rows are inserted that askers try to see; nil with what an operator can do where they cannot be.
-    static func examine(_ session: PolicySession) throws(PostgresError) -> Result<ProbeLoop.Insertion, Unprepared> {
+    static func examine(_ session: PolicySession) throws(PostgresError) -> Result<ProbeScript.Insertion, Unprepared> {
         let row = try session.query(question).first ?? []
         guard row.count == 3 else { throw PolicySession.unreadable }
         guard row[0] == "t" else {

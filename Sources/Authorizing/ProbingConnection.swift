@@ -21,7 +21,7 @@ enum ProbeOutcome {
 /// It belongs to one thread.
 final class ProbingConnection {
     let session: PolicySession
-    private var insertion: ProbeLoop.Insertion?
+    private var insertion: ProbeScript.Insertion?
     /// The function for each role that the login becomes.
     private var functions: [String: String] = [:]
     private var functionsMade = 0
@@ -76,7 +76,7 @@ final class ProbingConnection {
         }
         guard let insertion, try session.readSurroundings(of: role) else { return .refused(.role) }
         let name = "tidewire_\(functionsMade)"
-        let text = ProbeLoop.function(named: name, as: role, inserting: insertion)
+        let text = ProbeScript.function(named: name, as: role, inserting: insertion)
         if let state = try session.make(function: text) { return .refused(.policy(sqlState: state)) }
         precondition(functions[role] == nil, "there is one function for a role")
         functionsMade += 1
@@ -134,7 +134,7 @@ final class ProbingConnection {
             "SELECT * FROM pg_temp.\(function)(\(arrays), CAST($6 AS pg_catalog.int4))",
             [
                 TextArray.literal(questions.map { String(decoding: $0.topic, as: UTF8.self) }[...]),
-                TextArray.literal(questions.map { ProbeLoop.code($0.probe) }[...]),
+                TextArray.literal(questions.map { ProbeScript.code($0.probe) }[...]),
                 TextArray.literal(questions.map(\.claims)[...]), TextArray.literal(questions.map(\.subject)[...]),
                 TextArray.literal(questions.map(\.headers)[...]), String(budget.wholeMilliseconds),
             ], preparedAs: function)
@@ -145,7 +145,7 @@ final class ProbingConnection {
     private func found(_ rows: Rows, _ questions: ArraySlice<ChannelQuestion>, _ role: String) -> ProbeOutcome {
         var answers: [ChannelAnswer] = []
         for (index, row) in rows.values.enumerated() {
-            guard row.count == ProbeLoop.Column.count, row[ProbeLoop.Column.who] == String(index + 1),
+            guard row.count == ProbeScript.Column.count, row[ProbeScript.Column.who] == String(index + 1),
                 index < questions.count
             else { return broken("a probe answers about those it was asked about, in their order") }
             let answer = answer(row, role)
@@ -164,17 +164,17 @@ final class ProbingConnection {
     }
 
     private func answer(_ row: [String?], _ role: String) -> ChannelAnswer {
-        precondition(row.count == ProbeLoop.Column.count, "a probe's row has its columns")
-        guard let state = row[ProbeLoop.Column.error] else {
+        precondition(row.count == ProbeScript.Column.count, "a probe's row has its columns")
+        guard let state = row[ProbeScript.Column.error] else {
             return .rights(
-                broadcast: row[ProbeLoop.Column.broadcast] == "t",
-                presence: row[ProbeLoop.Column.presence].map { $0 == "t" })
+                broadcast: row[ProbeScript.Column.broadcast] == "t",
+                presence: row[ProbeScript.Column.presence].map { $0 == "t" })
         }
         if state == SQLState.queryCanceled {
-            return .failed(.canceled(ProbingConnection.serversOwn(row[ProbeLoop.Column.message])))
+            return .failed(.canceled(ProbingConnection.serversOwn(row[ProbeScript.Column.message])))
         }
-        if row[ProbeLoop.Column.isPartition] == "t" { return .failed(.missingPartition) }
-        switch row[ProbeLoop.Column.step].flatMap(ProbeLoop.Step.init) {
+        if row[ProbeScript.Column.isPartition] == "t" { return .failed(.missingPartition) }
+        switch row[ProbeScript.Column.step].flatMap(ProbeScript.Step.init) {
         case .insert? where ProbingConnection.missing.contains(state):
             // The table or the function went away, or changed; that is looked at anew.
             insertion = nil

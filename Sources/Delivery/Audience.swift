@@ -102,7 +102,7 @@ struct Audience {
     }
 
     /// Whether the change is one of those that the member's channel was there for.
-    func wants(_ moment: Courier.Moment, _ member: Member) -> Bool {
+    func wants(_ moment: ChangeRouter.Moment, _ member: Member) -> Bool {
         recipients[Int(member.listener)].since <= moment.offset
     }
 

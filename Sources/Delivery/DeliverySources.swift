@@ -28,17 +28,17 @@ public struct LogSource: Sendable {
 /// Whom delivery asks, each with threads of its own.
 public struct DeliveryAsking: Sendable {
     public let catalog: any CatalogSource
-    public let judge: any FilterEvaluating
-    public let policyJudge: any PolicyEvaluating
+    public let filterEvaluator: any FilterEvaluating
+    public let policyEvaluator: any PolicyEvaluating
     public let recall: any RowRecalling
 
     public init(
-        catalog: any CatalogSource, judge: any FilterEvaluating, policyJudge: any PolicyEvaluating,
+        catalog: any CatalogSource, filterEvaluator: any FilterEvaluating, policyEvaluator: any PolicyEvaluating,
         recall: any RowRecalling
     ) {
         self.catalog = catalog
-        self.judge = judge
-        self.policyJudge = policyJudge
+        self.filterEvaluator = filterEvaluator
+        self.policyEvaluator = policyEvaluator
         self.recall = recall
     }
 }
@@ -73,7 +73,7 @@ public struct DeliverySources: Sendable {
 
     /// There is a login that may run what tables' owners wrote, as far as is known.
     public var mayCompute: Bool {
-        if case .refused = asking.policyJudge.availability { false } else { true }
+        if case .refused = asking.policyEvaluator.availability { false } else { true }
     }
 }
 

@@ -10,7 +10,7 @@ enum DeliveryStage {
     /// What the log says of rows that changes only name.
     case recalling(ticket: UInt64, RecallRequest)
     /// The values of generated columns, of rows of the entry at hand or of what the log said.
-    case computing(ticket: UInt64, GenerationDesk.Batch, for: Recalled?)
+    case computing(ticket: UInt64, GeneratedColumns.Batch, for: Recalled?)
     /// Values in the types that their columns have now.
     case converting(ticket: UInt64, ConversionRequest)
     /// The log cannot be read.

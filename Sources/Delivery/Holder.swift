@@ -25,9 +25,9 @@ public final class Holder {
     /// What PostgreSQL said of terms that speak of the claims alone.
     public var answers: [AskedTerm: AskedAnswer] = [:]
     /// Policies by what they were bound as, ready or waiting for their memberships.
-    public var policies: [ObjectIdentifier: HeldPolicy] = [:]
+    public var policies: [ObjectIdentifier: ActivePolicy] = [:]
     /// The same in an order that does not differ between runs.
-    public var heldInOrder: [HeldPolicy] { policies.values.sorted { $0.number < $1.number } }
+    public var heldInOrder: [ActivePolicy] { policies.values.sorted { $0.number < $1.number } }
     /// The question about the claims that is under way, and the channels that wait for its answer.
     public var ticket: UInt64 = 0
     public var waiters: Set<UInt32> = []
@@ -40,7 +40,7 @@ public final class Holder {
 }
 
 /// A policy as it is for one holder.
-public final class HeldPolicy {
+public final class ActivePolicy {
     public let binding: PolicyBinding
     let residual: Residual
     public let sets: [LiveSet]

@@ -57,9 +57,9 @@ public final class LiveSet {
     /// Channels that were served before the set was filled, and so are to be told of what it cannot say.
     public var owed: Set<UInt32> = []
     /// Who judges by it, by number.
-    public var users: [UInt32: HeldPolicy] = [:]
+    public var users: [UInt32: ActivePolicy] = [:]
     /// The same in an order that does not differ between runs.
-    public var usersInOrder: [HeldPolicy] { users.keys.sorted().compactMap { users[$0] } }
+    public var usersInOrder: [ActivePolicy] { users.keys.sorted().compactMap { users[$0] } }
     /// Channels that wait for it, by place.
     public var waiters: Set<UInt32> = []
 

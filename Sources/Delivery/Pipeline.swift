@@ -30,16 +30,16 @@ public struct Pipeline: ~Copyable {
     private var passed: UInt64 = 0
     /// The log had not begun when it was looked for first.
     private var isEarly = false
-    private var schemas = SchemaDesk()
-    var courier: Courier
-    public var memberships = MembershipDesk()
+    private var schemas = SchemaRegistry()
+    var router: ChangeRouter
+    public var memberships = LiveMemberships()
     /// What the later parts of the transaction at hand do to memberships has been applied.
     private var isAheadOfParts = false
     /// Answers of the catalog that are under way.
     private var refreshes = 0
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
-    private var generation = GenerationDesk()
+    private var generation = GeneratedColumns()
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var truncated: Set<UInt32> = []
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
@@ -55,7 +55,7 @@ public struct Pipeline: ~Copyable {
     public init(_ sources: DeliverySources, _ deflater: Deflater?, post: @escaping @Sendable (DeliveryEvent) -> Void) {
         self.sources = sources
         self.post = post
-        courier = Courier(
+        router = ChangeRouter(
             maximumBodyBytes: sources.maximumBodyBytes, deflater: deflater,
             tellsFormerKeys: !sources.deletesAreStrict)
     }
@@ -74,8 +74,8 @@ public struct Pipeline: ~Copyable {
         return DeliveryReport(
             changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(),
             isTiredOfWaiting: hasTiredOfWaiting(), messages: messages.take(),
-            contradicted: courier.takeContradicted().compactMap { courier.policies.entries[$0]?.policy },
-            uncomputed: generation.takeMissed(), losses: courier.takeLosses(), truncated: truncated, gaps: gaps)
+            contradicted: router.takeContradicted().compactMap { router.policies.entries[$0]?.policy },
+            uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated, gaps: gaps)
     }
 
     // MARK: Reading
@@ -107,7 +107,7 @@ public struct Pipeline: ~Copyable {
         guard isReading else { return false }
         do {
             guard var feed = feed.take() else { return false }
-            courier.fillPurses(loop.now)
+            router.fillPurses(loop.now)
             let more = try read(&feed, on: loop, TurnBudget(until: expiry), hears)
             if let watcher = sources.watcher { watcher(stage.name, more ? "budget spent" : "nothing to read") }
             self.feed = consume feed
@@ -158,8 +158,8 @@ public struct Pipeline: ~Copyable {
             case .gap:
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 memberships.discardAll()
-                courier.recall.forgetAll()
-                courier.opinions.forgetAll()
+                router.recall.forgetAll()
+                router.opinions.forgetAll()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
                 guard try deliver(feed, entry, on: loop, &budget) else { return isReading }
@@ -216,10 +216,10 @@ public struct Pipeline: ~Copyable {
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, on loop: SocketLoop,
         _ budget: inout TurnBudget
     ) throws -> Bool {
-        courier.recall.settle()
-        if courier.index.count == 0, memberships.isEmpty {
+        router.recall.settle()
+        if router.index.count == 0, memberships.isEmpty {
             memberships.pass(try TransactionPart(feed.payload).xid)
-            courier.opinions.forgetAll()
+            router.opinions.forgetAll()
             return true
         }
         guard sources.catalog.isCurrent else { return pause(nil) }
@@ -244,7 +244,7 @@ public struct Pipeline: ~Copyable {
         var part = try TransactionPart(payload, doubting: doubted.span)
         for _ in 0..<self.entry.done { _ = try part.next() }
         let info = part.info
-        if !courier.opinions.isEmpty { try courier.confirmContradictions(at: info.commitLSN) }
+        if !router.opinions.isEmpty { try router.confirmContradictions(at: info.commitLSN) }
         var delivered = 0
         defer {
             account(delivered, info.commitTime)
@@ -252,7 +252,7 @@ public struct Pipeline: ~Copyable {
         }
         while self.entry.done < part.changeCount {
             var ahead = part
-            let outcome = try courier.match(&part, at: sources.time.unixMicroseconds())
+            let outcome = try router.match(&part, at: sources.time.unixMicroseconds())
             let (count, missing) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
             delivered += count
             switch missing {
@@ -375,33 +375,33 @@ public struct Pipeline: ~Copyable {
         _ budget: inout TurnBudget
     ) throws(ByteError) -> (delivered: Int, Missing) {
         var delivered = 0
-        for place in 0..<courier.matchedChanges {
+        for place in 0..<router.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
-            if !courier.opinions.isEmpty, change.relation != 0 {
-                try courier.opinions.pass(change, try relation(change.relation))
+            if !router.opinions.isEmpty, change.relation != 0 {
+                try router.opinions.pass(change, try relation(change.relation))
             }
-            if courier.policies.sampling.isDue(), change.relation != 0 {
-                try courier.sample(change, try relation(change.relation))
+            if router.policies.sampling.isDue(), change.relation != 0 {
+                try router.sample(change, try relation(change.relation))
             }
             var completion: Completion?
-            let isWanted = courier.hasMatches(at: place)
-            if isWanted || courier.recall.isWatching, change.relation != 0 {
+            let isWanted = router.hasMatches(at: place)
+            if isWanted || router.recall.isWatching, change.relation != 0 {
                 let missing = try complete(place, change, isWanted: isWanted, &completion)
                 guard case .nothing = missing else { return (delivered, missing) }
             }
-            if change.operation == .update, change.oldImage != .full, courier.departures.count > 0 {
+            if change.operation == .update, change.oldImage != .full, router.departures.count > 0 {
                 try noteUnknownDeparture(change, completion, at: offset + UInt64(entry.done))
             }
             if isWanted || completion != nil {
                 Metrics.shared.changesMatched.add()
                 let relation = try relation(change.relation)
-                let held = courier.heldCount
-                let count = try courier.deliver(
+                let held = router.heldCount
+                let count = try router.deliver(
                     place, change, relation, completion, commitTime: info.commitTime,
                     offset: offset + UInt64(entry.done),
                     on: loop)
                 delivered += count
-                budget.spend(deliveries: count + courier.heldCount - held)
+                budget.spend(deliveries: count + router.heldCount - held)
             }
             if change.operation == .truncate, case let table = try relation(change.relation).oid,
                 schemas.isDeclared(table)
@@ -421,7 +421,7 @@ public struct Pipeline: ~Copyable {
     ) throws(ByteError) {
         guard completion?.former == nil, change.relation != 0 else { return }
         let table = try relation(change.relation).oid
-        if schemas.promisesWholeRows(table) { courier.missDeparture(from: table, at: offset) }
+        if schemas.promisesWholeRows(table) { router.missDeparture(from: table, at: offset) }
     }
 
     /// Finds what the change's images lack of its row, where somebody looks at it.
@@ -430,13 +430,13 @@ public struct Pipeline: ~Copyable {
     ) throws(ByteError) -> Missing {
         let foreign = isWanted ? schemas.foreignColumns(change.relation) : nil
         if foreign != nil, entry.converted.map({ entry.done >= $0.end }) ?? true { return .values }
-        let isLacking = isWanted ? try courier.needsRow(at: place, change) : false
+        let isLacking = isWanted ? try router.needsRow(at: place, change) : false
         let isNeeded = isLacking && !isOpenDelete(change)
-        if !isLacking, foreign == nil, !courier.recall.isWatching { return .nothing }
+        if !isLacking, foreign == nil, !router.recall.isWatching { return .nothing }
         var known = RowRecall.Known()
-        if isNeeded || courier.recall.isWatching {
+        if isNeeded || router.recall.isWatching {
             let relation = try relation(change.relation)
-            let past = try courier.recall.pass(
+            let past = try router.recall.pass(
                 change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
                 mayAsk: entry.recalledAt != entry.done)
             switch past {
@@ -498,7 +498,9 @@ public struct Pipeline: ~Copyable {
         }
         let ticket = nextTicket()
         wait(.converting(ticket: ticket, request))
-        sources.asking.judge.convert(request.questions) { [post] values in post(.converted(ticket: ticket, values)) }
+        sources.asking.filterEvaluator.convert(request.questions) { [post] values in
+            post(.converted(ticket: ticket, values))
+        }
     }
 
     private mutating func converted(_ ticket: UInt64, _ values: [ColumnText]) {
@@ -525,7 +527,7 @@ public struct Pipeline: ~Copyable {
         var part = try TransactionPart(feed.payload)
         for _ in 0..<entry.done { _ = try part.next() }
         let schemas = schemas
-        guard try courier.recall.collect(&part, into: &request, { schemas.relation($0) }) else { return }
+        guard try router.recall.collect(&part, into: &request, { schemas.relation($0) }) else { return }
         var left = Limits.recallAheadBytes
         var newer: [UInt64: Relation] = [:]
         var reader = feed.ahead()
@@ -539,7 +541,7 @@ public struct Pipeline: ~Copyable {
                 var part = try TransactionPart(reader.payload)
                 let known = newer
                 guard
-                    try courier.recall.collect(&part, into: &request, { known[$0] ?? schemas.relation($0) })
+                    try router.recall.collect(&part, into: &request, { known[$0] ?? schemas.relation($0) })
                 else { return }
             default: break
             }
@@ -551,7 +553,7 @@ public struct Pipeline: ~Copyable {
         stage = .reading
         do {
             guard try isComputed(request, answers) else { return }
-            courier.recall.fill(request, try composed(answers))
+            router.recall.fill(request, try composed(answers))
         } catch {
             failed(error)
         }
@@ -584,7 +586,7 @@ public struct Pipeline: ~Copyable {
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(feed.payload, doubting: doubted.span)
         let whole = part
-        var batch = GenerationDesk.Batch()
+        var batch = GeneratedColumns.Batch()
         if try generation.collect(&part, into: &batch, { schemas.relation($0) }, snapshot) {
             guard batch.isEmpty else {
                 try collectAhead(feed, snapshot, into: &batch)
@@ -601,7 +603,7 @@ public struct Pipeline: ~Copyable {
 
     /// What the entries behind the one at hand will need, up to where definitions may change.
     private mutating func collectAhead(
-        _ feed: borrowing LogFeed, _ snapshot: CatalogSnapshot, into batch: inout GenerationDesk.Batch
+        _ feed: borrowing LogFeed, _ snapshot: CatalogSnapshot, into batch: inout GeneratedColumns.Batch
     ) throws {
         let schemas = schemas
         var left = Limits.generationAheadBytes
@@ -622,10 +624,10 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    private mutating func compute(_ batch: GenerationDesk.Batch, for recalled: DeliveryStage.Recalled?) {
+    private mutating func compute(_ batch: GeneratedColumns.Batch, for recalled: DeliveryStage.Recalled?) {
         let ticket = nextTicket()
         wait(.computing(ticket: ticket, batch, for: recalled))
-        sources.asking.policyJudge.compute(generation.requests(batch)) { [post] values in
+        sources.asking.policyEvaluator.compute(generation.requests(batch)) { [post] values in
             post(.computed(ticket: ticket, values))
         }
     }
@@ -636,7 +638,7 @@ public struct Pipeline: ~Copyable {
         generation.fill(batch, values)
         guard let recalled else { return }
         do {
-            courier.recall.fill(recalled.request, try composed(recalled.answers))
+            router.recall.fill(recalled.request, try composed(recalled.answers))
         } catch {
             failed(error)
         }
@@ -645,7 +647,7 @@ public struct Pipeline: ~Copyable {
     /// False when values of rows that the log was searched for have to be waited for.
     private mutating func isComputed(_ request: RecallRequest, _ answers: [RecallAnswer]) throws(ByteError) -> Bool {
         guard let snapshot = generationSnapshot else { return true }
-        var batch = GenerationDesk.Batch()
+        var batch = GeneratedColumns.Batch()
         try generation.collect(answers, into: &batch, snapshot)
         if batch.isEmpty { return true }
         compute(batch, for: (request, answers))
@@ -659,7 +661,7 @@ public struct Pipeline: ~Copyable {
 
     /// False when the catalog has to be read again before changes of this schema can be judged.
     private mutating func learn(_ fingerprint: UInt64) throws -> Bool {
-        schemas.isReady(fingerprint, try relation(fingerprint), sources.catalog.snapshot, &courier)
+        schemas.isReady(fingerprint, try relation(fingerprint), sources.catalog.snapshot, &router)
     }
 
     private func relation(_ fingerprint: UInt64) throws(ByteError) -> Relation {
@@ -684,8 +686,8 @@ public struct Pipeline: ~Copyable {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
             memberships.discardAll()
-            courier.recall.forgetAll()
-            courier.opinions.forgetAll()
+            router.recall.forgetAll()
+            router.opinions.forgetAll()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             stage = .failed
@@ -786,10 +788,10 @@ public struct Pipeline: ~Copyable {
         entry.converted = nil
         generation.forgetPlans()
         forgetComposed()
-        schemas.take(snapshot, &courier)
+        schemas.take(snapshot, &router)
     }
 
-    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &courier) }
+    mutating func declare(_ table: CatalogTable) -> UInt64 { schemas.declare(table, &router) }
 
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool { schemas.holds(declaration, of: table) }
 
@@ -802,23 +804,24 @@ public struct Pipeline: ~Copyable {
     // MARK: Asking PostgreSQL
 
     private mutating func send(seeing xid: UInt32) {
-        guard courier.hasQuestions else { return }
-        let asked = courier.takeQuestions()
+        guard router.hasQuestions else { return }
+        let asked = router.takeQuestions()
         if !asked.ofFilters.isEmpty {
             let ticket = nextTicket()
             batches[ticket] = asked.ofFilters.map(\.pending)
-            sources.asking.judge.ask(asked.ofFilters.map(\.question)) { [post] answers in
+            sources.asking.filterEvaluator.ask(asked.ofFilters.map(\.question)) { [post] answers in
                 post(.judged(ticket: ticket, answers))
             }
         }
         for (ticket, sight) in asked.ofTables {
-            sources.asking.policyJudge.look(sight, seeing: xid) { [post] seen in post(.looked(ticket: ticket, seen)) }
+            sources.asking.policyEvaluator.look(sight, seeing: xid) { [post] seen in post(.looked(ticket: ticket, seen))
+            }
         }
         if !asked.ofPolicies.isEmpty {
             let ticket = nextTicket()
             policyBatches[ticket] = asked.ofPolicies.map(\.pending)
             let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
-            sources.asking.policyJudge.ask(questions, seeing: xid) { [post] answers in
+            sources.asking.policyEvaluator.ask(questions, seeing: xid) { [post] answers in
                 post(.judgedByPolicy(ticket: ticket, answers))
             }
         }
@@ -831,7 +834,7 @@ public struct Pipeline: ~Copyable {
         case .refreshed(let isKnown): catalogRefreshed(isKnown)
         case .judged(let ticket, let answers): judged(ticket, answers, on: loop)
         case .judgedByPolicy(let ticket, let answers): judged(ticket, answers, on: loop)
-        case .looked(let ticket, let seen): courier.opinions.take(ticket, seen)
+        case .looked(let ticket, let seen): router.opinions.take(ticket, seen)
         case .recalled(let ticket, let answers): recalled(ticket, answers)
         case .computed(let ticket, let values): computed(ticket, values)
         case .converted(let ticket, let values): converted(ticket, values)
@@ -846,7 +849,7 @@ public struct Pipeline: ~Copyable {
     private mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on loop: SocketLoop) {
         guard let pending = batches.removeValue(forKey: ticket) else { return }
         var delivered = 0
-        for (question, answer) in zip(pending, answers) { delivered += courier.settle(question, answer, on: loop) }
+        for (question, answer) in zip(pending, answers) { delivered += router.settle(question, answer, on: loop) }
         count(delivered)
     }
 
@@ -855,7 +858,7 @@ public struct Pipeline: ~Copyable {
         var delivered = 0
         for (questions, answers) in zip(pending, answers) {
             for (place, question) in questions.enumerated() {
-                delivered += courier.settle(question, answers[0, place], on: loop)
+                delivered += router.settle(question, answers[0, place], on: loop)
             }
         }
         count(delivered)

@@ -9,7 +9,7 @@ import Protocol
 public struct PlacementRequest {
     let binding: TableBinding
     /// What its holder may see of the table, where that is not for the privileges alone to say.
-    let policy: HeldPolicy?
+    let policy: ActivePolicy?
     let listener: UInt32
     /// Among the listener's bindings.
     let place: Int
@@ -20,7 +20,7 @@ public struct PlacementRequest {
     let account: UInt32
 
     public init(
-        _ binding: TableBinding, _ policy: HeldPolicy?, of listener: UInt32, at place: Int, wantsMoves: Bool,
+        _ binding: TableBinding, _ policy: ActivePolicy?, of listener: UInt32, at place: Int, wantsMoves: Bool,
         as role: String, account: UInt32
     ) {
         self.binding = binding
@@ -37,7 +37,7 @@ public struct PlacementRequest {
 public struct Placement {
     /// Without its filter, which the index has, unless it may have to be placed again.
     public fileprivate(set) var binding: TableBinding
-    public let policy: HeldPolicy?
+    public let policy: ActivePolicy?
     /// As what the table stood in the index then.
     fileprivate let declaration: UInt64
     fileprivate let account: UInt32
@@ -68,10 +68,10 @@ extension Pipeline {
     public mutating func place(_ request: PlacementRequest) -> Placement {
         let (binding, policy) = (request.binding, request.policy)
         let declaration = declare(binding.table)
-        let view = courier.views.take(binding.viewKey)
+        let view = router.views.take(binding.viewKey)
         // Who may see every row may see every old one.
         let judged = policy.flatMap { $0.predicate == .always ? nil : $0.number }
-        let member = courier.audience.add(
+        let member = router.audience.add(
             Member(
                 listener: request.listener, view: view, policy: judged ?? Member.noPolicy,
                 binding: UInt8(request.place)))
@@ -92,7 +92,7 @@ extension Pipeline {
     }
 
     /// Whether it is found by changes, and as it should be.
-    public func stands(_ placement: Placement, as binding: TableBinding, _ policy: HeldPolicy?) -> Bool {
+    public func stands(_ placement: Placement, as binding: TableBinding, _ policy: ActivePolicy?) -> Bool {
         placement.policy === policy && placement.binding.isSame(as: binding)
             && holds(placement.declaration, of: binding.table)
     }
@@ -102,7 +102,7 @@ extension Pipeline {
     public mutating func judgeAnew(_ placement: inout Placement) {
         guard let policy = placement.policy, holds(placement.declaration, of: placement.binding.table) else { return }
         delist(placement)
-        courier.audience.judge(placement.member, by: policy.predicate == .always ? Member.noPolicy : policy.number)
+        router.audience.judge(placement.member, by: policy.predicate == .always ? Member.noPolicy : policy.number)
         placement.departure = nil
         placement.isRecalled = false
         placement.recallsDepartures = false
@@ -112,12 +112,12 @@ extension Pipeline {
     public mutating func remove(_ placement: Placement) {
         delist(placement)
         if let role = placement.computedAs { leaveGenerated(placement.binding.table.oid, as: role) }
-        courier.audience.removeMember(placement.member)
-        courier.views.release(placement.view)
+        router.audience.removeMember(placement.member)
+        router.views.release(placement.view)
         guard let open = placement.openDeletes else { return }
-        courier.index.remove(open.handle)
-        courier.audience.removeMember(open.member)
-        courier.views.release(open.view)
+        router.index.remove(open.handle)
+        router.audience.removeMember(open.member)
+        router.views.release(open.view)
     }
 
     /// Puts it where changes find it.
@@ -129,44 +129,44 @@ extension Pipeline {
         let filter = binding.predicate ?? .always
         var predicate = placement.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
-        placement.handle = courier.index.add(
+        placement.handle = router.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placement.member,
             account: placement.account)
         if let policy = placement.policy, policy.predicate != .always, deletesAreStrict,
             !operations.isDisjoint(with: [.update, .delete]), binding.access == .readable, binding.table.isRecallable
         {
             placement.isRecalled = true
-            courier.recall.watch(binding.table.oid)
+            router.recall.watch(binding.table.oid)
         }
         if placement.wantsMoves, binding.hearsOfMoves { enlistDepartures(&placement, predicate) }
     }
 
     private mutating func enlistDepartures(_ placement: inout Placement, _ predicate: Predicate) {
         let table = placement.binding.table
-        placement.departure = courier.departures.add(
+        placement.departure = router.departures.add(
             table: table.oid, operations: .update, predicate: predicate, member: placement.member,
             account: placement.account)
         // Whatever its identity is now: changes on their way may be of another.
         guard table.isRecallable else { return }
         placement.recallsDepartures = true
-        courier.recall.watchDepartures(table.oid)
+        router.recall.watchDepartures(table.oid)
     }
 
     private mutating func delist(_ placement: Placement) {
         let table = placement.binding.table.oid
-        if let handle = placement.handle { courier.index.remove(handle) }
-        if let departure = placement.departure { courier.departures.remove(departure) }
-        if placement.isRecalled { courier.recall.leave(table) }
-        if placement.recallsDepartures { courier.recall.leaveDepartures(table) }
+        if let handle = placement.handle { router.index.remove(handle) }
+        if let departure = placement.departure { router.departures.remove(departure) }
+        if placement.isRecalled { router.recall.leave(table) }
+        if placement.recallsDepartures { router.recall.leaveDepartures(table) }
     }
 
     private mutating func placeOpenDeletes(_ request: PlacementRequest) -> OpenDeletes {
         let binding = request.binding
-        let view = courier.views.take(
+        let view = router.views.take(
             ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
-        let member = courier.audience.add(
+        let member = router.audience.add(
             Member(listener: request.listener, view: view, binding: UInt8(request.place)))
-        let handle = courier.index.add(
+        let handle = router.index.add(
             table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member,
             account: request.account)
         return OpenDeletes(member: member, view: view, handle: handle)
@@ -177,23 +177,23 @@ extension Pipeline {
 
 extension Pipeline {
     public mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
-        courier.audience.add(listener, recipient)
+        router.audience.add(listener, recipient)
     }
 
     /// A channel is gone: nothing waits for it any more.
-    public mutating func forget(_ listener: UInt32) { courier.forget(listener) }
+    public mutating func forget(_ listener: UInt32) { router.forget(listener) }
 
     /// The channel's place among the loop's channels.
-    public func channel(of listener: UInt32) -> UInt32? { courier.audience.listeners[listener]?.channel }
+    public func channel(of listener: UInt32) -> UInt32? { router.audience.listeners[listener]?.channel }
 
     /// Something of it waits for an answer.
-    public func isHeld(_ listener: UInt32) -> Bool { courier.isHeld(listener) }
+    public func isHeld(_ listener: UInt32) -> Bool { router.isHeld(listener) }
 
     /// What waits was judged for somebody else; true when there was anything.
-    public mutating func dropWaiting(_ listener: UInt32) -> Bool { courier.dropWaiting(listener) }
+    public mutating func dropWaiting(_ listener: UInt32) -> Bool { router.dropWaiting(listener) }
 
     /// More waits for answers than should.
-    public mutating func isCrowded(_ now: UInt64) -> Bool { courier.isCrowded(now) }
+    public mutating func isCrowded(_ now: UInt64) -> Bool { router.isCrowded(now) }
 }
 
 // MARK: Policies
@@ -202,25 +202,25 @@ extension Pipeline {
     /// A policy as it is for a holder whose memberships are the sets, which need not be filled yet.
     public mutating func hold(
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [LiveSet]
-    ) -> HeldPolicy {
-        let number = courier.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))
-        if policy.rowPolicy.isSteady { courier.policies.sampling.add(number, of: policy.table) }
-        let held = HeldPolicy(policy, residual, sets, number: number)
+    ) -> ActivePolicy {
+        let number = router.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))
+        if policy.rowPolicy.isSteady { router.policies.sampling.add(number, of: policy.table) }
+        let held = ActivePolicy(policy, residual, sets, number: number)
         for set in sets { set.users[held.number] = held }
         return held
     }
 
-    public mutating func replace(_ predicate: Predicate, of held: HeldPolicy) {
-        courier.policies.replace(predicate, of: held.number)
+    public mutating func replace(_ predicate: Predicate, of held: ActivePolicy) {
+        router.policies.replace(predicate, of: held.number)
     }
 
-    public mutating func letGo(of held: HeldPolicy) {
+    public mutating func letGo(of held: ActivePolicy) {
         for set in held.sets {
             set.users[held.number] = nil
             memberships.release(set)
         }
-        courier.policies.sampling.remove(held.number, of: held.binding.table)
-        courier.policies.remove(held.number)
+        router.policies.sampling.remove(held.number, of: held.binding.table)
+        router.policies.remove(held.number)
     }
 }
 

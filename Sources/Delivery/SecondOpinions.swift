@@ -122,7 +122,7 @@ struct SecondOpinions {
     }
 }
 
-extension Courier {
+extension ChangeRouter {
     /// Asks the table about one holder and the change's row.
     mutating func sample(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
         guard change.operation == .insert || change.operation == .update, !opinions.isFull,

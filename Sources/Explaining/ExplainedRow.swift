@@ -44,7 +44,8 @@ struct ExplainedRow {
             }
         }
         // SAFETY: any byte is a valid UInt8, and both arrays outlive the image.
-        let image = RowImage(bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(Clock.unixMicroseconds()))
+        let image = RowImage(
+            bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(Clock.unixMicroseconds()))
         return body(image)
     }
 }

@@ -185,7 +185,9 @@ extension Explainer {
     }
 
     private func ask(_ question: JudgedQuestion) -> ExplainedTruth {
-        guard let judge = try? Judge(settings.database) else { return .failed("PostgreSQL could not be asked") }
+        guard let judge = try? FilterEvaluator(settings.database) else {
+            return .failed("PostgreSQL could not be asked")
+        }
         defer { judge.stop() }
         let answer = Awaiting.answer(within: Self.patience) { judge.ask([question], then: $0) }
         switch answer?.first ?? nil {

@@ -51,12 +51,12 @@ public final class Explainer {
 
     let settings: Settings
     let catalog: CatalogService
-    let judge: PolicyJudge
+    let judge: PolicyEvaluator
     let recorder = PartRecorder()
     static let patience = Duration.seconds(20)
 
     public convenience init(_ settings: Settings) throws {
-        try self.init(settings, clientRoles: PolicyJudge.Settings(database: settings.database).clientRoles)
+        try self.init(settings, clientRoles: PolicyEvaluator.Settings(database: settings.database).clientRoles)
     }
 
     init(_ settings: Settings, clientRoles: [String]) throws {
@@ -68,10 +68,10 @@ public final class Explainer {
         catalog.coverage = StreamCoverage(followedSince: .zero)
         self.catalog = try CatalogService(catalog)
         self.catalog.addBindings(1)
-        var judging = PolicyJudge.Settings(database: settings.database, policies: settings.policies)
+        var judging = PolicyEvaluator.Settings(database: settings.database, policies: settings.policies)
         judging.clientRoles = clientRoles
         do {
-            judge = try PolicyJudge(judging)
+            judge = try PolicyEvaluator(judging)
         } catch {
             self.catalog.stop()
             throw error

@@ -54,7 +54,7 @@ public final class Project: Sendable {
     let hearsDatabase: @Sendable () -> Bool
     /// Writes down who came and went; nil when nobody wants to know.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
-    public let condition: @Sendable () -> Condition
+    public let condition: @Sendable () -> ProjectHealthReport
     public let verifier: Mutex<TokenVerifier>
     /// One for each loop, by its number.
     let mailboxes: [Mailbox<Mail>]
@@ -72,7 +72,7 @@ public final class Project: Sendable {
         _ verifier: TokenVerifier, budgets: ProjectBudgets, log: LogSource,
         hearsDatabase: @escaping @Sendable () -> Bool,
         presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
-        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> Condition
+        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
     ) {
         self.name = name
         self.number = number
@@ -242,6 +242,6 @@ extension Project {
     var authorizer: any ChannelAuthorizing { services.authorizer }
     var archive: any MessageReplaying { services.archive }
     public var catalog: any CatalogSource { services.asking.catalog }
-    public var policyJudge: any PolicyEvaluating { services.asking.policyJudge }
+    public var policyEvaluator: any PolicyEvaluating { services.asking.policyEvaluator }
     public var mayCompute: Bool { delivery.mayCompute }
 }

@@ -156,7 +156,7 @@ extension ProjectLoop {
     // MARK: Placing
 
     private func apply(
-        _ outcomes: [BindingOutcome], _ policies: [ObjectIdentifier: HeldPolicy], to channel: Channel
+        _ outcomes: [BindingOutcome], _ policies: [ObjectIdentifier: ActivePolicy], to channel: Channel
     ) {
         for (request, outcome) in zip(channel.requests(), outcomes) {
             switch outcome {
@@ -181,7 +181,7 @@ extension ProjectLoop {
     }
 
     private func replace(
-        _ tables: [(binding: TableBinding, policy: HeldPolicy?)], _ index: Int, _ channel: Channel
+        _ tables: [(binding: TableBinding, policy: ActivePolicy?)], _ index: Int, _ channel: Channel
     ) {
         let old = channel.bindings[index].tables
         if old.count == tables.count, zip(old, tables).allSatisfy({ pipeline.stands($0, as: $1.binding, $1.policy) }) {
@@ -225,7 +225,7 @@ extension ProjectLoop {
 
     /// What the client may not expect of its bindings.
     private func warnings(
-        about tables: [TableBinding], _ held: [ObjectIdentifier: HeldPolicy], _ role: String
+        about tables: [TableBinding], _ held: [ObjectIdentifier: ActivePolicy], _ role: String
     ) -> [ClientText] {
         var warnings: [ClientText] = []
         for table in tables {
@@ -243,7 +243,7 @@ extension ProjectLoop {
             }
             if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
             if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
-                case .refused = project.policyJudge.availability
+                case .refused = project.policyEvaluator.availability
             {
                 warnings.append(BindingMessages.nobodyDecides(table.table))
             }
@@ -288,7 +288,7 @@ extension ProjectLoop {
     }
 
     private func add(
-        _ binding: TableBinding, _ policy: HeldPolicy?, _ index: Int, _ channel: Channel
+        _ binding: TableBinding, _ policy: ActivePolicy?, _ index: Int, _ channel: Channel
     ) -> Placement {
         policy?.add(channel.place)
         project.catalog.addBindings(1)
@@ -300,7 +300,7 @@ extension ProjectLoop {
     }
 
     /// The policy is another for the holder.
-    func judgeAnew(by policy: HeldPolicy, _ channel: Channel) {
+    func judgeAnew(by policy: ActivePolicy, _ channel: Channel) {
         for index in channel.bindings.indices {
             for place in channel.bindings[index].tables.indices
             where channel.bindings[index].tables[place].policy === policy {
@@ -540,7 +540,7 @@ extension ProjectLoop {
     private func tellOfLoss(_ channel: Channel) {
         channel.hasUntoldLoss = false
         // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
-        let isLasting = if case .refused = project.policyJudge.availability { true } else { false }
+        let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
         tell(
             channel, isLasting ? .ok : .error,
             ClientText(

@@ -150,7 +150,7 @@ extension ProjectLoop {
         return count
     }
 
-    private static func replayed(among members: [TopicMember<Hearer>]) -> [UInt32] {
+    private static func replayed(among members: [TopicMember<TopicListener>]) -> [UInt32] {
         members.indices.filter {
             let member = members[$0].member
             return member.hasReplayed && (member.hearsBroadcasts || member.isCatchingUp)

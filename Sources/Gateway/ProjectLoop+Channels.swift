@@ -224,7 +224,7 @@ extension ProjectLoop {
     @discardableResult
     func wait(_ channel: Channel) -> TopicPlace? {
         guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
-        let hearer = Hearer(
+        let hearer = TopicListener(
             connection: channel.session.connection, channel: channel.place, speaksV2: channel.session.version == .v2,
             wantsCompression: channel.session.wantsCompression, hearsBroadcasts: false, hearsPresence: false,
             hasReplayed: channel.wantsReplay, isCatchingUp: channel.wantsReplay)

@@ -15,7 +15,7 @@ import System
 extension ProjectLoop {
     enum Holding {
         /// By the policies' identity.
-        case ready([ObjectIdentifier: HeldPolicy])
+        case ready([ObjectIdentifier: ActivePolicy])
         /// Answers are missing; the channel is bound again when they are there.
         case waiting
     }
@@ -24,7 +24,7 @@ extension ProjectLoop {
 
     /// The channel's holder's part of the policies that its bindings need.
     func hold(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Holding {
-        var ready: [ObjectIdentifier: HeldPolicy] = [:]
+        var ready: [ObjectIdentifier: ActivePolicy] = [:]
         var needed: Set<AskedTerm> = []
         var isWaiting = false
         for case .tables(let tables) in outcomes {
@@ -60,7 +60,7 @@ extension ProjectLoop {
         /// The catalog has moved since.
         case outdated
         case needs([AskedTerm])
-        case held(HeldPolicy)
+        case held(ActivePolicy)
     }
 
     private func held(_ policy: PolicyBinding, _ holder: Holder) -> Held {
@@ -76,7 +76,7 @@ extension ProjectLoop {
         }
     }
 
-    private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> HeldPolicy? {
+    private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> ActivePolicy? {
         // What a policy says of columns it says by their places: those of its own catalog.
         guard let snapshot = project.catalog.snapshot, snapshot.policies.version == policy.version,
             let table = snapshot.table(policy.table),
@@ -101,7 +101,7 @@ extension ProjectLoop {
     }
 
     /// True when the channel has to wait for a membership.
-    private func mustWait(for held: HeldPolicy, _ place: UInt32) -> Bool {
+    private func mustWait(for held: ActivePolicy, _ place: UInt32) -> Bool {
         for set in held.sets where !set.isSettled {
             set.waiters.insert(place)
             pipeline.memberships.want(set)
@@ -117,7 +117,7 @@ extension ProjectLoop {
         lastTicket += 1
         let (ticket, number) = (lastTicket, holder.number)
         holder.ticket = ticket
-        project.policyJudge.evaluate(terms.sorted { $0.sql < $1.sql }, as: holder.claimant) { [mailbox] answers in
+        project.policyEvaluator.evaluate(terms.sorted { $0.sql < $1.sql }, as: holder.claimant) { [mailbox] answers in
             mailbox.post(.evaluated(holder: number, ticket: ticket, answers))
         }
     }
@@ -157,13 +157,13 @@ extension ProjectLoop {
     }
 
     /// The holder does not have it any more. Bindings that still stand by it are judged by it until they are placed anew.
-    private func letGo(of held: HeldPolicy, of holder: Holder) {
+    private func letGo(of held: ActivePolicy, of holder: Holder) {
         holder.policies[ObjectIdentifier(held.binding)] = nil
         held.isRetired = true
         dropIfUnused(held)
     }
 
-    func dropIfUnused(_ held: HeldPolicy) {
+    func dropIfUnused(_ held: ActivePolicy) {
         guard held.isRetired, held.places.isEmpty else { return }
         pipeline.letGo(of: held)
     }
@@ -184,7 +184,8 @@ extension ProjectLoop {
     func fill(_ unfilled: [LiveSet]) {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
-        project.policyJudge.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) { [mailbox] answers in
+        project.policyEvaluator.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) {
+            [mailbox] answers in
             mailbox.post(.filled(zip(asked, answers).map { ($0.set, $0.filling, $1) }))
         }
     }
@@ -244,7 +245,7 @@ extension ProjectLoop {
     }
 
     /// The log waits until the membership is known again.
-    private func hold(back held: HeldPolicy, _ set: LiveSet) {
+    private func hold(back held: ActivePolicy, _ set: LiveSet) {
         var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
         for place in held.places.keys.sorted() {
             work.await(place)
@@ -253,7 +254,7 @@ extension ProjectLoop {
         rebinding = work
     }
 
-    private func refresh(_ held: HeldPolicy) {
+    private func refresh(_ held: ActivePolicy) {
         let isDemoted = project.isDemoted(held.binding)
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
         guard predicate != held.predicate else { return }

@@ -72,7 +72,7 @@ extension ProjectLoop {
     }
 
     private func send(
-        _ message: ArchivedMessage, isReplayed: Bool, to hearer: Hearer, _ topic: [UInt8], _ joinRef: [UInt8]
+        _ message: ArchivedMessage, isReplayed: Bool, to hearer: TopicListener, _ topic: [UInt8], _ joinRef: [UInt8]
     ) {
         let (event, id) = (message.event, message.id)
         let (form, payload): (BroadcastForm, [UInt8]) =

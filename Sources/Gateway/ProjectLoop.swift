@@ -42,8 +42,8 @@ final class ProjectLoop {
     var reasking = RightsReview()
 
     // What channels say to each other.
-    var topics = TopicTable<Hearer>()
-    var desk: BroadcastDesk
+    var topics = TopicTable<TopicListener>()
+    var desk: BroadcastFrames
     /// Said in this turn, for the other loops.
     var gathering = BroadcastGathering()
     /// Channels that wait for what came before, by ticket.
@@ -67,7 +67,7 @@ final class ProjectLoop {
         tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
         pipeline = Pipeline(project.delivery, clients.deflater) { [mailbox] in mailbox.post(.delivery($0)) }
         limits = project.limits
-        desk = BroadcastDesk(clients.deflater)
+        desk = BroadcastFrames(clients.deflater)
         presenceRefs = PresenceRefs(loop: UInt16(clients.number))
         mailbox.attach(clients.loop.bell)
     }

@@ -21,8 +21,8 @@ public struct ProjectServices: Sendable {
     /// On the thread that started them.
     public func stop() {
         asking.catalog.stop()
-        asking.judge.stop()
-        asking.policyJudge.stop()
+        asking.filterEvaluator.stop()
+        asking.policyEvaluator.stop()
         asking.recall.stop()
         authorizer.stop()
         archive.stop()

@@ -38,5 +38,5 @@ public protocol PolicyEvaluating: AnyObject, Sendable {
     func stop()
 }
 
-extension Judge: FilterEvaluating {}
-extension PolicyJudge: PolicyEvaluating {}
+extension FilterEvaluator: FilterEvaluating {}
+extension PolicyEvaluator: PolicyEvaluating {}

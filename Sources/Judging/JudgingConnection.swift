@@ -16,7 +16,7 @@ enum LoopOutcome {
         var position: LSN
 
         /// Every answer is of the loop's form, and to one of those who were asked about.
-        func check(claims count: Int, _ loop: ClaimsLoop) throws(PostgresError) {
+        func check(claims count: Int, _ loop: ClaimsScript) throws(PostgresError) {
             let isWhole = rows.allSatisfy { row in
                 guard row.count == 3 + loop.outputCount, let place = row.place(after: 0) else { return false }
                 return (0..<count).contains(place)
@@ -43,7 +43,7 @@ struct TableReading {
 /// It belongs to one thread. Functions for the loops are made in `pg_temp`, or not at all where that is not allowed.
 final class JudgingConnection {
     let session: PolicySession
-    private var names: [ClaimsLoop: String] = [:]
+    private var names: [ClaimsScript: String] = [:]
 
     /// One that runs no policies is told by the server where a policy would decide.
     init(
@@ -177,7 +177,7 @@ final class JudgingConnection {
 
     /// Asks the loop's question for each of the claims. `inputs` holds the elements of each input.
     func run(
-        _ loop: ClaimsLoop, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
+        _ loop: ClaimsScript, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
         reading: TableReading? = nil
     ) throws(PostgresError) -> LoopOutcome {
         precondition(
@@ -224,7 +224,7 @@ final class JudgingConnection {
     }
 
     private func callStatement(
-        _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
+        _ loop: ClaimsScript, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
     ) -> PipelinedStatement {
         let parameters = (0...loop.inputCount).map { "CAST($\($0 + 1) AS pg_catalog.text[])" }
         return PipelinedStatement(
@@ -233,7 +233,7 @@ final class JudgingConnection {
     }
 
     /// The code of the error where the loop cannot be made.
-    private func make(_ loop: ClaimsLoop) throws(PostgresError) -> String? {
+    private func make(_ loop: ClaimsScript) throws(PostgresError) -> String? {
         let name = "tidewire_\(names.count)"
         guard try session.readSurroundings(of: loop.role) else { return PolicySession.noSuchRole }
         if session.mayMakeFunctions, let refusal = try session.make(function: loop.function(named: name)) {
@@ -252,14 +252,14 @@ extension JudgingConnection {
     private static let statementsForEach = 4
 
     private func singleStatements(
-        _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
+        _ loop: ClaimsScript, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]]
     ) -> [PipelinedStatement] {
         let literals = inputs.map { Optional(TextArray.literal($0)) }
         return claims.flatMap { single(loop, name, $0, literals) }
     }
 
     private func single(
-        _ loop: ClaimsLoop, _ name: String, _ claims: String, _ inputs: [String?]
+        _ loop: ClaimsScript, _ name: String, _ claims: String, _ inputs: [String?]
     ) -> [PipelinedStatement] {
         [
             JudgingConnection.save, claimsStatement(claims, loop.role),
@@ -279,7 +279,7 @@ extension JudgingConnection {
 
     /// The rows that the function would have returned; nil where it took too long.
     private func singleAnswers(
-        _ loop: ClaimsLoop, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]],
+        _ loop: ClaimsScript, _ name: String, _ claims: ArraySlice<String>, _ inputs: [[String?]],
         _ answers: [Result<Rows, PostgresError>]
     ) throws(PostgresError) -> [[String?]]? {
         precondition(
@@ -309,13 +309,13 @@ extension JudgingConnection {
     }
 
     private static func failed(
-        _ who: String, _ element: String?, _ error: PostgresError, _ loop: ClaimsLoop
+        _ who: String, _ element: String?, _ error: PostgresError, _ loop: ClaimsScript
     ) -> [String?] {
         [who, element, error.sqlState ?? "XX000"] + Array(repeating: nil, count: loop.outputCount)
     }
 
     private func singleElements(
-        _ loop: ClaimsLoop, _ name: String, _ claims: String, _ inputs: [[String?]], _ who: String
+        _ loop: ClaimsScript, _ name: String, _ claims: String, _ inputs: [[String?]], _ who: String
     ) throws(PostgresError) -> [[String?]]? {
         let count = inputs.first?.count ?? 0
         let statements = (0..<count).flatMap { element in

@@ -44,7 +44,7 @@ extension JudgingWorker {
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
         var answers = [[AskedTerm: AskedAnswer]?](repeating: nil, count: claims.count)
         var failed: [Int] = []
-        let loop = ClaimsLoop(evaluating: terms, as: role)
+        let loop = ClaimsScript(evaluating: terms, as: role)
         let isDone = try ask(batch.key, loop, claims, [], [], connection) { from, count, found in
             for place in from..<from + count { answers[place] = JudgingWorker.nulls(terms) }
             for row in found.rows {
@@ -70,7 +70,7 @@ extension JudgingWorker {
         if failed.isEmpty { return }
         for term in terms {
             var found: [Int: AskedAnswer] = [:]
-            let loop = ClaimsLoop(evaluating: [term], as: role)
+            let loop = ClaimsScript(evaluating: [term], as: role)
             let isDone = try ask(
                 key, loop, failed.map { claims[$0] }, [], [], connection
             ) { from, _, given in
@@ -129,7 +129,7 @@ extension JudgingWorker {
         let (claims, places) = JudgingWorker.differentClaims(batch.jobs)
         var fills = [MembershipFill](repeating: .unavailable, count: claims.count)
         let limit = Limits.maximumMembershipKeys
-        let loop = ClaimsLoop(filling: key.sql, as: role, limit: limit + 1)
+        let loop = ClaimsScript(filling: key.sql, as: role, limit: limit + 1)
         let xids = Set(batch.jobs.compactMap(\.seeing))
         _ = try ask(batch.key, loop, claims, [], xids, connection, reading: reading) { from, count, found in
             let read = JudgingWorker.fills(found, count, isOwn: isOwn)

@@ -17,14 +17,14 @@ final class JudgingWorker: ConnectedWorker {
 
     /// What all of them know.
     final class Shared: Sendable {
-        let settings: PolicyJudge.Settings
+        let settings: PolicyEvaluator.Settings
         let fitness: PolicyFitness
         let pace = JudgingPace()
         let troubles = TroubleTeller(
             "PostgreSQL cannot be asked about policies; trying again",
             again: "PostgreSQL still cannot be asked about policies; trying again")
 
-        init(_ settings: PolicyJudge.Settings, _ fitness: PolicyFitness) {
+        init(_ settings: PolicyEvaluator.Settings, _ fitness: PolicyFitness) {
             self.settings = settings
             self.fitness = fitness
         }
@@ -126,7 +126,7 @@ final class JudgingWorker: ConnectedWorker {
                 return reply()
             } catch {
                 if inbox.isEnding { break }
-                Log.shared.debug("the connection for policies was lost", LastTrouble.fields(error))
+                Log.shared.debug("the connection for policies was lost", LastComplaint.fields(error))
                 link.drop()
                 // It may be the question that the server does not survive.
                 if attempt == 2 { pace.penalise(batch.key, Clock.monotonicNanoseconds()) }
@@ -165,7 +165,7 @@ final class JudgingWorker: ConnectedWorker {
     /// A part of what is asked, as large as one statement may be; parts that took too long are asked in smaller ones.
     /// False: nobody can say.
     func ask(
-        _ key: JudgingKey, _ loop: ClaimsLoop, _ claims: [String], _ inputs: [[String?]], _ xids: Set<UInt32>,
+        _ key: JudgingKey, _ loop: ClaimsScript, _ claims: [String], _ inputs: [[String?]], _ xids: Set<UInt32>,
         _ connection: JudgingConnection, reading: TableReading? = nil,
         _ take: (_ first: Int, _ count: Int, LoopOutcome.Answers) -> Void
     ) throws(PostgresError) -> Bool {

@@ -20,10 +20,10 @@ extension ProjectServices {
         catalogSettings.coverage = coverage
         catalogSettings.reachability = reachability
         let catalog = try CatalogService(catalogSettings)
-        let judge = try Judge(database, reachability)
-        var judging = PolicyJudge.Settings(database: database, policies: policies)
+        let filterEvaluator = try FilterEvaluator(database, reachability)
+        var judging = PolicyEvaluator.Settings(database: database, policies: policies)
         judging.reachability = reachability
-        let policyJudge = try PolicyJudge(judging)
+        let policyEvaluator = try PolicyEvaluator(judging)
         let recall = try RecallService(logDirectory: logDirectory)
         var archived = MessageArchive.Settings(logDirectory: logDirectory, target: database)
         archived.hours = messagesHours
@@ -32,7 +32,8 @@ extension ProjectServices {
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
         self.init(
-            DeliveryAsking(catalog: catalog, judge: judge, policyJudge: policyJudge, recall: recall),
+            DeliveryAsking(
+                catalog: catalog, filterEvaluator: filterEvaluator, policyEvaluator: policyEvaluator, recall: recall),
             authorizer: try ChannelAuthorizer(authorizing), archive: archive)
     }
 }

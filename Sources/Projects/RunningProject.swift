@@ -72,9 +72,9 @@ public final class RunningProject: Sendable {
         Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
     }
 
-    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> Condition {
+    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> ProjectHealthReport {
         let trouble = status.trouble
-        return Condition(
+        return ProjectHealthReport(
             isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
             isCatalogKnown: isCatalogKnown, clients: Int(Metrics.shared.sessions.value),
             trouble: trouble.map { $0.reason.rawValue })
@@ -103,7 +103,7 @@ public final class RunningProject: Sendable {
     public var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }
     public var hasUnsettledPolicies: Bool { project.catalog.snapshot?.policies.unsettled.isEmpty == false }
 
-    public var policyLoginIsFit: Bool { project.policyJudge.availability == .available }
+    public var policyLoginIsFit: Bool { project.policyEvaluator.availability == .available }
 
     /// Whether memberships may live on the table of this name.
     public func follows(_ name: String) -> Bool {

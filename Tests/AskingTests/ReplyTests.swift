@@ -42,7 +42,7 @@ import Testing
     @Test func `the same is said again after a while, another at once`() {
         let second: UInt64 = 1_000_000_000
         let reminder = Limits.troubleReminderInterval.wholeNanoseconds
-        var trouble = LastTrouble()
+        var trouble = LastComplaint()
         let news = [
             trouble.isNews("away", at: second), trouble.isNews("away", at: second + reminder - 1),
             trouble.isNews("gone", at: second + 1), trouble.isNews("gone", at: 2 * second),

@@ -53,9 +53,9 @@ import Testing
     }
 
     /// The table has been asked about row 5.
-    private func courier(expecting expected: Bool) throws -> Courier {
-        var courier = Courier(maximumBodyBytes: 1 << 20, deflater: nil)
-        let number = courier.policies.add(PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
+    private func router(expecting expected: Bool) throws -> ChangeRouter {
+        var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil)
+        let number = router.policies.add(PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
         let bytes = Self.part([5])
         var part = try TransactionPart(bytes.asBytes)
         var row: [UInt8] = []
@@ -68,42 +68,42 @@ import Testing
         let opinion = SecondOpinions.Opinion(
             policy: number, judged: binding.judged.identity, expected: expected, id: try #require(id), fingerprint: 9,
             row: row)
-        #expect(courier.opinions.add(opinion, key: ["id"]) == 1)
-        return courier
+        #expect(router.opinions.add(opinion, key: ["id"]) == 1)
+        return router
     }
 
-    private func pass(_ ids: [Int], _ courier: inout Courier) throws {
+    private func pass(_ ids: [Int], _ router: inout ChangeRouter) throws {
         let bytes = Self.part(ids)
         var part = try TransactionPart(bytes.asBytes)
-        while let change = try part.next() { try courier.opinions.pass(change, Self.relation) }
+        while let change = try part.next() { try router.opinions.pass(change, Self.relation) }
     }
 
-    private func contradictions(_ courier: inout Courier, at position: UInt64) throws -> [UInt32] {
-        try courier.confirmContradictions(at: LSN(position))
-        return courier.takeContradicted()
+    private func contradictions(_ router: inout ChangeRouter, at position: UInt64) throws -> [UInt32] {
+        try router.confirmContradictions(at: LSN(position))
+        return router.takeContradicted()
     }
 
     @Test
     func `a table that says something else of a row that is as it was contradicts, and no sooner than that is sure`()
         throws
     {
-        var courier = try courier(expecting: true)
-        courier.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
-        #expect(try contradictions(&courier, at: 499).isEmpty)
-        try pass([4, -6], &courier)
-        #expect(try contradictions(&courier, at: 500) == [0])
-        #expect(try contradictions(&courier, at: 600).isEmpty)
+        var router = try router(expecting: true)
+        router.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
+        #expect(try contradictions(&router, at: 499).isEmpty)
+        try pass([4, -6], &router)
+        #expect(try contradictions(&router, at: 500) == [0])
+        #expect(try contradictions(&router, at: 600).isEmpty)
     }
 
     @Test(arguments: [[5], [-5], [3, -5, 6]]) func `a row that changed meanwhile says nothing`(ids: [Int]) throws {
-        var courier = try courier(expecting: true)
-        try pass(ids, &courier)
-        courier.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
-        #expect(try contradictions(&courier, at: 600).isEmpty)
+        var router = try router(expecting: true)
+        try pass(ids, &router)
+        router.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
+        #expect(try contradictions(&router, at: 600).isEmpty)
     }
 
     @Test func `a key of other columns and a schema without them leave nothing to say`() throws {
-        var renamed = try courier(expecting: true)
+        var renamed = try router(expecting: true)
         var relation = Self.relation
         relation.columns[0].name = "key"
         let bytes = Self.part([6])
@@ -111,7 +111,7 @@ import Testing
         if let change = try part.next() { try renamed.opinions.pass(change, relation) }
         #expect(renamed.opinions.isEmpty)
 
-        var rekeyed = try courier(expecting: true)
+        var rekeyed = try router(expecting: true)
         let other = SecondOpinions.Opinion(
             policy: 0, judged: binding.judged.identity, expected: true, id: RowID(table: 7, hash: 1), fingerprint: 9,
             row: [])
@@ -121,18 +121,18 @@ import Testing
     }
 
     @Test func `a table that agrees, cannot be asked, or is asked about another policy does not contradict`() throws {
-        var agreeing = try courier(expecting: true)
+        var agreeing = try router(expecting: true)
         agreeing.opinions.take(1, SeenInTable(isVisible: true, position: LSN(5)))
         #expect(try contradictions(&agreeing, at: 600).isEmpty)
-        var unasked = try courier(expecting: true)
+        var unasked = try router(expecting: true)
         unasked.opinions.take(1, nil)
         #expect(try contradictions(&unasked, at: 600).isEmpty)
-        var other = try courier(expecting: true)
+        var other = try router(expecting: true)
         other.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
         other.policies.remove(0)
         #expect(try contradictions(&other, at: 600).isEmpty)
         // What would be decided otherwise by now was right when it was decided.
-        var changed = try courier(expecting: true)
+        var changed = try router(expecting: true)
         changed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
         changed.policies.replace(.never, of: 0)
         changed.declare(table: 7, columns: ["id"])
@@ -144,7 +144,7 @@ import Testing
         guard case .residual(let residual) = binding.rowPolicy.residual(claims: [], role: [], answers: [:]) else {
             throw Missing()
         }
-        let held = HeldPolicy(binding, residual, [], number: 3)
+        let held = ActivePolicy(binding, residual, [], number: 3)
         #expect(held.makePredicate(settings, isDemoted: false) == .always)
         let demoted = held.makePredicate(settings, isDemoted: true)
         #expect(demoted.mayAskPolicy && demoted.asker == 3 && demoted != .always)

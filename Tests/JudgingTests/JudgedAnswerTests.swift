@@ -65,7 +65,7 @@ import Testing
     }
 
     @Test func `a loop's answer has its form, and is about those in the statement`() throws {
-        let loop = ClaimsLoop(filling: "SELECT 1", as: nil, limit: 1)
+        let loop = ClaimsScript(filling: "SELECT 1", as: nil, limit: 1)
         let snapshot = try #require(VisibleTransactions("1:1:"))
         func check(_ row: [String?]) throws(PostgresError) {
             try LoopOutcome.Answers(rows: [row], snapshot: snapshot, position: .zero).check(claims: 2, loop)

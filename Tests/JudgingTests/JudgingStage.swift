@@ -14,7 +14,7 @@ final class JudgingStage {
     /// Roles are the whole cluster's, so each stage has its own.
     let role: String
     let logins: DocumentedLogins
-    private var judges: [PolicyJudge] = []
+    private var judges: [PolicyEvaluator] = []
 
     init(on cluster: PrivateCluster? = nil, _ sql: String = "") throws {
         database = try TestDatabase(on: cluster)
@@ -41,19 +41,19 @@ final class JudgingStage {
     /// The login that policies run as.
     var login: String { logins.policyName }
 
-    func judge(policies: ConnectionTarget? = nil) throws -> PolicyJudge {
-        var settings = PolicyJudge.Settings(database: logins.hub, policies: policies ?? logins.policies)
+    func judge(policies: ConnectionTarget? = nil) throws -> PolicyEvaluator {
+        var settings = PolicyEvaluator.Settings(database: logins.hub, policies: policies ?? logins.policies)
         settings.clientRoles = [role]
-        let judge = try PolicyJudge(settings)
+        let judge = try PolicyEvaluator(settings)
         judges.append(judge)
         return judge
     }
 
     /// The hub's own login alone.
-    func judgeAlone(_ target: ConnectionTarget) throws -> PolicyJudge {
-        var settings = PolicyJudge.Settings(database: target)
+    func judgeAlone(_ target: ConnectionTarget) throws -> PolicyEvaluator {
+        var settings = PolicyEvaluator.Settings(database: target)
         settings.clientRoles = [role]
-        let judge = try PolicyJudge(settings)
+        let judge = try PolicyEvaluator(settings)
         judges.append(judge)
         return judge
     }
@@ -123,7 +123,7 @@ final class JudgingStage {
     }
 }
 
-extension PolicyJudge {
+extension PolicyEvaluator {
     /// Asks and waits: for each row the answer for each claimant.
     func answers(
         _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [Claimant], seeing xid: UInt32? = nil

@@ -150,8 +150,8 @@ import Testing
             #expect(judge.value([term], claimant) == [term: .value(Array(text.utf8))])
         }
         #expect(
-            judge.value([PolicyJudge.canonicalClaims], stage.claimant(#"{"b":1e2,  "b":1.0}"#))
-                == [PolicyJudge.canonicalClaims: .value(Array(#"{"b": 1.0}"#.utf8))])
+            judge.value([PolicyEvaluator.canonicalClaims], stage.claimant(#"{"b":1e2,  "b":1.0}"#))
+                == [PolicyEvaluator.canonicalClaims: .value(Array(#"{"b": 1.0}"#.utf8))])
     }
 
     @Test func `nothing is asked before the transaction can be seen`() throws {

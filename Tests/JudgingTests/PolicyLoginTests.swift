@@ -10,12 +10,12 @@ import Testing
 
 /// Who runs what policies say, and what they can do with it.
 @Suite(.within(minutes: 10)) struct PolicyLoginTests {
-    private func availability(_ judge: PolicyJudge) -> PolicyAvailability {
+    private func availability(_ judge: PolicyEvaluator) -> PolicyAvailability {
         #expect(eventually { judge.availability != .unknown })
         return judge.availability
     }
 
-    private func reason(_ judge: PolicyJudge) -> String? {
+    private func reason(_ judge: PolicyEvaluator) -> String? {
         guard case .refused(let reason, let hint) = availability(judge) else { return nil }
         #expect(!hint.isEmpty)
         return reason
@@ -58,11 +58,11 @@ import Testing
         defer { cluster.stop() }
         let demo = try DemoDatabase(in: cluster)
         try cluster.connect().execute("CREATE TABLE public.bare ()")
-        let hub = try PolicyJudge(PolicyJudge.Settings(database: ConnectionTarget(demo.hubURL)))
+        let hub = try PolicyEvaluator(PolicyEvaluator.Settings(database: ConnectionTarget(demo.hubURL)))
         defer { hub.stop() }
         #expect(reason(hub)?.contains("replication slots") == true)
-        let judge = try PolicyJudge(
-            PolicyJudge.Settings(
+        let judge = try PolicyEvaluator(
+            PolicyEvaluator.Settings(
                 database: ConnectionTarget(demo.hubURL), policies: ConnectionTarget(demo.policyURL)))
         defer { judge.stop() }
         #expect(availability(judge) == .available)

@@ -31,10 +31,36 @@ enum ModelTable: UInt32, CaseIterable {
 enum ModelOperation: String { case insert = "INSERT", update = "UPDATE", delete = "DELETE" }
 
 struct ModelChange: CustomStringConvertible {
+    enum Kind {
+        case insert(ModelRow)
+        case update(from: ModelRow, to: ModelRow)
+        case delete(ModelRow)
+    }
+
     var table: ModelTable
-    var operation: ModelOperation
-    var old: ModelRow?
-    var new: ModelRow?
+    var kind: Kind
+
+    var operation: ModelOperation {
+        switch kind {
+        case .insert: .insert
+        case .update: .update
+        case .delete: .delete
+        }
+    }
+
+    var old: ModelRow? {
+        switch kind {
+        case .insert: nil
+        case .update(let row, _), .delete(let row): row
+        }
+    }
+
+    var new: ModelRow? {
+        switch kind {
+        case .insert(let row), .update(_, let row): row
+        case .delete: nil
+        }
+    }
 
     var description: String {
         "\(operation.rawValue) \(table) \(old.map { "\($0) → " } ?? "")\(new.map { "\($0)" } ?? "")"
@@ -113,7 +139,7 @@ final class ModelDatabase {
         lastVersion += 1
         let row = ModelRow(id: lastID, owner: owner, room: room, body: body, version: lastVersion)
         transaction.rows[table, default: [:]][row.id] = row
-        note(table, nil, row, in: &transaction)
+        note(table, .insert(row), in: &transaction)
     }
 
     func update(
@@ -125,12 +151,12 @@ final class ModelDatabase {
         new.version = lastVersion
         if new.id != row.id { transaction.rows[table]?[row.id] = nil }
         transaction.rows[table, default: [:]][new.id] = new
-        note(table, row, new, in: &transaction)
+        note(table, .update(from: row, to: new), in: &transaction)
     }
 
     func delete(_ row: ModelRow, of table: ModelTable, in transaction: inout Transaction) {
         transaction.rows[table]?[row.id] = nil
-        note(table, row, nil, in: &transaction)
+        note(table, .delete(row), in: &transaction)
     }
 
     func freshID() -> Int {
@@ -138,12 +164,12 @@ final class ModelDatabase {
         return lastID
     }
 
-    private func note(_ table: ModelTable, _ old: ModelRow?, _ new: ModelRow?, in transaction: inout Transaction) {
-        let operation: ModelOperation = old == nil ? .insert : new == nil ? .delete : .update
-        transaction.changes.append(ModelChange(table: table, operation: operation, old: old, new: new))
+    private func note(_ table: ModelTable, _ kind: ModelChange.Kind, in transaction: inout Transaction) {
+        let change = ModelChange(table: table, kind: kind)
+        transaction.changes.append(change)
         guard table == .members else { return }
-        if let old { transaction.members[old.owner, default: [:]][old.room, default: 0] -= 1 }
-        if let new { transaction.members[new.owner, default: [:]][new.room, default: 0] += 1 }
+        if let old = change.old { transaction.members[old.owner, default: [:]][old.room, default: 0] -= 1 }
+        if let new = change.new { transaction.members[new.owner, default: [:]][new.room, default: 0] += 1 }
     }
 
     /// Takes a number that a later commit will have.

@@ -77,7 +77,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         let compiler = ModelPolicies(all)
         let book = PolicyBook(
             policies: compiler.policies(rules), tables: all.filter { $0.oid == ModelTable.members.rawValue },
-            version: policiesAreOthers ? version : view!.snapshot.policies.version)
+            version: policiesAreOthers ? version : view?.snapshot.policies.version ?? version)
         let snapshot = CatalogSnapshot(
             version: version, publication: "supabase_realtime", tables: relations, foldsASCIIPlainly: true,
             policies: book, followable: [ModelTable.members.rawValue: ModelDatabase.firstLSN])
@@ -247,7 +247,8 @@ struct ModelPolicies {
         ]
         return texts.enumerated().reduce(into: [:]) { policies, item in
             let (number, (table, text)) = item
-            let compiled = compiler.compile(text, on: facts[table.rawValue]!)
+            guard let facts = facts[table.rawValue] else { preconditionFailure("\(table) is no table") }
+            let compiled = compiler.compile(text, on: facts)
             let wanted: CompiledPolicy.Classification =
                 switch table {
                 case .items: .membership

@@ -12,12 +12,12 @@ import TestSupport
 
 /// What of the world around the hub answers late, wrongly or not at all, as a seed says.
 final class ModelServer {
-    enum Kind: UInt64, CaseIterable { case catalog, rows, claims, members, filters, recall }
+    enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall }
 
     let database: ModelDatabase
     let time: VirtualTime
     let agenda: Agenda
-    private var randoms: [Kind: SeededRandom]
+    private var randoms: [SeededRandom]
     /// No answer comes until then.
     private var awayUntil: UInt64 = 0
     /// Some answers are lost until then.
@@ -28,21 +28,20 @@ final class ModelServer {
         self.database = database
         self.time = time
         self.agenda = agenda
-        randoms = Dictionary(
-            uniqueKeysWithValues: Kind.allCases.map { ($0, SeededRandom(seed: seed &* 31 &+ $0.rawValue)) })
+        randoms = Kind.allCases.map { SeededRandom(seed: seed &* 31 &+ UInt64($0.rawValue)) }
     }
 
     func delay(_ kind: Kind) -> UInt64 {
-        let pick = UInt64.random(in: 0..<100, using: &randoms[kind]!)
+        let pick = UInt64.random(in: 0..<100, using: &randoms[kind.rawValue])
         return switch pick {
-        case ..<50: UInt64.random(in: 0...2, using: &randoms[kind]!)
-        case ..<90: UInt64.random(in: 1...30, using: &randoms[kind]!)
-        default: UInt64.random(in: 30...700, using: &randoms[kind]!)
+        case ..<50: UInt64.random(in: 0...2, using: &randoms[kind.rawValue])
+        case ..<90: UInt64.random(in: 1...30, using: &randoms[kind.rawValue])
+        default: UInt64.random(in: 30...700, using: &randoms[kind.rawValue])
         }
     }
 
     func chance(_ kind: Kind, percent: UInt64) -> Bool {
-        UInt64.random(in: 0..<100, using: &randoms[kind]!) < percent
+        UInt64.random(in: 0..<100, using: &randoms[kind.rawValue]) < percent
     }
 
     var isAway: Bool { time.monotonicNanoseconds() < awayUntil }

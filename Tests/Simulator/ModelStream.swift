@@ -208,19 +208,15 @@ final class ModelStream {
             messages.append(relation(change.table, announcement))
         }
         let cells = { (row: ModelRow) in Self.cells(row, announcement.extras) }
-        switch change.operation {
-        case .insert: messages.append(PgOutput.insert(oid, cells(change.new!)))
-        case .update:
-            let old = change.old!
-            let image: PgOutput.Old? =
-                announcement.isNamedByKey
-                ? old.id == change.new!.id ? nil : .key(Self.key(old, announcement.extras)) : .full(cells(old))
-            messages.append(PgOutput.update(oid, old: image, cells(change.new!)))
-        case .delete:
-            let old = change.old!
-            messages.append(
-                PgOutput.delete(
-                    oid, announcement.isNamedByKey ? .key(Self.key(old, announcement.extras)) : .full(cells(old))))
+        let isNamedByKey = announcement.isNamedByKey
+        let key = { (row: ModelRow) in Self.key(row, announcement.extras) }
+        switch change.kind {
+        case .insert(let row): messages.append(PgOutput.insert(oid, cells(row)))
+        case .update(let old, let new):
+            let keyOnly: PgOutput.Old? = old.id == new.id ? nil : .key(key(old))
+            messages.append(PgOutput.update(oid, old: isNamedByKey ? keyOnly : .full(cells(old)), cells(new)))
+        case .delete(let row):
+            messages.append(PgOutput.delete(oid, isNamedByKey ? .key(key(row)) : .full(cells(row))))
         }
     }
 

@@ -86,7 +86,7 @@ public final class Simulation {
         let gateway = try SteppedGateway(GatewaySettings(sockets: sockets))
         let catalog = ModelCatalog(server)
         let asking = DeliveryAsking(
-            catalog: catalog, judge: ModelFilterEvaluator(), policyJudge: ModelPolicyEvaluator(server),
+            catalog: catalog, filterEvaluator: ModelFilterEvaluator(), policyEvaluator: ModelPolicyEvaluator(server),
             recall: ModelRecall(server, storage))
         var settings = ProjectSettings(
             limits: ProjectLimits(
@@ -104,7 +104,8 @@ public final class Simulation {
                 covered: { shared.stream.covered }),
             hearsDatabase: { true }, presenceTimeline: nil,
             condition: {
-                Condition(isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
+                ProjectHealthReport(
+                    isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
             })
         gateway.add(project)
         hub = Hub(gateway: gateway, catalog: catalog)

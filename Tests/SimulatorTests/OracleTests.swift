@@ -25,7 +25,8 @@ import Testing
         var transaction = database.begin()
         database.insert(table, owner: owner, room: room, body: "x", in: &transaction)
         database.commit(transaction, as: database.takeXID(), at: 0, visibleFrom: 0)
-        return database.commits.last!.changes.last!.new!
+        guard let row = database.commits.last?.changes.last?.new else { preconditionFailure("a row was inserted") }
+        return row
     }
 
     private func hear(_ row: ModelRow, of table: ModelTable = .notes, body: String = "x") {

@@ -9,7 +9,7 @@ public final class JudgedPolicy: Sendable {
     public let table: UInt32
     public let version: UInt64
     public let identity: UInt64
-    public let loop: ClaimsLoop
+    public let loop: ClaimsScript
 
     private static let identities = Atomic<UInt64>(0)
 
@@ -20,7 +20,7 @@ public final class JudgedPolicy: Sendable {
         self.table = table
         self.version = version
         identity = JudgedPolicy.identities.add(1, ordering: .relaxed).newValue
-        loop = ClaimsLoop(judging: sql, row, as: role)
+        loop = ClaimsScript(judging: sql, row, as: role)
     }
 }
 

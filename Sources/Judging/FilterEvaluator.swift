@@ -41,7 +41,7 @@ public struct JudgedQuestion: Sendable, Hashable {
 /// In: questions from any thread. Out: for each, in order, whether the row matches, or nil where that could not be found
 /// out: an error, a timeout, a database that is away, too many questions. Nil is never a match, and the client is told.
 /// It owns a thread and a connection that can only read.
-public final class Judge: Sendable {
+public final class FilterEvaluator: Sendable {
     private let threads: AskingThreads<PlainLine<JudgeJob>>
 
     public init(_ target: ConnectionTarget, _ reachability: Reachability = Reachability()) throws(SystemError) {
@@ -50,7 +50,7 @@ public final class Judge: Sendable {
             jobs: Limits.maximumWaitingQuestions, parts: Limits.maximumWaitingQuestions,
             bytes: Limits.maximumWaitingQuestionBytes)
         let inbox = try Inbox<PlainLine<JudgeJob>>(holding: room)
-        threads = try AskingThreads(inbox, [("judge", { JudgeWorker(target, inbox, reachability) })])
+        threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability) })])
     }
 
     /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for

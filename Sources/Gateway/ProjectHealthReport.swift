@@ -1,7 +1,7 @@
 import Bytes
 
 /// How the hub is, for those who ask over HTTP.
-public struct Condition: Sendable, Equatable {
+public struct ProjectHealthReport: Sendable, Equatable {
     /// Changes stream from PostgreSQL.
     public var isStreaming: Bool
     /// The event log takes what comes.

@@ -9,7 +9,7 @@ import Judging
 ///
 /// What an expression makes of its inputs is always the same, so values are remembered by expression and inputs. The loop
 /// waits at an entry until all that it needs is known.
-struct GenerationDesk {
+struct GeneratedColumns {
     /// A value by what makes it.
     public struct Key: Hashable {
         var column: GeneratedColumn
@@ -127,7 +127,7 @@ struct GenerationDesk {
 
     /// In the order in which `fill` takes the answers.
     func requests(_ batch: Batch) -> [GenerationRequest] {
-        GenerationDesk.order(batch).map { table, columns in
+        GeneratedColumns.order(batch).map { table, columns in
             GenerationRequest(
                 table: table, roles: (watched[table]?.keys.sorted() ?? []),
                 questions: columns.map { column, keys in
@@ -143,7 +143,7 @@ struct GenerationDesk {
     }
 
     mutating func fill(_ batch: Batch, _ answers: [[[GeneratedValue]]]) {
-        for ((_, columns), ofTable) in zip(GenerationDesk.order(batch), answers) {
+        for ((_, columns), ofTable) in zip(GeneratedColumns.order(batch), answers) {
             for ((_, keys), found) in zip(columns, ofTable) {
                 for (key, value) in zip(keys, found) { remember(value, key) }
             }

@@ -13,7 +13,7 @@ import Testing
 
     @Test func `answers are those of the same SQL`() throws {
         let database = try TestDatabase()
-        let judge = try Judge(database.target)
+        let judge = try FilterEvaluator(database.target)
         defer { judge.stop() }
         let values: [String?] = ["1", "2", nil, "10", "not a number", "-5", "99999999999"]
         let questions = [
@@ -43,7 +43,7 @@ import Testing
 
     @Test func `a filter's own questions are answered`() throws {
         let database = try TestDatabase()
-        let judge = try Judge(database.target)
+        let judge = try FilterEvaluator(database.target)
         defer { judge.stop() }
         let filter = try #require(
             try Filter.parse("subject=match.^a+$", within: Filter.Bounds(bytes: 100, conditions: 10, depth: 1)))
@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test func `many more than fit a round trip are answered in order`() throws {
-        let judge = try Judge(try TestDatabase().target)
+        let judge = try FilterEvaluator(try TestDatabase().target)
         defer { judge.stop() }
         let asked = (0..<3000).map { number in
             // More statements than are kept prepared.
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test func `large values are asked about, and too many of them are refused`() throws {
-        let judge = try Judge(try TestDatabase().target)
+        let judge = try FilterEvaluator(try TestDatabase().target)
         defer { judge.stop() }
         let length = question("(length(CAST($1 AS text)) = 3000000)")
         let large = (0..<5).map { number in
@@ -84,7 +84,7 @@ import Testing
 
     @Test func `a question that takes too long fails alone, and is not asked again at once`() throws {
         let database = try TestDatabase()
-        let judge = try Judge(database.target)
+        let judge = try FilterEvaluator(database.target)
         defer { judge.stop() }
         let slow = JudgedQuestion(question("(pg_sleep(60) IS NULL OR CAST($1 AS integer) = 1)"), values: ["1"])
         let quick = JudgedQuestion(question("(CAST($1 AS integer) = 1)"), values: ["1"])
@@ -103,7 +103,7 @@ import Testing
             CREATE TABLE public.t (x int);
             CREATE FUNCTION public.f(int) RETURNS bool LANGUAGE sql AS 'INSERT INTO public.t VALUES ($1) RETURNING true';
             """)
-        let judge = try Judge(database.target)
+        let judge = try FilterEvaluator(database.target)
         defer { judge.stop() }
         #expect(ask(judge, [JudgedQuestion(question("public.f(CAST($1 AS integer))"), values: ["1"])]) == [nil])
         #expect(try database.value("SELECT count(*) FROM public.t") == "0")
@@ -111,7 +111,7 @@ import Testing
 
     @Test func `a connection that is cut is made again, and what was asked is asked again`() throws {
         let database = try TestDatabase()
-        let judge = try Judge(database.target)
+        let judge = try FilterEvaluator(database.target)
         defer { judge.stop() }
         let asked = JudgedQuestion(question("(CAST($1 AS integer) = 1)"), values: ["1"])
         for _ in 0..<3 {
@@ -124,7 +124,7 @@ import Testing
     }
 
     @Test func `stopping answers those who wait`() throws {
-        let judge = try Judge(try TestDatabase().target)
+        let judge = try FilterEvaluator(try TestDatabase().target)
         let asked = JudgedQuestion(question("(CAST($1 AS integer) = 1)"), values: ["1"])
         #expect(ask(judge, [asked]) == [true])
         judge.stop()
@@ -132,7 +132,7 @@ import Testing
     }
 
     @Test func `too many at once are refused at once`() throws {
-        let judge = try Judge(try TestDatabase().target)
+        let judge = try FilterEvaluator(try TestDatabase().target)
         defer { judge.stop() }
         let asked = JudgedQuestion(question("(CAST($1 AS integer) = 1)"), values: ["1"])
         let answers = ask(judge, Array(repeating: asked, count: 65_537))
@@ -141,7 +141,7 @@ import Testing
 
     @Test func `a database that goes and comes back is asked again`() throws {
         let cluster = try TestCluster.fresh()
-        let judge = try Judge(try TestDatabase(on: cluster).target)
+        let judge = try FilterEvaluator(try TestDatabase(on: cluster).target)
         defer { judge.stop() }
         let asked = JudgedQuestion(question("(CAST($1 AS integer) = 1)"), values: ["1"])
         #expect(ask(judge, [asked]) == [true])
@@ -154,7 +154,7 @@ import Testing
     }
 }
 
-func ask(_ judge: Judge, _ questions: [JudgedQuestion]) -> [Bool?]? {
+func ask(_ judge: FilterEvaluator, _ questions: [JudgedQuestion]) -> [Bool?]? {
     let answer = Awaited<[Bool?]>()
     judge.ask(questions) { answer.set($0) }
     return answer.wait()

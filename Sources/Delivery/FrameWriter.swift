@@ -6,7 +6,7 @@ import Protocol
 import WebSocket
 
 /// Where bodies and frames are written and handed to the loop.
-struct DeliveryDesk: ~Copyable {
+struct FrameWriter: ~Copyable {
     private let encoder: ChangeEncoder
     private let deflater: Deflater?
     /// The bodies of the change at hand, one for each view that was needed.
@@ -28,7 +28,7 @@ struct DeliveryDesk: ~Copyable {
 
     /// Makes the body that a view has of the change, if it is not there yet.
     mutating func write(
-        _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment, _ index: UInt32,
+        _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment, _ index: UInt32,
         _ views: inout ViewTable
     ) throws(ByteError) {
         guard let known = views.views[index]?.change, known != moment.number else { return }

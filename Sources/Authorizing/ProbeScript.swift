@@ -7,7 +7,7 @@ import Postgres
 /// nobody sees another's rows and nothing that a policy's functions do outlives the answer.
 ///
 /// There is a function for each role: a plan that was made for one role never answers for another.
-enum ProbeLoop {
+enum ProbeScript {
     /// Who inserts the rows that askers try to see.
     enum Insertion: Sendable, Equatable {
         /// A function of the database's, for a login without privileges of its own.

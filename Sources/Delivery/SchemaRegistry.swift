@@ -4,7 +4,7 @@ import Change
 import Messages
 
 /// Which schemas the log's rows have, and whether the catalog knows them as they are.
-struct SchemaDesk {
+struct SchemaRegistry {
     private struct Declaration {
         let table: CatalogTable
         let number: UInt64
@@ -20,7 +20,7 @@ struct SchemaDesk {
     private var mixed: [UInt32: CatalogTable] = [:]
     /// The schemas of such, as what their old images are sure to be.
     private var doubted: [UInt64: Relation] = [:]
-    /// What of a schema that was told to the courier has other types now.
+    /// What of a schema that was told to the router has other types now.
     private var foreign: [UInt64: ForeignColumns] = [:]
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
@@ -55,7 +55,7 @@ struct SchemaDesk {
     /// Whether changes of the schema can be judged; false where the catalog has to be read again first. It is read once
     /// for each schema and snapshot: a row that is older than the catalog stays another than it says.
     mutating func isReady(
-        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ courier: inout Courier
+        _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ router: inout ChangeRouter
     ) -> Bool {
         // As those have it who are judged: a newer snapshot may be there that they have yet to hear of.
         let table =
@@ -69,7 +69,7 @@ struct SchemaDesk {
         asked.remove(fingerprint)
         let places = table?.foreignColumns(of: relation) ?? []
         foreign[fingerprint] = places.isEmpty ? nil : table.flatMap { ForeignColumns(relation, places, of: $0) }
-        courier.noteRelation(fingerprint, relation, foreign: places)
+        router.noteRelation(fingerprint, relation, foreign: places)
         return true
     }
 
@@ -83,14 +83,14 @@ struct SchemaDesk {
     func promisesWholeRows(_ table: UInt32) -> Bool { declared[table]?.table.identity == .full }
 
     /// The declaration's number, by which `holds` knows whether the index still has it.
-    mutating func declare(_ table: CatalogTable, _ courier: inout Courier) -> UInt64 {
+    mutating func declare(_ table: CatalogTable, _ router: inout ChangeRouter) -> UInt64 {
         if let known = declared[table.oid] {
             if known.table === table { return known.number }
             hasReplaced = true
         }
         lastDeclaration += 1
         declared[table.oid] = Declaration(table: table, number: lastDeclaration)
-        courier.declare(table: table.oid, columns: table.columns.map(\.name))
+        router.declare(table: table.oid, columns: table.columns.map(\.name))
         return lastDeclaration
     }
 
@@ -106,13 +106,13 @@ struct SchemaDesk {
         return hasReplaced
     }
 
-    mutating func take(_ snapshot: CatalogSnapshot, _ courier: inout Courier) {
+    mutating func take(_ snapshot: CatalogSnapshot, _ router: inout ChangeRouter) {
         mixed = [:]
         for table in snapshot.tables where table.hasMixedIdentity { mixed[table.oid] = table }
         doubted = mixed.isEmpty ? [:] : relations.compactMapValues { mixed[$0.oid]?.surelyOld($0) }
         for (oid, known) in declared where snapshot.table(oid) !== known.table {
             declared[oid] = nil
-            courier.forget(table: oid)
+            router.forget(table: oid)
         }
     }
 }

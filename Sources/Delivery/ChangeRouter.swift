@@ -14,7 +14,7 @@ import WebSocket
 ///
 /// One loop owns it. A body is written once for all who see the same columns, a frame once for all who also have the same
 /// envelope.
-struct Courier: ~Copyable {
+struct ChangeRouter: ~Copyable {
     var audience = Audience()
     var views: ViewTable
     /// Who wants a row as a change leaves it, or of a row that goes as it was …
@@ -22,7 +22,7 @@ struct Courier: ~Copyable {
     /// … and who wants to know of rows that updates take out of their view.
     var departures = PredicateIndex(
         judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
-    var policies = HeldPolicies()
+    var policies = ActivePolicies()
     /// What rows were whose deletes do not say it.
     var recall = RowRecall()
     private var matches = MatchBatch()
@@ -30,8 +30,8 @@ struct Courier: ~Copyable {
     private var departed = MatchBatch()
     private var departedWhole = MatchBatch()
     private var departedFormer = MatchBatch()
-    private var desk: DeliveryDesk
-    private var touches = Touches()
+    private var desk: FrameWriter
+    private var touches = MatchedChannels()
     private var waiting: [UInt32: WaitingQueue] = [:]
     private let total = WaitingTotal()
     /// Bodies of the change at hand that somebody waits with, by view.
@@ -47,7 +47,7 @@ struct Courier: ~Copyable {
 
     init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false) {
         views = ViewTable(tellsFormerKeys: tellsFormerKeys)
-        desk = DeliveryDesk(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
+        desk = FrameWriter(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
     }
 
     /// Channels whose waiting deliveries became too many: to be closed.
@@ -341,7 +341,8 @@ struct Courier: ~Copyable {
     private static func deliver(
         to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
         _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ desk: inout DeliveryDesk, _ touches: inout Touches, _ withPast: inout [UInt32],
+        _ views: inout ViewTable, _ desk: inout FrameWriter, _ touches: inout MatchedChannels,
+        _ withPast: inout [UInt32],
         _ loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
@@ -364,14 +365,14 @@ struct Courier: ~Copyable {
             if let last, last.envelope == envelope, last.view == member.view,
                 last.isCompressed == recipient.wantsCompression
             {
-                DeliveryDesk.send(last.frame, to: recipient.connection, on: loop)
+                FrameWriter.send(last.frame, to: recipient.connection, on: loop)
             } else {
                 try desk.write(change, relation, moment, member.view, &views)
                 let frame = desk.frame(
                     envelope, member.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
                     on: loop)
                 last = (envelope, member.view, recipient.wantsCompression, frame)
-                DeliveryDesk.send(frame, to: recipient.connection, on: loop)
+                FrameWriter.send(frame, to: recipient.connection, on: loop)
             }
             delivered += 1
         }
@@ -582,7 +583,7 @@ struct Courier: ~Copyable {
             let frame = desk.frame(
                 envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
                 on: loop)
-            DeliveryDesk.send(frame, to: recipient.connection, on: loop)
+            FrameWriter.send(frame, to: recipient.connection, on: loop)
             delivered += 1
         }
         return delivered

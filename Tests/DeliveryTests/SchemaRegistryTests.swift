@@ -15,20 +15,20 @@ import Testing
 
     /// Whoever was bound to the first one would hear of nothing any more, and nobody would say so.
     @Test func `a table in another's place is noticed, and what was placed before is known not to stand`() {
-        var courier = Courier(maximumBodyBytes: 1 << 20, deflater: nil)
-        var desk = SchemaDesk()
+        var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil)
+        var desk = SchemaRegistry()
         let (old, new) = (table(hasPolicies: false), table(hasPolicies: true))
-        let first = desk.declare(old, &courier)
-        #expect(desk.declare(old, &courier) == first)
+        let first = desk.declare(old, &router)
+        #expect(desk.declare(old, &router) == first)
         #expect(desk.holds(first, of: old))
         let before = desk.takeReplacement()
         #expect(!before)
-        let second = desk.declare(new, &courier)
+        let second = desk.declare(new, &router)
         #expect(!desk.holds(first, of: old) && desk.holds(second, of: new))
         let (replaced, again) = (desk.takeReplacement(), desk.takeReplacement())
         #expect(replaced && !again)
         // The old one once more, as an answer that comes late has it: what stood under the new one does not stand either.
-        let third = desk.declare(old, &courier)
+        let third = desk.declare(old, &router)
         #expect(!desk.holds(second, of: new) && !desk.holds(first, of: old) && desk.holds(third, of: old))
         let late = desk.takeReplacement()
         #expect(late)

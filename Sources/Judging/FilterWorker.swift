@@ -8,7 +8,7 @@ import Replication
 import System
 
 /// The judge's thread: connects, asks, answers.
-final class JudgeWorker: ConnectedWorker {
+final class FilterWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<JudgeJob>>
     var link: Link<Connection>
     let troubles = TroubleTeller(
@@ -29,7 +29,7 @@ final class JudgeWorker: ConnectedWorker {
         self.target = target
         self.inbox = inbox
         link = Link(
-            .backingOff(Backoff(reachability)), quickRetries: JudgeWorker.attempts,
+            .backingOff(Backoff(reachability)), quickRetries: FilterWorker.attempts,
             connected: Metrics.shared.judgeConnected)
     }
 

@@ -6,7 +6,7 @@ import Postgres
 ///
 /// The claims and the role are set again for each, and whatever a policy's functions do is undone before the next:
 /// every step is a subtransaction that is rolled back.
-public struct ClaimsLoop: Sendable, Hashable {
+public struct ClaimsScript: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
         /// One row for each claims. Where it fails with many elements in the inputs, each element is tried by itself.
         case whole
@@ -39,14 +39,14 @@ public struct ClaimsLoop: Sendable, Hashable {
         inputCount = inputs
         outputCount = outputs
         self.held = held
-        self.inFunction = inFunction ?? sql(ClaimsLoop.variable)
-        inFunctionByElement = sql { "\(ClaimsLoop.variable($0))[\"tw$element\":\"tw$element\"]" }
+        self.inFunction = inFunction ?? sql(ClaimsScript.variable)
+        inFunctionByElement = sql { "\(ClaimsScript.variable($0))[\"tw$element\":\"tw$element\"]" }
         asStatement = sql { "CAST($\($0 + 1) AS pg_catalog.text[])" }
     }
 
     private static func variable(_ input: Int) -> String { "\"tw$input\(input)\"" }
 
-    public static func == (left: ClaimsLoop, right: ClaimsLoop) -> Bool {
+    public static func == (left: ClaimsScript, right: ClaimsScript) -> Bool {
         left.role == right.role && left.shape == right.shape && left.asStatement == right.asStatement
     }
 
@@ -58,7 +58,7 @@ public struct ClaimsLoop: Sendable, Hashable {
 
 // MARK: What is asked
 
-extension ClaimsLoop {
+extension ClaimsScript {
     /// For each row, in order, whether it may be read: `1` or `0`, without the noughts at the end; NULL when none may.
     ///
     /// The rows are made of their texts once for all claims.
@@ -71,7 +71,7 @@ extension ClaimsLoop {
             """
         }
         self.init(
-            as: role, .whole, inputs: row.columns.count, outputs: 1, held: row.array(ClaimsLoop.variable),
+            as: role, .whole, inputs: row.columns.count, outputs: 1, held: row.array(ClaimsScript.variable),
             inFunction: answer("\"tw$held\".\"tw$made\"")
         ) { input in
             answer(row.array(input))
@@ -81,7 +81,7 @@ extension ClaimsLoop {
     /// Each term's text.
     public init(evaluating terms: [AskedTerm], as role: String) {
         self.init(as: role, .whole, inputs: 0, outputs: terms.count) { _ in
-            "SELECT " + terms.map(ClaimsLoop.text).joined(separator: ", ")
+            "SELECT " + terms.map(ClaimsScript.text).joined(separator: ", ")
         }
     }
 
@@ -115,11 +115,11 @@ extension ClaimsLoop {
 
 // MARK: The function
 
-extension ClaimsLoop {
+extension ClaimsScript {
     /// Rows: the claims' number from 1, the element's number where elements were tried by themselves, the error's code
     /// or NULL, and the outputs.
     public func function(named name: String) -> String {
-        let inputs = (0..<inputCount).map { ", \(ClaimsLoop.variable($0)) pg_catalog.text[]" }.joined()
+        let inputs = (0..<inputCount).map { ", \(ClaimsScript.variable($0)) pg_catalog.text[]" }.joined()
         let outputs = (0..<outputCount).map { ", \"tw$output\($0)\" pg_catalog.text" }.joined()
         let body = """
             #variable_conflict use_column
@@ -139,7 +139,7 @@ extension ClaimsLoop {
                 END LOOP;
             END
             """
-        let quote = ClaimsLoop.dollarQuote(notIn: body)
+        let quote = ClaimsScript.dollarQuote(notIn: body)
         return """
             CREATE FUNCTION pg_temp.\(name)("tw$claims" pg_catalog.text[]\(inputs))
             RETURNS TABLE ("tw$who" pg_catalog.int4, "tw$element" pg_catalog.int4, "tw$error" pg_catalog.text\(outputs))
@@ -151,13 +151,13 @@ extension ClaimsLoop {
     private var stepsByElement: String {
         guard shape == .whole, inputCount > 0 else { return "" }
         return """
-            IF "tw$error" IS NOT NULL AND pg_catalog.cardinality(\(ClaimsLoop.variable(0))) > 1 THEN
+            IF "tw$error" IS NOT NULL AND pg_catalog.cardinality(\(ClaimsScript.variable(0))) > 1 THEN
                 "tw$any" := false;
-                FOR "tw$index" IN 1 .. pg_catalog.cardinality(\(ClaimsLoop.variable(0))) LOOP
+                FOR "tw$index" IN 1 .. pg_catalog.cardinality(\(ClaimsScript.variable(0))) LOOP
                     "tw$element" := "tw$index";
             \(step(inFunctionByElement))
                     "tw$any" := "tw$any" OR "tw$done";
-                    IF NOT "tw$any" AND "tw$index" >= \(ClaimsLoop.elementsTried) THEN
+                    IF NOT "tw$any" AND "tw$index" >= \(ClaimsScript.elementsTried) THEN
                         "tw$element" := 0;
                         RETURN NEXT;
                         EXIT;
@@ -198,7 +198,7 @@ extension ClaimsLoop {
                 \(first)
                 \(ask)
                 "tw$done" := true;
-                RAISE EXCEPTION USING ERRCODE = '\(ClaimsLoop.undo)';
+                RAISE EXCEPTION USING ERRCODE = '\(ClaimsScript.undo)';
             EXCEPTION WHEN OTHERS OR assert_failure THEN
                 IF NOT "tw$done" THEN
                     "tw$error" := SQLSTATE;

@@ -14,7 +14,7 @@ import System
 ///
 /// What policies say runs only on connections of a login that can become nothing but the client roles. A second, lazy
 /// connection of the hub's own login runs what calls nothing that did not come with PostgreSQL.
-public final class PolicyJudge: Sendable {
+public final class PolicyEvaluator: Sendable {
     public struct Settings: Sendable {
         /// The hub's own login.
         var database: ConnectionTarget

@@ -236,8 +236,8 @@ import Testing
 
     @Test func `what waits when it ends is answered`() throws {
         let stage = try JudgingStage()
-        let judge = try PolicyJudge(
-            PolicyJudge.Settings(
+        let judge = try PolicyEvaluator(
+            PolicyEvaluator.Settings(
                 database: stage.logins.hub, policies: stage.logins.policies, clientRoles: [stage.role]))
         let found = (0..<10).map { _ in Awaited<[PolicyAnswers]>() }
         for result in found {

@@ -10,7 +10,7 @@ import Policy
 ///
 /// Each holder's membership is a predicate over the membership's table, in an index of its own: a change of that table
 /// finds the sets it concerns as any change finds its subscribers.
-public struct MembershipDesk: ~Copyable {
+public struct LiveMemberships: ~Copyable {
     public private(set) var sets = Slots<LiveSet>()
     private var numbers: [SetKey: UInt32] = [:]
     private var handles: [UInt32: Handles] = [:]
@@ -229,7 +229,7 @@ public struct MembershipDesk: ~Copyable {
 
     /// Applies what is left of a part. The fingerprint of a schema that was not told: `noteRelation`, and go on from there.
     @_lifetime(part: copy part)
-    mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaDesk) throws(ByteError) -> UInt64? {
+    mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
         var effects: [Effect] = []
         let unknown = try gather(&part, schemas, into: &effects)
@@ -255,7 +255,7 @@ public struct MembershipDesk: ~Copyable {
 
     @_lifetime(part: copy part)
     private mutating func gather(
-        _ part: inout TransactionPart, _ schemas: SchemaDesk, into effects: inout [Effect]
+        _ part: inout TransactionPart, _ schemas: SchemaRegistry, into effects: inout [Effect]
     ) throws(ByteError) -> UInt64? {
         while true {
             var forArrivals = part
@@ -357,7 +357,7 @@ public struct MembershipDesk: ~Copyable {
 
     /// Takes what a later transaction did out of the answers that hold it. As with `apply`.
     @_lifetime(part: copy part)
-    mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaDesk) throws(ByteError) -> UInt64? {
+    mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
         var effects: [Effect] = []
         let unknown = try gather(&part, schemas, into: &effects)

@@ -20,7 +20,7 @@ struct Touch {
 }
 
 /// The channels that the change at hand touches, each once for each form in which it sees it.
-struct Touches {
+struct MatchedChannels {
     private(set) var all: [Touch] = []
 
     mutating func removeAll() { all.removeAll(keepingCapacity: true) }

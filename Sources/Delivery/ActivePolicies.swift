@@ -40,7 +40,7 @@ struct PolicyEntry {
 }
 
 /// The policies that hold on one loop. Their numbers are what predicates call an asker.
-struct HeldPolicies {
+struct ActivePolicies {
     private(set) var entries = Slots<PolicyEntry>()
     var sampling = ShadowSampling()
 
@@ -53,7 +53,7 @@ struct HeldPolicies {
 
     /// In what form a member sees a change whose new row it may see; the change says of the old row what is known of it.
     mutating func seen(
-        by member: Member, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
+        by member: Member, _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
     ) throws(ByteError) -> Seen {
         guard moment.hasPast, member.policy != Member.noPolicy else { return Seen(view: member.view) }
@@ -71,7 +71,7 @@ struct HeldPolicies {
     }
 
     private func past(
-        _ number: UInt32, _ change: borrowing Change, _ relation: Relation, _ moment: Courier.Moment,
+        _ number: UInt32, _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment,
         _ index: inout PredicateIndex, _ asked: inout AskedQuestions
     ) throws(ByteError) -> PolicyEntry.Past {
         guard let entry = entries[number] else { return .hidden }

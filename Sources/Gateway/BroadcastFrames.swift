@@ -6,7 +6,7 @@ import Protocol
 import WebSocket
 
 /// Writes what is said to a topic, at most once for each kind of receiver, and hands it to the loop for all of them.
-struct BroadcastDesk: ~Copyable {
+struct BroadcastFrames: ~Copyable {
     private let deflater: Deflater?
     private var message = ByteWriter(capacity: 4096)
     private var frame = ByteWriter(capacity: 4096)
@@ -45,7 +45,7 @@ struct BroadcastDesk: ~Copyable {
     /// To all who may hear it but the channel that said it; how many that were. Who may have been told it before is left
     /// out.
     mutating func deliver(
-        _ broadcast: borrowing Broadcast, to members: [TopicMember<Hearer>], of topic: RawSpan,
+        _ broadcast: borrowing Broadcast, to members: [TopicMember<TopicListener>], of topic: RawSpan,
         except speaker: UInt32?, isOfDatabase: Bool, on loop: SocketLoop
     ) -> Int {
         var frames = Frames()
@@ -67,7 +67,8 @@ struct BroadcastDesk: ~Copyable {
 
     /// To one channel.
     mutating func deliver(
-        _ broadcast: borrowing Broadcast, to hearer: Hearer, of topic: RawSpan, joinRef: RawSpan, on loop: SocketLoop
+        _ broadcast: borrowing Broadcast, to hearer: TopicListener, of topic: RawSpan, joinRef: RawSpan,
+        on loop: SocketLoop
     ) -> Bool {
         defer { shrink() }
         guard let piece = write(broadcast, topic, hearer.form, joinRef: joinRef, on: loop) else { return false }
@@ -77,7 +78,7 @@ struct BroadcastDesk: ~Copyable {
 
     /// Who came and who went, to all who may know.
     mutating func deliver(
-        difference: RawSpan, to members: [TopicMember<Hearer>], of topic: RawSpan, on loop: SocketLoop
+        difference: RawSpan, to members: [TopicMember<TopicListener>], of topic: RawSpan, on loop: SocketLoop
     ) -> Int {
         var frames = Frames()
         var count = 0
@@ -87,7 +88,8 @@ struct BroadcastDesk: ~Copyable {
             let form = hearer.form
             if !frames.has(form) {
                 message.removeAll()
-                MessageEncoder(Hearer.version(of: form)).appendPresenceDiff(difference, topic: topic, to: &message)
+                MessageEncoder(TopicListener.version(of: form)).appendPresenceDiff(
+                    difference, topic: topic, to: &message)
                 frames[form] = Self.share(.text, message, form, deflater, &frame, on: loop)
             }
             guard let piece = frames[form] else { continue }
@@ -103,8 +105,8 @@ struct BroadcastDesk: ~Copyable {
         on loop: SocketLoop
     ) -> Piece? {
         message.removeAll()
-        let encoder = MessageEncoder(Hearer.version(of: form))
-        guard deflater == nil || !Hearer.isCompressed(form) else {
+        let encoder = MessageEncoder(TopicListener.version(of: form))
+        guard deflater == nil || !TopicListener.isCompressed(form) else {
             let kind = encoder.appendBroadcast(broadcast, topic: topic, joinRef: joinRef, to: &message)
             return Self.kind(kind).map { Self.share($0, message, form, deflater, &frame, on: loop) }
         }
@@ -140,7 +142,7 @@ struct BroadcastDesk: ~Copyable {
         on loop: SocketLoop
     ) -> Piece {
         frame.removeAll()
-        if Hearer.isCompressed(form), let deflater {
+        if TopicListener.isCompressed(form), let deflater {
             FrameEncoder.append(
                 kind, message.bytes, compressedBy: deflater, above: Limits.compressionThresholdBytes, to: &frame)
         } else {

@@ -6,7 +6,7 @@ import Net
 import Protocol
 
 /// One channel as its topic sees it: what every broadcast looks at. It is plain, so that a delivery counts no references.
-struct Hearer: BitwiseCopyable {
+struct TopicListener: BitwiseCopyable {
     let connection: ConnectionID
     /// The channel's place among its project's.
     let channel: UInt32
