@@ -22,6 +22,7 @@ public final class CatalogService: Sendable {
         public var compiling = PolicyCompiling.real
         /// Shared by all who connect to the database.
         public var reachability = Reachability()
+        public var gauges = ProjectGauges()
 
         public init(
             target: ConnectionTarget, publication: String = "supabase_realtime",

@@ -31,7 +31,7 @@ final class CatalogWorker: ConnectedWorker {
         self.settings = settings
         self.known = known
         self.inbox = inbox
-        link = Link(.backingOff(Backoff(settings.reachability)), connected: Metrics.shared.catalogConnected)
+        link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.gauges.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
     }
 
@@ -191,7 +191,7 @@ final class CatalogWorker: ConnectedWorker {
         known.publish(new)
         // Also if what follows fails: whoever listens must know that the old rights do not count any more.
         defer { known.tell(new.snapshot) }
-        Metrics.shared.catalogVersion.set(new.snapshot.version)
+        settings.gauges.catalogVersion.set(new.snapshot.version)
         Log.shared.debug(
             "the catalog changed",
             [.catalogVersion(new.snapshot.version), .count(new.snapshot.tables.count)])

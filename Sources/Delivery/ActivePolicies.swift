@@ -32,6 +32,7 @@ struct PolicyEntry {
         self.predicate = predicate
         self.policy = policy
         self.table = table
+        precondition(policy.table == table.oid, "a policy judges rows of its own table")
         columns = policy.row.columns.map {
             RowTexts.Wanted(table.columns[$0.slot], isNeeded: $0.isNeeded)
         }
@@ -49,7 +50,10 @@ struct ActivePolicies {
     mutating func add(_ entry: PolicyEntry) -> UInt32 { entries.add(entry) }
     mutating func remove(_ number: UInt32) { entries.remove(number) }
 
-    mutating func replace(_ predicate: Predicate, of number: UInt32) { entries[number]?.predicate = predicate }
+    mutating func replace(_ predicate: Predicate, of number: UInt32) {
+        assert(entries.contains(number), "a policy that is replaced holds")
+        entries[number]?.predicate = predicate
+    }
 
     /// In what form a member sees a change whose new row it may see; the change says of the old row what is known of it.
     mutating func seen(
@@ -74,6 +78,7 @@ struct ActivePolicies {
         _ number: UInt32, _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment,
         _ index: inout PredicateIndex, _ asked: inout AskedQuestions
     ) throws(ByteError) -> PolicyEntry.Past {
+        assert(moment.hasPast, "there is an old row to be seen")
         guard let entry = entries[number] else { return .hidden }
         // Of a row that is known by its key only, the key may be enough to decide.
         switch try index.verdict(of: entry.predicate, onKnownOldImageOf: change) {
@@ -165,6 +170,8 @@ struct AskedQuestions {
     func has(_ key: RowKey) -> Bool { places[key] != nil }
 
     mutating func begin(_ key: RowKey, _ policy: JudgedPolicy, _ row: [String?]) {
+        assert(places[key] == nil, "a row is told once")
+        assert(row.count == policy.row.columns.count, "a row has a text for each column")
         places[key] = ofPolicies.count
         ofPolicies.append(OfRow(policy: policy, row: row))
     }
@@ -173,6 +180,7 @@ struct AskedQuestions {
         guard let place = places[key] else { preconditionFailure("a row is told before it is asked about") }
         ofPolicies[place].claimants.append(claimant)
         ofPolicies[place].pending.append(pending)
+        assert(ofPolicies[place].claimants.count == ofPolicies[place].pending.count, "each claimant has a question")
     }
 }
 

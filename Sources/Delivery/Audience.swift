@@ -92,7 +92,9 @@ struct Audience {
     }
 
     mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
+        assert(listener.ids.count <= BindingSet.bitWidth, "a channel has no more bindings than a set can hold")
         let index = listeners.add(listener)
+        assert(Int(index) <= recipients.count, "numbers are given one after the other")
         if Int(index) == recipients.count {
             recipients.append(recipient)
         } else {
@@ -112,21 +114,29 @@ struct Audience {
     }
 
     mutating func add(_ member: Member) -> UInt32 {
+        precondition(listeners.contains(member.listener), "a binding is of a channel that is there")
+        assert(Int(member.binding) < BindingSet.bitWidth, "a binding has a place in its channel's set")
         let index = members.add(member)
         recipients[Int(member.listener)].members += 1
         forgetEnvelopes(of: member.listener)
         return index
     }
 
-    mutating func judge(_ member: UInt32, by policy: UInt32) { members[member]?.policy = policy }
+    mutating func judge(_ member: UInt32, by policy: UInt32) {
+        assert(members.contains(member), "who is judged is there")
+        members[member]?.policy = policy
+    }
 
     mutating func removeMember(_ index: UInt32) {
         guard let member = members.remove(index) else { return }
+        assert(recipients[Int(member.listener)].members > 0, "a channel has the bindings that go")
         recipients[Int(member.listener)].members -= 1
         forgetEnvelopes(of: member.listener)
     }
 
     mutating func removeListener(_ index: UInt32) {
+        assert(
+            !listeners.contains(index) || recipients[Int(index)].members == 0, "a channel goes after its bindings")
         forgetEnvelopes(of: index)
         listeners.remove(index)
     }
@@ -143,6 +153,7 @@ struct Audience {
 
     /// For the only member of a channel.
     mutating func envelope(ofSole member: Member) -> UInt32 {
+        assert(recipients[Int(member.listener)].members == 1, "it is the only binding of its channel")
         if let known = recipients[Int(member.listener)].soleEnvelope { return known }
         let made = makeEnvelope(member.listener, view: member.view, 1 << BindingSet(member.binding), legacy: nil)
         recipients[Int(member.listener)].soleEnvelope = made
@@ -151,6 +162,7 @@ struct Audience {
 
     /// For several of a channel's bindings.
     mutating func envelope(of listener: UInt32, _ key: SetKey) -> UInt32 {
+        precondition(key.bindings != 0, "a change is for some binding of the channel")
         if let known = envelopesOfSets[listener]?[key] { return known }
         // A channel with many overlapping bindings can match in a great many ways.
         if envelopesOfSets[listener]?.count ?? 0 >= Limits.maximumEnvelopesPerChannel {
@@ -169,6 +181,7 @@ struct Audience {
         for place in listener.ids.indices where bindings & (1 << BindingSet(place)) != 0 {
             if !ids.contains(listener.ids[place]) { ids.append(listener.ids[place]) }
         }
+        assert(!ids.isEmpty, "the client knows a binding that it is for")
         return envelopes.take(
             EnvelopeKey(version: listener.version, topic: listener.topic, ids: ids, legacy: legacy, view: view))
     }

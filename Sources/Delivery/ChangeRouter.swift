@@ -164,6 +164,7 @@ struct ChangeRouter: ~Copyable {
     /// Whether the row has to be known whole before the change is delivered: somebody looks at what its image lacks, or
     /// would get it without values that did not change.
     func needsRow(at place: Int, _ change: borrowing Change) throws(ByteError) -> Bool {
+        assert(place < matches.changeCount, "a change is looked at after it was judged")
         if matches.isLeft(place) { return true }
         guard change.operation == .update, change.oldImage != .full, hasMatches(at: place) else { return false }
         guard let new = change.new else { return false }
@@ -174,7 +175,8 @@ struct ChangeRouter: ~Copyable {
     var matchedChanges: Int { matches.changeCount }
 
     func hasMatches(at place: Int) -> Bool {
-        matches.isLeft(place) || !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
+        assert(place < matches.changeCount, "a change is looked at after it was judged")
+        return matches.isLeft(place) || !matches.certain(of: place).isEmpty || !matches.asking(of: place).isEmpty
             || hasDepartures(at: place)
     }
 
@@ -198,6 +200,7 @@ struct ChangeRouter: ~Copyable {
         _ place: Int, _ change: borrowing Change, _ relation: Relation, _ completion: Completion? = nil,
         commitTime: Int64, offset: UInt64, on loop: SocketLoop
     ) throws(ByteError) -> Int {
+        assert(place < matches.changeCount, "a change is delivered after it was judged")
         changeNumber += 1
         desk.begin()
         touches.removeAll()
@@ -232,6 +235,7 @@ struct ChangeRouter: ~Copyable {
             swap(&matches, &recalled)
             swap(&departed, &departedWhole)
         }
+        assert(matches.changeCount <= 1, "a completed change stands by itself")
         guard matches.changeCount == 1, let judged = try part.next() else { return 0 }
         if change.operation == .delete {
             let moment = moment(of: change, commitTime, offset)
@@ -357,6 +361,8 @@ struct ChangeRouter: ~Copyable {
                 withPast.append(members[place])
                 continue
             }
+            assert(member.policy == Member.noPolicy || !moment.hasPast, "who sees the old row is found out first")
+            assert(audience.listeners.contains(member.listener), "a binding is of a channel that is there")
             guard recipient.isServedAtOnce else {
                 touches.add(member, Seen(view: member.view), &audience.recipients, moment.number)
                 continue
@@ -476,6 +482,7 @@ struct ChangeRouter: ~Copyable {
         _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation,
         _ image: RowTexts.Image
     ) throws(ByteError) -> Inquiry {
+        assert(policy != Member.noPolicy, "only a policy is asked about")
         if let last = questions.ofPolicy, last.policy == policy { return .pending(last.question) }
         let pending = PendingQuestion(parts: questions.verdict == .ask ? 2 : 1)
         guard try policies.ask(policy, pending, change, relation, image, changeNumber, &asked) else {
@@ -556,6 +563,7 @@ struct ChangeRouter: ~Copyable {
         _ number: UInt32, _ pending: PendingQuestion?, _ change: borrowing Change, _ relation: Relation,
         _ moment: Moment, isComposed: Bool
     ) throws(ByteError) {
+        assert(change.operation == .update, "rows move by updates")
         guard let member = audience.members[number], audience.wants(moment, member) else { return }
         let view = views.departed(member.view)
         if isComposed { try desk.write(change, relation, moment, view, &views) }
@@ -572,6 +580,9 @@ struct ChangeRouter: ~Copyable {
             let touch = touches.all[place]
             guard touch.certain != 0 || !touch.provisos.isEmpty else { continue }
             try desk.write(change, relation, moment, touch.seen.view, &views)
+            precondition(
+                touch.seen.question == nil || touch.seen.masked != nil,
+                "where it is asked whether the old row may be seen there is a view without it")
             guard let recipient = audience.recipient(touch.listener) else { continue }
             let operation = touch.isDeparture ? .delete : change.operation
             if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
@@ -600,7 +611,11 @@ struct ChangeRouter: ~Copyable {
     // MARK: Deliveries that wait
 
     private mutating func hold(_ touch: Touch, _ operation: Operation) {
+        assert(
+            audience.recipients[Int(touch.listener)].isHeld || !touch.provisos.isEmpty || touch.seen.question != nil,
+            "who waits for nothing is served")
         var queue = waiting.removeValue(forKey: touch.listener) ?? WaitingQueue()
+        assert(queue.isEmpty || audience.recipients[Int(touch.listener)].isHeld, "whoever waits is known to")
         var past: (question: PendingQuestion, masked: SeenBody)?
         if let question = touch.seen.question, let masked = touch.seen.masked {
             past = (question, SeenBody(body: waitingBody(masked), view: masked))
@@ -655,6 +670,7 @@ struct ChangeRouter: ~Copyable {
         var delivered = 0
         while let delivery = queue.popAnswered() {
             total.bytes -= Limits.waitingDeliveryBytes
+            assert(total.bytes >= 0, "no more is taken out than was put in")
             if send(delivery, to: index, on: loop) { delivered += 1 }
         }
         if queue.isEmpty {
@@ -670,6 +686,7 @@ struct ChangeRouter: ~Copyable {
         let (bindings, isUncertain) = delivery.outcome()
         if isUncertain { unanswered.insert(index) }
         guard bindings != 0 else { return false }
+        assert(bindings & ~delivery.asked == 0, "only bindings that it was for get a delivery")
         let shown = delivery.shown
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
         desk.send(body: shown.body.bytes, envelope, recipient, &audience.envelopes, on: loop)

@@ -56,6 +56,7 @@ struct EnvelopeTable {
 
     mutating func release(_ index: UInt32) {
         guard let users = entries[index]?.users else { return }
+        assert(users > 0, "an envelope is given back by who took it")
         if users > 1 {
             entries[index]?.users -= 1
         } else if let entry = entries.remove(index) {
@@ -71,6 +72,7 @@ struct EnvelopeTable {
     }
 
     mutating func keep(_ pieces: FramePieces, _ index: UInt32, for body: UInt64, compressed: Bool) {
+        assert(entries.contains(index) && body != 0, "a frame is of an envelope and a body that are there")
         if compressed {
             entries[index]?.compressed = pieces
             entries[index]?.compressedBody = body

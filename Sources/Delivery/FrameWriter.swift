@@ -31,6 +31,7 @@ struct FrameWriter: ~Copyable {
         _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment, _ index: UInt32,
         _ views: inout ViewTable
     ) throws(ByteError) {
+        assert(moment.number != 0, "changes are counted from one")
         guard let known = views.views[index]?.change, known != moment.number else { return }
         guard let view = views.prepare(index, moment.fingerprint, relation) else { return }
         let start = bodies.count
@@ -42,6 +43,7 @@ struct FrameWriter: ~Copyable {
         default:
             try encoder.append(change, view, commitTime: moment.commitTime, to: &bodies)
         }
+        assert(bodies.count > start, "a body has bytes")
         bodyNumber += 1
         views.keep(body: start..<bodies.count, number: bodyNumber, of: index, change: moment.number)
     }
@@ -58,6 +60,7 @@ struct FrameWriter: ~Copyable {
     ) -> FramePieces {
         guard let view = views.views[index] else { preconditionFailure("a frame of a view that is gone") }
         let number = view.bodyNumber
+        precondition(view.body.upperBound <= bodies.count && !view.body.isEmpty, "a frame has the body of its own view")
         if let known = envelopes.pieces(envelope, for: number, compressed: compressed) { return known }
         let pieces = Self.pieces(
             bodies, view.body, view.bodyPiece, envelope, compressed: compressed, deflater, envelopes, &frame, on: loop)
@@ -70,6 +73,7 @@ struct FrameWriter: ~Copyable {
     mutating func send(
         body: [UInt8], _ envelope: UInt32, _ recipient: Recipient, _ envelopes: inout EnvelopeTable, on loop: SocketLoop
     ) {
+        assert(!body.isEmpty, "what waited has a body")
         bodies.removeAll()
         bodies.append(body)
         let pieces = Self.pieces(

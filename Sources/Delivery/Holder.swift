@@ -65,6 +65,7 @@ public final class ActivePolicy {
     public var isSettled: Bool { sets.allSatisfy(\.isSettled) }
 
     public func makePredicate(_ settings: FilterCheck.Settings, isDemoted: Bool) -> Predicate {
+        precondition(isSettled || isDemoted, "nobody is judged by memberships that are not known")
         let residual = isDemoted ? .undecided : residual
         return residual.predicate(keys: sets.map(\.keys), asker: number, settings: settings)
     }
@@ -72,6 +73,7 @@ public final class ActivePolicy {
     public func add(_ place: UInt32) { places[place, default: 0] += 1 }
 
     public func remove(_ place: UInt32) {
+        assert(places[place, default: 0] > 0, "a channel gives back what it is bound by")
         let left = (places[place] ?? 1) - 1
         places[place] = left > 0 ? left : nil
     }
@@ -101,6 +103,7 @@ public struct HolderTable {
 
     /// True when it was its last channel's: what it holds is to be let go of.
     public mutating func release(_ holder: Holder) -> Bool {
+        assert(holder.users > 0 && holders.contains(holder.number), "a holder is given back by its channels")
         holder.users -= 1
         guard holder.users == 0 else { return false }
         numbers[holder.key] = nil

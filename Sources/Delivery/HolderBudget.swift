@@ -50,6 +50,7 @@ public final class HolderBudget: Sendable {
 
     /// Takes more for a connection that has taken `held`.
     public func take(_ count: Int, of held: Int) throws(Refusal) {
+        assert(held >= 0, "nobody holds less than nothing")
         guard count > 0 else { return }
         guard held + count <= rules.ofHolder else { throw refused(.connection) }
         move(from: held, to: held + count)
@@ -63,6 +64,7 @@ public final class HolderBudget: Sendable {
     /// Of a connection that had `held` until now.
     public func give(back count: Int, of held: Int) {
         guard count > 0 else { return }
+        assert(count <= held, "nobody gives back more than was taken")
         move(from: held, to: held - count)
         self.held.add(-Int64(count))
     }

@@ -84,6 +84,8 @@ public struct LiveMemberships: ~Copyable {
     /// Puts a set where its table's changes find it.
     private mutating func enlist(_ set: LiveSet) {
         let (table, rows) = (set.table.oid, set.held.rows)
+        assert(handles[set.number] == nil, "a set is listed once")
+        precondition(tables[table].map { set.stands(on: $0) } ?? false, "a set is read by its table's own columns")
         handles[set.number] = Handles(
             arrival: arrivals.add(
                 table: table, operations: [.insert, .update], predicate: rows, member: set.number),
@@ -98,6 +100,7 @@ public struct LiveMemberships: ~Copyable {
     }
 
     public mutating func release(_ set: LiveSet) {
+        assert(users[set.number, default: 0] > 0, "a set is given back by who took it")
         let left = (users[set.number] ?? 1) - 1
         users[set.number] = left
         guard left == 0 else { return }
@@ -109,6 +112,7 @@ public struct LiveMemberships: ~Copyable {
         unwinding.remove(set.number)
         set.giveUp(.failed)
         sets.remove(set.number)
+        assert(handles[set.number] == nil && numbers.count == sets.count, "nothing of a set is left")
         Metrics.shared.membershipSets.add(-1)
     }
 
@@ -167,6 +171,7 @@ public struct LiveMemberships: ~Copyable {
             case .unreadable: set.giveUp(.left)
             case .unavailable: continue
             }
+            assert(set.state != .filling || set.isUnwound || !set.isSettled, "who is asked again is not settled")
             if set.isUnwound { unwinding.insert(number) }
             if set.mayBeAhead { mayBeAhead.insert(number) }
             if set.isSettled { settled.append(set) }
@@ -382,7 +387,9 @@ public struct LiveMemberships: ~Copyable {
             let isTired = set.isTiredOfUnwinding(now)
             guard isTired || set.mayUnwind(coveredUpTo: position.rawValue) else { continue }
             unwinding.remove(number)
+            assert(set.isUnwound, "an answer waits to be unwound")
             set.unwound(isLost: isLost || isTired)
+            assert(!set.isUnwound, "an answer is unwound once")
             if set.mayBeAhead { mayBeAhead.insert(number) }
             if set.isSettled { settled.append(set) } else { refill(set) }
         }

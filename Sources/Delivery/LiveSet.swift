@@ -138,6 +138,7 @@ public final class LiveSet {
     /// False when PostgreSQL is to be asked again: it did not see what the log had already shown. `firstUnseen` is the
     /// number of the first transaction of which that is so.
     public func fill(_ rows: FilledMembership, firstUnseen: Int, at now: UInt64) -> Bool {
+        assert(state == .filling && answer == nil, "an answer is to what is being asked")
         guard passed <= firstUnseen else { return false }
         guard rows.keys.count <= Limits.maximumMembershipKeys else {
             giveUp(.left)
@@ -159,11 +160,14 @@ public final class LiveSet {
         answer = nil
         seen = SeenTransactions(visible: rows.snapshot, end: end)
         state = isSound ? .live : .filling
+        assert(deltas.isEmpty && answer == nil, "nothing is left to be counted")
     }
 
     public func giveUp(_ end: State) {
+        assert(end == .failed || end == .left, "giving up is an end")
         discard(passed: passed)
         state = end
+        assert(counts.isEmpty && rowCount == 0, "who gave up counts nobody as a member")
     }
 
     // MARK: Unwinding
@@ -186,6 +190,7 @@ public final class LiveSet {
     /// A transaction that the log has yet to come to is in the answer: what it did is taken out again. Nil: it did something
     /// that does not say what was before.
     func unwind(_ change: (key: [UInt8]?, change: Int)?, xid: UInt32, at lsn: UInt64) {
+        assert(change.map { abs($0.change) == 1 } ?? true, "a row comes or goes")
         guard let answer, lsn >= followedSince, answer.rows.snapshot.contains(xid) else { return }
         guard let change else {
             self.answer?.isBlurred = true
@@ -210,6 +215,7 @@ public final class LiveSet {
     /// filled the set may hold more than this transaction, and says nothing of who was a member at it.
     func begin(xid: UInt32, at lsn: UInt64) -> Bool {
         guard let seen else { return false }
+        assert(state != .filling || measure == .exact, "what is being asked is a measure of nothing")
         let before = measure
         measure = .exact
         if !seen.isBehind(lsn), seen.contains(xid) {
@@ -236,6 +242,7 @@ public final class LiveSet {
             if let seen {
                 if seen.isBehind(lsn) { self.seen = nil } else if seen.contains(xid) { return false }
             }
+            assert(abs(change) == 1, "a row comes or goes")
             let hadKey = has(key)
             add(key, change)
             if counts.count > Limits.maximumMembershipKeys { giveUp(.left) }
@@ -278,6 +285,7 @@ public final class LiveSet {
         }
         let count = (counts[key] ?? 0) + change
         counts[key] = count == 0 ? nil : count
+        assert(counts[key] != 0, "a key that nothing gives is no key")
     }
 }
 
@@ -307,6 +315,7 @@ struct PassedTransactions {
             xids[count % Self.kept] = xid
         }
         count += 1
+        assert(xids.count == min(count, Self.kept), "it remembers the last ones")
     }
 
     /// The number of the first one whose work was not seen; that of the next one where all was.

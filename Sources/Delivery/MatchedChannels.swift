@@ -28,6 +28,7 @@ struct MatchedChannels {
     mutating func add(_ member: Member, _ seen: Seen, _ recipients: inout [Recipient], _ change: UInt64) {
         let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
         all[place].certain |= 1 << BindingSet(member.binding)
+        assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
     mutating func ask(
@@ -35,6 +36,7 @@ struct MatchedChannels {
     ) {
         let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
         all[place].provisos.append(Proviso(binding: member.binding, question: question))
+        assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
     /// The row was in the member's view: it is told, unless the row still is. All arrivals have been added before.
@@ -61,7 +63,9 @@ struct MatchedChannels {
 
     private func newest(of listener: UInt32, _ recipients: [Recipient], _ change: UInt64) -> UInt32? {
         let recipient = recipients[Int(listener)]
-        return recipient.stamp == change ? recipient.touch : nil
+        guard recipient.stamp == change else { return nil }
+        precondition(all[Int(recipient.touch)].listener == listener, "a channel finds what is its own")
+        return recipient.touch
     }
 
     private mutating func place(
@@ -74,6 +78,7 @@ struct MatchedChannels {
             if touch.seen.isSame(as: seen), touch.isDeparture == isDeparture { return Int(place) }
             known = touch.earlier
         }
+        assert(newest.map { $0 < all.count } ?? true, "what came before is there")
         all.append(Touch(listener: listener, seen: seen, isDeparture: isDeparture, earlier: newest))
         recipients[Int(listener)].stamp = change
         recipients[Int(listener)].touch = UInt32(all.count - 1)

@@ -94,7 +94,7 @@ public struct Pipeline: ~Copyable {
     /// Clients of this loop are sent away rather than told something that may be wrong.
     private func impossible(_ rule: StaticString) -> DeliveryStage {
         assertionFailure("\(rule)")
-        Log.shared.error("delivery came to a state that it must not have", [.reason("\(rule)")])
+        Impossible.happened(rule, in: .delivery)
         return .failed
     }
 
@@ -168,6 +168,7 @@ public struct Pipeline: ~Copyable {
             default: break
             }
             budget.spend(entry: feed.payload.byteCount)
+            assert(isReading, "nothing is passed while something is awaited")
             passed = entry.offset + UInt64(entry.changeCount)
             feed.finish()
             self.entry = EntryProgress()
@@ -242,6 +243,7 @@ public struct Pipeline: ~Copyable {
     ) throws -> Bool {
         let doubted = schemas.doubtedSchemas
         var part = try TransactionPart(payload, doubting: doubted.span)
+        precondition(self.entry.done <= part.changeCount, "no more is done than there is")
         for _ in 0..<self.entry.done { _ = try part.next() }
         let info = part.info
         if !router.opinions.isEmpty { try router.confirmContradictions(at: info.commitLSN) }
@@ -744,6 +746,7 @@ public struct Pipeline: ~Copyable {
     /// Without a snapshot it stays where it is; the loop asks again after a while.
     private mutating func catalogRefreshed(_ isKnown: Bool) {
         refreshes -= 1
+        assert(refreshes >= 0, "each question has one answer")
         // An answer to what was asked for an earlier entry says nothing of this one.
         guard refreshes == 0, isKnown, case .awaitingCatalog = stage else { return }
         stage = .reading
@@ -843,11 +846,17 @@ public struct Pipeline: ~Copyable {
 
     private mutating func nextTicket() -> UInt64 {
         lastBatch += 1
+        assert(batches[lastBatch] == nil && policyBatches[lastBatch] == nil, "a ticket is given once")
         return lastBatch
     }
 
     private mutating func judged(_ ticket: UInt64, _ answers: [Bool?], on loop: SocketLoop) {
         guard let pending = batches.removeValue(forKey: ticket) else { return }
+        var answers = answers
+        if answers.count != pending.count {
+            Impossible.happened("each question about a filter has its answer", in: .delivery)
+            answers = pending.map { _ in nil }
+        }
         var delivered = 0
         for (question, answer) in zip(pending, answers) { delivered += router.settle(question, answer, on: loop) }
         count(delivered)
@@ -855,6 +864,7 @@ public struct Pipeline: ~Copyable {
 
     private mutating func judged(_ ticket: UInt64, _ answers: [PolicyAnswers], on loop: SocketLoop) {
         guard let pending = policyBatches.removeValue(forKey: ticket) else { return }
+        precondition(answers.count == pending.count, "each question about a policy has its answers")
         var delivered = 0
         for (questions, answers) in zip(pending, answers) {
             for (place, question) in questions.enumerated() {

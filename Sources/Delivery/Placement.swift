@@ -67,6 +67,8 @@ private struct OpenDeletes {
 extension Pipeline {
     public mutating func place(_ request: PlacementRequest) -> Placement {
         let (binding, policy) = (request.binding, request.policy)
+        precondition(request.place < BindingSet.bitWidth, "a binding has a place in its channel's set")
+        precondition(policy.map { $0.binding.table == binding.table.oid } ?? true, "a policy is its own table's")
         let declaration = declare(binding.table)
         let view = router.views.take(binding.viewKey)
         // Who may see every row may see every old one.
@@ -129,6 +131,11 @@ extension Pipeline {
         let filter = binding.predicate ?? .always
         var predicate = placement.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
+        // A predicate says what it says by the places of the columns that it was made for.
+        if !holds(placement.declaration, of: binding.table) {
+            Impossible.happened("a binding is placed in the index of its own table", in: .delivery)
+            predicate = .never
+        }
         placement.handle = router.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placement.member,
             account: placement.account)
@@ -154,6 +161,7 @@ extension Pipeline {
 
     private mutating func delist(_ placement: Placement) {
         let table = placement.binding.table.oid
+        assert(placement.handle != nil, "what is taken out was put in")
         if let handle = placement.handle { router.index.remove(handle) }
         if let departure = placement.departure { router.departures.remove(departure) }
         if placement.isRecalled { router.recall.leave(table) }
@@ -203,6 +211,7 @@ extension Pipeline {
     public mutating func hold(
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [LiveSet]
     ) -> ActivePolicy {
+        assert(residual.memberships.count == sets.count, "each membership has its set")
         let number = router.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))
         if policy.rowPolicy.isSteady { router.policies.sampling.add(number, of: policy.table) }
         let held = ActivePolicy(policy, residual, sets, number: number)
@@ -215,6 +224,7 @@ extension Pipeline {
     }
 
     public mutating func letGo(of held: ActivePolicy) {
+        assert(held.isRetired && held.places.isEmpty, "a policy goes with its last binding")
         for set in held.sets {
             set.users[held.number] = nil
             memberships.release(set)

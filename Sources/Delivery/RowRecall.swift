@@ -81,7 +81,10 @@ struct RowRecall {
     mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
 
     /// Rows are kept until the next transaction: who was replaced may come back at once.
-    mutating func leave(_ table: UInt32) { watched[table, default: 1] -= 1 }
+    mutating func leave(_ table: UInt32) {
+        assert(watched[table, default: 0] > 0, "a table is left by who watched it")
+        watched[table, default: 1] -= 1
+    }
 
     mutating func watchDepartures(_ table: UInt32) {
         watch(table)
@@ -90,6 +93,7 @@ struct RowRecall {
 
     mutating func leaveDepartures(_ table: UInt32) {
         leave(table)
+        assert(departing[table, default: 0] > 0, "a table is left by who watched it")
         departing[table, default: 1] -= 1
         if departing[table] == 0 { departing[table] = nil }
     }
@@ -383,6 +387,7 @@ struct RowRecall {
         let older = olderRows.removeValue(forKey: id)
         guard let row = rows.removeValue(forKey: id) else { return older }
         rowBytes -= row.byteCount
+        assert(rowBytes >= 0, "no more is forgotten than was remembered")
         return row
     }
 
@@ -400,6 +405,7 @@ struct RowRecall {
 
     /// What the log said of rows, as they were when it was asked: nothing has been passed since.
     mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
+        assert(request.rows.count == answers.count, "each row has its answer")
         for (row, answer) in zip(request.rows, answers) where follows(row.id.table) {
             switch answer {
             case .version(let fingerprint, let relation, let tuple):
@@ -436,6 +442,7 @@ struct RowRecall {
         // What happened to the row between here and there will be known then.
         let isFirst = former.map { request.touched.insert($0).inserted } ?? false
         if let new = change.new, let id = try columns.id(of: new) { request.touched.insert(id) }
+        assert(former.map { $0.table == relation.oid } ?? true, "a row is of its own table")
         guard isFirst, let former, try isLacking(change, former) else { return }
         guard let key = change.oldImage == .key ? change.old : change.new else { return }
         request.relations[change.relation] = relation

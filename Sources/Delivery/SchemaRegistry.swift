@@ -67,6 +67,7 @@ struct SchemaRegistry {
             return false
         }
         asked.remove(fingerprint)
+        assert(table.map { $0.oid == relation.oid } ?? true, "a schema is held against its own table")
         let places = table?.foreignColumns(of: relation) ?? []
         foreign[fingerprint] = places.isEmpty ? nil : table.flatMap { ForeignColumns(relation, places, of: $0) }
         router.noteRelation(fingerprint, relation, foreign: places)
@@ -88,6 +89,7 @@ struct SchemaRegistry {
             if known.table === table { return known.number }
             hasReplaced = true
         }
+        assert(declared[table.oid]?.table !== table, "a table is declared once")
         lastDeclaration += 1
         declared[table.oid] = Declaration(table: table, number: lastDeclaration)
         router.declare(table: table.oid, columns: table.columns.map(\.name))

@@ -110,6 +110,8 @@ struct ViewTable {
 
     mutating func release(_ index: UInt32) {
         guard let view = views[index] else { return }
+        assert(view.users > 0, "a view is given back by who took it")
+        assert(byKey[view.key] == index, "a view is found by its key")
         if view.users > 1 {
             views[index]?.users -= 1
         } else {
@@ -128,6 +130,7 @@ struct ViewTable {
         if case .refused = key.shape { return index }
         let shape: ViewKey.Shape = tellsFormerKeys ? .masked : .hidden
         let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: shape))
+        precondition(made != index, "who may not see the old row has another view")
         views[index]?.masked = made
         return made
     }
@@ -137,6 +140,7 @@ struct ViewTable {
         if let known = views[index]?.departed { return known }
         guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
         let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: .departures))
+        assert(made != index, "who hears that a row left has another view")
         views[index]?.departed = made
         return made
     }
@@ -146,6 +150,7 @@ struct ViewTable {
     }
 
     mutating func keep(body: Range<Int>, number: UInt64, of index: UInt32, change: UInt64) {
+        assert(views.contains(index) && number != 0, "a body is of a view that is there")
         views[index]?.body = body
         views[index]?.bodyNumber = number
         views[index]?.change = change

@@ -17,7 +17,10 @@ final class PendingQuestion {
     /// Those whose first waiting delivery may go on when it is answered.
     var listeners: [UInt32] = []
 
-    init(parts: Int = 1) { missing = parts }
+    init(parts: Int = 1) {
+        assert(parts > 0, "a question has a part")
+        missing = parts
+    }
 
     /// A part's answer; nil when it could not be found out.
     ///
@@ -25,12 +28,14 @@ final class PendingQuestion {
     /// he may not see.
     func take(_ part: Bool?) {
         guard case .none = answer else { return }
+        precondition(missing > 0, "a question has no more answers than parts")
         missing -= 1
         if part == nil { hasFailedPart = true }
         if part == false {
             answer = .given(false)
         } else if missing == 0 {
             answer = hasFailedPart ? .failed : .given(true)
+            assert(part != nil || hasFailedPart, "what is not known is no yes")
         }
     }
 }
@@ -86,12 +91,16 @@ struct WaitingDelivery {
         return true
     }
 
+    /// All that it may be for.
+    var asked: BindingSet { provisos.reduce(bindings) { $0 | 1 << BindingSet($1.binding) } }
+
     var byteCount: Int {
         seen.body.bytes.count + (past?.masked.body.bytes.count ?? 0) + Limits.waitingDeliveryBytes
     }
 
     /// Whom it is for, and whether that could not be found out for some.
     func outcome() -> (bindings: BindingSet, isUncertain: Bool) {
+        precondition(isAnswered, "a delivery goes out when all that it depends on is known")
         var (bindings, refused, isUncertain) = (self.bindings, BindingSet(0), false)
         for proviso in provisos {
             switch proviso.question.answer {
@@ -109,6 +118,7 @@ struct WaitingDelivery {
     var shown: SeenBody {
         guard let past else { return seen }
         if case .given(true) = past.question.answer { return seen }
+        assert(past.masked.view != seen.view, "what hides the old row is another view")
         return past.masked
     }
 }
@@ -133,6 +143,7 @@ struct WaitingQueue {
         let delivery = deliveries[first]
         first += 1
         bytes -= delivery.byteCount
+        assert(bytes >= 0, "no more is taken out than was put in")
         if first > 64, first * 2 > deliveries.count {
             deliveries.removeFirst(first)
             first = 0

@@ -248,10 +248,6 @@ public final class Metrics: Sendable {
         "Rules broken that only a mistake in the hub can break; what they concerned was given up. Never expected.")
 
     // MARK: Bindings
-    public let catalogConnected = Gauge(
-        "tidewire_catalog_connected", "Projects whose catalog can be asked what bindings mean.")
-    public let catalogVersion = Gauge(
-        "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
     public let catalogReads = Counter(
         "tidewire_catalog_reads_total", "Times that the published tables were read from the catalog.")
     public let catalogReadSeconds = Histogram(
@@ -263,8 +259,6 @@ public final class Metrics: Sendable {
         "Policies that PostgreSQL reads otherwise than the hub did, and decides on itself.")
     public let bindingsResolved = Counter(
         "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
-    public let judgeConnected = Gauge(
-        "tidewire_judge_connected", "Projects whose rows PostgreSQL can be asked about.")
     public let judgeQuestions = Counter(
         "tidewire_judge_questions_total", "Rows that PostgreSQL was asked about because the hub could not decide.")
     public let judgeFailures = Counter(

@@ -16,6 +16,13 @@ public final class ProjectGauges: Sendable {
     public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset the next change will get.")
     public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
 
+    public let catalogConnected = Gauge(
+        "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
+    public let catalogVersion = Gauge(
+        "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
+    public let judgeConnected = Gauge(
+        "tidewire_judge_connected", "1 while PostgreSQL can be asked about rows that a filter leaves open, else 0.")
+
     /// Whose they are, unless the settings' own project's.
     let tenant: String?
 

@@ -44,13 +44,16 @@ public struct JudgedQuestion: Sendable, Hashable {
 public final class FilterEvaluator: Sendable {
     private let threads: AskingThreads<PlainLine<JudgeJob>>
 
-    public init(_ target: ConnectionTarget, _ reachability: Reachability = Reachability()) throws(SystemError) {
+    public init(
+        _ target: ConnectionTarget, _ reachability: Reachability = Reachability(),
+        _ gauges: ProjectGauges = ProjectGauges()
+    ) throws(SystemError) {
         // Each job asks at least one question.
         let room = InboxLoad(
             jobs: Limits.maximumWaitingQuestions, parts: Limits.maximumWaitingQuestions,
             bytes: Limits.maximumWaitingQuestionBytes)
         let inbox = try Inbox<PlainLine<JudgeJob>>(holding: room)
-        threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability) })])
+        threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability, gauges) })])
     }
 
     /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for

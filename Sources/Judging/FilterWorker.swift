@@ -25,12 +25,15 @@ final class FilterWorker: ConnectedWorker {
     /// Questions that took too long.
     private var penalties = Penalties<Question>(limit: Limits.maximumPenalties, each: Limits.questionPenalty)
 
-    init(_ target: ConnectionTarget, _ inbox: Inbox<PlainLine<JudgeJob>>, _ reachability: Reachability) {
+    init(
+        _ target: ConnectionTarget, _ inbox: Inbox<PlainLine<JudgeJob>>, _ reachability: Reachability,
+        _ gauges: ProjectGauges
+    ) {
         self.target = target
         self.inbox = inbox
         link = Link(
             .backingOff(Backoff(reachability)), quickRetries: FilterWorker.attempts,
-            connected: Metrics.shared.judgeConnected)
+            connected: gauges.judgeConnected)
     }
 
     let connectsUnasked = true

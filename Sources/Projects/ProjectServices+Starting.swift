@@ -12,15 +12,16 @@ import System
 extension ProjectServices {
     /// Starts them. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
     init(
-        database: ConnectionTarget, policies: ConnectionTarget?, publication: String, coverage: StreamCoverage,
-        reachability: Reachability, logDirectory: String, ingest: IngestService, janitor: MessagesJanitor,
-        messagesHours: Int
+        _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
+        janitor: MessagesJanitor, messagesHours: Int
     ) throws {
-        var catalogSettings = CatalogService.Settings(target: database, publication: publication)
-        catalogSettings.coverage = coverage
+        let (database, reachability) = (replication.target, replication.reachability)
+        var catalogSettings = CatalogService.Settings(target: database, publication: replication.publication)
+        catalogSettings.coverage = replication.coverage
         catalogSettings.reachability = reachability
+        catalogSettings.gauges = replication.gauges
         let catalog = try CatalogService(catalogSettings)
-        let filterEvaluator = try FilterEvaluator(database, reachability)
+        let filterEvaluator = try FilterEvaluator(database, reachability, replication.gauges)
         var judging = PolicyEvaluator.Settings(database: database, policies: policies)
         judging.reachability = reachability
         let policyEvaluator = try PolicyEvaluator(judging)

@@ -34,9 +34,7 @@ public final class RunningProject: Sendable {
         }
         do {
             let services = try ProjectServices(
-                database: replication.target, policies: plan.policies, publication: replication.publication,
-                coverage: replication.coverage, reachability: replication.reachability,
-                logDirectory: plan.logDirectory,
+                replication, policies: plan.policies, logDirectory: plan.logDirectory,
                 ingest: ingest, janitor: janitor, messagesHours: plan.messagesHours)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
