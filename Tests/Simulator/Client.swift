@@ -25,6 +25,8 @@ enum Heard {
     case subscribed
     case refused(String)
     case change(HeardChange)
+    /// The hub has read what the client said when the channel became another person's.
+    case became
     /// Something may be missing, or will not come.
     case told(String)
     case closed
@@ -36,6 +38,7 @@ extension Heard {
         switch self {
         case .joined: "joined"
         case .subscribed: "subscribed"
+        case .became: "became"
         case .refused(let reason): "refused \(reason)"
         case .change(let change):
             "\(change.operation) \(change.table) \(change.record["version"] ?? change.old["id"] ?? "")"
@@ -82,6 +85,10 @@ final class Client {
     private var topics: [Int: String] = [:]
     /// Whose each channel is.
     private var persons: [Int: String] = [:]
+    /// Channels whose joins were answered.
+    private var joined: Set<Int> = []
+    /// Heartbeats that were sent behind a token, by their refs.
+    private var tokensSent: [String: Int] = [:]
     var frozenUntil: UInt64 = 0
     private(set) var bytesHeard = 0
 
@@ -132,6 +139,7 @@ final class Client {
             hearing.heard(.closed, on: channel, of: number)
         }
         joinRefs = [:]
+        tokensSent = [:]
     }
 
     /// Reads what has come; true where anything had.
@@ -232,6 +240,7 @@ final class Client {
         let topic = "realtime:\(seat.topic)-\(ref)"
         topics[channel] = topic
         persons[channel] = person
+        joined.remove(channel)
         hearing.joins(seat, as: person, on: channel, of: number)
         send(
             """
@@ -252,7 +261,9 @@ final class Client {
     /// The channel is another person's from here on.
     func become(_ person: String, on channel: Int) {
         // The same token once more says nothing new, and is not answered.
-        guard let ref = joinRefs[channel], let topic = topics[channel], persons[channel] != person else { return }
+        guard let ref = joinRefs[channel], let topic = topics[channel], persons[channel] != person,
+            joined.contains(channel)
+        else { return }
         persons[channel] = person
         hearing.becomes(person, on: channel, of: number)
         send(
@@ -260,12 +271,18 @@ final class Client {
             {"topic":"\(topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
             "payload":{"access_token":"\(token(of: person))"}}
             """)
+        // What a socket says is read in its order, so the answer to this says that the token was read.
+        tokensSent["\(lastRef + 1)"] = channel
+        beat()
     }
 
     private func handle(_ payload: ArraySlice<UInt8>) {
         guard let message = try? JSONSerialization.jsonObject(with: Data(payload)) as? [String: Any],
             let topic = message["topic"] as? String, let event = message["event"] as? String
         else { preconditionFailure("the hub does not say JSON: \(String(decoding: payload, as: UTF8.self))") }
+        if topic == "phoenix", let ref = message["ref"] as? String, let channel = tokensSent.removeValue(forKey: ref) {
+            return hearing.heard(.became, on: channel, of: number)
+        }
         guard let channel = topics.first(where: { $0.value == topic })?.key else { return }
         let content = message["payload"] as? [String: Any] ?? [:]
         // What was said to a join that has ended since is for nobody.
@@ -278,6 +295,7 @@ final class Client {
         switch event {
         case "phx_reply":
             if content["status"] as? String == "ok" {
+                joined.insert(channel)
                 hearing.heard(.joined, on: channel, of: number)
             } else {
                 hearing.heard(.refused("\(content["response"] ?? "")"), on: channel, of: number)

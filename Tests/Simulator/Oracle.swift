@@ -27,7 +27,7 @@ final class Oracle: Hearing {
 
     private final class Listening {
         var person: String
-        /// Whose it was, until it was said that its bindings are the next one's.
+        /// Whose it was, until the hub has read the next one's token.
         var former: [String] = []
         let seat: Seat
         /// The log had these when the join was sent.
@@ -112,8 +112,8 @@ final class Oracle: Hearing {
         case .joined:
             tally.joins += 1
             listening.optionalTo = database.lastCommit
-        case .subscribed:
-            listening.isSubscribed = true
+        case .subscribed: listening.isSubscribed = true
+        case .became:
             guard !listening.former.isEmpty else { break }
             listening.former.removeFirst()
             listening.optionalTo = database.lastCommit
@@ -263,8 +263,6 @@ final class Oracle: Hearing {
                 continue
             }
             if !listening.isSubscribed { complain("\(who) was never subscribed") }
-            // What changed hands twice may have been said once.
-            listening.former = []
             for commit in database.commits.dropFirst(first) {
                 for (number, change) in commit.changes.enumerated()
                 where isMissing(change, number, commit, listening, oldest) {
