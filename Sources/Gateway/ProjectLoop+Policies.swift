@@ -246,12 +246,24 @@ extension ProjectLoop {
 
     /// The log waits until the membership is known again.
     private func hold(back held: ActivePolicy, _ set: LiveSet) {
+        withhold(held)
         var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
         for place in held.places.keys.sorted() {
             work.await(place)
             set.waiters.insert(place)
         }
         rebinding = work
+    }
+
+    /// Nobody sees anything by it until its memberships are known again: should the log not wait that long, what they were
+    /// says nothing of who is a member now.
+    private func withhold(_ held: ActivePolicy) {
+        guard held.predicate != nil else { return }
+        held.predicate = nil
+        pipeline.replace(.never, of: held)
+        for place in held.places.keys.sorted() {
+            if let channel = channels[place] { judgeAnew(by: held, channel) }
+        }
     }
 
     private func refresh(_ held: ActivePolicy) {
