@@ -122,6 +122,8 @@ extension ProjectLoop {
         guard let missing = rebinding?.giveUp() else { return }
         for place in missing {
             guard let channel = channels[place], channel.join.isAnswered else { continue }
+            // By what it was bound before nobody knows whether it may see what follows.
+            clearBindings(of: channel)
             channel.missesUntilBound = true
             missed(channel)
         }

@@ -24,8 +24,9 @@ final class ProjectLoop {
     private var isLookingAgain = false
     var isUnwindTimed = false
     private var crowdedSince: UInt64?
-    /// Since when changes wait for so many channels' bindings, none of which was placed meanwhile.
-    private var heldUp: (since: UInt64, by: Int)?
+    /// Since when changes wait for so many channels' bindings, none of which was placed meanwhile, with the catalog at hand
+    /// or without it.
+    private var heldUp: (since: UInt64, by: Int, isCatalogCurrent: Bool)?
     private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
     var lastTicket: UInt64 = 0
@@ -160,11 +161,12 @@ final class ProjectLoop {
             return
         }
         lookAgainLater()
-        guard let known = heldUp, missing >= known.by else {
-            heldUp = (loop.now, missing)
+        let isCurrent = project.catalog.isCurrent
+        guard let known = heldUp, missing >= known.by, isCurrent == known.isCatalogCurrent else {
+            heldUp = (loop.now, missing, isCurrent)
             return
         }
-        let patience = project.catalog.isCurrent ? Limits.bindingPatience : Limits.maximumCatalogAbsence
+        let patience = isCurrent ? Limits.bindingPatience : Limits.maximumCatalogAbsence
         guard loop.now - known.since > patience.wholeNanoseconds else { return }
         heldUp = nil
         giveUpOnBindings()
