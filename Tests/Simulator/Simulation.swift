@@ -128,6 +128,8 @@ public final class Simulation {
         storage.setFaults { _ in }
         for client in clients { client.cut() }
         frozenLoops = [:]
+        // Whoever comes first, clients or the database.
+        if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
         do {
             try startHub()
         } catch {
