@@ -152,7 +152,8 @@ public struct Pipeline: ~Copyable {
         while budget.isLeft(on: loop), budget.isBeforeExpiry(sources.time.unixSeconds) {
             guard let entry = try feed.entry() else { return false }
             schemas.enter(segment: entry.segment)
-            reached = entry.offset
+            // A feed that begins at the end is given first what describes its rows, which stands further back.
+            reached = max(reached, entry.offset)
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap:
@@ -169,7 +170,7 @@ public struct Pipeline: ~Copyable {
             }
             budget.spend(entry: feed.payload.byteCount)
             assert(isReading, "nothing is passed while something is awaited")
-            passed = entry.offset + UInt64(entry.changeCount)
+            passed = max(passed, entry.offset + UInt64(entry.changeCount))
             feed.finish()
             self.entry = EntryProgress()
             generation.settle()

@@ -26,7 +26,7 @@ final class ProjectLoop {
     private var crowdedSince: UInt64?
     /// Since when changes wait for so many channels' bindings, none of which was placed meanwhile, with the catalog at hand
     /// or without it.
-    private var heldUp: (since: UInt64, by: Int, isCatalogCurrent: Bool)?
+    private var heldUp: HoldUp?
     private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
     var lastTicket: UInt64 = 0
@@ -161,14 +161,10 @@ final class ProjectLoop {
             return
         }
         lookAgainLater()
-        let isCurrent = project.catalog.isCurrent
-        guard let known = heldUp, missing >= known.by, isCurrent == known.isCatalogCurrent else {
-            heldUp = (loop.now, missing, isCurrent)
-            return
-        }
-        let patience = isCurrent ? Limits.bindingPatience : Limits.maximumCatalogAbsence
-        guard loop.now - known.since > patience.wholeNanoseconds else { return }
-        heldUp = nil
+        var known = heldUp ?? HoldUp(of: missing, since: loop.now)
+        let isOver = known.hasLastedTooLong(missing: missing, isPlaceable: project.catalog.isCurrent, at: loop.now)
+        heldUp = isOver ? nil : known
+        guard isOver else { return }
         giveUpOnBindings()
     }
 

@@ -19,7 +19,7 @@ extension EndToEnd {
             return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
         }
 
-        /// Those whose name contains `TW_FILE`, where that is set.
+        /// Those whose name contains `TW_FILE`, where that is set; of their scenarios those that begin with `TW_SCENARIO`.
         static let files: [String] = allFiles.filter { file in
             ProcessInfo.processInfo.environment["TW_FILE"].map { file.contains($0) } ?? true
         }
@@ -33,8 +33,9 @@ extension EndToEnd {
             let python = try Self.python()
             let database = try TestDatabase()
             let directory = TemporaryDirectory.make("clients")
+            let scenario = ProcessInfo.processInfo.environment["TW_SCENARIO"] ?? ""
             let ran = try ChildProcess(
-                [python, Self.folder.appendingPathComponent("run.py").path, file + ":"],
+                [python, Self.folder.appendingPathComponent("run.py").path, "\(file): \(scenario)"],
                 output: directory + "/output", environment: try Self.environment(database, directory))
             let ending = ran.wait(milliseconds: 3_600_000)
             if ending == nil { ran.signal(SIGTERM) }

@@ -27,6 +27,8 @@ enum Heard {
     case change(HeardChange)
     /// The hub has read what the client said when the channel became another person's.
     case became
+    /// Where the log is read, for whoever resumes there later.
+    case position(LogPlace)
     /// Something may be missing, or will not come.
     case told(String)
     case closed
@@ -39,6 +41,7 @@ extension Heard {
         case .joined: "joined"
         case .subscribed: "subscribed"
         case .became: "became"
+        case .position: "position"
         case .refused(let reason): "refused \(reason)"
         case .change(let change):
             "\(change.operation) \(change.table) \(change.record["version"] ?? change.old["id"] ?? "")"
@@ -46,6 +49,11 @@ extension Heard {
         case .closed: "closed"
         }
     }
+}
+
+struct LogPlace: Equatable {
+    var epoch: UInt64
+    var offset: UInt64
 }
 
 struct HeardChange {
@@ -63,6 +71,8 @@ protocol Hearing: AnyObject {
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int)
     /// The channel's token is about to be another person's.
     func becomes(_ person: String, on channel: Int, of client: Int)
+    /// The client has no connection any more.
+    func disconnected(_ client: Int)
     /// The client has left the channel.
     func hasGone(_ channel: Int, of client: Int)
 }
@@ -140,6 +150,7 @@ final class Client {
         }
         joinRefs = [:]
         tokensSent = [:]
+        hearing.disconnected(number)
     }
 
     /// Reads what has come; true where anything had.
@@ -245,7 +256,7 @@ final class Client {
         send(
             """
             {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
-            "payload":{"config":{"postgres_changes":[\(bindings)]}}}
+            "payload":{"config":{"postgres_changes":[\(bindings)],"tidewire":{"position":true}}}}
             """)
     }
 
@@ -316,6 +327,10 @@ final class Client {
             hearing.heard(.told(message), on: channel, of: number)
         } else if message == "Subscribed to PostgreSQL" {
             hearing.heard(.subscribed, on: channel, of: number)
+        } else if let place = message.wholeMatch(of: /Log position: epoch (\d+), offset (\d+)/),
+            let epoch = UInt64(place.1), let offset = UInt64(place.2)
+        {
+            hearing.heard(.position(LogPlace(epoch: epoch, offset: offset)), on: channel, of: number)
         }
     }
 

@@ -120,6 +120,11 @@ final class ModelStream {
     /// What was committed before it has been removed from the log.
     var oldestKept: LSN { max(lastGap, process?.sink.segments.first.map { LSN($0.header.baseLSN) } ?? .zero) }
 
+    /// Where the log ends.
+    var place: LogPlace? {
+        end.map { LogPlace(epoch: $0.state.position.epoch, offset: $0.state.position.offset) }
+    }
+
     var isRunning: Bool { process != nil }
 
     /// The connection is lost: what was heard of a transaction that is not whole is forgotten.

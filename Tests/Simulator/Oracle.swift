@@ -11,6 +11,9 @@ final class Oracle: Hearing {
     struct Position {
         var durable: LSN
         var oldestKept: LSN
+        /// Where the log ends, and where it ended when the hub began; nil where it had not begun.
+        var end: LogPlace?
+        var start: LogPlace?
     }
 
     private struct Key: Hashable {
@@ -55,6 +58,8 @@ final class Oracle: Hearing {
     private var versions: [Int: Place] = [:]
     private var deletes: [Deleted: [Place]] = [:]
     private var noted = 0
+    /// What clients were told last on the connections that they have.
+    private var lastPositions: [Int: LogPlace] = [:]
     /// Told of all that is heard.
     var trace: ((String) -> Void)?
     /// Of all that was heard, in its order.
@@ -120,6 +125,8 @@ final class Oracle: Hearing {
         case .refused:
             tally.refused += 1
             listenings[key] = nil
+        case .position(let place):
+            checkPosition(place, of: client, "client \(client) channel \(channel) (\(listening.person))")
         case .told:
             tally.told += 1
             listening.toldAt = database.lastCommit
@@ -130,6 +137,24 @@ final class Oracle: Hearing {
                 change, listening, "client \(client) channel \(channel) (\(listening.person), \(listening.seat.topic))")
         }
     }
+
+    /// A position is no further than the log, and not behind one that was said on the same connection or what the log had
+    /// when the hub began: whoever resumes there would get what it has.
+    private func checkPosition(_ place: LogPlace, of client: Int, _ who: String) {
+        let (start, end) = (position().start, position().end)
+        if let end, end.epoch == place.epoch, end.offset < place.offset {
+            complain("\(who) was told of \(place), and the log ends at \(end)")
+        }
+        for before in [start, lastPositions[client]] {
+            if let before, before.epoch == place.epoch, place.offset < before.offset {
+                complain("\(who) was told of \(place) after \(before)")
+            }
+        }
+        lastPositions[client] = place
+    }
+
+    /// The client's connection has ended: its next one may be another loop's.
+    func disconnected(_ client: Int) { lastPositions[client] = nil }
 
     // MARK: What was heard
 

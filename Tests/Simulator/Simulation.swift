@@ -54,6 +54,13 @@ public final class Simulation {
     private let coverage = Coverage()
     private(set) var stepsDone = 0
 
+    /// Where the log ended when the hub that runs was started.
+    private final class Beginning {
+        var place: LogPlace?
+    }
+
+    private let hubBegan = Beginning()
+
     private struct Hub {
         let gateway: SteppedGateway
         let catalog: ModelCatalog
@@ -65,8 +72,10 @@ public final class Simulation {
         server = ModelServer(database, time, agenda, seed: seed)
         stream = ModelStream(database, storage, time)
         let stream = stream
+        let hubBegan = hubBegan
         oracle = Oracle(database) {
-            Oracle.Position(durable: stream.durable, oldestKept: stream.oldestKept)
+            Oracle.Position(
+                durable: stream.durable, oldestKept: stream.oldestKept, end: stream.place, start: hubBegan.place)
         }
         for number in 0..<Self.clientCount {
             clients.append(
@@ -80,6 +89,7 @@ public final class Simulation {
 
     private func startHub() throws {
         try stream.start()
+        hubBegan.place = stream.place
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time

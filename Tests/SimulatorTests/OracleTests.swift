@@ -12,7 +12,7 @@ import Testing
         topic: "a", bindings: [Seat.Binding(table: .notes), Seat.Binding(table: .items, room: 1)])
 
     init() {
-        oracle = Oracle(database) { Oracle.Position(durable: .zero, oldestKept: .zero) }
+        oracle = Oracle(database) { Oracle.Position(durable: .zero, oldestKept: .zero, end: nil, start: nil) }
     }
 
     private func join() {
