@@ -38,6 +38,35 @@ public struct Weather: Sendable {
     public init() {}
 }
 
+/// Every so many steps everything comes to rest, and what was heard is gone through.
+private let stretchLength = 150
+
+/// What a stretch of a script is like.
+private enum Stretch: CaseIterable {
+    /// Everything at once.
+    case stormy
+    /// The same, slowly, so that things happen while something is waited for that takes seconds.
+    case slow
+    /// The database answers nothing for long, while changes come and clients join: nothing else hides what gets lost then.
+    case outage
+
+    static func next(_ random: inout SeededRandom, _ weather: Weather) -> Stretch {
+        weather.faults ? random.pick([.stormy, .stormy, .stormy, .slow, .outage]) : .stormy
+    }
+
+    func pause(_ random: inout SeededRandom) -> UInt64 {
+        let pauses: [ClosedRange<UInt64>] = [0...0, 0...3, 1...40, 1...40, 20...400]
+        return (self == .stormy ? 1 : 5) * UInt64.random(in: random.pick(pauses), using: &random)
+    }
+
+    func action(_ place: Int, _ random: inout SeededRandom, _ weather: Weather) -> Step.Action {
+        guard self == .outage else { return Simulator.action(&random, weather) }
+        // Time and again, so that there are channels that were there before.
+        if place % 75 == 15 { return .beAway(milliseconds: UInt64.random(in: 5_000...15_000, using: &random)) }
+        return quietAction(&random)
+    }
+}
+
 /// Steps as a seed says.
 public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather()) -> [Step] {
     var random = SeededRandom(seed: seed)
@@ -48,15 +77,29 @@ public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather()) -> 
                 Step(action: .join(client: client, channel: channel, seed: random.next()), milliseconds: 5))
         }
     }
+    var stretch = Stretch.stormy
     for number in 1...steps {
-        let pauses: [ClosedRange<UInt64>] = [0...0, 0...3, 1...40, 1...40, 20...400]
-        script.append(
-            Step(
-                action: number % 150 == 0 ? .settle : action(&random, weather),
-                milliseconds: UInt64.random(in: random.pick(pauses), using: &random)))
+        let place = number % stretchLength
+        if place == 1 { stretch = .next(&random, weather) }
+        let action = place == 0 ? .settle : stretch.action(place, &random, weather)
+        script.append(Step(action: action, milliseconds: stretch.pause(&random)))
     }
     script.append(Step(action: .settle, milliseconds: 10))
     return script
+}
+
+/// Changes, and clients that come and go.
+private func quietAction(_ random: inout SeededRandom) -> Step.Action {
+    let client = Int.random(in: 0..<Simulation.clientCount, using: &random)
+    let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
+    let seed = random.next()
+    switch Int.random(in: 0..<20, using: &random) {
+    case ..<10: return .write(seed: seed)
+    case ..<14: return .join(client: client, channel: channel, seed: seed)
+    case ..<18: return .leave(client: client, channel: channel)
+    case 18: return .memberships(seed: seed)
+    default: return .become(client: client, channel: channel, person: Int(seed % 3))
+    }
 }
 
 private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action {
