@@ -57,12 +57,12 @@ struct ActivePolicies {
 
     /// In what form a member sees a change whose new row it may see; the change says of the old row what is known of it.
     mutating func seen(
-        by member: Member, _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment,
+        by member: Member, _ change: borrowing ReadableChange, _ moment: ChangeRouter.Moment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
     ) throws(ByteError) -> Seen {
         guard moment.hasPast, member.policy != Member.noPolicy else { return Seen(view: member.view) }
         if entries[member.policy]?.change != moment.number {
-            let past = try past(member.policy, change, relation, moment, &index, &asked)
+            let past = try past(member.policy, change, moment, &index, &asked)
             entries[member.policy]?.past = past
             entries[member.policy]?.change = moment.number
         }
@@ -75,18 +75,18 @@ struct ActivePolicies {
     }
 
     private func past(
-        _ number: UInt32, _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment,
+        _ number: UInt32, _ change: borrowing ReadableChange, _ moment: ChangeRouter.Moment,
         _ index: inout PredicateIndex, _ asked: inout AskedQuestions
     ) throws(ByteError) -> PolicyEntry.Past {
         assert(moment.hasPast, "there is an old row to be seen")
         guard let entry = entries[number] else { return .hidden }
         // Of a row that is known by its key only, the key may be enough to decide.
-        switch try index.verdict(of: entry.predicate, onKnownOldImageOf: change) {
+        switch try index.verdict(of: entry.predicate, onKnownOldImageOf: change.change) {
         case .yes: return .shown
         case .no, .unknown, .notYes, .failed: return .hidden
         case .ask:
             let question = PendingQuestion()
-            return try ask(number, question, change, relation, .old, moment.number, &asked) ? .asked(question) : .hidden
+            return try ask(number, question, change, .old, moment.number, &asked) ? .asked(question) : .hidden
         }
     }
 
@@ -108,13 +108,13 @@ struct ActivePolicies {
     /// Has PostgreSQL asked whether a row may be seen. False where the row lacks a column that the policy looks at, so that
     /// it cannot be asked.
     func ask(
-        _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing Change, _ relation: Relation,
+        _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image, _ moment: UInt64, _ asked: inout AskedQuestions
     ) throws(ByteError) -> Bool {
         guard let entry = entries[number] else { return false }
         let key = AskedQuestions.RowKey(policy: entry.judged.identity, change: moment, isOld: image == .old)
         if !asked.has(key) {
-            guard let texts = try RowTexts.texts(of: entry.columns, in: change, relation, image)
+            guard let texts = try RowTexts.texts(of: entry.columns, in: change.change, change.relation, image)
             else { return false }
             asked.begin(key, entry.judged, texts)
         }

@@ -43,6 +43,8 @@ struct ChangeRouter: ~Copyable {
     private var asked = AskedQuestions()
     /// Members that see the change at hand, and for whom it is to be found out whether they saw the row before.
     private var withPast: [UInt32] = []
+    /// Members of the node at hand.
+    private var nodeMembers: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
     init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false) {
@@ -186,46 +188,49 @@ struct ChangeRouter: ~Copyable {
     }
 
     struct Moment {
-        let fingerprint: UInt64
         let commitTime: Int64
-        let number: UInt64
         /// The change's place in the log.
         let offset: UInt64
+        fileprivate(set) var number: UInt64 = 0
         /// An update that says what the row was: not everybody who sees the new row may see the old one.
-        let hasPast: Bool
+        fileprivate(set) var hasPast = false
+
+        init(commitTime: Int64, offset: UInt64) {
+            self.commitTime = commitTime
+            self.offset = offset
+        }
+
+        fileprivate func of(_ change: borrowing Change) -> Moment {
+            var moment = self
+            moment.hasPast = change.operation == .update && change.oldImage != .none
+            return moment
+        }
     }
 
     /// Delivers one of the changes that were judged, or what it was completed to; says how many channels got it now.
     mutating func deliver(
-        _ place: Int, _ change: borrowing Change, _ relation: Relation, _ completion: Completion? = nil,
-        commitTime: Int64, offset: UInt64, on loop: SocketLoop
+        _ place: Int, _ change: borrowing ReadableChange, _ completion: Completion? = nil, _ moment: Moment,
+        on loop: SocketLoop
     ) throws(ByteError) -> Int {
         assert(place < matches.changeCount, "a change is delivered after it was judged")
         changeNumber += 1
         desk.begin()
         touches.removeAll()
         if !waitingBodies.isEmpty { waitingBodies = [:] }
+        var moment = moment.of(change.change)
+        moment.number = changeNumber
         let former = completion?.former
-        if let whole = completion?.whole {
-            return try deliver(change, relation, whole, former, commitTime, offset, on: loop)
-        }
-        let moment = moment(of: change, commitTime, offset)
-        var delivered = try distribute(place, change, former, relation, moment, on: loop)
-        try addDepartures(of: place, change, former, relation, moment)
-        delivered += try deliverTouched(change, relation, moment, on: loop)
+        if let whole = completion?.whole { return try deliver(change, whole, former, moment, on: loop) }
+        var delivered = try distribute(place, change, former, moment, on: loop)
+        try addDepartures(of: place, change, former, moment)
+        delivered += try deliverTouched(change, moment, on: loop)
         return delivered
-    }
-
-    private func moment(of change: borrowing Change, _ commitTime: Int64, _ offset: UInt64) -> Moment {
-        Moment(
-            fingerprint: change.relation, commitTime: commitTime, number: changeNumber, offset: offset,
-            hasPast: change.operation == .update && change.oldImage != .none)
     }
 
     /// The same for a change that stands by itself. Of a delete nobody gets more than the delete has.
     private mutating func deliver(
-        _ change: borrowing Change, _ relation: Relation, _ whole: WholeChange, _ former: [UInt8]?, _ commitTime: Int64,
-        _ offset: UInt64, on loop: SocketLoop
+        _ change: borrowing ReadableChange, _ whole: WholeChange, _ former: [UInt8]?, _ moment: Moment,
+        on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var part = try TransactionPart(whole.part.asBytes)
         try matchWhole(part, whole)
@@ -236,32 +241,29 @@ struct ChangeRouter: ~Copyable {
             swap(&departed, &departedWhole)
         }
         assert(matches.changeCount <= 1, "a completed change stands by itself")
-        guard matches.changeCount == 1, let judged = try part.next() else { return 0 }
-        if change.operation == .delete {
-            let moment = moment(of: change, commitTime, offset)
-            let delivered = try distribute(
-                0, judging: judged, of: whole.relation, change, former: change, relation, moment, on: loop)
-            return try delivered + deliverTouched(change, relation, moment, on: loop)
+        guard matches.changeCount == 1, let completed = try part.next() else { return 0 }
+        let judged = ReadableChange(completed, whole.relation)
+        if change.change.operation == .delete {
+            let delivered = try distribute(0, judging: judged, change, former: change, moment, on: loop)
+            return try delivered + deliverTouched(change, moment, on: loop)
         }
-        let moment = moment(of: judged, commitTime, offset)
-        if try judged.new?.isPartial() == true, change.oldImage != .full {
-            try noteLacking(judged, whole.relation, moment)
+        let moment = moment.of(judged.change)
+        if try judged.change.new?.isPartial() == true, change.change.oldImage != .full {
+            try noteLacking(judged, moment)
         }
         // A row of the schema that was says nothing in another one.
-        let past = whole.fingerprint == change.relation ? former : nil
-        let delivered = try distribute(0, judged, past, whole.relation, moment, on: loop)
-        try addDepartures(of: 0, judged, past, whole.relation, moment)
-        return try delivered + deliverTouched(judged, whole.relation, moment, on: loop)
+        let past = whole.fingerprint == change.change.relation ? former : nil
+        let delivered = try distribute(0, judged, past, moment, on: loop)
+        try addDepartures(of: 0, judged, past, moment)
+        return try delivered + deliverTouched(judged, moment, on: loop)
     }
 
     /// Those who are shown a column that is still absent.
-    private mutating func noteLacking(
-        _ change: borrowing Change, _ relation: Relation, _ moment: Moment
-    ) throws(ByteError) {
-        guard let new = change.new else { return }
+    private mutating func noteLacking(_ change: borrowing ReadableChange, _ moment: Moment) throws(ByteError) {
+        guard let new = change.change.new else { return }
         var names: [String] = []
         var columns = new.columns()
-        for column in relation.columns {
+        for column in change.relation.columns {
             if case .unchanged? = try columns.next() { names.append(column.name) }
         }
         for node in 0..<matches.certain(of: 0).count {
@@ -290,17 +292,16 @@ struct ChangeRouter: ~Copyable {
     }
 
     private mutating func distribute(
-        _ place: Int, _ change: borrowing Change, _ past: [UInt8]?, _ relation: Relation, _ moment: Moment,
-        on loop: SocketLoop
+        _ place: Int, _ change: borrowing ReadableChange, _ past: [UInt8]?, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         guard let past, moment.hasPast else {
-            return try distribute(
-                place, judging: change, of: relation, change, former: change, relation, moment, on: loop)
+            return try distribute(place, judging: change, change, former: change, moment, on: loop)
         }
-        let bytes = Self.part(of: change, asItWas: past)
+        let bytes = Self.part(of: change.change, asItWas: past)
         var part = try TransactionPart(bytes.asBytes)
-        guard let former = try part.next() else { return 0 }
-        return try distribute(place, judging: change, of: relation, change, former: former, relation, moment, on: loop)
+        guard let was = try part.next() else { return 0 }
+        let former = ReadableChange(was, change.relation)
+        return try distribute(place, judging: change, change, former: former, moment, on: loop)
     }
 
     /// The change with the whole row that it only names.
@@ -315,50 +316,42 @@ struct ChangeRouter: ~Copyable {
         return writer.copied()
     }
 
-    /// To those who matched; `judged` is what they matched, in its own schema, `change` what they get, and `former` says what
-    /// the row was.
+    /// To those who matched; `judged` is what they matched, `change` what they get, and `former` says what the row was.
     private mutating func distribute(
-        _ place: Int, judging judged: borrowing Change, of schema: Relation, _ change: borrowing Change,
-        former: borrowing Change,
-        _ relation: Relation, _ moment: Moment, on loop: SocketLoop
+        _ place: Int, judging judged: borrowing ReadableChange, _ change: borrowing ReadableChange,
+        former: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         withPast.removeAll(keepingCapacity: true)
         for node in 0..<matches.certain(of: place).count {
-            delivered += try Self.deliver(
-                to: node, of: place, matches, index, change, relation, moment, &audience, &views, &desk,
-                &touches, &withPast, loop)
+            delivered += try deliver(to: node, of: place, change, moment, on: loop)
         }
         for number in withPast {
             guard let member = audience.members[number] else { continue }
-            let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
+            let seen = try policies.seen(by: member, former, moment, &index, &views, &asked)
             touches.add(member, seen, &audience.recipients, moment.number)
         }
         for node in 0..<matches.asking(of: place).count {
-            try ask(node, of: place, judged, schema, former: former, relation, moment)
+            try ask(node, of: place, judged, former: former, moment)
         }
         return delivered
     }
 
     /// Members that are all there is of their channel are served at once; others are collected first. Those who may not see
     /// the old row, perhaps, are left for afterwards.
-    private static func deliver(
-        to node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
-        _ change: borrowing Change, _ relation: Relation, _ moment: Moment, _ audience: inout Audience,
-        _ views: inout ViewTable, _ desk: inout FrameWriter, _ touches: inout MatchedChannels,
-        _ withPast: inout [UInt32],
-        _ loop: SocketLoop
+    private mutating func deliver(
+        to node: Int, of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         // Neighbours most often get the same frame, which then need not be looked for again.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
-        let members = index.members(of: matches.certain(of: place), at: node)
-        for place in members.indices {
-            guard let member = audience.members[members[place]] else { continue }
+        Self.copyMembers(of: node, of: place, matches, index, to: &nodeMembers)
+        for number in nodeMembers {
+            guard let member = audience.members[number] else { continue }
             let recipient = audience.recipients[Int(member.listener)]
             if recipient.since > moment.offset { continue }
             if moment.hasPast, member.policy != Member.noPolicy {
-                withPast.append(members[place])
+                withPast.append(number)
                 continue
             }
             assert(member.policy == Member.noPolicy || !moment.hasPast, "who sees the old row is found out first")
@@ -373,7 +366,7 @@ struct ChangeRouter: ~Copyable {
             {
                 FrameWriter.send(last.frame, to: recipient.connection, on: loop)
             } else {
-                try desk.write(change, relation, moment, member.view, &views)
+                try desk.write(change, moment, member.view, &views)
                 let frame = desk.frame(
                     envelope, member.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
                     on: loop)
@@ -385,26 +378,37 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
+    /// Those who certainly matched, out of the index, so that it is not held while they are served.
+    private static func copyMembers(
+        of node: Int, of place: Int, _ matches: borrowing MatchBatch, _ index: borrowing PredicateIndex,
+        to numbers: inout [UInt32]
+    ) {
+        let members = index.members(of: matches.certain(of: place), at: node)
+        numbers.removeAll(keepingCapacity: true)
+        numbers.reserveCapacity(members.count)
+        for place in members.indices { numbers.append(members[place]) }
+    }
+
     // MARK: Asking
 
     /// The members of a node whose predicate PostgreSQL has to decide.
     private mutating func ask(
-        _ node: Int, of place: Int, _ change: borrowing Change, _ schema: Relation, former: borrowing Change,
-        _ relation: Relation, _ moment: Moment
+        _ node: Int, of place: Int, _ change: borrowing ReadableChange, former: borrowing ReadableChange,
+        _ moment: Moment
     ) throws(ByteError) {
-        let image: RowTexts.Image = change.operation == .delete ? .old : .new
+        let image: RowTexts.Image = change.change.operation == .delete ? .old : .new
         let asking = matches.asking(of: place)[node]
         var questions = NodeQuestions(
-            try index.filterVerdict(of: asking, on: change), index.question(of: asking))
+            try index.filterVerdict(of: asking, on: change.change), index.question(of: asking))
         let count = index.members(of: matches.asking(of: place), at: node).count
         for at in 0..<count {
             let number = index.members(of: matches.asking(of: place), at: node)[at]
             guard let member = audience.members[number], audience.wants(moment, member) else { continue }
-            switch try question(&questions, member, change, schema, image) {
+            switch try question(&questions, member, change, image) {
             case .nobody: continue
-            case .unanswerable: miss(member, change)
+            case .unanswerable: miss(member, change.change)
             case .pending(let pending):
-                let seen = try policies.seen(by: member, former, relation, moment, &index, &views, &asked)
+                let seen = try policies.seen(by: member, former, moment, &index, &views, &asked)
                 touches.ask(member, seen, pending, &audience.recipients, changeNumber)
             }
         }
@@ -453,14 +457,14 @@ struct ChangeRouter: ~Copyable {
     ///
     /// Each is looked at by itself: that both together are open does not say that either of them is.
     private mutating func question(
-        _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing Change, _ relation: Relation,
+        _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image
     ) throws(ByteError) -> Inquiry {
         guard questions.verdict == .yes || questions.verdict == .ask else { return .nobody }
-        switch try policies.verdict(member, on: change, image, &index) {
-        case .yes: return try filterQuestion(&questions, change, image)
+        switch try policies.verdict(member, on: change.change, image, &index) {
+        case .yes: return try filterQuestion(&questions, change.change, image)
         case .no, .unknown, .notYes, .failed: return .nobody
-        case .ask: return try policyQuestion(&questions, member.policy, change, relation, image)
+        case .ask: return try policyQuestion(&questions, member.policy, change, image)
         }
     }
 
@@ -479,17 +483,17 @@ struct ChangeRouter: ~Copyable {
     }
 
     private mutating func policyQuestion(
-        _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing Change, _ relation: Relation,
+        _ questions: inout NodeQuestions, _ policy: UInt32, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image
     ) throws(ByteError) -> Inquiry {
         assert(policy != Member.noPolicy, "only a policy is asked about")
         if let last = questions.ofPolicy, last.policy == policy { return .pending(last.question) }
         let pending = PendingQuestion(parts: questions.verdict == .ask ? 2 : 1)
-        guard try policies.ask(policy, pending, change, relation, image, changeNumber, &asked) else {
+        guard try policies.ask(policy, pending, change, image, changeNumber, &asked) else {
             return .unanswerable
         }
         if questions.verdict == .ask {
-            if let filter = questions.filter, let question = try judged(filter, change, image) {
+            if let filter = questions.filter, let question = try judged(filter, change.change, image) {
                 asked.add(pending, question)
             } else {
                 // Whether there was anything to miss is the policy's to say.
@@ -511,82 +515,83 @@ struct ChangeRouter: ~Copyable {
     // MARK: Rows that move out of view
 
     private mutating func addDepartures(
-        of place: Int, _ change: borrowing Change, _ former: [UInt8]?, _ relation: Relation, _ moment: Moment
+        of place: Int, _ change: borrowing ReadableChange, _ former: [UInt8]?, _ moment: Moment
     ) throws(ByteError) {
-        guard departures.count > 0, change.operation == .update else { return }
+        guard departures.count > 0, change.change.operation == .update else { return }
         guard let former else {
-            if hasDepartures(at: place) { try addDepartures(of: place, change, relation, moment) }
+            if hasDepartures(at: place) { try addDepartures(of: place, change, moment) }
             return
         }
-        let bytes = Self.part(of: change, asItWas: former)
+        let bytes = Self.part(of: change.change, asItWas: former)
         var part = try TransactionPart(bytes.asBytes)
         var same = part
         _ = try Self.match(&same, by: &departures, into: &departedFormer, audience, &skipped)
         guard let whole = try part.next() else { return }
         swap(&departed, &departedFormer)
         defer { swap(&departed, &departedFormer) }
-        if hasDepartures(at: 0) { try addDepartures(of: 0, whole, relation, moment, isComposed: true) }
+        guard hasDepartures(at: 0) else { return }
+        try addDepartures(of: 0, ReadableChange(whole, change.relation), moment, isComposed: true)
     }
 
     /// `isComposed`: the change says what the row was, which the one in the log does not.
     private mutating func addDepartures(
-        of place: Int, _ change: borrowing Change, _ relation: Relation, _ moment: Moment, isComposed: Bool = false
+        of place: Int, _ change: borrowing ReadableChange, _ moment: Moment, isComposed: Bool = false
     ) throws(ByteError) {
         for node in 0..<departed.certain(of: place).count {
             let count = departures.members(of: departed.certain(of: place), at: node).count
             for at in 0..<count {
                 let number = departures.members(of: departed.certain(of: place), at: node)[at]
-                try depart(number, nil, change, relation, moment, isComposed: isComposed)
+                try depart(number, nil, change, moment, isComposed: isComposed)
             }
         }
         for node in 0..<departed.asking(of: place).count {
             let asking = departed.asking(of: place)[node]
             var questions = NodeQuestions(
-                try departures.filterVerdict(of: asking, on: change), departures.question(of: asking))
+                try departures.filterVerdict(of: asking, on: change.change), departures.question(of: asking))
             let count = departures.members(of: departed.asking(of: place), at: node).count
             for at in 0..<count {
                 let number = departures.members(of: departed.asking(of: place), at: node)[at]
                 guard let member = audience.members[number] else { continue }
-                switch try question(&questions, member, change, relation, .old) {
+                switch try question(&questions, member, change, .old) {
                 case .nobody: continue
                 case .pending(let pending):
-                    try depart(number, pending, change, relation, moment, isComposed: isComposed)
+                    try depart(number, pending, change, moment, isComposed: isComposed)
                 // Of moves whoever wants to hear of them needs the whole old row.
                 case .unanswerable:
-                    if change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change) }
+                    if change.change.oldImage == .full || !knowsOfPartialRows(member) { miss(member, change.change) }
                 }
             }
         }
     }
 
     private mutating func depart(
-        _ number: UInt32, _ pending: PendingQuestion?, _ change: borrowing Change, _ relation: Relation,
-        _ moment: Moment, isComposed: Bool
+        _ number: UInt32, _ pending: PendingQuestion?, _ change: borrowing ReadableChange, _ moment: Moment,
+        isComposed: Bool
     ) throws(ByteError) {
-        assert(change.operation == .update, "rows move by updates")
+        assert(change.change.operation == .update, "rows move by updates")
         guard let member = audience.members[number], audience.wants(moment, member) else { return }
         let view = views.departed(member.view)
-        if isComposed { try desk.write(change, relation, moment, view, &views) }
+        if isComposed { try desk.write(change, moment, view, &views) }
         touches.depart(member, view, pending, &audience.recipients, changeNumber)
     }
 
     // MARK: Those with several bindings
 
     private mutating func deliverTouched(
-        _ change: borrowing Change, _ relation: Relation, _ moment: Moment, on loop: SocketLoop
+        _ change: borrowing ReadableChange, _ moment: Moment, on loop: SocketLoop
     ) throws(ByteError) -> Int {
         var delivered = 0
         for place in touches.all.indices {
             let touch = touches.all[place]
             guard touch.certain != 0 || !touch.provisos.isEmpty else { continue }
-            try desk.write(change, relation, moment, touch.seen.view, &views)
+            try desk.write(change, moment, touch.seen.view, &views)
             precondition(
                 touch.seen.question == nil || touch.seen.masked != nil,
                 "where it is asked whether the old row may be seen there is a view without it")
             guard let recipient = audience.recipient(touch.listener) else { continue }
-            let operation = touch.isDeparture ? .delete : change.operation
+            let operation = touch.isDeparture ? .delete : change.change.operation
             if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
-                if let masked = touch.seen.masked { try desk.write(change, relation, moment, masked, &views) }
+                if let masked = touch.seen.masked { try desk.write(change, moment, masked, &views) }
                 hold(touch, operation)
                 continue
             }
@@ -689,7 +694,7 @@ struct ChangeRouter: ~Copyable {
         assert(bindings & ~delivery.asked == 0, "only bindings that it was for get a delivery")
         let shown = delivery.shown
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
-        desk.send(body: shown.body.bytes, envelope, recipient, &audience.envelopes, on: loop)
+        desk.send(body: shown.body.bytes, envelope, recipient, audience.envelopes, on: loop)
         return true
     }
 

@@ -44,6 +44,11 @@ struct EnvelopeTable {
     private(set) var entries = Slots<Entry>()
     private var byKey: [EnvelopeKey: UInt32] = [:]
 
+    func envelope(_ index: UInt32) -> ChangeEnvelope {
+        guard let entry = entries[index] else { preconditionFailure("a frame in an envelope that is gone") }
+        return entry.envelope
+    }
+
     mutating func take(_ key: EnvelopeKey) -> UInt32 {
         if let known = byKey[key] {
             entries[known]?.users += 1

@@ -8,32 +8,32 @@ import WebSocket
 /// Where bodies and frames are written and handed to the loop.
 struct FrameWriter: ~Copyable {
     private let encoder: ChangeEncoder
-    private let deflater: Deflater?
     /// The bodies of the change at hand, one for each view that was needed.
     private var bodies = ByteWriter(capacity: 64 << 10)
-    private var frame = ByteWriter(capacity: 64 << 10)
+    private var framer: BodyFramer
     private var bodyNumber: UInt64 = 0
 
     init(maximumBodyBytes: Int, deflater: Deflater?) {
         encoder = ChangeEncoder(maximumBodyBytes: maximumBodyBytes)
-        self.deflater = deflater
+        framer = BodyFramer(deflater: deflater)
     }
 
     /// The bodies of the change before are done with.
     mutating func begin() {
         bodies.removeAll()
         bodies.shrink(to: Limits.keptWriterBytes)
-        frame.shrink(to: Limits.keptWriterBytes)
+        framer.shrink()
     }
 
     /// Makes the body that a view has of the change, if it is not there yet.
     mutating func write(
-        _ change: borrowing Change, _ relation: Relation, _ moment: ChangeRouter.Moment, _ index: UInt32,
+        _ readable: borrowing ReadableChange, _ moment: ChangeRouter.Moment, _ index: UInt32,
         _ views: inout ViewTable
     ) throws(ByteError) {
         assert(moment.number != 0, "changes are counted from one")
         guard let known = views.views[index]?.change, known != moment.number else { return }
-        guard let view = views.prepare(index, moment.fingerprint, relation) else { return }
+        let change = readable.change
+        guard let view = views.prepare(index, change.relation, readable.relation) else { return }
         let start = bodies.count
         switch views.views[index]?.key.shape {
         case .refused(let refusal)? where change.operation != .delete:
@@ -62,8 +62,9 @@ struct FrameWriter: ~Copyable {
         let number = view.bodyNumber
         precondition(view.body.upperBound <= bodies.count && !view.body.isEmpty, "a frame has the body of its own view")
         if let known = envelopes.pieces(envelope, for: number, compressed: compressed) { return known }
-        let pieces = Self.pieces(
-            bodies, view.body, view.bodyPiece, envelope, compressed: compressed, deflater, envelopes, &frame, on: loop)
+        let pieces = framer.frame(
+            view.body, of: bodies, shared: view.bodyPiece, envelopes.envelope(envelope), compressed: compressed,
+            on: loop)
         if let body = pieces.body { views.keep(body, of: index) }
         envelopes.keep(pieces, envelope, for: number, compressed: compressed)
         return pieces
@@ -71,14 +72,14 @@ struct FrameWriter: ~Copyable {
 
     /// Sends a body that waited. It takes the place of those of the change at hand.
     mutating func send(
-        body: [UInt8], _ envelope: UInt32, _ recipient: Recipient, _ envelopes: inout EnvelopeTable, on loop: SocketLoop
+        body: [UInt8], _ envelope: UInt32, _ recipient: Recipient, _ envelopes: EnvelopeTable, on loop: SocketLoop
     ) {
         assert(!body.isEmpty, "what waited has a body")
         bodies.removeAll()
         bodies.append(body)
-        let pieces = Self.pieces(
-            bodies, 0..<body.count, nil, envelope, compressed: recipient.wantsCompression, deflater, envelopes, &frame,
-            on: loop)
+        let pieces = framer.frame(
+            0..<body.count, of: bodies, shared: nil, envelopes.envelope(envelope),
+            compressed: recipient.wantsCompression, on: loop)
         Self.send(pieces, to: recipient.connection, on: loop)
     }
 
@@ -87,22 +88,27 @@ struct FrameWriter: ~Copyable {
         if let body = pieces.body { loop.send(body, to: connection, continues: true) }
         if let tail = pieces.tail { loop.send(tail, to: connection, continues: true) }
     }
+}
 
-    // MARK: Frames
+/// Frames around bodies.
+struct BodyFramer: ~Copyable {
+    private let deflater: Deflater?
+    private var frame = ByteWriter(capacity: 64 << 10)
 
-    private static func pieces(
-        _ bodies: borrowing ByteWriter, _ place: Range<Int>, _ shared: Piece?, _ index: UInt32, compressed: Bool,
-        _ deflater: Deflater?,
-        _ envelopes: EnvelopeTable, _ frame: inout ByteWriter, on loop: SocketLoop
+    init(deflater: Deflater?) { self.deflater = deflater }
+
+    mutating func shrink() { frame.shrink(to: Limits.keptWriterBytes) }
+
+    /// The frame around one of the bodies; `shared` is the body where the loop has it already.
+    mutating func frame(
+        _ place: Range<Int>, of bodies: borrowing ByteWriter, shared: Piece?, _ envelope: ChangeEnvelope,
+        compressed: Bool, on loop: SocketLoop
     ) -> FramePieces {
-        guard let envelope = envelopes.entries[index]?.envelope else {
-            preconditionFailure("a frame in an envelope that is gone")
-        }
         let body = bodies.bytes.extracting(place)
         let size = envelope.byteCount(around: body.byteCount)
         frame.removeAll()
         if compressed, let deflater, size >= Limits.compressionThresholdBytes {
-            return compressedPieces(body, envelope, deflater, &frame, on: loop)
+            return Self.compressed(body, envelope, deflater, &frame, on: loop)
         }
         FrameEncoder.appendHeader(.text, payloadBytes: size, to: &frame)
         frame.append(envelope.prefix)
@@ -117,7 +123,7 @@ struct FrameWriter: ~Copyable {
         return FramePieces(head: head, body: shared ?? loop.share(body), tail: loop.share(frame.bytes))
     }
 
-    private static func compressedPieces(
+    private static func compressed(
         _ body: RawSpan, _ envelope: ChangeEnvelope, _ deflater: Deflater, _ frame: inout ByteWriter,
         on loop: SocketLoop
     ) -> FramePieces {

@@ -397,12 +397,10 @@ public struct Pipeline: ~Copyable {
             }
             if isWanted || completion != nil {
                 Metrics.shared.changesMatched.add()
-                let relation = try relation(change.relation)
                 let held = router.heldCount
+                let moment = ChangeRouter.Moment(commitTime: info.commitTime, offset: offset + UInt64(entry.done))
                 let count = try router.deliver(
-                    place, change, relation, completion, commitTime: info.commitTime,
-                    offset: offset + UInt64(entry.done),
-                    on: loop)
+                    place, ReadableChange(change, relation(change.relation)), completion, moment, on: loop)
                 delivered += count
                 budget.spend(deliveries: count + router.heldCount - held)
             }
