@@ -17,6 +17,16 @@ public enum TestCluster {
         }
     }
 
+    private static let idle = Mutex<[PrivateCluster]>([])
+
+    /// One that nobody else uses meanwhile, for those who end connections of others or change roles. There are as many as
+    /// were ever used at once.
+    public static func lend<Result>(_ use: (PrivateCluster) throws -> Result) throws -> Result {
+        let cluster = try idle.withLock { $0.popLast() } ?? fresh()
+        defer { idle.withLock { $0.append(cluster) } }
+        return try use(cluster)
+    }
+
     /// Another one, for a test that stops or breaks it. The client roles are the whole cluster's: they are made before
     /// any test runs, as `sql/` makes them, which grants nothing to roles that others made.
     public static func fresh(
