@@ -73,7 +73,9 @@ extension LoadGenerator {
         guard let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else { return nil }
         let head = bytes.extracting(0..<end).text
         guard head.hasPrefix("HTTP/1.1 101"), head.hasSuffixOfLine(Self.keyAnswer) else {
-            lose(index, "the upgrade was refused: " + bytes.text.prefix(400))
+            let status = head.prefix { $0 != "\r\n" && $0 != "\r" }
+            let reason = bytes.extracting(droppingFirst: end + 4).text.prefix(200)
+            lose(index, "the upgrade was refused: \(status) \(reason)")
             return nil
         }
         clients[index].phase = .open

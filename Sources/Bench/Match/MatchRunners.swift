@@ -141,6 +141,38 @@ struct BytesRunner {
     }
 }
 
+/// What one would write first: the column's value as a string, in a dictionary of those who wait for it.
+struct DictionaryRunner {
+    let column: Int
+    private var members: [String: [UInt32]] = [:]
+
+    init(_ column: MatchShape.Filtered, count: Int) {
+        self.column = MatchShape.facts.firstIndex { $0.name == column.name } ?? 0
+        for number in 0..<count { members[column.value(number), default: []].append(UInt32(number)) }
+    }
+
+    func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
+        var deliveries = Deliveries()
+        var change = 0
+        for bytes in parts {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
+            var part = try TransactionPart(unsafe bytes.span.bytes)
+            while let next = try part.next() {
+                for member in members[try value(next), default: []] { deliveries.add(member, change: change) }
+                change += 1
+            }
+        }
+        return deliveries
+    }
+
+    private func value(_ change: borrowing Change) throws -> String {
+        guard var columns = change.new?.columns() else { return "" }
+        for _ in 0..<column { _ = try columns.next() }
+        guard case .text(let text)? = try columns.next() else { return "" }
+        return text.text
+    }
+}
+
 enum RowPlaces {
     /// Where the values of a new row stand in the change's images.
     static func find(_ change: borrowing Change) throws -> [ColumnPlace] {

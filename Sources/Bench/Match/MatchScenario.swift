@@ -43,6 +43,7 @@ private struct EqualityRace: ~Copyable {
     private var many: Entry
     private let linear: LinearRunner
     private let bytes: BytesRunner
+    private let dictionary: DictionaryRunner
     /// A scan takes its time.
     private let scanned: Int
 
@@ -81,11 +82,13 @@ private struct EqualityRace: ~Copyable {
         many = Entry(predicates[...], changes: changes)
         linear = LinearRunner(predicates: predicates)
         bytes = BytesRunner(column, count: most)
+        dictionary = DictionaryRunner(column, count: most)
     }
 
     mutating func run(_ settings: BenchSettings) throws -> [BenchResult] {
         var scan = Samples()
         var plain = Samples()
+        var naive = Samples()
         let rounds = settings.rounds(usually: 7)
         for round in 0..<rounds {
             settings.progress("\(column): round \(round + 1) of \(rounds)")
@@ -95,25 +98,32 @@ private struct EqualityRace: ~Copyable {
             try thousand.measure(passes: passes)
             scan.add(try measure { try linear.run($0) })
             plain.add(try measure { try bytes.run($0) })
+            naive.add(try measure(many.changes.parts.count, passes) { try dictionary.run($0) })
         }
-        return results(scan, plain)
+        return results(scan, plain, naive)
     }
 
     /// Changes a second of a scan over the first of the changes that the index had.
     private func measure(_ run: (ArraySlice<[UInt8]>) throws -> Deliveries) throws -> Double {
-        let parts = scanned / MatchChanges.changesPerPart
-        let expected = Expected.deliveries(many.changes, parts: parts)
-        let began = Clock.threadNanoseconds()
-        try Expected.check(try run(many.changes.parts[..<parts]), expected)
-        return Double(scanned) * 1e9 / Double(Clock.threadNanoseconds() - began)
+        try measure(scanned / MatchChanges.changesPerPart, 1, run)
     }
 
-    private func results(_ scan: Samples, _ plain: Samples) -> [BenchResult] {
+    private func measure(
+        _ parts: Int, _ passes: Int, _ run: (ArraySlice<[UInt8]>) throws -> Deliveries
+    ) throws -> Double {
+        let expected = Expected.deliveries(many.changes, parts: parts)
+        let began = Clock.threadNanoseconds()
+        for _ in 0..<passes { try Expected.check(try run(many.changes.parts[..<parts]), expected) }
+        let count = parts * MatchChanges.changesPerPart * passes
+        return Double(count) * 1e9 / Double(Clock.threadNanoseconds() - began)
+    }
+
+    private func results(_ scan: Samples, _ plain: Samples, _ naive: Samples) -> [BenchResult] {
         let rate = Rate.perSecond(many.nanoseconds)
         return [
             result(1, "lookups", Rate.perSecond(one.nanoseconds)),
             result(1000, "lookups", Rate.perSecond(thousand.nanoseconds)),
-            result(most, "lookups", rate, nil, .valueAtLeast(5_000_000)),
+            result(most, "lookups", rate, .init("dictionary of strings", naive), .ratioAtLeast(1)),
             result(most, "lookups", rate, .init("linear scan", scan), .ratioAtLeast(5000)),
             result(most, "lookups", rate, .init("bytes alone", plain)),
             BenchResult(
@@ -222,13 +232,13 @@ private enum SubscribingCost {
 
     static func run(_ settings: BenchSettings) throws -> [BenchResult] {
         let count = settings.isQuick ? 2000 : 100_000
+        let values = (0..<count).map { MatchShape.Filtered.uuid.value($0) }
         var predicates: [Predicate] = []
-        for number in 0..<count {
-            predicates.append(try MatchShape.predicate("owner_id=eq.\(MatchShape.Filtered.uuid.value(number))"))
-        }
+        for value in values { predicates.append(try MatchShape.predicate("owner_id=eq.\(value)")) }
         var added = Samples()
         var removed = Samples()
         var bytes = Samples()
+        var plain: (added: Samples, removed: Samples) = (Samples(), Samples())
         for _ in 0..<settings.rounds(usually: 7) {
             var index = IndexRunner()
             let before = residentBytes()
@@ -239,20 +249,34 @@ private enum SubscribingCost {
             began = Clock.threadNanoseconds()
             index.removeAll()
             removed.add(Double(Clock.threadNanoseconds() - began) / Double(count))
+            try measureDictionary(values, &plain.added, &plain.removed)
         }
+        let name = "dictionary of strings"
         return [
-            result(count, "add", added, "ns", .valueAtMost(2000)),
-            result(count, "remove", removed, "ns", .valueAtMost(2000)),
+            result(count, "add", added, "ns", .init(name, plain.added), .ratioAtLeast(0.2)),
+            result(count, "remove", removed, "ns", .init(name, plain.removed), .ratioAtLeast(0.2)),
             result(count, "resident memory", bytes, "B/filter"),
         ]
     }
 
+    private static func measureDictionary(_ values: [String], _ added: inout Samples, _ removed: inout Samples) throws {
+        var members: [String: [UInt32]] = [:]
+        var began = Clock.threadNanoseconds()
+        for (number, value) in values.enumerated() { members[value, default: []].append(UInt32(number)) }
+        added.add(Double(Clock.threadNanoseconds() - began) / Double(values.count))
+        began = Clock.threadNanoseconds()
+        for value in values { members[value] = nil }
+        removed.add(Double(Clock.threadNanoseconds() - began) / Double(values.count))
+        guard members.isEmpty else { throw BenchFailure("void (match): the dictionary keeps what was removed") }
+    }
+
     private static func result(
-        _ count: Int, _ metric: String, _ values: Samples, _ unit: String, _ target: Target? = nil
+        _ count: Int, _ metric: String, _ values: Samples, _ unit: String, _ baseline: BenchResult.Baseline? = nil,
+        _ target: Target? = nil
     ) -> BenchResult {
         BenchResult(
             scenario: "match", caseName: "\(name), \(count) filters", metric: metric, unit: unit, values: values,
-            target: target)
+            baseline: baseline, target: target, isLessBetter: true)
     }
 
     private static func residentBytes() -> Int {

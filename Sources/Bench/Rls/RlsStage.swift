@@ -240,7 +240,7 @@ final class RlsStage {
                 (.databaseURL, hubURL), (.policyDatabaseURL, policyURL), (.publication, policy.table),
                 (.slot, "bench_rls_\(hubs)"), (.dataDirectory, data), (.listen, "127.0.0.1:0"), (.loops, "1"),
                 (.io, backend), (.jwtSecret, secret), (.idleTimeout, "0"), (.maximumConnections, "200000"),
-                (.maximumConcurrentUsers, "200000"),
+                (.maximumConcurrentUsers, "200000"), (.joinsPerSecond, "0"),
             ])
     }
 
