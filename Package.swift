@@ -195,7 +195,7 @@ func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
 }
 let fuzzers: [Target] = [
     .target(name: "FuzzSupport", dependencies: ["Bytes"], path: "Tests/Fuzz/Support", swiftSettings: strict),
-    fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Bytes"),
+    fuzzer("PgOutput", "TestSupport", "Replication", "Change", "Diagnostics", "Bytes"),
     fuzzer("Stored", "TestSupport", "Change", "Bytes"),
     fuzzer("JSON", "Change", "Bytes"),
     fuzzer("Message", "Protocol", "Bytes"),

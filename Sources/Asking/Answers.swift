@@ -22,7 +22,7 @@ extension ArraySlice {
 
 extension PostgresError {
     /// What a session says cannot be told apart any more: it is counted and logged, and thrown so that the session ends.
-    public static func impossible(_ rule: StaticString, in room: Metrics.Room) -> PostgresError {
+    public static func impossible(_ rule: StaticString, in room: Impossible.Room) -> PostgresError {
         Impossible.happened(rule, in: room)
         return PostgresError(operation: "ask", message: "\(rule)")
     }
@@ -30,7 +30,7 @@ extension PostgresError {
 
 /// For each statement its answer: what is asked of them is never told by another's.
 public func eachAnswered<Asked, Answer>(
-    _ asked: some Collection<Asked>, by answers: some Collection<Answer>, in room: Metrics.Room
+    _ asked: some Collection<Asked>, by answers: some Collection<Answer>, in room: Impossible.Room
 ) throws(PostgresError) -> [(Asked, Answer)] {
     guard asked.count == answers.count else {
         throw PostgresError.impossible("each question has one answer", in: room)

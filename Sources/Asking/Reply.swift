@@ -4,7 +4,7 @@ import Synchronization
 /// The way back to whoever asked. A question is answered once: what comes later is no answer to anything, and what is
 /// forgotten is given up.
 public final class Reply<Answer: Sendable>: Sendable {
-    private let room: Metrics.Room
+    private let room: Impossible.Room
     private let unanswered: @Sendable () -> Answer
     private let then: @Sendable (Answer) -> Void
     private let isAnswered = Atomic<Bool>(false)
@@ -13,7 +13,7 @@ public final class Reply<Answer: Sendable>: Sendable {
     ///   - unanswered: what is said where there is no answer.
     ///   - then: takes the one answer, on whatever thread there is one, and waits for nothing.
     public init(
-        in room: Metrics.Room, unanswered: @autoclosure @escaping @Sendable () -> Answer,
+        in room: Impossible.Room, unanswered: @autoclosure @escaping @Sendable () -> Answer,
         then: @escaping @Sendable (Answer) -> Void
     ) {
         self.room = room

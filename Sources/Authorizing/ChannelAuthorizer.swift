@@ -21,6 +21,8 @@ public final class ChannelAuthorizer: Sendable {
         var clientRoles = ["anon", "authenticated"]
         /// Called where realtime.messages has no partition for today.
         public var missesPartition: @Sendable () -> Void = {}
+        /// Of the project whose channels they are.
+        public var metrics = ProjectMetrics()
 
         public init(
             database: ConnectionTarget, policies: ConnectionTarget? = nil,
@@ -50,7 +52,7 @@ public final class ChannelAuthorizer: Sendable {
     }
 
     public func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
-        let job = ChannelJob(question, askedAt: Clock.monotonicNanoseconds(), then: then)
+        let job = ChannelJob(question, askedAt: Clock.monotonicNanoseconds(), shared.settings.metrics, then: then)
         if threads.inbox.add([job], to: .together(isFirst: true)) { return }
         shared.troubles.report(.exhausted, role: question.role)
         job.finish(.failed(.exhausted))

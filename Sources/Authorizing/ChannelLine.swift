@@ -10,10 +10,15 @@ struct ChannelJob: AskedJob {
     let askedAt: UInt64
     /// Connections that were lost over it.
     var losses = 0
+    private let metrics: ProjectMetrics
 
-    init(_ question: ChannelQuestion, askedAt: UInt64, then: @escaping @Sendable (ChannelAnswer) -> Void) {
+    init(
+        _ question: ChannelQuestion, askedAt: UInt64, _ metrics: ProjectMetrics,
+        then: @escaping @Sendable (ChannelAnswer) -> Void
+    ) {
         self.question = question
         self.askedAt = askedAt
+        self.metrics = metrics
         reply = Reply(in: .authorizing, unanswered: .failed(.unavailable), then: then)
     }
 
@@ -23,11 +28,11 @@ struct ChannelJob: AskedJob {
     func giveUp() { finish(.failed(.unavailable)) }
 
     func finish(_ answer: ChannelAnswer) {
-        Metrics.shared.channelProbes.add(1)
-        if case .failed = answer { Metrics.shared.channelProbeFailures.add(1) }
+        metrics.channelProbes.add(1)
+        if case .failed = answer { metrics.channelProbeFailures.add(1) }
         assert(answer.answers(question.probe), "an answer is to what was asked")
         let now = Clock.monotonicNanoseconds()
-        Metrics.shared.channelProbeSeconds.record(.nanoseconds(now - min(now, askedAt)))
+        metrics.channelProbeSeconds.record(.nanoseconds(now - min(now, askedAt)))
         reply.give(answer)
     }
 }

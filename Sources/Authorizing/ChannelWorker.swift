@@ -21,9 +21,7 @@ final class ChannelWorker: ConnectedWorker {
     let inbox: Inbox<ChannelLine>
     let lane: ChannelLine.Lane
     /// Nobody waits longer than clients do for the answer to their join: tries do not get rarer.
-    var link = Link<ProbingConnection>(
-        .every(Limits.channelRetryInterval), idleLimit: Limits.channelIdleLimit,
-        connected: Metrics.shared.policyConnections)
+    var link: Link<ProbingConnection>
     private let shared: Shared
     /// While there is no connection, why nobody can be asked.
     private var trouble = ChannelAuthorizationError.unavailable
@@ -32,6 +30,9 @@ final class ChannelWorker: ConnectedWorker {
         self.shared = shared
         self.lane = lane
         self.inbox = inbox
+        link = Link(
+            .every(Limits.channelRetryInterval), idleLimit: Limits.channelIdleLimit,
+            connected: shared.settings.metrics.policyConnections)
     }
 
     var troubles: TroubleTeller { shared.troubles.connection }

@@ -15,6 +15,7 @@ struct CatalogReader {
     let compiling: PolicyCompiling
     let bench: TrialBench
     let coverage: CoverageWatch
+    let metrics: ProjectMetrics
 
     /// Statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {

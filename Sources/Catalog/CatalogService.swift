@@ -22,7 +22,8 @@ public final class CatalogService: Sendable {
         public var compiling = PolicyCompiling.real
         /// Shared by all who connect to the database.
         public var reachability = Reachability()
-        public var gauges = ProjectGauges()
+        /// Of the project whose catalog it is.
+        public var metrics = ProjectMetrics()
 
         public init(
             target: ConnectionTarget, publication: String = "supabase_realtime",

@@ -31,7 +31,7 @@ final class CatalogWorker: ConnectedWorker {
         self.settings = settings
         self.known = known
         self.inbox = inbox
-        link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.gauges.catalogConnected)
+        link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
     }
 
@@ -45,7 +45,7 @@ final class CatalogWorker: ConnectedWorker {
             interrupt: inbox.interrupt)
         let reader = CatalogReader(
             connection: connection, publication: settings.publication, interrupt: inbox.interrupt,
-            compiling: settings.compiling, bench: TrialBench(), coverage: coverage)
+            compiling: settings.compiling, bench: TrialBench(), coverage: coverage, metrics: settings.metrics)
         // Another connection may lead to another server: everything is read anew.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
         answered()
@@ -78,7 +78,7 @@ final class CatalogWorker: ConnectedWorker {
     }
 
     func couldNotAsk(_ error: PostgresError) {
-        Metrics.shared.catalogTroubles.add()
+        settings.metrics.catalogTroubles.add()
         giveUp()
     }
 
@@ -154,8 +154,8 @@ final class CatalogWorker: ConnectedWorker {
             && !reader.coverage.isWaiting
         settleAt = isSettled ? nil : now + settlingDelay(new.snapshot, took: now - began)
         verified(began, fingerprint)
-        Metrics.shared.catalogReads.add()
-        Metrics.shared.catalogReadSeconds.record(.nanoseconds(now - began))
+        settings.metrics.catalogReads.add()
+        settings.metrics.catalogReadSeconds.record(.nanoseconds(now - began))
         return isChanged
     }
 
@@ -191,7 +191,7 @@ final class CatalogWorker: ConnectedWorker {
         known.publish(new)
         // Also if what follows fails: whoever listens must know that the old rights do not count any more.
         defer { known.tell(new.snapshot) }
-        settings.gauges.catalogVersion.set(new.snapshot.version)
+        settings.metrics.catalogVersion.set(new.snapshot.version)
         Log.shared.debug(
             "the catalog changed",
             [.catalogVersion(new.snapshot.version), .count(new.snapshot.tables.count)])
@@ -248,7 +248,7 @@ final class CatalogWorker: ConnectedWorker {
         try explain(&outcomes, reader)
         resolves.removeFirst(batch.count)
         remember(outcomes)
-        Metrics.shared.bindingsResolved.add(count)
+        settings.metrics.bindingsResolved.add(count)
         let version = view?.snapshot.version ?? 0
         for job in batch {
             let found = job.requests.map { outcomes[$0] ?? .unavailable }

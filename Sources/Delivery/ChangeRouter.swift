@@ -24,7 +24,7 @@ struct ChangeRouter: ~Copyable {
         judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     var policies = ActivePolicies()
     /// What rows were whose deletes do not say it.
-    var recall = RowRecall()
+    var recall: RowRecall
     private var matches = MatchBatch()
     private var recalled = MatchBatch()
     private var departed = MatchBatch()
@@ -33,7 +33,7 @@ struct ChangeRouter: ~Copyable {
     private var desk: FrameWriter
     private var touches = MatchedChannels()
     private var waiting: [UInt32: WaitingQueue] = [:]
-    private let total = WaitingTotal()
+    private let total: WaitingTotal
     /// Bodies of the change at hand that somebody waits with, by view.
     private var waitingBodies: [UInt32: WaitingBody] = [:]
     /// Since when too much waits; nil when it does not.
@@ -47,7 +47,15 @@ struct ChangeRouter: ~Copyable {
     private var nodeMembers: [UInt32] = []
     private var changeNumber: UInt64 = 0
 
-    init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false) {
+    /// Counts changes that could not be judged for want of a value.
+    private let absent: Counter
+
+    init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false, _ metrics: ProjectMetrics) {
+        absent = metrics.drops[.absentValue]
+        skipped = SkippedListeners(drops: metrics.drops[.tooMuchWork])
+        recall = RowRecall(metrics.recalls)
+        total = WaitingTotal(metrics.heldBytes)
+        opinions = SecondOpinions(metrics.shadowSamples)
         views = ViewTable(tellsFormerKeys: tellsFormerKeys)
         desk = FrameWriter(maximumBodyBytes: maximumBodyBytes, deflater: deflater)
     }
@@ -58,7 +66,7 @@ struct ChangeRouter: ~Copyable {
     private(set) var unanswered: Set<UInt32> = []
 
     /// What tables were asked about decisions.
-    var opinions = SecondOpinions()
+    var opinions: SecondOpinions
     /// Policies of which PostgreSQL said something else than was decided without it.
     var contradicted: [UInt32] = []
 
@@ -74,7 +82,7 @@ struct ChangeRouter: ~Copyable {
     private var unknownDepartures: [UInt32: UInt64] = [:]
 
     /// Channels that were left out because to try somebody's filter would have taken more than there was for that.
-    private var skipped: Set<UInt32> = []
+    private var skipped: SkippedListeners
 
     mutating func takeLosses() -> DeliveryLosses {
         missUnknownDepartures()
@@ -82,12 +90,11 @@ struct ChangeRouter: ~Copyable {
             lacking = []
             overfull = []
             unanswered = []
-            skipped = []
         }
         let stopped = Set(index.takeStopped() + departures.takeStopped())
         return DeliveryLosses(
             lacking: lacking.sorted(), overfull: overfull, unanswered: unanswered.sorted(), stopped: stopped.sorted(),
-            skipped: skipped.sorted())
+            skipped: skipped.take())
     }
 
     mutating func fillPurses(_ now: UInt64) {
@@ -140,7 +147,7 @@ struct ChangeRouter: ~Copyable {
     @_lifetime(part: copy part)
     private static func match(
         _ part: inout TransactionPart, by index: inout PredicateIndex, into batch: inout MatchBatch,
-        _ audience: borrowing Audience, _ skipped: inout Set<UInt32>, leavingPartial: Bool = false
+        _ audience: borrowing Audience, _ skipped: inout SkippedListeners, leavingPartial: Bool = false
     ) throws(ByteError) -> PredicateIndex.Outcome {
         let outcome = try index.match(&part, into: &batch, leavingPartial: leavingPartial)
         if batch.hasSkipped { note(skippedOf: batch, index, audience, in: &skipped) }
@@ -149,16 +156,16 @@ struct ChangeRouter: ~Copyable {
 
     private static func note(
         skippedOf batch: borrowing MatchBatch, _ index: borrowing PredicateIndex, _ audience: borrowing Audience,
-        in skipped: inout Set<UInt32>
+        in skipped: inout SkippedListeners
     ) {
         for change in 0..<batch.changeCount {
             for node in 0..<batch.skipped(of: change).count {
                 let members = index.members(of: batch.skipped(of: change), at: node)
                 for place in members.indices {
                     guard let member = audience.members[members[place]] else { continue }
-                    skipped.insert(member.listener)
+                    skipped.add(member.listener)
                 }
-                Metrics.shared.drops[.tooMuchWork].add(members.count)
+                skipped.drops.add(members.count)
             }
         }
     }
@@ -427,7 +434,7 @@ struct ChangeRouter: ~Copyable {
     /// subscribed.
     private mutating func miss(_ member: Member, _ change: borrowing Change) {
         if change.operation == .delete, change.oldImage == .full || knowsOfPartialRows(member) {
-            return Metrics.shared.drops[.absentValue].add()
+            return absent.add()
         }
         unanswered.insert(member.listener)
     }
@@ -715,6 +722,21 @@ struct ChangeRouter: ~Copyable {
             total.bytes -= queue.count * Limits.waitingDeliveryBytes
         }
         audience.removeListener(listener)
+    }
+}
+
+/// Listeners that were left out of a change, and how many bindings were.
+private struct SkippedListeners {
+    private var listeners: Set<UInt32> = []
+    let drops: Counter
+
+    init(drops: Counter) { self.drops = drops }
+
+    mutating func add(_ listener: UInt32) { listeners.insert(listener) }
+
+    mutating func take() -> [UInt32] {
+        defer { listeners = [] }
+        return listeners.sorted()
     }
 }
 

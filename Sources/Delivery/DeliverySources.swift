@@ -53,12 +53,11 @@ public struct DeliverySources: Sendable {
     public let time: any TimeSource
     /// Told of each event and of what delivery was at then; nil but in a simulation.
     public let watcher: DeliveryWatcher?
-    /// Changes handed to sockets.
-    public let delivered: Counter
+    public let metrics: ProjectMetrics
 
     public init(
         log: LogSource, asking: DeliveryAsking, maximumBodyBytes: Int, deletesAreStrict: Bool, time: any TimeSource,
-        watcher: DeliveryWatcher? = nil, delivered: Counter
+        watcher: DeliveryWatcher? = nil, metrics: ProjectMetrics
     ) {
         self.log = log
         self.asking = asking
@@ -66,7 +65,7 @@ public struct DeliverySources: Sendable {
         self.deletesAreStrict = deletesAreStrict
         self.time = time
         self.watcher = watcher
-        self.delivered = delivered
+        self.metrics = metrics
     }
 
     var catalog: any CatalogSource { asking.catalog }

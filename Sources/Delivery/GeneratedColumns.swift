@@ -42,6 +42,9 @@ struct GeneratedColumns {
     private var missed: [UInt32: Set<String>] = [:]
     /// The same, those of which a line was logged since the catalog changed.
     private var reported: [UInt32: Set<String>] = [:]
+    private let metrics: ProjectMetrics
+
+    init(_ metrics: ProjectMetrics) { self.metrics = metrics }
 
     // MARK: Which tables
 
@@ -151,7 +154,7 @@ struct GeneratedColumns {
     }
 
     private mutating func remember(_ value: GeneratedValue, _ key: Key) {
-        Metrics.shared.generatedValues.add()
+        metrics.generatedValues.add()
         values[key] = value
         valueBytes += Limits.generatedValueBytes + PolicyQuestion.bytes(key.inputs)
         if case .text(let text) = value { valueBytes += text.utf8.count }
@@ -219,7 +222,7 @@ struct GeneratedColumns {
             guard let texts = inputs.texts(computed, plan, isOld: isOld) else { return nil }
             let value = value(Key(column: computed.column, inputs: texts)) ?? .failed
             guard value == .failed else { return value }
-            if !isOld { Metrics.shared.generatedFailures.add() }
+            if !isOld { metrics.generatedFailures.add() }
             miss(computed.column.name, plan.source)
             return nil
         }

@@ -25,7 +25,7 @@ public final class HolderBudget: Sendable {
         }
     }
 
-    public typealias Refusal = Metrics.RoomRefused
+    public typealias Refusal = ProcessMetrics.RoomRefused
 
     private let rules: Rules
     private let whole: HolderBudget?
@@ -95,4 +95,4 @@ public final class HolderBudget: Sendable {
     }
 }
 
-extension Metrics.RoomRefused: Error {}
+extension ProcessMetrics.RoomRefused: Error {}

@@ -53,7 +53,9 @@ public struct LiveMemberships: ~Copyable {
         var departure: PredicateIndex.Handle
     }
 
-    init() {}
+    private let metrics: ProjectMetrics
+
+    init(_ metrics: ProjectMetrics) { self.metrics = metrics }
 
     var isEmpty: Bool { sets.count == 0 }
     var count: Int { sets.count }
@@ -77,7 +79,7 @@ public struct LiveMemberships: ~Copyable {
         numbers[key] = number
         users[number] = 1
         enlist(set)
-        Metrics.shared.membershipSets.add(1)
+        metrics.membershipSets.add(1)
         return set
     }
 
@@ -113,7 +115,7 @@ public struct LiveMemberships: ~Copyable {
         set.giveUp(.failed)
         sets.remove(set.number)
         assert(handles[set.number] == nil && numbers.count == sets.count, "nothing of a set is left")
-        Metrics.shared.membershipSets.add(-1)
+        metrics.membershipSets.add(-1)
     }
 
     private mutating func declare(_ table: CatalogTable) {
@@ -197,7 +199,7 @@ public struct LiveMemberships: ~Copyable {
         set.discard(passed: passed.count)
         want(set)
         changed.insert(set.number)
-        Metrics.shared.membershipRefills.add()
+        metrics.membershipRefills.add()
     }
 
     /// The log has a hole: nothing that was counted can be trusted.

@@ -32,21 +32,21 @@ public struct Pipeline: ~Copyable {
     private var isEarly = false
     private var schemas = SchemaRegistry()
     var router: ChangeRouter
-    public var memberships = LiveMemberships()
+    public var memberships: LiveMemberships
     /// What the later parts of the transaction at hand do to memberships has been applied.
     private var isAheadOfParts = false
     /// Answers of the catalog that are under way.
     private var refreshes = 0
     /// The version of the snapshot that was heard of last.
     private var heardOf: UInt64 = 0
-    private var generation = GeneratedColumns()
+    private var generation: GeneratedColumns
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var truncated: Set<UInt32> = []
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
     /// Messages to topics that were met, to be told.
     private var messages = BroadcastGathering()
-    private var flaws = FlawLog()
+    private var flaws: FlawLog
     /// Gaps that were met, to be told.
     private var gaps: [String] = []
 
@@ -57,7 +57,10 @@ public struct Pipeline: ~Copyable {
         self.post = post
         router = ChangeRouter(
             maximumBodyBytes: sources.maximumBodyBytes, deflater: deflater,
-            tellsFormerKeys: !sources.deletesAreStrict)
+            tellsFormerKeys: !sources.deletesAreStrict, sources.metrics)
+        memberships = LiveMemberships(sources.metrics)
+        generation = GeneratedColumns(sources.metrics)
+        flaws = FlawLog(sources.metrics.messagesSkipped)
     }
 
     var deletesAreStrict: Bool { sources.deletesAreStrict }
@@ -396,7 +399,7 @@ public struct Pipeline: ~Copyable {
                 try noteUnknownDeparture(change, completion, at: offset + UInt64(entry.done))
             }
             if isWanted || completion != nil {
-                Metrics.shared.changesMatched.add()
+                sources.metrics.changesMatched.add()
                 let held = router.heldCount
                 let moment = ChangeRouter.Moment(commitTime: info.commitTime, offset: offset + UInt64(entry.done))
                 let count = try router.deliver(
@@ -676,7 +679,7 @@ public struct Pipeline: ~Copyable {
         guard delivered > 0 else { return }
         count(delivered)
         let microseconds = max(0, sources.time.unixMicroseconds() - commitTime)
-        Metrics.shared.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
+        sources.metrics.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
     }
 
     /// Retention can overtake a loop that was held up: it goes on at the end, and says so. Otherwise the log is damaged,
@@ -711,7 +714,7 @@ public struct Pipeline: ~Copyable {
     private mutating func holdForPolicies() -> Bool {
         wait(.heldByPolicies)
         entry.isWaiting(since: sources.time.monotonicNanoseconds())
-        Metrics.shared.readerPauses.add()
+        sources.metrics.readerPauses.add()
         return false
     }
 
@@ -732,7 +735,7 @@ public struct Pipeline: ~Copyable {
     private mutating func pause(_ xid: UInt32?) -> Bool {
         wait(.awaitingCatalog(seeing: xid, unseen: 0))
         entry.isWaiting(since: sources.time.monotonicNanoseconds())
-        Metrics.shared.readerPauses.add()
+        sources.metrics.readerPauses.add()
         refresh(seeing: xid)
         return false
     }
@@ -873,10 +876,7 @@ public struct Pipeline: ~Copyable {
         count(delivered)
     }
 
-    private func count(_ delivered: Int) {
-        Metrics.shared.deliveries.add(delivered)
-        sources.delivered.add(delivered)
-    }
+    private func count(_ delivered: Int) { sources.metrics.deliveries.add(delivered) }
 }
 
 /// What one turn of a loop may do before its sockets get theirs.

@@ -16,9 +16,9 @@ public protocol RowRecalling: AnyObject, Sendable {
 public final class RecallService: RowRecalling {
     private let threads: AskingThreads<PlainLine<RecallJob>>
 
-    public init(logDirectory: String) throws(SystemError) {
+    public init(logDirectory: String, _ metrics: ProjectMetrics) throws(SystemError) {
         let inbox = try Inbox<PlainLine<RecallJob>>(holding: InboxLoad(jobs: Limits.maximumWaitingRecalls))
-        threads = try AskingThreads(inbox, [("recall", { RecallWorker(logDirectory, inbox) })])
+        threads = try AskingThreads(inbox, [("recall", { RecallWorker(logDirectory, inbox, metrics) })])
     }
 
     /// `then` is called on the service's thread, or at once on the caller's when too many wait; it must not wait for
@@ -46,8 +46,8 @@ private final class RecallWorker: AskingWorker {
     /// Its files are opened here, where their descriptors are used.
     private let lookup: RecallLookup
 
-    init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>) {
-        lookup = RecallLookup(KernelTime()) { () throws(SystemError) in try DiskDirectory(directory) }
+    init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>, _ metrics: ProjectMetrics) {
+        lookup = RecallLookup(KernelTime(), metrics) { () throws(SystemError) in try DiskDirectory(directory) }
         self.inbox = inbox
     }
 
@@ -65,18 +65,23 @@ private final class RecallWorker: AskingWorker {
 /// Reads the log backwards for what rows were. Belongs to one thread.
 public final class RecallLookup {
     private let time: any TimeSource
+    private let metrics: ProjectMetrics
     private let openLog: () throws(SystemError) -> any StorageDirectory
     private var outlines: SegmentOutlines?
 
     /// The log is opened when it is first asked.
-    public init(_ time: any TimeSource, _ openLog: @escaping () throws(SystemError) -> any StorageDirectory) {
+    public init(
+        _ time: any TimeSource, _ metrics: ProjectMetrics,
+        _ openLog: @escaping () throws(SystemError) -> any StorageDirectory
+    ) {
         self.time = time
+        self.metrics = metrics
         self.openLog = openLog
     }
 
     public func answers(_ request: RecallRequest) -> [RecallAnswer] {
         let start = time.monotonicNanoseconds()
-        defer { Metrics.shared.recallSeconds.record(time.monotonicNanoseconds() - start) }
+        defer { metrics.recallSeconds.record(time.monotonicNanoseconds() - start) }
         do {
             let outlines =
                 try outlines ?? SegmentOutlines(directory: openLog(), maximumBytes: Limits.recallOutlineBytes)

@@ -74,6 +74,11 @@ struct RowRecall {
     /// By which columns the rows of a table are known.
     private var names: [UInt32: [String]] = [:]
 
+    private let found: CounterFamily<ProjectMetrics.Recall>
+
+    /// - Parameter found: counts rows by where they were.
+    init(_ found: CounterFamily<ProjectMetrics.Recall>) { self.found = found }
+
     // MARK: Which tables
 
     var isWatching: Bool { !watched.isEmpty || !needed.isEmpty }
@@ -204,10 +209,10 @@ struct RowRecall {
         }
         let whole = try note(change, plan, columns) ?? []
         if try whole.isPartialRow() {
-            Metrics.shared.recalls[.missing].add()
+            found[.missing].add()
             return known.former == nil ? .missing : .row(known)
         }
-        Metrics.shared.recalls[.memory].add()
+        found[.memory].add()
         known.whole = whole
         return .row(known)
     }
@@ -231,7 +236,7 @@ struct RowRecall {
         guard let row = find(id), try isSame(row, old, plan, columns), !(mayAsk && row.isPartial && !row.isFromLog)
         else {
             if mayAsk { return .unknown }
-            Metrics.shared.recalls[.missing].add()
+            found[.missing].add()
             return .missing
         }
         guard let known = try whole(row, old, plan) else { return .missing }
@@ -241,10 +246,10 @@ struct RowRecall {
     /// What is remembered of a row, in the schema that the change has; nil where the log does not have it.
     private func whole(_ row: Row, _ old: borrowing Tuple, _ plan: Plan) throws(ByteError) -> [UInt8]? {
         guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
-            Metrics.shared.recalls[.missing].add()
+            found[.missing].add()
             return nil
         }
-        Metrics.shared.recalls[row.isFromLog ? .log : .memory].add()
+        found[row.isFromLog ? .log : .memory].add()
         return try ComposedRow.compose(
             plan.relation,
             from: [
@@ -362,7 +367,7 @@ struct RowRecall {
         else {
             if mayAsk { return .unknown }
             _ = remove(id)
-            Metrics.shared.recalls[.missing].add()
+            found[.missing].add()
             return .missing
         }
         _ = remove(id)

@@ -40,6 +40,10 @@ struct SecondOpinions {
     private var watched: [Watched] = []
     private var contradicted: Set<UInt64> = []
     private var last: UInt64 = 0
+    private let samples: Counter
+
+    /// - Parameter samples: counts the answers.
+    init(_ samples: Counter) { self.samples = samples }
 
     var isEmpty: Bool { watched.isEmpty }
     var isFull: Bool { open.count >= Limits.maximumSecondOpinions }
@@ -95,7 +99,7 @@ struct SecondOpinions {
     mutating func take(_ ticket: UInt64, _ seen: SeenInTable?) {
         guard let opinion = open[ticket] else { return }
         guard let seen else { return close(ticket) }
-        Metrics.shared.shadowSamples.add()
+        samples.add()
         guard seen.isVisible != opinion.expected else { return close(ticket) }
         open[ticket]?.contradictedAt = seen.position
         contradicted.insert(ticket)

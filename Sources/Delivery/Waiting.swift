@@ -50,8 +50,13 @@ struct Proviso {
 
 /// How much waits on one loop.
 final class WaitingTotal {
+    private let held: Gauge
+
+    /// - Parameter held: the same of all loops.
+    init(_ held: Gauge) { self.held = held }
+
     var bytes = 0 {
-        didSet { Metrics.shared.heldBytes.add(Int64(bytes - oldValue)) }
+        didSet { held.add(Int64(bytes - oldValue)) }
     }
 }
 

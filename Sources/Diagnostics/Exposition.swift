@@ -4,32 +4,27 @@ protocol Instrument: Sendable {
     var name: String { get }
     var help: String { get }
 
-    func appendSamples(to text: inout [UInt8])
+    /// `labels` are said of each line, besides its own.
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8])
 }
 
 /// The text form that Prometheus scrapes ("Exposition formats", text format 0.0.4; the content type is
 /// `text/plain; version=0.0.4; charset=utf-8`).
 enum Exposition {
-    static func text(of instruments: [any Instrument]) -> [UInt8] {
-        var text: [UInt8] = []
-        text.reserveCapacity(16 << 10)
-        for instrument in instruments {
-            appendHead(of: instrument, to: &text)
-            instrument.appendSamples(to: &text)
-        }
-        return text
+    static func text(of instruments: [any Instrument]) -> [UInt8] { text(of: [([], instruments)]) }
+
+    /// Each name once, with the lines of each project.
+    static func text(of projects: [ProjectMetrics]) -> [UInt8] {
+        text(of: projects.map { ($0.tenant.map { [("tenant", $0)] } ?? [], $0.instruments) })
     }
 
-    /// Each name once, with a line for each project.
-    static func text(of projects: [ProjectGauges]) -> [UInt8] {
+    /// All have the same instruments.
+    private static func text(of owners: [(labels: [MetricLine.Label], instruments: [any Instrument])]) -> [UInt8] {
         var text: [UInt8] = []
-        let gauges = projects.map(\.all)
-        for index in gauges.first?.indices ?? 0..<0 {
-            appendHead(of: gauges[0][index], to: &text)
-            for (project, gauges) in zip(projects, gauges) {
-                let label = project.tenant.map { "{tenant=\"\($0.escapedLabelValue)\"}" } ?? ""
-                text.append(contentsOf: "\(gauges[index].name)\(label) \(gauges[index].value)\n".utf8)
-            }
+        text.reserveCapacity(owners.count * 32 << 10)
+        for index in owners.first?.instruments.indices ?? 0..<0 {
+            appendHead(of: owners[0].instruments[index], to: &text)
+            for owner in owners { owner.instruments[index].appendSamples(owner.labels, to: &text) }
         }
         return text
     }
@@ -51,19 +46,31 @@ enum Exposition {
     }
 }
 
+/// One line of the exposition: a name, labels, a value.
+enum MetricLine {
+    typealias Label = (name: String, value: String)
+
+    static func append(_ name: String, _ labels: [Label], _ value: some CustomStringConvertible, to text: inout [UInt8])
+    {
+        let labels = labels.map { "\($0.name)=\"\($0.value.escapedLabelValue)\"" }.joined(separator: ",")
+        text.append(contentsOf: "\(name)\(labels.isEmpty ? "" : "{\(labels)}") \(value)\n".utf8)
+    }
+}
+
 extension Counter: Instrument {
     static let typeName = "counter"
 
-    func appendSamples(to text: inout [UInt8]) { text.append(contentsOf: "\(name) \(value)\n".utf8) }
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
+        MetricLine.append(name, labels, value, to: &text)
+    }
 }
 
 extension CounterFamily: Instrument {
     static var typeName: String { Counter.typeName }
 
-    func appendSamples(to text: inout [UInt8]) {
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         for member in Label.allCases {
-            let labels = "{\(Label.labelName)=\"\(member.rawValue.escapedLabelValue)\"}"
-            text.append(contentsOf: "\(name)\(labels) \(self[member].value)\n".utf8)
+            MetricLine.append(name, [(Label.labelName, member.rawValue)] + labels, self[member].value, to: &text)
         }
     }
 }
@@ -71,7 +78,9 @@ extension CounterFamily: Instrument {
 extension Gauge: Instrument {
     static let typeName = "gauge"
 
-    func appendSamples(to text: inout [UInt8]) { text.append(contentsOf: "\(name) \(value)\n".utf8) }
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
+        MetricLine.append(name, labels, value, to: &text)
+    }
 }
 
 extension Histogram: Instrument {
@@ -79,17 +88,16 @@ extension Histogram: Instrument {
 
     /// Of the 976 buckets only the powers of two are shown, in the span that matters for the unit: their bounds are exact.
     /// (A bound is read as 2^k and counts the values below it: they differ by one nanosecond or byte.)
-    func appendSamples(to text: inout [UInt8]) {
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         let snapshot = snapshot()
-        let total = snapshot.count
         for exponent in unit.shownExponents {
             let bound: UInt64 = 1 << UInt64(exponent)
-            let label = unit.exposed(bound)
-            text.append(contentsOf: "\(name)_bucket{le=\"\(label)\"} \(snapshot.count(atMost: bound - 1))\n".utf8)
+            let count = snapshot.count(atMost: bound - 1)
+            MetricLine.append("\(name)_bucket", [("le", unit.exposed(bound))] + labels, count, to: &text)
         }
-        text.append(contentsOf: "\(name)_bucket{le=\"+Inf\"} \(total)\n".utf8)
-        text.append(contentsOf: "\(name)_sum \(unit.exposed(snapshot.sum))\n".utf8)
-        text.append(contentsOf: "\(name)_count \(total)\n".utf8)
+        MetricLine.append("\(name)_bucket", [("le", "+Inf")] + labels, snapshot.count, to: &text)
+        MetricLine.append("\(name)_sum", labels, unit.exposed(snapshot.sum), to: &text)
+        MetricLine.append("\(name)_count", labels, snapshot.count, to: &text)
     }
 }
 

@@ -18,7 +18,7 @@ extension ClientLoop {
         case .heartbeat(let ref):
             send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
         case .replyOK(let address):
-            Metrics.shared.channelEvents[.left].add()
+            session.metrics?.channelEvents[.left].add()
             send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
         case .replyUnmatched(let address):
             send(session) { encoder, writer in encoder.appendErrorReply("unmatched topic", address, to: &writer) }
@@ -30,7 +30,7 @@ extension ClientLoop {
         case .open(let id): session.project?.open(id, session)
         case .stop(let id): session.project?.stop(id, session)
         case .close(let address):
-            Metrics.shared.channelEvents[.closed].add()
+            session.metrics?.channelEvents[.closed].add()
             send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
         case .fail(let address): send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
         case .systemError(let address, let ending):

@@ -60,8 +60,8 @@ extension ClientLoop {
 
     private func message(_ kind: MessageKind, _ bytes: RawSpan, _ session: Session) {
         if case .echo = session.stage { return echo(kind, bytes, session) }
-        Metrics.shared.messagesReceived.add()
-        session.project?.project.metrics.inputBytes.add(bytes.byteCount)
+        session.metrics?.messagesReceived.add()
+        session.project?.project.reference.inputBytes.add(bytes.byteCount)
         let began = LargeInput.isLarge(bytes.byteCount) ? loop.time.monotonicNanoseconds() : nil
         handle(bytes, isBinary: kind == .binary, session)
         if let began { largeInput.note(loop.time.monotonicNanoseconds() - began) }
@@ -93,7 +93,7 @@ extension ClientLoop {
             }
         } catch {
             // The reference drops it and keeps the socket; so that it is not lost in silence, it is counted.
-            Metrics.shared.messagesMalformed.add()
+            session.metrics?.messagesMalformed.add()
             Log.shared.debug("MalformedWebSocketMessage: a message could not be read and was dropped")
         }
         messages = consume decoder
@@ -112,7 +112,7 @@ extension ClientLoop {
                 body(try decoder.decodeText(bytes, session.version))
             }
         } catch {
-            Metrics.shared.messagesMalformed.add()
+            session.metrics?.messagesMalformed.add()
         }
     }
 

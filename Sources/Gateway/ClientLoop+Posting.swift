@@ -30,7 +30,7 @@ extension ClientLoop {
     func post(_ incoming: IncomingRequest, _ session: Session) {
         let request = incoming.request
         guard request.method == "POST" else {
-            Metrics.shared.refusals[.notFound].add()
+            metrics.refusals[.notFound].add()
             return answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
         }
         // A request without a body was not looked at before.

@@ -9,8 +9,8 @@ extension ClientLoop {
     /// The first of a socket are told at once, for somebody waits who mistyped something; others after a pause, as clients
     /// try again at once and for ever. What the join waited before is part of the pause.
     func refuse(_ id: ChannelID, _ reason: String, _ session: Session, waited: UInt64 = 0) {
-        Metrics.shared.channelEvents[.refused].add()
-        session.project?.project.metrics.addError(reason)
+        session.metrics?.channelEvents[.refused].add()
+        session.project?.project.reference.addError(reason)
         let refusal = Refusal.join(session.connection, id, reason)
         if isAmongTheFirst(of: session) { tell(refusal) } else { later(refusal, session, waited: waited) }
     }
@@ -22,7 +22,7 @@ extension ClientLoop {
     }
 
     func refuseLater(_ address: ChannelAddress, _ reason: String, _ session: Session) {
-        Metrics.shared.channelEvents[.refused].add()
+        session.metrics?.channelEvents[.refused].add()
         guard session.surplusJoins < Limits.maximumSurplusJoins else {
             return say(.policyViolation, "too many joins beyond the number of channels", to: session)
         }

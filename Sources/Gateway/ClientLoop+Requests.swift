@@ -19,7 +19,7 @@ extension ClientLoop {
             session.stage = .request(scanned: scanned)
             return 0
         case .refuse(let refusal):
-            Metrics.shared.refusals[.badRequest].add()
+            metrics.refusals[.badRequest].add()
             answer(session, refusal.response, keepAlive: false)
             return bytes.byteCount
         case .request(let request, let headBytes):
@@ -41,7 +41,7 @@ extension ClientLoop {
     private func expectBody(_ incoming: IncomingRequest, _ session: Session) {
         let request = incoming.request
         if incoming.route == .unknown {
-            Metrics.shared.refusals[.notFound].add()
+            metrics.refusals[.notFound].add()
             return answer(session, page(.unknown, request), keepAlive: false)
         }
         guard incoming.route.takesBody else {
@@ -52,7 +52,7 @@ extension ClientLoop {
         do throws(HTTPRefusal) {
             session.body = try HTTPBodyReader(request.body, limits: shared.settings.requestLimits)
         } catch {
-            Metrics.shared.refusals[.badRequest].add()
+            metrics.refusals[.badRequest].add()
             return answer(session, error.response, keepAlive: false)
         }
         if let project = served(request) { loop.bill(session.connection, to: project.project.budgets.input) }
@@ -78,7 +78,7 @@ extension ClientLoop {
             serve(incoming, session)
             return count
         } catch {
-            Metrics.shared.refusals[.badRequest].add()
+            metrics.refusals[.badRequest].add()
             answer(session, error.response, keepAlive: false)
             return bytes.byteCount
         }
@@ -100,7 +100,7 @@ extension ClientLoop {
                 response = .error(.methodNotAllowed, "only GET is answered here")
                 response.headers.append(HTTPHeader("allow", "GET, HEAD"))
             }
-            if response.status == .notFound { Metrics.shared.refusals[.notFound].add() }
+            if response.status == .notFound { metrics.refusals[.notFound].add() }
             answer(session, response)
         }
     }
@@ -151,12 +151,12 @@ extension ClientLoop {
         switch session.stage {
         case .refused(let response, let toHead): answer(session, response, keepAlive: false, toHead: toHead)
         case .request(let scanned):
-            Metrics.shared.refusals[.timeout].add()
+            metrics.refusals[.timeout].add()
             // A client that never began its next request just goes.
             guard scanned > 0 else { return loop.close(session.connection, afterFlushing: .zero) }
             answer(session, .error(.requestTimeout, "the request took too long"), keepAlive: false)
         case .body:
-            Metrics.shared.refusals[.timeout].add()
+            metrics.refusals[.timeout].add()
             answer(session, .error(.requestTimeout, "the request took too long"), keepAlive: false)
         case .answering: answer(session, .error(.serviceUnavailable, "the answer took too long"), keepAlive: false)
         case .client: hasNoChannels(session)
@@ -207,7 +207,7 @@ extension ClientLoop {
         switch route {
         case .health: HTTPResponse(.ok, contentType: "text/plain; charset=utf-8", body: Array("ok".utf8))
         case .ready: readiness()
-        case .metrics: metrics(request)
+        case .metrics: metricsPage(request)
         case .ping: ping(request)
         case .openAPI: HTTPResponse(.ok, contentType: HTTPResponse.jsonContentType, body: OpenAPI.document)
         case .front:
@@ -242,13 +242,14 @@ extension ClientLoop {
         shared.directory.project(host: request.header("host"))
     }
 
-    private func metrics(_ request: HTTPRequest) -> HTTPResponse {
+    private func metricsPage(_ request: HTTPRequest) -> HTTPResponse {
         if let gate = shared.settings.metricsGate, !gate.admits(request, at: loop.time.unixSeconds) {
             return HTTPResponse(HTTPStatus.forbidden)
         }
+        let projects = shared.directory.all
         return HTTPResponse(
             .ok, contentType: "text/plain; version=0.0.4; charset=utf-8",
-            body: Metrics.shared.render() + ProjectMetrics.render(shared.directory.all))
+            body: metrics.render(projects.map(\.metrics)) + ReferenceMetrics.render(projects))
     }
 
     // MARK: The way into a WebSocket
@@ -258,42 +259,42 @@ extension ClientLoop {
             return answer(session, HTTPResponse(.badRequest), keepAlive: false, toHead: request.isHead)
         }
         guard let version = SerializerVersion(vsn: request.query("vsn")) else {
-            Metrics.shared.refusals[.version].add()
+            metrics.refusals[.version].add()
             return answer(session, HTTPResponse(HTTPStatus.forbidden), keepAlive: false)
         }
         guard let project = served(request) else {
             guard shared.operators != nil else {
-                Metrics.shared.refusals[.draining].add()
+                metrics.refusals[.draining].add()
                 return refuse(session, .error(.serviceUnavailable, "the server is starting"))
             }
-            Metrics.shared.refusals[.notFound].add()
+            metrics.refusals[.notFound].add()
             return refuse(session, .error(.notFound, "Tenant not found"))
         }
         guard !isDraining, !project.pipeline.hasFailed else {
-            Metrics.shared.refusals[.draining].add()
+            metrics.refusals[.draining].add()
             return refuse(session, .error(.serviceUnavailable, "the server restarts, or its event log cannot be read"))
         }
         if project.limits.isSuspended {
-            Metrics.shared.refusals[.suspended].add()
+            metrics.refusals[.suspended].add()
             return refuse(session, .error(.forbidden, "Realtime was disabled for this tenant"))
         }
         guard let key = request.header("x-api-key") ?? request.query("apikey") else {
-            Metrics.shared.refusals[.token].add()
+            metrics.refusals[.token].add()
             return refuse(session, .error(.unauthorized, "API key is missing"))
         }
         do throws(TokenError) {
             session.claims = try project.verify(Array(key.utf8))
         } catch {
-            Metrics.shared.refusals[.token].add()
+            metrics.refusals[.token].add()
             return refuse(
                 session, .error(HTTPStatus(rawValue: UInt16(clamping: error.upgradeStatus)), error.upgradeText))
         }
         guard project.project.hasRoom else {
-            Metrics.shared.refusals[.limit].add()
+            metrics.refusals[.limit].add()
             return refuse(session, .error(.tooManyRequests, "Too many connected users"))
         }
         guard !project.project.rates.joins.isExhausted(at: loop.now) else {
-            Metrics.shared.refusals[.limit].add()
+            metrics.refusals[.limit].add()
             return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
         }
         session.version = version
@@ -314,7 +315,7 @@ extension ClientLoop {
     private func upgrade(_ request: HTTPRequest, _ session: Session, as stage: Session.Stage) {
         switch WebSocketHandshake.accept(request, offeringDeflate: shared.settings.deflates) {
         case .refused(let refusal):
-            Metrics.shared.refusals[.badRequest].add()
+            metrics.refusals[.badRequest].add()
             answer(session, refusal.response, keepAlive: false)
         case .accepted(let response, let agreement):
             if let timer = session.timer { loop.cancel(timer) }
@@ -333,7 +334,7 @@ extension ClientLoop {
                 }
                 if let project = session.project?.project { loop.bill(session.connection, to: project.budgets.input) }
                 session.machine = ChannelMachine(limits, closesReplaced: session.version == .v2)
-                Metrics.shared.sessions.add(1)
+                metrics.sessions.add(1)
             }
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.
             loop.send(unsafe response.span.bytes, to: session.connection)

@@ -11,10 +11,25 @@ import WebSocket
 /// What all loops share: set when the gateway starts, and safe to use from any thread.
 final class GatewayShared: Sendable {
     let settings: GatewaySettings
+    let metrics: ProcessMetrics
     let directory = ProjectDirectory()
+    private let filters: HolderBudget
+    private let presence: HolderBudget
     private let operated = Mutex<(any Operators)?>(nil)
 
-    init(_ settings: GatewaySettings) { self.settings = settings }
+    init(_ settings: GatewaySettings, _ metrics: ProcessMetrics) {
+        self.settings = settings
+        self.metrics = metrics
+        filters = HolderBudget(.filterParts, metrics.filterParts, metrics.filtersRefused)
+        presence = HolderBudget(.presence, metrics.presenceBytes, metrics.presenceRefused)
+    }
+
+    /// For a project, its half of what all clients may take.
+    func budgets() -> ProjectBudgets {
+        ProjectBudgets(
+            input: InputBudget(Limits.unfinishedInputBytes / 2, of: settings.sockets.inputBudget),
+            filters: filters.share(), presence: presence.share())
+    }
 
     /// Whom operators' requests go to; nil while the hub starts.
     var operators: (any Operators)? {
@@ -55,6 +70,8 @@ final class ClientLoop: SocketApplication {
         self.number = number
         deflater = shared.settings.deflates ? Deflater(level: Limits.compressionLevel) : nil
     }
+
+    var metrics: ProcessMetrics { shared.metrics }
 
     func started(on loop: SocketLoop) {
         self.loop = loop
@@ -107,7 +124,7 @@ final class ClientLoop: SocketApplication {
         sessions[Int(connection.slot)] = nil
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
-        Metrics.shared.sessions.add(-1)
+        metrics.sessions.add(-1)
         leaveAll(session)
         session.machine = nil
         session.project?.project.hasEnded(session)
@@ -119,8 +136,8 @@ final class ClientLoop: SocketApplication {
     }
 
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
-        Metrics.shared.drops[.slowConsumer].add()
         guard let session = session(connection) else { return }
+        session.metrics?.drops[.slowConsumer].add()
         // Resumable: a client that comes back joins again and fetches what it shows.
         say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
     }

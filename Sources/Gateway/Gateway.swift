@@ -1,4 +1,3 @@
-import Delivery
 import Diagnostics
 import Net
 import Synchronization
@@ -9,16 +8,14 @@ public final class Gateway: Sendable {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
-    private let filters = HolderBudget(.filterParts, Metrics.shared.filterParts, Metrics.shared.filtersRefused)
-    private let presence = HolderBudget(.presence, Metrics.shared.presenceBytes, Metrics.shared.presenceRefused)
 
     /// Listens when it returns; whoever comes before it is open is told to come again.
-    public init(_ settings: GatewaySettings, rehearsal: Rehearsal? = nil) throws {
-        let shared = GatewayShared(settings)
+    public init(_ settings: GatewaySettings, _ metrics: ProcessMetrics, rehearsal: Rehearsal? = nil) throws {
+        let shared = GatewayShared(settings, metrics)
         let mailboxes = (0..<settings.sockets.loopCount).map { _ in Mailbox<LoopMail>() }
         self.shared = shared
         self.mailboxes = mailboxes
-        sockets = try SocketServer(settings.sockets) { index in
+        sockets = try SocketServer(settings.sockets, metrics: metrics) { index in
             let clients = ClientLoop(shared, mailboxes[index], number: index)
             return rehearsal.map { RehearsalLoop($0, clients) } ?? clients
         }
@@ -27,13 +24,10 @@ public final class Gateway: Sendable {
     public var port: UInt16 { sockets.port }
     public var addresses: [SocketAddress] { sockets.addresses }
     public var loopCount: Int { mailboxes.count }
+    public var metrics: ProcessMetrics { shared.metrics }
 
     /// For a project, its half of what all clients may take.
-    public func budgets() -> ProjectBudgets {
-        ProjectBudgets(
-            input: InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget),
-            filters: filters.share(), presence: presence.share())
-    }
+    public func budgets() -> ProjectBudgets { shared.budgets() }
 
     /// The projects that are known from the start were added: whoever means another means none, and operators' requests
     /// are answered.
@@ -66,7 +60,7 @@ public final class Gateway: Sendable {
         sockets.stopAccepting()
         for mailbox in mailboxes { mailbox.post(.drain) }
         let deadline = Clock.monotonicNanoseconds() + Limits.drainLimit.wholeNanoseconds
-        while Metrics.shared.sessions.value > 0, Clock.monotonicNanoseconds() < deadline {
+        while metrics.sessions.value > 0, Clock.monotonicNanoseconds() < deadline {
             BackgroundThread.rest(nanoseconds: 10_000_000)
         }
     }

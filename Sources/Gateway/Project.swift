@@ -45,7 +45,8 @@ public final class Project: Sendable {
     let rates: ProjectRates
     /// Its clients' part of what all may keep unfinished.
     let budgets: ProjectBudgets
-    let metrics = ProjectMetrics()
+    let metrics: ProjectMetrics
+    let reference = ReferenceMetrics()
     private let currentLimits: Mutex<ProjectLimits>
     /// Sockets that have joined a channel, until they end.
     private let users = Atomic<Int>(0)
@@ -69,7 +70,7 @@ public final class Project: Sendable {
 
     public init(
         _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
-        _ verifier: TokenVerifier, budgets: ProjectBudgets, log: LogSource,
+        _ verifier: TokenVerifier, budgets: ProjectBudgets, metrics: ProjectMetrics, log: LogSource,
         hearsDatabase: @escaping @Sendable () -> Bool,
         presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
@@ -81,12 +82,13 @@ public final class Project: Sendable {
         self.services = services
         rates = ProjectRates(settings.limits)
         self.budgets = budgets
+        self.metrics = metrics
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         delivery = DeliverySources(
             log: log, asking: services.asking, maximumBodyBytes: settings.maximumBodyBytes,
             deletesAreStrict: settings.deletesAreStrict, time: settings.time,
-            watcher: settings.watcher, delivered: metrics.databaseEvents)
+            watcher: settings.watcher, metrics: metrics)
         self.hearsDatabase = hearsDatabase
         self.presenceTimeline = presenceTimeline
         self.condition = { condition(catalog.isCurrent) }
@@ -104,7 +106,7 @@ public final class Project: Sendable {
     func post(_ batch: TurnBroadcasts, from loop: Int) {
         for index in mailboxes.indices where index != loop {
             guard mailedBytes[index].add(batch.byteCount) else {
-                Metrics.shared.drops[.backlog].add(batch.entries.count)
+                metrics.drops[.backlog].add(batch.entries.count)
                 mailboxes[index].post(.broadcastsLost)
                 continue
             }

@@ -294,7 +294,7 @@ extension ProjectLoop {
     ) -> Placement {
         policy?.add(channel.place)
         project.catalog.addBindings(1)
-        Metrics.shared.subscriptions.add(1)
+        metrics.subscriptions.add(1)
         return pipeline.place(
             PlacementRequest(
                 binding, policy, of: listener(of: channel), at: index, wantsMoves: channel.bindings[index].wantsMoves,
@@ -318,7 +318,7 @@ extension ProjectLoop {
             dropIfUnused(policy)
         }
         project.catalog.addBindings(-1)
-        Metrics.shared.subscriptions.add(-1)
+        metrics.subscriptions.add(-1)
     }
 
     private func listener(of channel: Channel) -> UInt32 {
@@ -417,7 +417,7 @@ extension ProjectLoop {
         for listener in losses.lacking { if let channel = channel(ofListener: listener) { lacksValues(channel) } }
         for listener in losses.overfull {
             guard let channel = channel(ofListener: listener) else { continue }
-            Metrics.shared.drops[.slowConsumer].add()
+            metrics.drops[.slowConsumer].add()
             clients.say(
                 .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
                 to: channel.session)
@@ -441,7 +441,7 @@ extension ProjectLoop {
         let resting = places.compactMap { channels[$0] }.filter(\.hasFilters)
         guard !resting.isEmpty, session.rest.secondsLeft(loop.now) == nil else { return }
         let time = session.rest.begin(loop.now)
-        Metrics.shared.filtersRested.add()
+        metrics.filtersRested.add()
         for channel in resting {
             clearBindings(of: channel)
             channel.isResting = true
@@ -455,7 +455,7 @@ extension ProjectLoop {
 
     /// Something was not delivered to the channel, or may not have been: it is told.
     func missed(_ channel: Channel) {
-        Metrics.shared.drops[.unanswered].add()
+        metrics.drops[.unanswered].add()
         channel.hasUntoldLoss = true
         if channel.lossTimer == nil { tellOfLoss(channel) }
     }

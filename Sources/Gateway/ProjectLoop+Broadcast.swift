@@ -25,7 +25,7 @@ extension ProjectLoop {
         do throws(BroadcastError) {
             say(try Broadcast.said(by: message), on: channel)
         } catch {
-            Metrics.shared.messagesMalformed.add()
+            metrics.messagesMalformed.add()
             Log.shared.debug("UnableToHandleBroadcast: a broadcast could not be read and was dropped")
             return
         }
@@ -44,7 +44,7 @@ extension ProjectLoop {
     }
 
     private func refuseSize(_ channel: Channel, _ ref: RawSpan) {
-        Metrics.shared.drops[.tooLarge].add()
+        metrics.drops[.tooLarge].add()
         let options = channel.conversation.options
         if options.contains(.acknowledges), !ref.isEmpty {
             let reply = channel.address(ref: ref)
@@ -57,7 +57,7 @@ extension ProjectLoop {
 
     /// The reference says nothing at all; whoever asked for it is told.
     func deny(_ channel: Channel, _ what: StaticString) {
-        Metrics.shared.drops[.denied].add()
+        metrics.drops[.denied].add()
         Log.shared.debug("Unauthorized: a message was dropped, as its sender may not write to the channel")
         tellOfLimit(channel, "A \(what) was dropped: you may not write to this channel")
     }
@@ -71,7 +71,7 @@ extension ProjectLoop {
     }
 
     func expelForRate(_ channel: Channel) {
-        Metrics.shared.drops[.rateLimit].add()
+        metrics.drops[.rateLimit].add()
         warnSometimes("MessagePerSecondRateLimitReached: a channel was closed")
         expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
@@ -83,7 +83,7 @@ extension ProjectLoop {
     }
 
     func expel(_ channel: Channel, _ message: ClientText) {
-        project.metrics.addError("ChannelShutdown")
+        project.reference.addError("ChannelShutdown")
         var actions: [ChannelAction] = []
         channel.session.machine?.expel(channel.id, message.ending, into: &actions)
         clients.perform(actions, for: channel.session)
@@ -100,8 +100,8 @@ extension ProjectLoop {
     }
 
     private func countSaying() {
-        Metrics.shared.broadcasts.add()
-        project.metrics.events.add()
+        metrics.broadcasts.add()
+        project.reference.events.add()
     }
 
     /// To the other loops, at the end of the turn.
@@ -129,8 +129,8 @@ extension ProjectLoop {
             broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: offset != nil, on: loop)
         if let offset { count += deliverToReplayed(broadcast, topic, full, offset) }
         project.rates.events.take(count, at: loop.now)
-        project.metrics.events.add(count)
-        Metrics.shared.broadcastDeliveries.add(count)
+        project.reference.events.add(count)
+        metrics.broadcastDeliveries.add(count)
     }
 
     /// To those who asked for messages of the past, if this is not of it.
@@ -163,7 +163,7 @@ extension ProjectLoop {
     func heardOfDatabase(_ batch: TurnBroadcasts) {
         for entry in batch.entries {
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
-                Metrics.shared.drops[.tooLarge].add()
+                metrics.drops[.tooLarge].add()
                 warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
                 continue
             }
@@ -177,11 +177,11 @@ extension ProjectLoop {
     private func admits(_ entry: TurnBroadcasts.Entry) -> Bool {
         project.admissions.isAdmitted(entry.offset ?? 0) {
             guard project.rates.events.take(at: loop.now) else {
-                Metrics.shared.drops[.rateLimit].add()
+                metrics.drops[.rateLimit].add()
                 warnSometimes("MessagePerSecondRateLimitReached: a message of the database was dropped")
                 return false
             }
-            Metrics.shared.broadcasts.add()
+            metrics.broadcasts.add()
             return true
         }
     }

@@ -125,7 +125,7 @@ extension ProjectLoop {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         channel.conversation.topic = topics.join(
             unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
-        Metrics.shared.channels.add(1)
+        metrics.channels.add(1)
         // While anybody is in a private channel, a change of its rules matters.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
         for action in channel.firstOfJoin { perform(action, channel) }
@@ -181,8 +181,7 @@ extension ProjectLoop {
     func acceptJoin(_ id: ChannelID, _ address: ChannelAddress, _ session: Session) {
         guard let channel = session.channel(id).flatMap({ channels[$0] }), let bindings = channel.reply else { return }
         channel.reply = nil
-        Metrics.shared.channelEvents[.joined].add()
-        project.metrics.joins.add()
+        metrics.channelEvents[.joined].add()
         session.hasJoined = true
         clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, address, to: &writer) }
     }
@@ -237,7 +236,7 @@ extension ProjectLoop {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
-        Metrics.shared.channels.add(-1)
+        metrics.channels.add(-1)
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         if let timer = channel.expiry { loop.cancel(timer) }
         if let timer = channel.joinTimer { loop.cancel(timer) }

@@ -281,7 +281,7 @@ extension ProjectLoop {
 
     func demote(_ contradicted: [PolicyBinding]) {
         for policy in contradicted {
-            Metrics.shared.shadowContradictions.add()
+            metrics.shadowContradictions.add()
             Log.shared.error(
                 "PostgreSQL contradicts what the hub made of a policy: it decides alone from here on",
                 [.relation(policy.row.relation), .policy(policy.parts.map(\.name).joined(separator: ", "))])

@@ -38,7 +38,7 @@ extension ProjectLoop {
         }
         for message in post.messages {
             guard !message.isPrivate || post.allowed.contains(message.topic) else {
-                Metrics.shared.drops[.denied].add()
+                metrics.drops[.denied].add()
                 if post.mustBeAllowed { return HTTPResponse(.forbidden as BroadcastAnswer) }
                 continue
             }

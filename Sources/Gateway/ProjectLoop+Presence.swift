@@ -22,7 +22,7 @@ extension ProjectLoop {
         guard case .known(_, let mayWrite) = mayWrite(channel, whole, isBinary: isBinary) else { return }
         guard admits(channel) else { return }
         guard mayWrite else {
-            Metrics.shared.drops[.denied].add()
+            metrics.drops[.denied].add()
             return answer(channel, reply, failing: true)
         }
         switch request {
@@ -46,12 +46,12 @@ extension ProjectLoop {
                     window: limits.clientPresenceWindow.wholeNanoseconds / 1_000_000)
             } ?? true
         guard isInTime else {
-            Metrics.shared.drops[.rateLimit].add()
+            metrics.drops[.rateLimit].add()
             expel(channel, ClientText(.tooManyPresences, "Client presence rate limit exceeded"))
             return false
         }
         guard project.rates.presence.take(at: loop.now) else {
-            Metrics.shared.drops[.rateLimit].add()
+            metrics.drops[.rateLimit].add()
             warnSometimes("PresenceRateLimitReached: a channel was closed")
             expel(channel, ClientText(.tooManyPresences, "Too many presence messages per second"))
             return false
@@ -61,12 +61,12 @@ extension ProjectLoop {
 
     private func track(_ channel: Channel, _ payload: RawSpan, _ reply: ChannelAddress) {
         guard payload.byteCount <= limits.maximumPayloadBytes else {
-            Metrics.shared.drops[.tooLarge].add()
+            metrics.drops[.tooLarge].add()
             return expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
         }
         guard let topic = channel.conversation.topic else { return }
         guard !project.isBehind else {
-            Metrics.shared.drops[.backlog].add()
+            metrics.drops[.backlog].add()
             warnSometimes("UnableToTrackPresence: a loop is too far behind the others")
             return answer(channel, reply, failing: true)
         }
@@ -115,10 +115,10 @@ extension ProjectLoop {
         switch refusal {
         case .notAnObject: answer(channel, reply, refusing: "\(PresenceRequest.notAnObjectReason)")
         case .tooLarge:
-            Metrics.shared.drops[.tooLarge].add()
+            metrics.drops[.tooLarge].add()
             expel(channel, ClientText(.presenceTooLarge, "Track message size exceeded"))
         case .topicFull, .tooManyTopics:
-            Metrics.shared.drops[.tooLarge].add()
+            metrics.drops[.tooLarge].add()
             warnSometimes("UnableToTrackPresence: there are as many presences as are kept")
             answer(channel, reply, failing: true)
         }
@@ -160,8 +160,7 @@ extension ProjectLoop {
     }
 
     private func note(_ change: PresenceChange) {
-        Metrics.shared.presenceChanges.add()
-        project.metrics.presenceEvents.add()
+        metrics.presenceChanges.add()
         if let timeline = project.presenceTimeline {
             timeline([PresenceMark(change, at: loop.time.unixMicroseconds())])
         }
@@ -220,8 +219,7 @@ extension ProjectLoop {
         let full = unsafe name.full.span.bytes
         let count = desk.deliver(difference: difference, to: topics.members(of: topic), of: full, on: loop)
         project.rates.presence.take(count, at: loop.now)
-        project.metrics.presenceEvents.add(count)
-        Metrics.shared.presenceDeliveries.add(count)
+        metrics.presenceDeliveries.add(count)
     }
 }
 

@@ -85,7 +85,7 @@ extension ProjectLoop {
             form, event: event.span.bytes, payload: payload.span.bytes, id: id.span.bytes, isReplayed: isReplayed)
         let isSent = unsafe desk.deliver(
             broadcast, to: hearer, of: topic.span.bytes, joinRef: joinRef.span.bytes, on: loop)
-        if isSent { Metrics.shared.broadcastDeliveries.add() }
+        if isSent { metrics.broadcastDeliveries.add() }
     }
 
     /// Whoever resumes there later gets every message that it may not have got since, some of them twice.

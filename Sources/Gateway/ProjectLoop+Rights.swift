@@ -205,7 +205,7 @@ extension ProjectLoop {
 
     private func wait(_ pending: PendingWrites, _ whole: RawSpan, _ isBinary: Bool, _ channel: Channel) {
         guard pending.add(WaitingFrame(bytes: whole.copied(), isBinary: isBinary)) else {
-            Metrics.shared.drops[.rateLimit].add()
+            metrics.drops[.rateLimit].add()
             return tellOfLimit(channel, "A message was dropped: too many wait for your rights to be known")
         }
     }

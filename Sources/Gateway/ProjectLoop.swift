@@ -74,6 +74,7 @@ final class ProjectLoop {
     }
 
     var loop: SocketLoop { clients.loop }
+    var metrics: ProjectMetrics { project.metrics }
 
     // MARK: Mail
 
@@ -180,7 +181,7 @@ final class ProjectLoop {
         guard crowdedSince != nil else { return false }
         if !isWaitingForSpace {
             isWaitingForSpace = true
-            Metrics.shared.readerStalls.add()
+            metrics.readerStalls.add()
             loop.after(nanoseconds: Limits.crowdInterval.wholeNanoseconds, token: TimerToken.space(place).rawValue)
         }
         return true
@@ -210,7 +211,7 @@ final class ProjectLoop {
     func sendFollowersAway() {
         for place in channels.indices {
             guard let channel = channels[place], !channel.bindings.isEmpty else { continue }
-            Metrics.shared.drops[.unanswered].add()
+            metrics.drops[.unanswered].add()
             clients.say(
                 .tryAgainLater, "the database cannot be asked: connect again and fetch what was missed",
                 to: channel.session)

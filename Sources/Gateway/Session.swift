@@ -1,6 +1,7 @@
 import Auth
 import Channels
 import Delivery
+import Diagnostics
 import Net
 import Protocol
 import WebSocket
@@ -58,6 +59,9 @@ final class Session {
     var channels: [UInt32?] = []
 
     init(_ connection: ConnectionID) { self.connection = connection }
+
+    /// Of its project; nil of whoever only asks for pages.
+    var metrics: ProjectMetrics? { project?.metrics }
 
     func channel(_ id: ChannelID) -> UInt32? {
         Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil

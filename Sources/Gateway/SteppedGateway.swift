@@ -1,4 +1,3 @@
-import Delivery
 import Diagnostics
 import Net
 import System
@@ -8,17 +7,15 @@ public final class SteppedGateway {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let loops: [SteppedLoop]
-    private let filters = HolderBudget(.filterParts, Metrics.shared.filterParts, Metrics.shared.filtersRefused)
-    private let presence = HolderBudget(.presence, Metrics.shared.presenceBytes, Metrics.shared.presenceRefused)
 
-    public init(_ settings: GatewaySettings) throws(SystemError) {
-        shared = GatewayShared(settings)
+    public init(_ settings: GatewaySettings, _ metrics: ProcessMetrics) throws(SystemError) {
+        shared = GatewayShared(settings, metrics)
         var mailboxes: [Mailbox<LoopMail>] = []
         var loops: [SteppedLoop] = []
         for index in 0..<settings.sockets.loopCount {
             mailboxes.append(Mailbox<LoopMail>())
             let clients = ClientLoop(shared, mailboxes[index], number: index)
-            loops.append(try SteppedLoop(settings.sockets, index: index, application: clients))
+            loops.append(try SteppedLoop(settings.sockets, index: index, application: clients, metrics: metrics))
         }
         self.mailboxes = mailboxes
         self.loops = loops
@@ -26,11 +23,7 @@ public final class SteppedGateway {
 
     public var loopCount: Int { loops.count }
 
-    public func budgets() -> ProjectBudgets {
-        ProjectBudgets(
-            input: InputBudget(Limits.unfinishedInputBytes / 2, of: shared.settings.sockets.inputBudget),
-            filters: filters.share(), presence: presence.share())
-    }
+    public func budgets() -> ProjectBudgets { shared.budgets() }
 
     /// Clients may come for it from now on.
     public func add(_ project: Project) {

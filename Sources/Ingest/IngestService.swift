@@ -35,7 +35,7 @@ public final class IngestService: Sendable {
     private let thread: BackgroundThread
     private let logEnd: SharedEnd
     private let followed: SharedFollowing
-    private let presence = PresenceTimeline()
+    private let presence: PresenceTimeline
     private let messages: StreamCoverage
     public let status: ReplicationStatus
 
@@ -47,16 +47,17 @@ public final class IngestService: Sendable {
             Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
         // The log's own lock comes with the log, which is made when the database is first reached.
         let lock = try IngestService.lock(spool, settings.dataDirectory)
+        let metrics = settings.replication.metrics
+        let presence = PresenceTimeline(dropped: metrics.presenceMarksDropped)
         let logEnd = SharedEnd()
         let followed = SharedFollowing()
         let sink = try LogSink(
-            directory: log, options: IngestService.options(settings), gauges: settings.replication.gauges,
-            presence: presence,
-            followed: followed.set,
-            opened: logEnd.set)
+            directory: log, options: IngestService.options(settings), metrics: metrics, presence: presence,
+            followed: followed.set, opened: logEnd.set)
         let interrupt = try Wake()
         let status = ReplicationStatus()
         self.interrupt = interrupt
+        self.presence = presence
         self.logEnd = logEnd
         self.followed = followed
         self.messages = settings.replication.messages

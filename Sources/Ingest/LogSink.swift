@@ -22,7 +22,7 @@ public final class LogSink: TransactionSink {
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
     private let presence: PresenceTimeline?
-    private let gauges: ProjectGauges
+    private let metrics: ProjectMetrics
     private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
     private var lastRetention: UInt64 = 0
@@ -37,17 +37,18 @@ public final class LogSink: TransactionSink {
         opened: @escaping (EventLogEnd) -> Void = { _ in }
     ) throws(EventLogError) {
         try self.init(
-            directory: directory, options: options, time: time, gauges: ProjectGauges(), presence: nil, opened: opened)
+            directory: directory, options: options, time: time, metrics: ProjectMetrics(), presence: nil, opened: opened
+        )
     }
 
     init(
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
-        gauges: ProjectGauges, presence: PresenceTimeline?,
+        metrics: ProjectMetrics, presence: PresenceTimeline?,
         followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
         self.options = options
-        self.gauges = gauges
+        self.metrics = metrics
         self.presence = presence
         self.time = time
         self.followed = followed
@@ -123,8 +124,8 @@ public final class LogSink: TransactionSink {
                 kind: .transaction, continued: !part.isLast, changeCount: part.changeCount, lsn: lsn.rawValue,
                 time: part.info.commitTime, payload: part.payload, keys: part.keys.span)
         }
-        Metrics.shared.entriesAppended.add()
-        Metrics.shared.bytesAppended.add(part.payload.byteCount)
+        metrics.entriesAppended.add()
+        metrics.bytesAppended.add(part.payload.byteCount)
         guard part.isLast else { return }
         position = part.info.endLSN
         if waitingCommitTimes.count < LogSink.timedCommits { waitingCommitTimes.append(part.info.commitTime) }
@@ -197,8 +198,8 @@ public final class LogSink: TransactionSink {
         let began = time.monotonicNanoseconds()
         try stalling { try writer.flush() }
         let ended = time.monotonicNanoseconds()
-        Metrics.shared.fsyncs.add()
-        Metrics.shared.fsyncSeconds.record(ended - began)
+        metrics.fsyncs.add()
+        metrics.fsyncSeconds.record(ended - began)
         noteDurable()
         try rollWhenOld(writer)
         try retain(writer, now: ended)
@@ -229,10 +230,10 @@ public final class LogSink: TransactionSink {
     private func noteDurable() {
         let now = time.unixMicroseconds()
         for time in waitingCommitTimes {
-            Metrics.shared.commitToDurableSeconds.record(UInt64(max(0, now - time)) * 1000)
+            metrics.commitToDurableSeconds.record(UInt64(max(0, now - time)) * 1000)
         }
         waitingCommitTimes.removeAll(keepingCapacity: true)
-        if let writer { gauges.logEndOffset.set(writer.nextOffset) }
+        if let writer { metrics.logEndOffset.set(writer.nextOffset) }
     }
 
     public func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws {
@@ -293,14 +294,14 @@ public final class LogSink: TransactionSink {
         lastRetention = now
         let removed = try stalling { try writer.enforceRetention(now: time.unixMicroseconds()) }
         for segment in removed {
-            Metrics.shared.segmentsRemoved.add()
+            metrics.segmentsRemoved.add()
             Log.shared.info(
                 "segment removed by retention",
                 [.segment(segment.sequence), .fromOffset(segment.firstOffset), .toOffset(segment.endOffset)])
         }
         let segments = writer.segments
-        gauges.logFirstOffset.set(segments.first?.firstOffset ?? 0)
-        gauges.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
+        metrics.logFirstOffset.set(segments.first?.firstOffset ?? 0)
+        metrics.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
     }
 
     /// The disk's refusals, in the words of those who wait for it.

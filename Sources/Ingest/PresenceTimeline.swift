@@ -13,6 +13,10 @@ final class PresenceTimeline: Sendable {
     }
 
     private let waiting = Mutex(Waiting())
+    private let dropped: Counter
+
+    /// - Parameter dropped: counts the marks that are.
+    init(dropped: Counter) { self.dropped = dropped }
 
     func record(_ marks: [PresenceMark]) {
         let dropped = waiting.withLock { waiting in
@@ -29,7 +33,7 @@ final class PresenceTimeline: Sendable {
             }
             return dropped
         }
-        if dropped > 0 { Metrics.shared.presenceMarksDropped.add(dropped) }
+        if dropped > 0 { self.dropped.add(dropped) }
     }
 
     var isEmpty: Bool { waiting.withLock { $0.marks.isEmpty } }

@@ -43,30 +43,32 @@ public struct JudgedQuestion: Sendable, Hashable {
 /// It owns a thread and a connection that can only read.
 public final class FilterEvaluator: Sendable {
     private let threads: AskingThreads<PlainLine<JudgeJob>>
+    private let metrics: ProjectMetrics
 
     public init(
         _ target: ConnectionTarget, _ reachability: Reachability = Reachability(),
-        _ gauges: ProjectGauges = ProjectGauges()
+        _ metrics: ProjectMetrics = ProjectMetrics()
     ) throws(SystemError) {
+        self.metrics = metrics
         // Each job asks at least one question.
         let room = InboxLoad(
             jobs: Limits.maximumWaitingQuestions, parts: Limits.maximumWaitingQuestions,
             bytes: Limits.maximumWaitingQuestionBytes)
         let inbox = try Inbox<PlainLine<JudgeJob>>(holding: room)
-        threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability, gauges) })])
+        threads = try AskingThreads(inbox, [("judge", { FilterWorker(target, inbox, reachability, metrics) })])
     }
 
     /// `then` is called on the judge's thread, or at once on the caller's when too many wait; it must not wait for
     /// anything.
     public func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
         let reply = Reply(in: .judging, unanswered: batch.map { _ in Bool?.none }, then: then)
-        threads.inbox.ask([JudgeJob(.questions(batch, reply))])
+        threads.inbox.ask([JudgeJob(.questions(batch, reply), metrics)])
     }
 
     /// The values in the types that their columns have now; absent where that could not be found out.
     public func convert(_ values: [ValueConversion], then: @escaping @Sendable ([ColumnText]) -> Void) {
         let reply = Reply(in: .judging, unanswered: values.map { _ in ColumnText.absent }, then: then)
-        threads.inbox.ask([JudgeJob(.conversions(values, reply))])
+        threads.inbox.ask([JudgeJob(.conversions(values, reply), metrics)])
     }
 
     /// Ends the thread and what it asks just now; what waits is answered with nil. Once, by the owner, on a thread with
@@ -83,10 +85,12 @@ struct JudgeJob: AskedJob {
 
     let work: Work
     let load: InboxLoad
+    private let metrics: ProjectMetrics
     private let since = Clock.monotonicNanoseconds()
 
-    init(_ work: Work) {
+    init(_ work: Work, _ metrics: ProjectMetrics) {
         self.work = work
+        self.metrics = metrics
         load =
             switch work {
             case .questions(let questions, _):
@@ -107,7 +111,7 @@ struct JudgeJob: AskedJob {
 
     /// Nothing could be found out.
     func giveUp() {
-        Metrics.shared.judgeFailures.add(load.parts)
+        metrics.judgeFailures.add(load.parts)
         switch work {
         case .questions(_, let reply): reply.giveUp()
         case .conversions(_, let reply): reply.giveUp()

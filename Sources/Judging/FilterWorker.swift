@@ -15,6 +15,7 @@ final class FilterWorker: ConnectedWorker {
         "PostgreSQL cannot be asked about rows; trying again",
         again: "PostgreSQL still cannot be asked about rows; trying again")
     private let target: ConnectionTarget
+    private let metrics: ProjectMetrics
     /// Taken and not yet answered.
     private var jobs: [JudgeJob] = []
     /// What was asked when a connection was lost is asked again, so often.
@@ -27,13 +28,14 @@ final class FilterWorker: ConnectedWorker {
 
     init(
         _ target: ConnectionTarget, _ inbox: Inbox<PlainLine<JudgeJob>>, _ reachability: Reachability,
-        _ gauges: ProjectGauges
+        _ metrics: ProjectMetrics
     ) {
         self.target = target
         self.inbox = inbox
+        self.metrics = metrics
         link = Link(
             .backingOff(Backoff(reachability)), quickRetries: FilterWorker.attempts,
-            connected: gauges.judgeConnected)
+            connected: metrics.judgeConnected)
     }
 
     let connectsUnasked = true
@@ -105,8 +107,8 @@ final class FilterWorker: ConnectedWorker {
         }
         assert(known.count <= Set(questions).count, "what is known was asked")
         let answers = questions.map { known[$0] }
-        Metrics.shared.judgeQuestions.add(questions.count)
-        Metrics.shared.judgeFailures.add(answers.count { $0 == nil })
+        metrics.judgeQuestions.add(questions.count)
+        metrics.judgeFailures.add(answers.count { $0 == nil })
         return answers
     }
 
@@ -121,7 +123,7 @@ final class FilterWorker: ConnectedWorker {
             questions.map(statement), prepared: &prepared,
             timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds, interrupt: inbox.interrupt)
         let now = Clock.monotonicNanoseconds()
-        Metrics.shared.judgeRoundTripSeconds.record(.nanoseconds(now - began))
+        metrics.judgeRoundTripSeconds.record(.nanoseconds(now - began))
         for (question, answer) in try eachAnswered(questions, by: answers, in: .judging) {
             switch answer {
             case .success(let rows): known[question] = try Self.decision(rows)
@@ -157,11 +159,11 @@ final class FilterWorker: ConnectedWorker {
             left = left.dropFirst(next.count)
             let answers = try answers(of: Array(next), connection)
             for (_, answer) in try eachAnswered(next, by: answers, in: .judging) {
-                converted.append(try Self.value(answer))
+                converted.append(try value(answer))
             }
         }
         assert(converted.count == values.count, "each value is converted, or absent")
-        Metrics.shared.judgeQuestions.add(values.count)
+        metrics.judgeQuestions.add(values.count)
         return converted
     }
 
@@ -193,7 +195,7 @@ final class FilterWorker: ConnectedWorker {
             interrupt: inbox.interrupt)
     }
 
-    private static func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
+    private func value(_ answer: Result<Rows, PostgresError>) throws(PostgresError) -> ColumnText {
         // The server goes, or has no room: it says nothing of the value.
         if let error = answer.failure, let state = error.sqlState, SQLState.isPassing(state),
             state != SQLState.queryCanceled
@@ -201,7 +203,7 @@ final class FilterWorker: ConnectedWorker {
             throw error
         }
         guard case .success(let rows) = answer, let row = rows.first, row.count == 1 else {
-            Metrics.shared.judgeFailures.add()
+            metrics.judgeFailures.add()
             return .absent
         }
         return row[0].map { .text(Array($0.utf8)) } ?? .null

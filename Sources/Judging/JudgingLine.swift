@@ -38,11 +38,13 @@ struct JudgingJob: AskedJob {
     /// Whoever answers must see what these transactions did.
     let seeing: UInt32?
     let load: InboxLoad
+    let metrics: ProjectMetrics
 
-    init(key: JudgingKey, work: Work, seeing: UInt32? = nil) {
+    init(key: JudgingKey, work: Work, seeing: UInt32? = nil, _ metrics: ProjectMetrics) {
         self.key = key
         self.work = work
         self.seeing = seeing
+        self.metrics = metrics
         load = InboxLoad(jobs: 1, parts: work.pairCount, bytes: work.byteCount)
     }
 
@@ -57,7 +59,7 @@ struct JudgingJob: AskedJob {
         case .explanation(_, let reply): reply.giveUp()
         case .sight(_, let reply): reply.giveUp()
         }
-        Metrics.shared.policyFailures.add(load.parts)
+        metrics.policyFailures.add(load.parts)
     }
 }
 

@@ -53,7 +53,7 @@ extension JudgingWorker {
             }
         }
         if isDone { try evaluateApart(terms, role, claims, failed, &answers, batch.key, connection) }
-        Metrics.shared.policyTerms.add(claims.count)
+        metrics.policyTerms.add(claims.count)
         let found = answers
         return {
             for (job, place) in zip(batch.jobs, places) {
@@ -135,7 +135,7 @@ extension JudgingWorker {
             let read = JudgingWorker.fills(found, count, isOwn: isOwn)
             for (index, fill) in read.enumerated() { fills[from + index] = fill }
         }
-        Metrics.shared.membershipFills.add(claims.count)
+        metrics.membershipFills.add(claims.count)
         assert(fills.allSatisfy { $0.holds(xids) }, "keys hold what the transactions did that they are to hold")
         let known = try durable(fills, connection)
         return {

@@ -51,7 +51,7 @@ extension JudgingWorker {
                 Limits.policyStatementRows, within: Limits.policyStatementBytes, PolicyQuestion.bytes)
             let began = Clock.monotonicNanoseconds()
             let computed = try connection.compute(question.column, Array(rows), as: role)
-            Metrics.shared.policyStatementSeconds.record(.nanoseconds(Clock.monotonicNanoseconds() - began))
+            metrics.policyStatementSeconds.record(.nanoseconds(Clock.monotonicNanoseconds() - began))
             guard let computed else {
                 Log.shared.warning(
                     "a generated column takes too long to compute; it is left out of changes for a while",

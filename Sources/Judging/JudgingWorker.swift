@@ -50,10 +50,11 @@ final class JudgingWorker: ConnectedWorker {
         self.inbox = inbox
         self.isWatching = isWatching
         link = Link(
-            .backingOff(Backoff(shared.settings.reachability)), connected: Metrics.shared.policyConnections)
+            .backingOff(Backoff(shared.settings.reachability)), connected: shared.settings.metrics.policyConnections)
     }
 
     var pace: JudgingPace { shared.pace }
+    var metrics: ProjectMetrics { shared.settings.metrics }
     var troubles: TroubleTeller { shared.troubles }
     var connectsUnasked: Bool { isWatching && shared.fitness.isWanted }
 
@@ -185,7 +186,7 @@ final class JudgingWorker: ConnectedWorker {
             case .answers(let answers):
                 try answers.check(claims: part.count, loop)
                 let took = Clock.monotonicNanoseconds() - began
-                Metrics.shared.policyStatementSeconds.record(.nanoseconds(took))
+                metrics.policyStatementSeconds.record(.nanoseconds(took))
                 pace.took(key, took, claims: part.count, rows: rows)
                 take(next, part.count, answers)
                 next += part.count
@@ -216,7 +217,7 @@ final class JudgingWorker: ConnectedWorker {
     func waitUntilVisible(
         _ xids: Set<UInt32>, _ connection: JudgingConnection
     ) throws(PostgresError) -> Bool {
-        Metrics.shared.policyWaits.add(1)
+        metrics.policyWaits.add(1)
         let deadline = Clock.monotonicNanoseconds() + Limits.visibilityPatience.wholeNanoseconds
         while Clock.monotonicNanoseconds() < deadline {
             if inbox.interrupt.sleep(milliseconds: Limits.visibilityRetryMilliseconds) { return false }

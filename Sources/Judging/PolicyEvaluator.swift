@@ -24,6 +24,8 @@ public final class PolicyEvaluator: Sendable {
         public var clientRoles = ["anon", "authenticated"]
         /// Shared by all who connect to the database.
         public var reachability = Reachability()
+        /// Of the project whose policies they are.
+        public var metrics = ProjectMetrics()
 
         public init(
             database: ConnectionTarget, policies: ConnectionTarget? = nil,
@@ -41,10 +43,12 @@ public final class PolicyEvaluator: Sendable {
     private let generation: AskingThreads<JudgingLine>
     private let own: AskingThreads<JudgingLine>
     private let fitness = PolicyFitness()
+    private let metrics: ProjectMetrics
     /// Of questions that are asked by themselves.
     private let single = Atomic<UInt64>(0)
 
     public init(_ settings: Settings) throws(SystemError) {
+        metrics = settings.metrics
         let own = try Inbox<JudgingLine>(holding: JudgingLine.room)
         let shared = JudgingWorker.Shared(settings, fitness)
         func threads(
@@ -75,6 +79,10 @@ public final class PolicyEvaluator: Sendable {
         return fitness.availability
     }
 
+    private func job(_ key: JudgingKey, _ work: JudgingJob.Work, seeing xid: UInt32? = nil) -> JudgingJob {
+        JudgingJob(key: key, work: work, seeing: xid, metrics)
+    }
+
     /// For each question its answers, once all are known.
     public func ask(
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void
@@ -83,8 +91,7 @@ public final class PolicyEvaluator: Sendable {
         let collected = Together(questions.map { PolicyAnswers($0) }, then)
         policies.inbox.ask(
             questions.enumerated().map { index, question in
-                JudgingJob(
-                    key: .policy(question.policy.identity), work: .rows(question, collected.reply(index)), seeing: xid)
+                job(.policy(question.policy.identity), .rows(question, collected.reply(index)), seeing: xid)
             })
     }
 
@@ -94,7 +101,7 @@ public final class PolicyEvaluator: Sendable {
     ) {
         if terms.isEmpty { return then([:]) }
         let reply = Reply<[AskedTerm: AskedAnswer]?>(in: .judging, unanswered: nil, then: then)
-        policies.inbox.ask([JudgingJob(key: .terms(terms, role: claimant.role), work: .terms(claimant, reply))])
+        policies.inbox.ask([job(.terms(terms, role: claimant.role), .terms(claimant, reply))])
     }
 
     /// The claims as jsonb writes them: of keys that are there twice the last, numbers as PostgreSQL has them.
@@ -114,7 +121,7 @@ public final class PolicyEvaluator: Sendable {
             let (membership, claimant) = memberships[index]
             let key = FillKey(
                 table: membership.table, reader: membership.reader, sql: membership.fillSQL, role: claimant.role)
-            return JudgingJob(key: .fill(key), work: .fill(claimant, collected.reply(index)), seeing: xid)
+            return job(.fill(key), .fill(claimant, collected.reply(index)), seeing: xid)
         }
         policies.inbox.ask(jobs.filter { $0.key.isAsCaller })
         own.inbox.ask(jobs.filter { !$0.key.isAsCaller })
@@ -124,7 +131,7 @@ public final class PolicyEvaluator: Sendable {
     public func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
         let number = single.add(1, ordering: .relaxed).newValue
         let reply = Reply<SeenInTable?>(in: .judging, unanswered: nil, then: then)
-        policies.inbox.ask([JudgingJob(key: .sight(number), work: .sight(sight, reply), seeing: xid)])
+        policies.inbox.ask([job(.sight(number), .sight(sight, reply), seeing: xid)])
     }
 
     /// The values of generated columns: of each request, for each of its questions in the order of the rows.
@@ -133,9 +140,8 @@ public final class PolicyEvaluator: Sendable {
         let collected = Together(requests.map(\.unanswered), then)
         generation.inbox.ask(
             requests.enumerated().map { index, request in
-                JudgingJob(
-                    key: .generation(request.table, roles: request.roles),
-                    work: .generation(request, collected.reply(index)))
+                job(
+                    .generation(request.table, roles: request.roles), .generation(request, collected.reply(index)))
             })
     }
 
@@ -146,7 +152,7 @@ public final class PolicyEvaluator: Sendable {
         guard explanation.expressions.count <= Limits.maximumExplainedExpressions else { return then(nil) }
         let number = single.add(1, ordering: .relaxed).newValue
         let reply = Reply<[ExplainedValue]?>(in: .judging, unanswered: nil, then: then)
-        policies.inbox.ask([JudgingJob(key: .explanation(number), work: .explanation(explanation, reply))])
+        policies.inbox.ask([job(.explanation(number), .explanation(explanation, reply))])
     }
 
     /// Ends the threads and what they ask just now; what waits is answered with what is no answer. Once, by the owner, on

@@ -117,8 +117,8 @@ struct PolicyTable {
                     answers[row, claimant] = self[rowPlace, place]
                 }
             }
-            Metrics.shared.policyPairs.add(member.question.pairCount)
-            Metrics.shared.policyFailures.add(answers.unknownCount)
+            member.job.metrics.policyPairs.add(member.question.pairCount)
+            member.job.metrics.policyFailures.add(answers.unknownCount)
             member.reply.give(answers)
         }
     }

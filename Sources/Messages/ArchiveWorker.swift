@@ -18,6 +18,7 @@ final class ArchiveWorker: AskingWorker {
     private var isAwake = false
     /// Messages of days that ended longer ago than this are not kept.
     private let hours: Int
+    private let metrics: ProjectMetrics
 
     init(
         _ settings: MessageArchive.Settings, _ inbox: Inbox<PlainLine<ReplayJob>>,
@@ -27,6 +28,7 @@ final class ArchiveWorker: AskingWorker {
         self.logEnd = logEnd
         self.followed = followed
         hours = settings.hours
+        metrics = settings.metrics
         table = MessageTableReader(settings.target, inbox.interrupt)
         log = MessageLog(settings.logDirectory, maximumPlaces: settings.maximumPlaces)
     }
@@ -54,7 +56,7 @@ final class ArchiveWorker: AskingWorker {
     }
 
     private func answer(_ job: ReplayJob) {
-        defer { Metrics.shared.replaySeconds.record(Clock.monotonicNanoseconds() - job.askedAt) }
+        defer { metrics.replaySeconds.record(Clock.monotonicNanoseconds() - job.askedAt) }
         if inbox.isEnding { return job.giveUp() }
         do {
             job.reply.give(try answer(job.query, until: job.askedAt + Limits.replayPatience.wholeNanoseconds))
@@ -99,7 +101,7 @@ final class ArchiveWorker: AskingWorker {
         _ query: ReplayQuery, _ position: EventLogPosition, _ followed: FollowedPublication?, _ deadline: UInt64
     ) throws -> ReplayAnswer {
         let found = try resumed(query, position, followed, deadline)
-        Metrics.shared.replays[found == nil ? .mustRefetch : .log].add()
+        metrics.replays[found == nil ? .mustRefetch : .log].add()
         return found.map { .messages($0, upTo: log.end, isWhole: true) } ?? .mustRefetch
     }
 
@@ -129,11 +131,11 @@ final class ArchiveWorker: AskingWorker {
             found = try search(query, since, followed, deadline)
         }
         guard found.reach > since else {
-            Metrics.shared.replays[.log].add()
+            metrics.replays[.log].add()
             return .messages(found.messages, upTo: log.end, isWhole: true)
         }
         let older = try table.messages(query, from: since, before: found.reach)
-        Metrics.shared.replays[.table].add()
+        metrics.replays[.table].add()
         let messages = Self.joined(older ?? [], found.messages, followed, query.limit)
         return .messages(messages, upTo: log.end, isWhole: older != nil)
     }

@@ -107,18 +107,20 @@ extension DatabaseMessage {
 
     /// Counts a row that cannot be broadcast, and says so now and then. For one of those who read the log, not for each.
     public static func note(_ flaw: Flaw, _ log: inout FlawLog) {
-        Metrics.shared.messagesSkipped.add()
+        log.skipped.add()
         guard log.isNews(flaw) else { return }
         Log.shared.warning(
             "UnableToBroadcastChanges: a row of realtime.messages is not broadcast", [.reason(flaw.rawValue)])
     }
 }
 
-/// Which flaws have been said lately.
+/// How many flaws there were, and which have been said lately.
 public struct FlawLog: Sendable {
+    fileprivate let skipped: Counter
     private var saidAt: [DatabaseMessage.Flaw: UInt64] = [:]
 
-    public init() {}
+    /// - Parameter skipped: counts the rows that have one.
+    public init(_ skipped: Counter) { self.skipped = skipped }
 
     mutating func isNews(_ flaw: DatabaseMessage.Flaw) -> Bool {
         let now = Clock.monotonicNanoseconds()

@@ -18,6 +18,8 @@ public final class MessageArchive: Sendable {
         public var maximumPlaces = Limits.archivedMessages
         /// How long messages are kept in their table.
         public var hours = Int(Limits.messagesRetentionHours)
+        /// Of the project whose messages they are.
+        public var metrics = ProjectMetrics()
 
         public init(logDirectory: String, target: ConnectionTarget) {
             self.logDirectory = logDirectory
@@ -26,6 +28,7 @@ public final class MessageArchive: Sendable {
     }
 
     private let threads: AskingThreads<PlainLine<ReplayJob>>
+    private let metrics: ProjectMetrics
 
     /// - Parameters:
     ///   - logEnd: where the log ends; nil until it has begun.
@@ -34,6 +37,7 @@ public final class MessageArchive: Sendable {
         _ settings: Settings, logEnd: @escaping @Sendable () -> EventLogEnd?,
         followed: @escaping @Sendable () -> FollowedPublication?
     ) throws(SystemError) {
+        metrics = settings.metrics
         let inbox = try Inbox<PlainLine<ReplayJob>>(holding: InboxLoad(jobs: Limits.maximumWaitingReplays))
         threads = try AskingThreads(
             inbox, [("messages", { ArchiveWorker(settings, inbox, logEnd: logEnd, followed: followed) })])
@@ -43,7 +47,10 @@ public final class MessageArchive: Sendable {
     /// anything.
     public func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void) {
         let reply = Reply(in: .messages, unanswered: ReplayAnswer.failed, then: then)
-        threads.inbox.ask([ReplayJob(query: query, askedAt: Clock.monotonicNanoseconds(), reply: reply)])
+        let askedAt = Clock.monotonicNanoseconds()
+        threads.inbox.ask([
+            ReplayJob(query: query, askedAt: askedAt, reply: reply, failures: metrics.replays[.failed])
+        ])
     }
 
     /// Ends the thread; what waits is answered first, with a failure. Once, by the owner.
@@ -55,9 +62,10 @@ struct ReplayJob: AskedJob {
     let query: ReplayQuery
     let askedAt: UInt64
     let reply: Reply<ReplayAnswer>
+    let failures: Counter
 
     func giveUp() {
-        Metrics.shared.replays[.failed].add()
+        failures.add()
         reply.giveUp()
     }
 }

@@ -94,7 +94,7 @@ extension SocketLoop {
     }
 
     /// Counted each time, said once a while.
-    func refuse(_ reason: Metrics.RefusalReason, _ code: Int32) {
+    func refuse(_ reason: ProcessMetrics.RefusalReason, _ code: Int32) {
         metrics.connectionsRefused[reason].add()
         guard reason != .handshake,
             lastRefusalLine == 0 || now - lastRefusalLine > Limits.troubleReminderInterval.nanoseconds

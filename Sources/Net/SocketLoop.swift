@@ -20,7 +20,7 @@ public final class SocketLoop {
     let control: LoopControl
     let settings: SocketSettings
     let application: any SocketApplication
-    let metrics: Metrics
+    let metrics: ProcessMetrics
     let epoll: Epoll
 
     // Connections
@@ -87,7 +87,7 @@ public final class SocketLoop {
     /// On the loop's own thread, which then calls `run`.
     init(
         index: Int, control: LoopControl, settings: SocketSettings, listeners: [Int32],
-        tls: TLSSource?, application: any SocketApplication, metrics: Metrics
+        tls: TLSSource?, application: any SocketApplication, metrics: ProcessMetrics
     ) throws(SystemError) {
         self.index = index
         self.control = control

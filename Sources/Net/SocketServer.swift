@@ -36,7 +36,7 @@ public final class SocketServer: Sendable {
 
     /// Binds, starts the threads and returns when all listen. Port 0: one that is free, the same for all loops.
     public init(
-        _ settings: SocketSettings, metrics: Metrics = .shared,
+        _ settings: SocketSettings, metrics: ProcessMetrics,
         application: @escaping @Sendable (Int) -> any SocketApplication
     ) throws {
         precondition(settings.loopCount > 0, "without a loop nobody is served")
@@ -120,13 +120,13 @@ private final class LoopLaunch: Sendable {
     private let settings: SocketSettings
     private let controls: [LoopControl]
     private let tls: TLSSource?
-    private let metrics: Metrics
+    private let metrics: ProcessMetrics
     private let application: @Sendable (Int) -> any SocketApplication
     private let answered = Pulse()
     private let answer = Mutex<Result<[SocketAddress], SystemError>?>(nil)
 
     init(
-        _ settings: SocketSettings, _ controls: [LoopControl], _ tls: TLSSource?, _ metrics: Metrics,
+        _ settings: SocketSettings, _ controls: [LoopControl], _ tls: TLSSource?, _ metrics: ProcessMetrics,
         _ application: @escaping @Sendable (Int) -> any SocketApplication
     ) {
         self.settings = settings

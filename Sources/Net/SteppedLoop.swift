@@ -7,7 +7,7 @@ public final class SteppedLoop {
     private let loop: SocketLoop
 
     public init(
-        _ settings: SocketSettings, index: Int, application: any SocketApplication, metrics: Metrics = .shared
+        _ settings: SocketSettings, index: Int, application: any SocketApplication, metrics: ProcessMetrics
     ) throws(SystemError) {
         loop = try SocketLoop(
             index: index, control: LoopControl(), settings: settings, listeners: [], tls: nil,

@@ -67,7 +67,7 @@ public struct ProjectPlanner: Sendable {
         let directory = "\(configuration.dataDirectory)/projects/\(record.id)"
         plan.ingest.dataDirectory = directory
         plan.ingest.replication.slot = record.slot ?? Self.slot(record.externalID, configuration.slot)
-        plan.ingest.replication.gauges = ProjectGauges(of: record.externalID)
+        plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID)
         plan.policies = nil
     }
 

@@ -15,23 +15,26 @@ extension ProjectServices {
         _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
         janitor: MessagesJanitor, messagesHours: Int
     ) throws {
-        let (database, reachability) = (replication.target, replication.reachability)
+        let (database, reachability, metrics) = (replication.target, replication.reachability, replication.metrics)
         var catalogSettings = CatalogService.Settings(target: database, publication: replication.publication)
         catalogSettings.coverage = replication.coverage
         catalogSettings.reachability = reachability
-        catalogSettings.gauges = replication.gauges
+        catalogSettings.metrics = metrics
         let catalog = try CatalogService(catalogSettings)
-        let filterEvaluator = try FilterEvaluator(database, reachability, replication.gauges)
+        let filterEvaluator = try FilterEvaluator(database, reachability, metrics)
         var judging = PolicyEvaluator.Settings(database: database, policies: policies)
         judging.reachability = reachability
+        judging.metrics = metrics
         let policyEvaluator = try PolicyEvaluator(judging)
-        let recall = try RecallService(logDirectory: logDirectory)
+        let recall = try RecallService(logDirectory: logDirectory, metrics)
         var archived = MessageArchive.Settings(logDirectory: logDirectory, target: database)
         archived.hours = messagesHours
+        archived.metrics = metrics
         let archive = try MessageArchive(
             archived, logEnd: { ingest.end }, followed: { ingest.messagesFollowed })
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
+        authorizing.metrics = metrics
         self.init(
             DeliveryAsking(
                 catalog: catalog, filterEvaluator: filterEvaluator, policyEvaluator: policyEvaluator, recall: recall),

@@ -19,7 +19,6 @@ public final class RunningProject: Sendable {
     public let ingest: IngestService
     public let project: Project
     private let janitor: MessagesJanitor
-    private let gauges: ProjectGauges
     private let gateway: Gateway
 
     init(_ plan: ProjectPlan, number: UInt32, on gateway: Gateway) throws {
@@ -42,11 +41,13 @@ public final class RunningProject: Sendable {
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             project = Project(
                 plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
-                budgets: gateway.budgets(),
+                budgets: gateway.budgets(), metrics: replication.metrics,
                 log: Self.log(of: ingest, in: plan.logDirectory),
                 hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,
-                condition: { Self.condition(ingest.status, isCatalogKnown: $0) })
+                condition: { [metrics = gateway.metrics] in
+                    Self.condition(ingest.status, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
+                })
         } catch {
             janitor.stop()
             ingest.stop()
@@ -54,8 +55,6 @@ public final class RunningProject: Sendable {
         }
         self.ingest = ingest
         self.gateway = gateway
-        gauges = replication.gauges
-        Metrics.shared.add(gauges)
         gateway.add(project)
     }
 
@@ -70,11 +69,13 @@ public final class RunningProject: Sendable {
         Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
     }
 
-    private static func condition(_ status: ReplicationStatus, isCatalogKnown: Bool) -> ProjectHealthReport {
+    private static func condition(
+        _ status: ReplicationStatus, isCatalogKnown: Bool, clients: Int
+    ) -> ProjectHealthReport {
         let trouble = status.trouble
         return ProjectHealthReport(
             isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
-            isCatalogKnown: isCatalogKnown, clients: Int(Metrics.shared.sessions.value),
+            isCatalogKnown: isCatalogKnown, clients: clients,
             trouble: trouble.map { $0.reason.rawValue })
     }
 
@@ -95,7 +96,6 @@ public final class RunningProject: Sendable {
         project.services.stop()
         janitor.stop()
         ingest.stop()
-        Metrics.shared.remove(gauges)
     }
 
     public var followsMemberships: Bool { project.catalog.snapshot?.followable.isEmpty == false }

@@ -96,7 +96,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func record(_ reason: Gap.Reason, to start: LSN, _ system: UInt64) throws {
         let gap = Gap(reason: reason, from: sink.position, to: start)
         try sink.recordGap(gap, systemIdentifier: system)
-        Metrics.shared.gaps.add()
+        settings.metrics.gaps.add()
         Log.shared.error(
             "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
             [.reason(reason.rawValue), .slot(settings.slot), .fromLSN(gap.from), .toLSN(gap.to), .hint(reason.hint)])
@@ -112,6 +112,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         let status = StatusSender(connection: replication)
         var assembler = TransactionAssembler(
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
+            metrics: settings.metrics,
             betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
         let listed = try listOwnPublications(keeper.catalog, &assembler)
         var stream = try ReplicationStream(
@@ -125,8 +126,8 @@ struct ReplicationSession<Sink: TransactionSink> {
         streaming()
         var pace = StreamPace(
             sink.durablePosition,
-            SlotWatch(slot: settings.slot, catalog: keeper.catalog, lagBytes: settings.gauges.slotLagBytes), messages,
-            settings.gauges.receivedLSN)
+            SlotWatch(slot: settings.slot, catalog: keeper.catalog, lagBytes: settings.metrics.slotLagBytes), messages,
+            settings.metrics)
         do {
             try loop(&stream, &assembler, &pace, status)
         } catch {
@@ -269,7 +270,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     private func confirm(_ pace: inout StreamPace, _ status: StatusSender) throws {
         try status.send(flushed: sink.durablePosition)
         pace.confirmed(sink.durablePosition)
-        settings.gauges.confirmedLSN.set(sink.durablePosition.rawValue)
+        settings.metrics.confirmedLSN.set(sink.durablePosition.rawValue)
     }
 
     /// The duties that time brings: a sign of life, and moving an idle slot on.
@@ -286,7 +287,7 @@ struct ReplicationSession<Sink: TransactionSink> {
     }
 
     private func waitOut(_ stall: StorageStall, _ status: StatusSender) throws {
-        Metrics.shared.diskStalls.add()
+        settings.metrics.diskStalls.add()
         if status.stallBegins() {
             Log.shared.error(
                 "the event log cannot be written: nothing is confirmed to PostgreSQL until it can",
@@ -399,24 +400,24 @@ struct StreamPace {
 
     var watch: SlotWatch
     var publication: MessagesPublication
-    private let receivedLSN: Gauge
+    private let metrics: ProjectMetrics
 
-    init(_ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ receivedLSN: Gauge) {
+    init(_ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ metrics: ProjectMetrics) {
         idlePosition = position
         self.watch = watch
         self.publication = publication
-        self.receivedLSN = receivedLSN
+        self.metrics = metrics
     }
 
     mutating func received(_ bytes: Int) {
         messages &+= 1
-        Metrics.shared.bytesIngested.add(bytes)
+        metrics.bytesIngested.add(bytes)
     }
 
     mutating func kept(alive end: LSN, wantsReply: Bool) {
         idlePosition = max(idlePosition, end)
         replyIsWanted = replyIsWanted || wantsReply
-        receivedLSN.set(end.rawValue)
+        metrics.receivedLSN.set(end.rawValue)
     }
 
     mutating func confirmed(_ position: LSN) {

@@ -42,7 +42,7 @@ public final class Replicator<Sink: TransactionSink> {
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
                     streaming: { [status, self] in
                         status.streamingBegan()
-                        settings.gauges.replicationConnected.set(Int64(1))
+                        settings.metrics.replicationConnected.set(Int64(1))
                         backoff.reached()
                         // Whatever ends this stream is news, also if it is what ended the one before.
                         lastTrouble = ""
@@ -57,7 +57,7 @@ public final class Replicator<Sink: TransactionSink> {
 
     private func streamingEnded() {
         status.streamingEnded()
-        settings.gauges.replicationConnected.set(Int64(0))
+        settings.metrics.replicationConnected.set(Int64(0))
     }
 
     private func ended(_ error: any Error, after nanoseconds: UInt64) {
@@ -67,7 +67,7 @@ public final class Replicator<Sink: TransactionSink> {
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
         let trouble = overcome(error) ?? Trouble.from(error, settings)
         let delay = trouble.reason == .diskStall ? Limits.diskRetryInterval : backoff.next()
-        Metrics.shared.reconnects[trouble.reason].add()
+        settings.metrics.reconnects[trouble.reason].add()
         report(trouble, delay)
         status.troubled(trouble)
         // What the disk refuses does not depend on who reaches the database.
@@ -121,7 +121,7 @@ public final class Replicator<Sink: TransactionSink> {
         let end = try SlotKeeper(settings: settings, catalog: catalog, interrupt: interrupt).advanceToEnd()
         let gap = Gap(reason: .publicationRecreated, from: sink.position, to: end)
         try sink.recordGap(gap, systemIdentifier: sink.systemIdentifier)
-        Metrics.shared.gaps.add()
+        settings.metrics.gaps.add()
         Log.shared.error(
             "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
             [

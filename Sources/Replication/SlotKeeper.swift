@@ -18,8 +18,8 @@ public struct ReplicationSettings: Sendable {
     public var messages: StreamCoverage
     /// Shared by all who connect to the database.
     public var reachability: Reachability
-    /// Where the stream and its log stand, for `/metrics`.
-    public var gauges = ProjectGauges()
+    /// Of the project whose database it is: all who work for it count there.
+    public var metrics = ProjectMetrics()
 
     public init(
         target: ConnectionTarget, publication: String = "supabase_realtime", slot: String = "tidewire",

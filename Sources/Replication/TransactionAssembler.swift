@@ -18,6 +18,7 @@ public struct TransactionAssembler: ~Copyable {
     private var isSkipping = false
     private var tally = ChangeTally()
     private var marks = CatalogMarks()
+    private let metrics: ProjectMetrics
     private let primaryKey: (UInt32) throws -> Set<String>
     private let betweenParts: () throws -> Void
     private let now: () -> Int64
@@ -29,10 +30,12 @@ public struct TransactionAssembler: ~Copyable {
     ///   - now: the time of a message that stands alone, which the server does not tell.
     init(
         spool: consuming TransactionSpool, maximumSchemas: Int, primaryKey: @escaping (UInt32) throws -> Set<String>,
+        metrics: ProjectMetrics,
         betweenParts: @escaping () throws -> Void = {}, now: @escaping () -> Int64 = { Clock.unixMicroseconds() }
     ) {
         self.spool = spool
         self.primaryKey = primaryKey
+        self.metrics = metrics
         self.betweenParts = betweenParts
         self.now = now
         schemas = SchemaBook(maximum: maximumSchemas)
@@ -44,7 +47,7 @@ public struct TransactionAssembler: ~Copyable {
     ) {
         self.init(
             spool: TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions),
-            maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey)
+            maximumSchemas: Limits.maximumCachedRelations, primaryKey: primaryKey, metrics: ProjectMetrics())
     }
 
     /// Before what comes next is stored, readers have to look at everything again.
@@ -142,7 +145,7 @@ public struct TransactionAssembler: ~Copyable {
         try Self.expectOrder(commitLSN, endLSN)
         if isSkipping {
             part.forget()
-            Metrics.shared.transactionsSkipped.add()
+            metrics.transactionsSkipped.add()
         } else {
             try finish(endLSN, sink, whileStalled)
         }
@@ -153,8 +156,8 @@ public struct TransactionAssembler: ~Copyable {
     ) throws {
         if part.totalChanges > 0 {
             try hand(isLast: true, endLSN, sink, whileStalled)
-            Metrics.shared.transactionsIngested.add()
-            tally.publish()
+            metrics.transactionsIngested.add()
+            tally.publish(in: metrics.changesIngested)
         } else {
             part.forget()
             try Self.retrying(whileStalled) { try sink.advance(to: endLSN) }
@@ -308,7 +311,7 @@ public struct TransactionAssembler: ~Copyable {
         schemas.streamCommitted(info.xid)
         marks.streamEnded(info.xid)
         if info.commitLSN < sink.position {
-            Metrics.shared.transactionsSkipped.add()
+            metrics.transactionsSkipped.add()
         } else {
             try store(transaction, info, sink, whileStalled)
         }
@@ -330,7 +333,7 @@ public struct TransactionAssembler: ~Copyable {
     }
 }
 
-/// Counts changes by kind and tells the metrics once a transaction.
+/// Counts changes by kind and tells it once a transaction.
 struct ChangeTally {
     private var inserts: UInt64 = 0
     private var updates: UInt64 = 0
@@ -352,8 +355,7 @@ struct ChangeTally {
         if let operation = Operation(rawValue: change.byte(4)) { count(operation) }
     }
 
-    mutating func publish() {
-        let family = Metrics.shared.changesIngested
+    mutating func publish(in family: CounterFamily<ProjectMetrics.Operation>) {
         if inserts > 0 { family[.insert].add(inserts) }
         if updates > 0 { family[.update].add(updates) }
         if deletes > 0 { family[.delete].add(deletes) }

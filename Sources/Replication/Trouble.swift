@@ -5,12 +5,14 @@ import Postgres
 
 /// Something that keeps the stream from running, in words for the person who can mend it.
 public struct Trouble: Error, Sendable {
-    public let reason: Metrics.ReconnectReason
+    public let reason: ProjectMetrics.ReconnectReason
     public let message: String
     public let hint: String?
     public let sqlState: String?
 
-    public init(_ reason: Metrics.ReconnectReason, _ message: String, hint: String? = nil, sqlState: String? = nil) {
+    public init(
+        _ reason: ProjectMetrics.ReconnectReason, _ message: String, hint: String? = nil, sqlState: String? = nil
+    ) {
         self.reason = reason
         self.message = message
         self.hint = hint
@@ -57,7 +59,7 @@ extension Trouble {
                 sqlState: error.sqlState)
         case nil where error.operation == "connect": return Trouble(connecting: error)
         default:
-            let reason: Metrics.ReconnectReason = error.isConnectionLost ? .connectionLost : .other
+            let reason: ProjectMetrics.ReconnectReason = error.isConnectionLost ? .connectionLost : .other
             return Trouble(reason, text, hint: error.hint, sqlState: error.sqlState)
         }
     }
@@ -76,7 +78,7 @@ extension Trouble {
 
     private struct Refusal {
         var words: [String]
-        var reason: Metrics.ReconnectReason
+        var reason: ProjectMetrics.ReconnectReason
         var hint: String
     }
 

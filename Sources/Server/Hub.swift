@@ -19,7 +19,7 @@ public final class Hub: Sendable {
     /// Certificates and key sets are read again.
     public static let reloadSignal = SIGHUP
 
-    private let gateway: Gateway
+    let gateway: Gateway
     let director: ProjectDirector
     private let configuration: Configuration
 
@@ -45,7 +45,8 @@ public final class Hub: Sendable {
             ])
         Hub.report(keys)
         do {
-            gateway = try Gateway(Hub.gatewaySettings(configuration, keys, echoes: echoes), rehearsal: rehearsal)
+            gateway = try Gateway(
+                Hub.gatewaySettings(configuration, keys, echoes: echoes), ProcessMetrics(), rehearsal: rehearsal)
         } catch {
             throw HubError.explaining(error, listen: configuration.listen)
         }

@@ -6,7 +6,7 @@ import Testing
 @testable import Asking
 
 @Suite(.serialized, .within(minutes: 2)) struct ReplyTests {
-    private func broken() -> UInt64 { Metrics.shared.impossibleStates[.asking].value }
+    private func broken() -> UInt64 { Impossible.states[.asking].value }
 
     private final class Heard: Sendable {
         private let list = Mutex<[Bool?]>([])

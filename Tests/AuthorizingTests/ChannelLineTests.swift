@@ -9,11 +9,12 @@ import Testing
 @Suite(.within(minutes: 2)) struct ChannelLineTests {
     private let first = ChannelLine.Lane.together(isFirst: true)
     private let helper = ChannelLine.Lane.together(isFirst: false)
+    private let metrics = ProjectMetrics()
 
     private func job(_ topic: String, of subject: String = "ana") -> ChannelJob {
         let question = ChannelQuestion(
             topic: Array(topic.utf8), role: "r", subject: subject, claims: "{}", headers: "{}", probe: .write)
-        return ChannelJob(question, askedAt: 0) { _ in }
+        return ChannelJob(question, askedAt: 0, metrics) { _ in }
     }
 
     private func line(_ jobs: [ChannelJob], in lane: ChannelLine.Lane) -> ChannelLine {
@@ -25,6 +26,12 @@ import Testing
     private func topics(_ jobs: [ChannelJob]) -> [String] {
         defer { for job in jobs { job.giveUp() } }
         return jobs.map { String(decoding: $0.question.topic, as: UTF8.self) }
+    }
+
+    @Test func `a question that is given up counts as one that was not answered`() {
+        job("a").giveUp()
+        #expect((metrics.channelProbes.value, metrics.channelProbeFailures.value) == (1, 1))
+        #expect(metrics.channelProbeSeconds.snapshot().count == 1)
     }
 
     @Test func `who helps out begins when another is busy`() {

@@ -1,3 +1,4 @@
+import Diagnostics
 import Matching
 import Policy
 import TestSupport
@@ -15,7 +16,7 @@ import Testing
 
     /// Whoever was bound to the first one would hear of nothing any more, and nobody would say so.
     @Test func `a table in another's place is noticed, and what was placed before is known not to stand`() {
-        var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil)
+        var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         var desk = SchemaRegistry()
         let (old, new) = (table(hasPolicies: false), table(hasPolicies: true))
         let first = desk.declare(old, &router)

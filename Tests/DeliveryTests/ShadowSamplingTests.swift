@@ -54,7 +54,7 @@ import Testing
 
     /// The table has been asked about row 5.
     private func router(expecting expected: Bool) throws -> ChangeRouter {
-        var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil)
+        var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         let number = router.policies.add(PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
         let bytes = Self.part([5])
         var part = try TransactionPart(bytes.asBytes)

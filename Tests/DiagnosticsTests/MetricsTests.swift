@@ -48,39 +48,50 @@ private enum Flavour: String, MetricLabel {
             text.suffix(3) == [#"d_seconds_bucket{le="+Inf"} 3"#, "d_seconds_sum 500.00101", "d_seconds_count 3"])
     }
 
+    private func lines(of projects: [ProjectMetrics], naming name: String) -> [String] {
+        String(decoding: ProcessMetrics().render(projects), as: UTF8.self).split(separator: "\n").map(String.init)
+            .filter { $0.contains(name) }
+    }
+
     @Test func `shows where each project stands, the settings' own without a label`() {
-        let metrics = Metrics()
-        func lags() -> [String] {
-            String(decoding: metrics.render(), as: UTF8.self).split(separator: "\n").map(String.init).filter {
-                $0.contains("tidewire_slot_lag_bytes")
-            }
-        }
+        func lags(_ projects: ProjectMetrics...) -> [String] { lines(of: projects, naming: "tidewire_slot_lag_bytes") }
         let head = lags().prefix(2)
         #expect(lags().last == "tidewire_slot_lag_bytes 0" && lags().count == 3)
-        let (own, other) = (ProjectGauges(), ProjectGauges(of: #"a"b"#))
+        let (own, other) = (ProjectMetrics(), ProjectMetrics(of: #"a"b"#))
         own.slotLagBytes.set(Int64(1))
         other.slotLagBytes.set(Int64(2))
-        metrics.add(other)
-        metrics.add(own)
         #expect(
-            lags() == head + ["tidewire_slot_lag_bytes 1", #"tidewire_slot_lag_bytes{tenant="a\"b"} 2"#])
-        // Another of the same name has taken its place.
-        let again = ProjectGauges()
-        metrics.add(again)
-        metrics.remove(own)
-        metrics.remove(other)
-        #expect(lags() == head + ["tidewire_slot_lag_bytes 0"])
-        metrics.remove(again)
-        #expect(lags() == head + ["tidewire_slot_lag_bytes 0"])
+            lags(other, own) == head + ["tidewire_slot_lag_bytes 1", #"tidewire_slot_lag_bytes{tenant="a\"b"} 2"#])
+        #expect(lags(ProjectMetrics()) == head + ["tidewire_slot_lag_bytes 0"])
+    }
+
+    @Test func `what projects do is told apart like where they stand, whatever kind of metric it is`() {
+        let (own, other) = (ProjectMetrics(), ProjectMetrics(of: "b"))
+        own.deliveries.add(3)
+        other.deliveries.add(4)
+        #expect(
+            lines(of: [own, other], naming: "tidewire_deliveries_total").suffix(2)
+                == ["tidewire_deliveries_total 3", #"tidewire_deliveries_total{tenant="b"} 4"#])
+        other.recalls[.log].add()
+        #expect(
+            lines(of: [own, other], naming: #"{found="log""#)
+                == [#"tidewire_recalls_total{found="log"} 0"#, #"tidewire_recalls_total{found="log",tenant="b"} 1"#])
+        other.recallSeconds.record(.seconds(2))
+        let search = lines(of: [own, other], naming: "tidewire_recall_seconds")
+        #expect(search.contains(#"tidewire_recall_seconds_bucket{le="+Inf",tenant="b"} 1"#))
+        #expect(search.contains(#"tidewire_recall_seconds_bucket{le="+Inf"} 0"#))
+        #expect(search.last == #"tidewire_recall_seconds_count{tenant="b"} 1"#)
+        #expect(search.count { $0.hasPrefix("# TYPE") } == 1)
     }
 
     @Test func `declares every metric of the hub with a valid, unique name`() {
-        let text = String(decoding: Metrics().render(), as: UTF8.self)
+        let text = String(decoding: ProcessMetrics().render([]), as: UTF8.self)
         let names = text.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }
         #expect(names.count >= 20)
         #expect(names.allSatisfy { $0.hasPrefix("tidewire_") })
         #expect(text.contains(#"tidewire_ingest_changes_total{op="truncate"} 0"#))
         #expect(text.contains(#"tidewire_replication_reconnects_total{reason="slot_busy"} 0"#))
+        #expect(text.contains(#"tidewire_impossible_states_total{room="asking"} "#))
         #expect(text.hasSuffix("\n"))
     }
 }

@@ -23,11 +23,11 @@ extension EndToEnd {
             let disk = FaultyStorage()
             let interrupt = try Wake()
             let status = ReplicationStatus()
-            let thread = try follow(database, disk, interrupt, status)
+            let metrics = ProjectMetrics()
+            let thread = try follow(database, disk, interrupt, status, metrics)
             try eventually("the stream") { status.isStreaming }
             try database.run("INSERT INTO t VALUES (1, 'before')")
             try eventually("the first change") { try Self.history(disk).changes.count == 1 }
-            let stalls = Metrics.shared.diskStalls.value
             disk.setFaults { faults in
                 faults.code = code
                 faults.failSyncAfter = 0
@@ -35,7 +35,7 @@ extension EndToEnd {
             }
             try database.run("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(2, 2000) g")
             let target = try #require(try database.value("SELECT pg_current_wal_lsn()"))
-            try eventually("the refusal to be met") { Metrics.shared.diskStalls.value > stalls }
+            try eventually("the refusal to be met") { metrics.diskStalls.value > 0 }
             #expect(
                 try database.value(
                     "SELECT confirmed_flush_lsn < '\(target)' FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
@@ -63,7 +63,8 @@ extension EndToEnd {
             let disk = FaultyStorage()
             let interrupt = try Wake()
             let status = ReplicationStatus()
-            let thread = try follow(database, disk, interrupt, status)
+            let metrics = ProjectMetrics()
+            let thread = try follow(database, disk, interrupt, status, metrics)
             try eventually("the stream") { status.isStreaming }
             disk.setFaults { faults in
                 faults.failWriteAfter = 0
@@ -91,15 +92,15 @@ extension EndToEnd {
             let disk = FaultyStorage()
             let interrupt = try Wake()
             let status = ReplicationStatus()
-            let thread = try follow(database, disk, interrupt, status)
+            let metrics = ProjectMetrics()
+            let thread = try follow(database, disk, interrupt, status, metrics)
             try eventually("the stream") { status.isStreaming }
-            let stalls = Metrics.shared.diskStalls.value
             disk.setFaults { faults in
                 faults.failWriteAfter = 0
                 faults.times = .max
             }
             try database.run("INSERT INTO t VALUES (1)")
-            try eventually("the refusal to be met") { Metrics.shared.diskStalls.value > stalls }
+            try eventually("the refusal to be met") { metrics.diskStalls.value > 0 }
             let other = try database.cluster.connect()
             try other.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
             try other.execute(
@@ -114,10 +115,12 @@ extension EndToEnd {
         }
 
         private func follow(
-            _ database: TestDatabase, _ disk: FaultyStorage, _ interrupt: Wake, _ status: ReplicationStatus
+            _ database: TestDatabase, _ disk: FaultyStorage, _ interrupt: Wake, _ status: ReplicationStatus,
+            _ metrics: ProjectMetrics
         ) throws -> BackgroundThread {
-            let settings = ReplicationSettings(target: database.target, slot: database.slot)
-            return try BackgroundThread("ingest") {
+            var settings = ReplicationSettings(target: database.target, slot: database.slot)
+            settings.metrics = metrics
+            return try BackgroundThread("ingest") { [settings] in
                 var options = EventLogOptions(source: 0)
                 options.preparesSegments = false
                 options.segmentBytes = 2 << 20

@@ -22,7 +22,7 @@ import Testing
         row: JudgedRow(relation: "t", schema: "s", columns: [JudgedRow.Column(slot: 0, name: "a", type: "text")]),
         table: 1, sql: "true", version: 1)
 
-    private func broken() -> UInt64 { Metrics.shared.impossibleStates[.judging].value }
+    private func broken() -> UInt64 { Impossible.states[.judging].value }
 
     /// Each claimant's answers for three rows, after a statement about all of them that answered like this.
     private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
@@ -30,7 +30,7 @@ import Testing
         let claimants = ["x", "y"].map { Claimant(role: "r", claims: $0, identity: 0) }
         let question = PolicyQuestion(policy, rows: [["1"], ["2"], ["3"]], claimants: claimants)
         let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
-        let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply))
+        let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
         var table = try #require(PolicyTable.tables(of: [job]).first)
         table.take(found, rows: 0..<3, claims: 0..<2)
         table.finish()

@@ -9,11 +9,12 @@ import Testing
 /// In which order keys are asked about, and what is asked together.
 @Suite(.within(minutes: 2)) struct JudgingLineTests {
     private let lane = OnlyLane()
+    private let metrics = ProjectMetrics()
 
     private func job(_ key: UInt64, _ text: String = "") -> JudgingJob {
         let claimant = Claimant(role: "r", claims: text, identity: 0)
         let reply = Reply<MembershipFill>(in: .judging, unanswered: .unavailable) { _ in }
-        return JudgingJob(key: .policy(key), work: .fill(claimant, reply))
+        return JudgingJob(key: .policy(key), work: .fill(claimant, reply), metrics)
     }
 
     private func line(_ jobs: [JudgingJob]) -> JudgingLine {
@@ -28,6 +29,11 @@ import Testing
             guard case .fill(let claimant, _) = job.work else { return "?" }
             return claimant.claims
         }
+    }
+
+    @Test func `what is given up counts as not answered`() {
+        for job in [job(1), job(2)] { job.giveUp() }
+        #expect(metrics.policyFailures.value == 2)
     }
 
     @Test func `a key's jobs are taken together, in their order, and keys take turns`() {

@@ -118,7 +118,7 @@ final class Scripted: SocketApplication, @unchecked Sendable {
 final class Stage: Sendable {
     let server: SocketServer
     let diary: Diary
-    let metrics: Metrics
+    let metrics: ProcessMetrics
     private let applications: Mutex<[Scripted]>
 
     init(
@@ -129,7 +129,7 @@ final class Stage: Sendable {
         var settings = SocketSettings(host: "127.0.0.1", port: 0, loopCount: 1)
         change(&settings)
         let diary = Diary()
-        let metrics = Metrics()
+        let metrics = ProcessMetrics()
         let made = Mutex<[Scripted]>([])
         server = try SocketServer(settings, metrics: metrics) { _ in
             let application = Scripted(diary)

@@ -31,6 +31,23 @@ import Testing
         talk.expectNoBreach()
     }
 
+    @Test func `each counts for its own project`() throws {
+        let (one, other) = (Conversation(), Conversation(at: LSN(200)))
+        for talk in [one, other] {
+            try talk.hear(
+                PgOutput.begin(commit: 100), Table.orders(), PgOutput.insert(Table.orders, [1, "a", nil]),
+                PgOutput.insert(Table.orders, [2, "b", nil]), PgOutput.delete(Table.orders, .key([1, nil, nil])),
+                PgOutput.commit(100, end: 130))
+        }
+        #expect((one.metrics.transactionsIngested.value, one.metrics.transactionsSkipped.value) == (1, 0))
+        #expect(
+            [ProjectMetrics.Operation.insert, .update, .delete].map { one.metrics.changesIngested[$0].value } == [
+                2, 0, 1,
+            ])
+        #expect((other.metrics.transactionsIngested.value, other.metrics.transactionsSkipped.value) == (0, 1))
+        #expect(other.metrics.changesIngested[.insert].value == 0)
+    }
+
     @Test func `unchanged, NULL and the empty string are three things`() throws {
         let talk = Conversation()
         try talk.hear(

@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import TestSupport
 import Testing
 
@@ -20,6 +21,7 @@ final class Conversation {
     private let maximumStreamed: Int
     private let maximumSchemas: Int
     private var assembler: TransactionAssembler?
+    let metrics = ProjectMetrics()
 
     init(at position: LSN = .zero, maximumStreamed: Int = 8, maximumSchemas: Int = 100) {
         sink = RecordingSink(at: position)
@@ -33,7 +35,7 @@ final class Conversation {
         do { try spool.removeAll() } catch { Issue.record("the spool was not cleared: \(error)") }
         assembler = TransactionAssembler(
             spool: spool, maximumSchemas: maximumSchemas, primaryKey: { [unowned self] oid in primaryKeys[oid] ?? [] },
-            now: { 0 })
+            metrics: metrics, now: { 0 })
     }
 
     /// What a session does after an error: half a transaction is forgotten, and all is heard anew.

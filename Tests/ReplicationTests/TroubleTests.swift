@@ -13,7 +13,7 @@ import Testing
         var testDescription: String
         var sqlState: String?
         var operation = "connect"
-        var reason: Metrics.ReconnectReason
+        var reason: ProjectMetrics.ReconnectReason
         /// What the hint must speak of.
         var hint: String
     }

@@ -3,6 +3,7 @@ import Authorizing
 import Catalog
 import Change
 import Delivery
+import Diagnostics
 import Foundation
 import Judging
 import Messages
@@ -162,7 +163,7 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
 
     init(_ world: ModelServer, _ storage: any StorageDirectory) {
         self.world = world
-        lookup = RecallLookup(world.time) { () throws(SystemError) in storage }
+        lookup = RecallLookup(world.time, ProjectMetrics()) { () throws(SystemError) in storage }
     }
 
     func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {

@@ -93,7 +93,7 @@ public final class Simulation {
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time
-        let gateway = try SteppedGateway(GatewaySettings(sockets: sockets))
+        let gateway = try SteppedGateway(GatewaySettings(sockets: sockets), ProcessMetrics())
         let catalog = ModelCatalog(server)
         let asking = DeliveryAsking(
             catalog: catalog, filterEvaluator: ModelFilterEvaluator(), policyEvaluator: ModelPolicyEvaluator(server),
@@ -109,6 +109,7 @@ public final class Simulation {
             "simulated", number: 0, settings, loops: Self.loopCount,
             ProjectServices(asking, authorizer: NoAuthorizer(), archive: NoArchive()),
             TokenVerifier(secret: Client.secret, maximumBytes: 4096), budgets: gateway.budgets(),
+            metrics: ProjectMetrics(),
             log: LogSource(
                 open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
                 covered: { shared.stream.covered }),

@@ -95,7 +95,7 @@ extension CatalogReader {
 
     private func reportDifference(_ policy: CatalogPolicy) {
         guard bench.isNews("\(policy.oid) \(policy.text)") else { return }
-        Metrics.shared.policiesMisread.add()
+        metrics.policiesMisread.add()
         Log.shared.warning(
             "a policy means something else to PostgreSQL than was read in it: PostgreSQL decides on its rows",
             [.policy(policy.name), .oid(policy.oid)])

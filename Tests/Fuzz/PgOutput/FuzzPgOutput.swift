@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import FuzzSupport
 import TestSupport
 
@@ -36,7 +37,8 @@ private final class FuzzedServer {
         do { try spool.removeAll() } catch { preconditionFailure("memory does not fail") }
         // A table with an even OID has its column `id` as primary key.
         assembler = TransactionAssembler(
-            spool: spool, maximumSchemas: 16, primaryKey: { $0 % 2 == 0 ? ["id"] : [] })
+            spool: spool, maximumSchemas: 16, primaryKey: { $0 % 2 == 0 ? ["id"] : [] },
+            metrics: ProjectMetrics())
     }
 
     func say(_ message: [UInt8]) {

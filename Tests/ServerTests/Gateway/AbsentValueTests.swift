@@ -308,7 +308,7 @@ extension Gateways {
         func `where the log does not have it the client is told`(filter: String) throws {
             let stage = try stage(Self.large(1))
             let (one, all) = (try follower(stage, filter), try follower(stage))
-            let missing = Metrics.shared.recalls[.missing].value
+            let missing = stage.metrics.recalls[.missing].value
             try stage.run("UPDATE notes SET n = 2 WHERE id = 1; INSERT INTO notes VALUES (2, 1, 'k', 'xy')")
             #expect(try heard(one, stage).map(\.id) == [2])
             #expect(try isTold(one))
@@ -318,7 +318,7 @@ extension Gateways {
             #expect(
                 all.takeUnheard().contains { $0.status == "ok" && $0.said?.contains("missing from its record") == true }
             )
-            #expect(Metrics.shared.recalls[.missing].value > missing)
+            #expect(stage.metrics.recalls[.missing].value > missing)
         }
 
         // MARK: Deletes
@@ -330,12 +330,12 @@ extension Gateways {
             let one = try follower(stage, "kind=eq.a")
             #expect(one.takeUnheard().isEmpty)
             try stage.run("INSERT INTO notes VALUES (4, 1, 'a'); UPDATE notes SET kind = 'a' WHERE id = 2")
-            let missed = Metrics.shared.drops[.absentValue].value
+            let missed = stage.metrics.drops[.absentValue].value
             try stage.run("DELETE FROM notes WHERE id < 100; DELETE FROM notes")
             let heard = try heard(one, stage)
             #expect(heard.filter { $0.type == "DELETE" }.map { $0.old["id"] as? Int } == [1, 2, 4])
             #expect(heard.filter { $0.type == "DELETE" }.allSatisfy { $0.old.count == 1 })
-            #expect(Metrics.shared.drops[.absentValue].value == missed + 1)
+            #expect(stage.metrics.drops[.absentValue].value == missed + 1)
             let warnings = one.takeUnheard()
             #expect(warnings.contains { $0.said?.contains("REPLICA IDENTITY FULL") == true && !$0.isTrouble })
             #expect(warnings.allSatisfy { !$0.isTrouble })

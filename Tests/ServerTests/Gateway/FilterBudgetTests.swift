@@ -79,7 +79,7 @@ extension Gateways {
         @Test func `filters of a connection have a number of values, which it gets back`() throws {
             let stage = try stage()
             let caller = try stage.caller()
-            let before = Metrics.shared.filterParts.value
+            let parts = stage.processMetrics.filterParts
             func lists(_ count: Int) -> [String] {
                 (0..<count).map { number in
                     let values = (0..<1000).map { "\(number * 1000 + $0)" }
@@ -87,16 +87,16 @@ extension Gateways {
                 }
             }
             try caller.join("realtime:a", lists(10))
-            #expect(Metrics.shared.filterParts.value == before + 10_000)
+            #expect(parts.value == 10_000)
             let ref = try caller.push("realtime:b", "phx_join", Caller.join(lists(7)))
             let refusal = try caller.first { $0.ref == ref }
             #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooManyFilterValues"))
             // A channel that is joined again does not count twice.
             try caller.join("realtime:a", lists(12))
             try caller.join("realtime:c", lists(4))
-            #expect(Metrics.shared.filterParts.value == before + 16_000)
+            #expect(parts.value == 16_000)
             caller.hangUp()
-            #expect(eventually { Metrics.shared.filterParts.value == before })
+            #expect(eventually { parts.value == 0 })
         }
 
         /// They take turns; none is lost, and each is answered as a small one would be.
@@ -121,20 +121,21 @@ extension Gateways {
         /// Those who take little have room of their own, and so have those who take much.
         @Test func `few and many values of connections do not crowd each other out`() throws {
             let few = 10
+            let metrics = ProcessMetrics()
             let budget = HolderBudget(
-                .init(limit: few * 4, ofHolder: few * 4, few: few, timesForFew: 8), Metrics.shared.filterParts,
-                Metrics.shared.filtersRefused)
+                .init(limit: few * 4, ofHolder: few * 4, few: few, timesForFew: 8), metrics.filterParts,
+                metrics.filtersRefused)
             for _ in 0..<32 { try budget.take(few, of: 0) }
-            #expect(throws: Metrics.RoomRefused.project) { try budget.take(1, of: 0) }
+            #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: 0) }
             try budget.take(0, of: 0)
             try budget.take(few * 2, of: 0)
             // What a connection took as one of the others comes along.
             try budget.take(few, of: few)
-            #expect(throws: Metrics.RoomRefused.project) { try budget.take(1, of: few) }
+            #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: few) }
             try budget.take(few, of: 0)
             budget.give(back: few * 2, of: few * 2)
             try budget.take(1, of: few)
-            #expect(throws: Metrics.RoomRefused.connection) { try budget.take(few * 4, of: few + 1) }
+            #expect(throws: ProcessMetrics.RoomRefused.connection) { try budget.take(few * 4, of: few + 1) }
         }
     }
 }

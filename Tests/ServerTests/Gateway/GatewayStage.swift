@@ -85,6 +85,15 @@ final class GatewayStage: @unchecked Sendable {
             SELECT (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid $$;
         """
 
+    /// What the hub counts of its sockets.
+    var processMetrics: ProcessMetrics { hub.gateway.metrics }
+
+    /// What the hub counts of its project.
+    var metrics: ProjectMetrics {
+        guard let main = hub.director.main else { preconditionFailure("the stage's project does not run") }
+        return main.project.metrics
+    }
+
     func stop() {
         if !isStopped { hub.stop() }
         isStopped = true
@@ -191,5 +200,5 @@ final class Bell: Sendable {
     func ring() { isRung.store(true, ordering: .releasing) }
 }
 
-/// They share two cores, a PostgreSQL and the counters of one process.
+/// They share two cores and a PostgreSQL.
 @Suite(.serialized, .within(minutes: 10)) enum Gateways {}

@@ -158,7 +158,7 @@ extension Gateways {
                 REVOKE EXECUTE ON FUNCTION twice FROM PUBLIC;
                 ALTER TABLE notes ADD COLUMN twice int GENERATED ALWAYS AS (twice(team)) STORED;
                 """)
-            let failures = Metrics.shared.generatedFailures.value
+            let failures = stage.metrics.generatedFailures.value
             let caller = try follow(stage)
             for id in 1...3 { try stage.run("INSERT INTO notes (id, team, body) VALUES (\(id), 4, 'x')") }
             let heard = try heard(caller, stage)
@@ -167,7 +167,7 @@ extension Gateways {
                 #expect(change.record["twice"] == nil && change.record["half"] as? Int == 2)
                 #expect(change.record["size"] as? Int == 1)
             }
-            #expect(Metrics.shared.generatedFailures.value == failures + 3)
+            #expect(stage.metrics.generatedFailures.value == failures + 3)
             let said = caller.takeUnheard().filter { $0.event == "system" && $0.said?.contains("twice") == true }
             #expect(said.count == 1 && said[0].status == "ok", "\(said)")
         }
@@ -256,7 +256,7 @@ extension Gateways {
             let caller = try follow(stage, [binding("notes", filter: "half=gt.1")])
             try stage.run("INSERT INTO notes (id, team, body) VALUES (1, 7, 'three')")
             #expect(try heard(caller, stage).map { $0.record["half"] as? Int } == [3])
-            let computed = Metrics.shared.generatedValues.value
+            let computed = stage.metrics.generatedValues.value
             try stage.run("ALTER PUBLICATION supabase_realtime SET (publish_generated_columns = stored)")
             try stage.run("ALTER TABLE notes REPLICA IDENTITY FULL")
             try stage.run("INSERT INTO notes (id, team, body) VALUES (2, 8, 'four')")
@@ -264,7 +264,7 @@ extension Gateways {
             let sent = try heard(caller, stage)
             #expect(sent.map { $0.record["half"] as? Int } == [4, 5] && sent[1].old["half"] as? Int == 4)
             #expect(sent.map { $0.record["size"] as? Int } == [4, 4])
-            #expect(Metrics.shared.generatedValues.value == computed)
+            #expect(stage.metrics.generatedValues.value == computed)
             // Virtual ones are in no stream.
             try stage.run("ALTER TABLE notes REPLICA IDENTITY DEFAULT")
             try stage.run("ALTER TABLE notes ADD COLUMN more int GENERATED ALWAYS AS (team * 2) VIRTUAL")

@@ -32,18 +32,19 @@ extension Gateways {
                 try BackgroundThread("reader") { outcome.set(Self.read(reader)) }
             }
             let ended = Bell()
+            let metrics = stage.processMetrics
             let most = Awaited<Int>()
             let watching = try BackgroundThread("watch") {
                 var held = 0
                 while !ended.rang {
-                    held = max(held, Int(Metrics.shared.outboxBytes.value))
+                    held = max(held, Int(metrics.outboxBytes.value))
                     BackgroundThread.rest(nanoseconds: 5_000_000)
                 }
                 most.set(held)
             }
-            let fallen = Metrics.shared.connectionsFellBehind.value
+            let fallen = metrics.connectionsFellBehind.value
             try stage.run("UPDATE items SET v = v")
-            #expect(eventually { Metrics.shared.connectionsFellBehind.value > fallen })
+            #expect(eventually { metrics.connectionsFellBehind.value > fallen })
             #expect(throws: Farewell(code: 1013, reason: "too slow: connect again and fetch what was missed")) {
                 while true { _ = try idle.text() }
             }

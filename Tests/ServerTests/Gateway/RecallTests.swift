@@ -94,11 +94,12 @@ extension Gateways {
             try pass(stage)
             let (one, two) = (try user(1, stage), try user(2, stage))
             try stage.run(Self.insert(4, 1) + Self.insert(5, 2) + Self.insert(6, 1) + Self.give(6, to: 2))
-            let found = [Metrics.Recall.memory, .log].map { Metrics.shared.recalls[$0].value }
+            let found = [ProjectMetrics.Recall.memory, .log].map { stage.metrics.recalls[$0].value }
             for id in 1...6 { try stage.run(Self.delete(id)) }
             #expect(try gone(one, stage) == [1, 4])
             #expect(try gone(two, stage) == [2, 3, 5, 6])
-            #expect([Metrics.Recall.memory, .log].map { Metrics.shared.recalls[$0].value } == found.map { $0 + 3 })
+            #expect(
+                [ProjectMetrics.Recall.memory, .log].map { stage.metrics.recalls[$0].value } == found.map { $0 + 3 })
         }
 
         @Test(arguments: identities)
@@ -123,10 +124,10 @@ extension Gateways {
             let stage = try stage(identity, Self.owners + Self.insert(1, 1) + Self.insert(2, 1))
             let one = try user(1, stage)
             try stage.run(Self.insert(3, 1))
-            let missing = Metrics.shared.recalls[.missing].value
+            let missing = stage.metrics.recalls[.missing].value
             for id in 1...3 { try stage.run(Self.delete(id)) }
             #expect(try gone(one, stage) == [3])
-            #expect(Metrics.shared.recalls[.missing].value == missing + 2)
+            #expect(stage.metrics.recalls[.missing].value == missing + 2)
             #expect(one.takeUnheard().contains { $0.said?.contains("last version") == true && !$0.isTrouble })
         }
 
@@ -182,12 +183,12 @@ extension Gateways {
                 """)
             try pass(stage)
             let (one, two) = (try user(1, stage), try user(2, stage))
-            let searches = Metrics.shared.recallSeconds.snapshot().count
+            let searches = stage.metrics.recallSeconds.snapshot().count
             try stage.run("DELETE FROM notes WHERE id <= 5000")
             for id in 5001...5050 { try stage.run(Self.delete(id)) }
             #expect(try gone(one, stage) == Array(stride(from: 1, to: 5050, by: 2)))
             #expect(try gone(two, stage) == Array(stride(from: 2, to: 5051, by: 2)))
-            #expect(Metrics.shared.recallSeconds.snapshot().count - searches <= 60)
+            #expect(stage.metrics.recallSeconds.snapshot().count - searches <= 60)
         }
 
         @Test(arguments: identities)

@@ -252,7 +252,7 @@ extension Gateways {
             let one = try user(1, stage)
             // Who can become somebody above row security may not run policies: that is looked at now and then.
             #expect(eventually { stage.hub.policyLoginIsFit })
-            let before = (Metrics.shared.shadowSamples.value, Metrics.shared.shadowContradictions.value)
+            let before = (stage.metrics.shadowSamples.value, stage.metrics.shadowContradictions.value)
             var id = 0
             let isNoticed = try eventually {
                 try stage.run("ALTER ROLE READER BYPASSRLS")
@@ -262,9 +262,9 @@ extension Gateways {
                 }
                 try stage.run("ALTER ROLE READER NOBYPASSRLS")
                 _ = try heard(one, stage)
-                return Metrics.shared.shadowContradictions.value > before.1
+                return stage.metrics.shadowContradictions.value > before.1
             }
-            #expect(isNoticed && Metrics.shared.shadowSamples.value > before.0)
+            #expect(isNoticed && stage.metrics.shadowSamples.value > before.0)
         }
 
         private static let membership = """

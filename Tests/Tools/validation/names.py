@@ -7,26 +7,39 @@ import re
 from report import Invalid, NotRun, demand
 
 DEPLOY = pathlib.Path("deploy")
-METRICS = pathlib.Path("Sources/Diagnostics/Metrics.swift")
-PROJECT_GAUGES = pathlib.Path("Sources/Diagnostics/ProjectGauges.swift")
-PROJECT_METRICS = pathlib.Path("Sources/Gateway/ProjectMetrics.swift")
+# Of the process, and of each project.
+PROCESS_METRICS = [pathlib.Path("Sources/Diagnostics") / name for name in ("ProcessMetrics.swift", "Impossible.swift")]
+PROJECT_METRICS = pathlib.Path("Sources/Diagnostics/ProjectMetrics.swift")
+REFERENCE_METRICS = pathlib.Path("Sources/Gateway/ReferenceMetrics.swift")
 CONFIGURATION = pathlib.Path("Sources/Settings")
 
 # What Prometheus adds, and what we write ourselves.
 COMMON_LABELS = {"instance", "job"}
-PROJECT_LABELS = {"tenant", "code"}
+PROJECT_LABELS = {"tenant"}
+REFERENCE_LABELS = PROJECT_LABELS | {"code"}
 
 
 class Metric:
-    def __init__(self, kind, label=None, values=()):
+    def __init__(self, kind, label=None, values=(), free=frozenset()):
         self.kind = kind
         self.label = label
         self.values = set(values)
+        # Labels that have any value.
+        self.free = free
 
 
 def declared_metrics():
     """Every metric the hub exposes, by the name that queries use."""
-    source = METRICS.read_text()
+    metrics = declared_in(PROJECT_METRICS, PROJECT_LABELS)
+    for path in PROCESS_METRICS:
+        metrics |= declared_in(path)
+    for name in re.findall(r'"(realtime_\w+)", "(?:gauge|counter)"', REFERENCE_METRICS.read_text()):
+        metrics[name] = Metric("reference", free=REFERENCE_LABELS)
+    return metrics
+
+
+def declared_in(path, free=frozenset()):
+    source = path.read_text()
     labels = {}
     for name, body in re.findall(r"public enum (\w+): String, MetricLabel \{(.*?)\n    \}", source, re.S):
         cases = re.findall(r'^\s*case (\w+) = "(\w+)"', body, re.M)
@@ -38,11 +51,8 @@ def declared_metrics():
             r'let \w+ =\s+(Counter|CounterFamily|Gauge|Histogram)(?:<(\w+)>)?\(\s*"(\w+)"', source):
         label, values = labels[family] if family else (None, ())
         for suffix in ("_bucket", "_sum", "_count") if kind == "Histogram" else ("",):
-            metrics[name + suffix] = Metric(kind, label, values)
-    for name in re.findall(r'Gauge\(\s*"(\w+)"', PROJECT_GAUGES.read_text()):
-        metrics[name] = Metric("project")
-    for name in re.findall(r'"(realtime_\w+)", "(?:gauge|counter)"', PROJECT_METRICS.read_text()):
-        metrics[name] = Metric("project")
+            metrics[name + suffix] = Metric(kind, label, values, free)
+    demand(metrics, f"{path}: the metrics cannot be read")
     return metrics
 
 
@@ -93,7 +103,7 @@ def unquoted_only(expression):
 
 def wrong_matchers(metric, matchers):
     for label, value in re.findall(r'(\w+)\s*[=!]~?\s*"([^"]*)"', matchers):
-        if label in COMMON_LABELS or (metric.kind == "project" and label in PROJECT_LABELS):
+        if label in COMMON_LABELS or label in metric.free:
             continue
         if label != metric.label:
             yield f"there is no label {label}"

@@ -1,9 +1,8 @@
-/// The numbers the hub keeps about itself, ready for `/metrics`: their names and meanings, in one file, each once.
+/// What one project does and where it stands: names and meanings, each once.
 ///
-/// A process has one, `Metrics.shared`; tests make their own.
-public final class Metrics: Sendable {
-    public static let shared = Metrics()
-
+/// Those of the settings' own project have no label for that, so that a hub without others looks as it always did; those of
+/// others have the project's name as `tenant`. Whoever starts a project makes one and passes it on.
+public final class ProjectMetrics: Sendable {
     public enum Operation: String, MetricLabel {
         case insert, update, delete, truncate, message
 
@@ -28,32 +27,10 @@ public final class Metrics: Sendable {
         public static let labelName = "reason"
     }
 
-    /// Where a rule was broken that only a mistake of ours can break.
-    public enum Room: String, MetricLabel {
-        case asking, catalog, judging, authorizing, messages, delivery
-
-        public static let labelName = "room"
-    }
-
     public enum ChannelEvent: String, MetricLabel {
         case joined, refused, left, closed
 
         public static let labelName = "event"
-    }
-
-    public enum UnfinishedInput: String, MetricLabel {
-        /// All of them together took what there is for that.
-        case noRoom = "no_room"
-        case tooSlow = "too_slow"
-
-        public static let labelName = "reason"
-    }
-
-    /// Whose limit it was, of what connections hold.
-    public enum RoomRefused: String, MetricLabel {
-        case connection, project
-
-        public static let labelName = "limit"
     }
 
     public enum DropReason: String, MetricLabel {
@@ -100,30 +77,24 @@ public final class Metrics: Sendable {
         public static let labelName = "answer"
     }
 
-    public enum Refusal: String, MetricLabel {
-        case badRequest = "bad_request"
-        case token
-        case version
-        case notFound = "not_found"
-        case draining
-        case timeout
-        /// The project is switched off.
-        case suspended
-        /// It has as many users, or joins a second, as it may.
-        case limit
+    // MARK: Where it stands
+    public let replicationConnected = Gauge(
+        "tidewire_replication_connected", "1 while changes are streaming from PostgreSQL, else 0.")
+    public let receivedLSN = Gauge("tidewire_received_lsn", "Last WAL position received, as a number.")
+    public let confirmedLSN = Gauge(
+        "tidewire_confirmed_lsn", "WAL position confirmed to PostgreSQL after it was durable here, as a number.")
+    public let slotLagBytes = Gauge(
+        "tidewire_slot_lag_bytes", "WAL that PostgreSQL keeps for the slot beyond the confirmed position.")
+    public let logFirstOffset = Gauge("tidewire_log_first_offset", "Oldest offset the event log still holds.")
+    public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset the next change will get.")
+    public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
 
-        public static let labelName = "reason"
-    }
-
-    public enum RefusalReason: String, MetricLabel {
-        case tooManyConnections = "too_many_connections"
-        case outOfDescriptors = "out_of_descriptors"
-        case outOfMemory = "out_of_memory"
-        /// The TLS handshake failed or took too long.
-        case handshake
-
-        public static let labelName = "reason"
-    }
+    public let catalogConnected = Gauge(
+        "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
+    public let catalogVersion = Gauge(
+        "tidewire_catalog_version", "Changes of tables or rights that the hub has seen since it started.")
+    public let judgeConnected = Gauge(
+        "tidewire_judge_connected", "1 while PostgreSQL can be asked about rows that a filter leaves open, else 0.")
 
     // MARK: Ingest
     public let transactionsIngested = Counter(
@@ -165,14 +136,11 @@ public final class Metrics: Sendable {
         "tidewire_log_segments_removed_total", "Segments removed because they were past retention.")
 
     // MARK: Clients
-    public let sessions = Gauge("tidewire_sessions", "WebSocket clients connected.")
     public let channels = Gauge("tidewire_channels", "Channels joined.")
     public let subscriptions = Gauge(
         "tidewire_subscriptions", "Bindings of channels to tables, one for each binding and table.")
     public let channelEvents = CounterFamily<ChannelEvent>(
         "tidewire_channel_events_total", "What happened to channels.")
-    public let refusals = CounterFamily<Refusal>(
-        "tidewire_refused_requests_total", "HTTP requests and upgrades refused, by reason.")
     public let messagesReceived = Counter("tidewire_messages_received_total", "Messages received from clients.")
     public let messagesMalformed = Counter(
         "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")
@@ -196,6 +164,9 @@ public final class Metrics: Sendable {
     public let readerStalls = Counter(
         "tidewire_reader_stalls_total",
         "Times a loop waited for clients to take what they had before it went on reading the log.")
+    public let filtersRested = Counter(
+        "tidewire_filters_rested_total",
+        "Times a connection was left out of changes for a while, because its filters took more than their share.")
     public let heldBytes = Gauge(
         "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
     public let recalls = CounterFamily<Recall>(
@@ -206,47 +177,6 @@ public final class Metrics: Sendable {
         "tidewire_generated_values_total", "Values of generated columns that PostgreSQL was asked to compute.")
     public let generatedFailures = Counter(
         "tidewire_generated_failures_total", "Such values that it could not compute; they are left out of changes.")
-
-    // MARK: Sockets
-    public let connectionsOpen = Gauge("tidewire_connections_open", "Client connections.")
-    public let connectionsAccepted = Counter("tidewire_connections_accepted_total", "Client connections accepted.")
-    public let connectionsRefused = CounterFamily<RefusalReason>(
-        "tidewire_connections_refused_total", "Client connections closed before they were of use, by reason.")
-    public let socketBytesReceived = Counter(
-        "tidewire_socket_received_bytes_total", "Bytes received from clients, without TLS.")
-    public let socketBytesSent = Counter("tidewire_socket_sent_bytes_total", "Bytes sent to clients, without TLS.")
-    public let piecesSent = Counter(
-        "tidewire_socket_pieces_total", "Frames, or parts of large ones, queued for clients.")
-    public let connectionsBlocked = Gauge(
-        "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
-    public let outboxBytes = Gauge(
-        "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
-    public let filtersRested = Counter(
-        "tidewire_filters_rested_total",
-        "Times a connection was left out of changes for a while, because its filters took more than their share.")
-    public let filterParts = Gauge(
-        "tidewire_filter_parts", "Conditions, and values that these name, in the filters of all channels.")
-    public let filtersRefused = CounterFamily<RoomRefused>(
-        "tidewire_filters_refused_total",
-        "Joins refused because filters have as many conditions and values as they may, by whose limit it was.")
-    public let presenceBytes = Gauge(
-        "tidewire_presence_bytes", "What all channels of this hub's connections track as their presence.")
-    public let presenceRefused = CounterFamily<RoomRefused>(
-        "tidewire_presence_refused_total",
-        "Presences that were not tracked because there is no room for them, by whose limit it was.")
-    public let unfinishedInputBytes = Gauge(
-        "tidewire_unfinished_input_bytes", "What is kept of clients' messages and requests that are not whole.")
-    public let unfinishedInputRefused = CounterFamily<UnfinishedInput>(
-        "tidewire_unfinished_input_refused_total",
-        "Connections ended for messages or requests that they began and did not finish, by reason.")
-    public let connectionsFellBehind = Counter(
-        "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late.")
-
-    // MARK: The hub itself
-    public let impossibleStates = CounterFamily<Room>(
-        "tidewire_impossible_states_total",
-        "Rules broken that only a mistake in the hub can break; what they concerned was given up. Never expected.")
-
     // MARK: Bindings
     public let catalogReads = Counter(
         "tidewire_catalog_reads_total", "Times that the published tables were read from the catalog.")
@@ -297,26 +227,11 @@ public final class Metrics: Sendable {
     public let membershipFills = Counter(
         "tidewire_membership_fills_total", "Subscribers whose memberships were read from their table.")
 
-    private let projects = ShownProjects()
+    /// Whose they are, unless the settings' own project's.
+    let tenant: String?
 
-    public init() {
-        let names = instruments.map(\.name) + ProjectGauges().all.map(\.name)
-        precondition(names.allSatisfy(Exposition.isValidName), "each metric has a name that Prometheus takes")
-        precondition(Set(names).count == names.count, "no two metrics share a name")
-    }
+    public init(of tenant: String? = nil) { self.tenant = tenant }
 
     /// In the order of their declarations above.
-    private var instruments: [any Instrument] {
-        Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument }
-    }
-
-    /// Shows where a project stands, until it is removed.
-    public func add(_ project: ProjectGauges) { projects.add(project) }
-
-    public func remove(_ project: ProjectGauges) { projects.remove(project) }
-
-    /// All of them as Prometheus reads them.
-    public func render() -> [UInt8] {
-        Exposition.text(of: instruments) + Exposition.text(of: projects.inOrder)
-    }
+    var instruments: [any Instrument] { Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument } }
 }

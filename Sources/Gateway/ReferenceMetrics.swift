@@ -2,12 +2,11 @@ import Bytes
 import Diagnostics
 import Synchronization
 
-/// What one project's clients do, under the names that dashboards of the reference know, each with the label `tenant`.
-final class ProjectMetrics: Sendable {
-    let joins = Counter()
+/// What one project's clients do, as the reference counts it: what `ProjectMetrics` does not have. Shown with some of that
+/// under the names that dashboards of the reference know, each with the label `tenant`.
+final class ReferenceMetrics: Sendable {
+    /// What clients say to topics, and each time that it or what the database says is handed to a socket, but for replays.
     let events = Counter()
-    let presenceEvents = Counter()
-    let databaseEvents = Counter()
     let inputBytes = Counter()
     /// Refused joins and closed channels by the code that their clients were told.
     private let errors = Mutex<[String: UInt64]>([:])
@@ -26,7 +25,7 @@ final class ProjectMetrics: Sendable {
     }
 }
 
-extension ProjectMetrics {
+extension ReferenceMetrics {
     /// Prometheus' text for all projects: each name once, with a line for each project.
     static func render(_ projects: [Project]) -> [UInt8] {
         var writer = ByteWriter(capacity: 4096)
@@ -39,15 +38,17 @@ extension ProjectMetrics {
         }
         each("realtime_connections_connected", "gauge", "Sockets that have joined a channel.") { UInt64($0.userCount) }
         each("realtime_connections_connected_cluster", "gauge", "The same, of all hubs.") { UInt64($0.userCount) }
-        each("realtime_channel_joins", "counter", "Joins that were accepted.") { $0.metrics.joins.value }
-        each("realtime_channel_events", "counter", "Broadcasts, and their deliveries.") { $0.metrics.events.value }
-        each("realtime_channel_presence_events", "counter", "Presence messages, and deliveries of differences.") {
-            $0.metrics.presenceEvents.value
+        each("realtime_channel_joins", "counter", "Joins that were accepted.") {
+            $0.metrics.channelEvents[.joined].value
         }
-        each("realtime_channel_db_events", "counter", "Changes handed to a socket.") { $0.metrics.databaseEvents.value }
-        each("realtime_channel_input_bytes", "counter", "Bytes of clients' messages.") { $0.metrics.inputBytes.value }
+        each("realtime_channel_events", "counter", "Broadcasts, and their deliveries.") { $0.reference.events.value }
+        each("realtime_channel_presence_events", "counter", "Presence messages, and deliveries of differences.") {
+            $0.metrics.presenceChanges.value + $0.metrics.presenceDeliveries.value
+        }
+        each("realtime_channel_db_events", "counter", "Changes handed to a socket.") { $0.metrics.deliveries.value }
+        each("realtime_channel_input_bytes", "counter", "Bytes of clients' messages.") { $0.reference.inputBytes.value }
         let errors = projects.flatMap { project in
-            project.metrics.errorCounts.map { (label(tenant: project.name, code: $0.code), $0.count) }
+            project.reference.errorCounts.map { (label(tenant: project.name, code: $0.code), $0.count) }
         }
         append("realtime_channel_error", "counter", "Errors that clients were told, by code.", to: &writer, errors)
         return writer.copied()

@@ -1,0 +1,99 @@
+/// What a process counts of its sockets and of who comes to them, whatever projects it serves: names and meanings, each once.
+///
+/// Whoever puts a hub together makes one and passes it on. What projects do is each project's own (`ProjectMetrics`).
+public final class ProcessMetrics: Sendable {
+    public enum UnfinishedInput: String, MetricLabel {
+        /// All of them together took what there is for that.
+        case noRoom = "no_room"
+        case tooSlow = "too_slow"
+
+        public static let labelName = "reason"
+    }
+
+    /// Whose limit it was, of what connections hold.
+    public enum RoomRefused: String, MetricLabel {
+        case connection, project
+
+        public static let labelName = "limit"
+    }
+
+    public enum Refusal: String, MetricLabel {
+        case badRequest = "bad_request"
+        case token
+        case version
+        case notFound = "not_found"
+        case draining
+        case timeout
+        /// The project is switched off.
+        case suspended
+        /// It has as many users, or joins a second, as it may.
+        case limit
+
+        public static let labelName = "reason"
+    }
+
+    public enum RefusalReason: String, MetricLabel {
+        case tooManyConnections = "too_many_connections"
+        case outOfDescriptors = "out_of_descriptors"
+        case outOfMemory = "out_of_memory"
+        /// The TLS handshake failed or took too long.
+        case handshake
+
+        public static let labelName = "reason"
+    }
+
+    // MARK: Clients
+    public let sessions = Gauge("tidewire_sessions", "WebSocket clients connected.")
+    public let refusals = CounterFamily<Refusal>(
+        "tidewire_refused_requests_total", "HTTP requests and upgrades refused, by reason.")
+
+    // MARK: Sockets
+    public let connectionsOpen = Gauge("tidewire_connections_open", "Client connections.")
+    public let connectionsAccepted = Counter("tidewire_connections_accepted_total", "Client connections accepted.")
+    public let connectionsRefused = CounterFamily<RefusalReason>(
+        "tidewire_connections_refused_total", "Client connections closed before they were of use, by reason.")
+    public let socketBytesReceived = Counter(
+        "tidewire_socket_received_bytes_total", "Bytes received from clients, without TLS.")
+    public let socketBytesSent = Counter("tidewire_socket_sent_bytes_total", "Bytes sent to clients, without TLS.")
+    public let piecesSent = Counter(
+        "tidewire_socket_pieces_total", "Frames, or parts of large ones, queued for clients.")
+    public let connectionsBlocked = Gauge(
+        "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
+    public let outboxBytes = Gauge(
+        "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
+    public let filterParts = Gauge(
+        "tidewire_filter_parts", "Conditions, and values that these name, in the filters of all channels.")
+    public let filtersRefused = CounterFamily<RoomRefused>(
+        "tidewire_filters_refused_total",
+        "Joins refused because filters have as many conditions and values as they may, by whose limit it was.")
+    public let presenceBytes = Gauge(
+        "tidewire_presence_bytes", "What all channels of this hub's connections track as their presence.")
+    public let presenceRefused = CounterFamily<RoomRefused>(
+        "tidewire_presence_refused_total",
+        "Presences that were not tracked because there is no room for them, by whose limit it was.")
+    public let unfinishedInputBytes = Gauge(
+        "tidewire_unfinished_input_bytes", "What is kept of clients' messages and requests that are not whole.")
+    public let unfinishedInputRefused = CounterFamily<UnfinishedInput>(
+        "tidewire_unfinished_input_refused_total",
+        "Connections ended for messages or requests that they began and did not finish, by reason.")
+    public let connectionsFellBehind = Counter(
+        "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late.")
+
+    public init() {
+        let names = (instruments + ProjectMetrics().instruments).map(\.name)
+        precondition(names.allSatisfy(Exposition.isValidName), "each metric has a name that Prometheus takes")
+        precondition(Set(names).count == names.count, "no two metrics share a name")
+    }
+
+    /// In the order of their declarations above.
+    private var instruments: [any Instrument] {
+        Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument } + [Impossible.states]
+    }
+
+    /// All of them as Prometheus reads them, with those of projects: each name once. Without any project its metrics are
+    /// there and zero.
+    public func render(_ projects: [ProjectMetrics]) -> [UInt8] {
+        let shown = projects.isEmpty ? [ProjectMetrics()] : projects.sorted { ($0.tenant ?? "") < ($1.tenant ?? "") }
+        return Exposition.text(of: instruments) + Exposition.text(of: shown)
+    }
+}
