@@ -69,32 +69,29 @@ public final class Project: Sendable {
     let admissions = Admissions()
 
     public init(
-        _ name: String, number: UInt32, _ settings: ProjectSettings, loops: Int, _ services: ProjectServices,
-        _ verifier: TokenVerifier, budgets: ProjectBudgets, metrics: ProjectMetrics, log: LogSource,
-        hearsDatabase: @escaping @Sendable () -> Bool,
-        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
-        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
+        _ name: String, _ settings: ProjectSettings, _ share: ProjectShare, _ services: ProjectServices,
+        _ verifier: TokenVerifier, _ stream: ProjectStream
     ) {
         self.name = name
-        self.number = number
+        number = share.number
         self.settings = settings
         let catalog = services.asking.catalog
         self.services = services
         rates = ProjectRates(settings.limits)
-        self.budgets = budgets
-        self.metrics = metrics
+        budgets = share.budgets
+        metrics = share.metrics
         currentLimits = Mutex(settings.limits)
         self.verifier = Mutex(verifier)
         delivery = DeliverySources(
-            log: log, asking: services.asking, maximumBodyBytes: settings.maximumBodyBytes,
+            log: stream.log, asking: services.asking, maximumBodyBytes: settings.maximumBodyBytes,
             deletesAreStrict: settings.deletesAreStrict, time: settings.time,
             watcher: settings.watcher, metrics: metrics)
-        self.hearsDatabase = hearsDatabase
-        self.presenceTimeline = presenceTimeline
-        self.condition = { condition(catalog.isCurrent) }
-        let mailboxes = (0..<loops).map { _ in Mailbox<Mail>() }
+        hearsDatabase = stream.hearsDatabase
+        presenceTimeline = stream.presenceTimeline
+        condition = { stream.condition(catalog.isCurrent) }
+        let mailboxes = (0..<share.loops).map { _ in Mailbox<Mail>() }
         self.mailboxes = mailboxes
-        mailedBytes = (0..<loops).map { _ in MailedBytes() }
+        mailedBytes = (0..<share.loops).map { _ in MailedBytes() }
         catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
     }
 

@@ -39,15 +39,15 @@ public final class RunningProject: Sendable {
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
-            project = Project(
-                plan.name, number: number, settings, loops: gateway.loopCount, services, plan.verifier,
-                budgets: gateway.budgets(), metrics: replication.metrics,
-                log: Self.log(of: ingest, in: plan.logDirectory),
-                hearsDatabase: { ingest.isFollowingMessages },
+            let stream = ProjectStream(
+                log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline,
                 condition: { [metrics = gateway.metrics] in
                     Self.condition(ingest.status, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
                 })
+            let share = ProjectShare(
+                number: number, loops: gateway.loopCount, gateway.budgets(), replication.metrics)
+            project = Project(plan.name, settings, share, services, plan.verifier, stream)
         } catch {
             janitor.stop()
             ingest.stop()

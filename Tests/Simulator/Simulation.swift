@@ -105,19 +105,17 @@ public final class Simulation {
         settings.time = time
         settings.watcher = coverage.watcher
         let shared = SharedStream(stream)
+        let log = LogSource(
+            open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
+            covered: { shared.stream.covered })
+        let follower = ProjectStream(log: log, hearsDatabase: { true }, presenceTimeline: nil) {
+            ProjectHealthReport(isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
+        }
         let project = Project(
-            "simulated", number: 0, settings, loops: Self.loopCount,
+            "simulated", settings,
+            ProjectShare(number: 0, loops: Self.loopCount, gateway.budgets(), ProjectMetrics()),
             ProjectServices(asking, authorizer: NoAuthorizer(), archive: NoArchive()),
-            TokenVerifier(secret: Client.secret, maximumBytes: 4096), budgets: gateway.budgets(),
-            metrics: ProjectMetrics(),
-            log: LogSource(
-                open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
-                covered: { shared.stream.covered }),
-            hearsDatabase: { true }, presenceTimeline: nil,
-            condition: {
-                ProjectHealthReport(
-                    isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
-            })
+            TokenVerifier(secret: Client.secret, maximumBytes: 4096), follower)
         gateway.add(project)
         hub = Hub(gateway: gateway, catalog: catalog)
     }
