@@ -33,7 +33,7 @@ extension Setting {
 extension SettingType {
     fileprivate var placeholder: String {
         switch self {
-        case .text: "TEXT"
+        case .text, .secret: "TEXT"
         case .path: "DIR"
         case .file: "FILE"
         case .boolean: "on|off"

@@ -220,8 +220,7 @@ public enum Limits {
     /// The JSON of one change; a larger one is told with its small values (`poll_max_record_bytes` of the reference).
     public static let maximumChangeBodyBytes = 1 << 20
 
-    /// Joined topics of one socket, unless configured.
-    public static let channelsPerClient: Int64 = 100
+    /// Joined topics of one socket.
     public static let maximumChannelsPerClient: Int64 = 10_000
 
     /// A client's largest message, unless configured.
@@ -265,38 +264,24 @@ public enum Limits {
     public static let maximumProjectDepth = 16
     public static let maximumProjectMembers = 1000
 
-    /// Rates of a project, in the mean of some seconds, unless configured. The reference's own (100 events and 100 joins a
-    /// second) close the channels of a small application.
-    public static let eventsPerSecond: Int64 = 10_000
-    public static let joinsPerSecond: Int64 = 2500
-    public static let presenceEventsPerSecond: Int64 = 10_000
+    /// Of what a project's clients do in a second or a window.
     public static let maximumRate: Int64 = 1_000_000_000
-    /// Sockets with a joined channel.
-    public static let concurrentUsers: Int64 = 10_000
-
-    /// Presence messages of one channel in one window.
-    public static let clientPresenceEvents: Int64 = 5
-    public static let clientPresenceWindow = Duration.seconds(30)
     public static let maximumClientPresenceWindow = Duration.seconds(86_400)
 
     /// The payload of a broadcast or of a presence, in the reference's units: so many times 1000 bytes, and some more for
     /// what stands around it.
-    public static let payloadKilobytes: Int64 = 3000
     public static let maximumPayloadKilobytes: Int64 = 64_000
     public static let payloadSlackBytes = 500
 
     /// A socket that has no channel for so long is closed.
     public static let idleChannelTimeout = Duration.seconds(600)
 
-    /// Messages that one join gets again, unless configured.
-    public static let replayedMessages: Int64 = 25
     public static let messagesRetentionHours: Int64 = 72
     public static let maximumMessagesRetentionHours: Int64 = 87_600
 
     // MARK: Sockets
 
-    /// Of all loops together, unless configured.
-    public static let connections: Int64 = 100_000
+    /// Of all loops together.
     public static let maximumConnections: Int64 = 4_000_000
     public static let maximumLoops: Int64 = 256
 
@@ -699,8 +684,7 @@ extension Limits {
             "a token must fit a message, and the setting that maps a key to one")
         precondition(clientMessageBytes <= maximumClientMessageBytes, "the usual message must be an allowed one")
         precondition(
-            payloadKilobytes <= maximumPayloadKilobytes
-                && Int(maximumPayloadKilobytes) * 1000 + payloadSlackBytes <= maximumClientMessageBytes,
+            Int(maximumPayloadKilobytes) * 1000 + payloadSlackBytes <= maximumClientMessageBytes,
             "the largest payload must fit the largest message")
         precondition(maximumRequestBodyBytes <= largestRequestBodyBytes, "the usual body must be an allowed one")
         precondition(

@@ -49,7 +49,7 @@ public struct ProjectPlanner: Sendable {
         if let publication = record.publication { plan.ingest.replication.publication = publication }
         plan.settings.limits = record.limits(configuration.projectDefaults)
         if let bytes = record.maximumRecordBytes {
-            plan.settings.maximumBodyBytes = min(max(bytes, 1 << 10), Limits.maximumPieceBytes / 2)
+            plan.settings.maximumBodyBytes = Setting(\.recordBytes).type.nearest(to: bytes)
         }
         let hasKeysOfSettings =
             isConfigured && record.keySet == nil && record.jwtSecret == configuration.jwtSecret
@@ -106,6 +106,6 @@ public struct ProjectPlanner: Sendable {
                 mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
                 streaming: configuration.streamsTransactionsInProgress, coverage: StreamCoverage()),
             dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
-            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes)
+            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes.map { Int64($0) })
     }
 }

@@ -72,7 +72,7 @@ extension ProjectRecord {
         let window = number("client_presence_window_ms").flatMap(ProjectLimits.limit)
         return ProjectLimits(
             maximumConcurrentUsers: limit("max_concurrent_users"),
-            maximumChannelsPerClient: min(max(1, channels), Int(Limits.maximumChannelsPerClient)),
+            maximumChannelsPerClient: Setting(\.channelsPerClient).type.nearest(to: channels),
             maximumJoinsPerSecond: limit("max_joins_per_second"),
             maximumEventsPerSecond: limit("max_events_per_second"),
             maximumPresenceEventsPerSecond: limit("max_presence_events_per_second"),
@@ -80,7 +80,7 @@ extension ProjectRecord {
                 ?? usual.clientPresenceEvents,
             clientPresenceWindow: window.map { .milliseconds($0) } ?? usual.clientPresenceWindow,
             maximumPayloadBytes: ProjectLimits.payloadBytes(
-                kilobytes: min(max(1, kilobytes), Int(Limits.maximumPayloadKilobytes))),
+                kilobytes: Setting(\.payloadKilobytes).type.nearest(to: kilobytes)),
             isPrivateOnly: flag("private_only"), presenceEnabled: flag("presence_enabled"), isSuspended: isSuspended)
     }
 

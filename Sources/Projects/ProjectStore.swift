@@ -205,7 +205,7 @@ struct ProjectKey: Sendable {
             guard let key = Base64URL.decode(text.utf8), key.count == Self.randomBytes else {
                 throw ProjectStoreError(
                     "\(directory.path)/\(Self.fileName) is damaged; restore it, or set project_key "
-                        + "(\(Setting.projectKey.environmentName)) to the key that the projects were stored with")
+                        + "(\(Setting(\.projectKey).environmentName)) to the key that the projects were stored with")
             }
             (secret, isKept) = (key, true)
             return
@@ -213,7 +213,7 @@ struct ProjectKey: Sendable {
         guard !isNeeded else {
             throw ProjectStoreError(
                 "\(directory.path)/\(ProjectStore.fileName) cannot be decrypted: there is no "
-                    + "\(directory.path)/\(Self.fileName), and project_key (\(Setting.projectKey.environmentName)) "
+                    + "\(directory.path)/\(Self.fileName), and project_key (\(Setting(\.projectKey).environmentName)) "
                     + "is not set")
         }
         (secret, isKept) = (Secrets.randomBytes(Self.randomBytes), false)
@@ -227,13 +227,13 @@ struct ProjectKey: Sendable {
     }
 
     var origin: String {
-        isConfigured ? "project_key (\(Setting.projectKey.environmentName)) says" : "the one in \(Self.fileName)"
+        isConfigured ? "project_key (\(Setting(\.projectKey).environmentName)) says" : "the one in \(Self.fileName)"
     }
 
     var hint: String {
         isConfigured
             ? "set it to the key that the projects were stored with, or unset it if that is in \(Self.fileName)"
-            : "set project_key (\(Setting.projectKey.environmentName)) to the key that the projects were stored with"
+            : "set project_key (\(Setting(\.projectKey).environmentName)) to the key that the projects were stored with"
     }
 }
 

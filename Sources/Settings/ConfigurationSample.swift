@@ -17,11 +17,10 @@ public enum ConfigurationSample {
         """
 
     private static func paragraph(_ setting: Setting, _ surroundings: ConfigurationSurroundings) -> String {
-        let defaultText = setting == .dataDirectory ? surroundings.defaultDataDirectory : setting.defaultText
-        return """
-            # \(setting.summary)
-            # Expects \(setting.type.allowed).
-            #\(setting.name) = '\(defaultText ?? "")'
-            """
+        """
+        # \(setting.summary)
+        # Expects \(setting.type.allowed).
+        #\(setting.name) = '\(surroundings.defaultText(of: setting) ?? "")'
+        """
     }
 }

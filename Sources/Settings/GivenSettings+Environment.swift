@@ -10,43 +10,24 @@ extension GivenSettings {
         reportUnknownVariables(surroundings)
     }
 
-    /// Variables of the reference that say what ours say, the weaker ones first.
-    private static let sameInReference: [(String, Setting)] = [
-        // The reference's container has one secret for its operators and for the clients of the project it comes with.
-        ("API_JWT_SECRET", .jwtSecret), ("API_JWT_SECRET", .operatorSecret),
-        ("API_JWT_SECRET_NEXT", .nextOperatorSecret), ("API_TOKEN_BLOCKLIST", .operatorBlocklist),
-        ("JWT_JWKS", .jwks), ("API_JWT_JWKS", .jwks), ("JWT_CLAIM_VALIDATORS", .claimValidators),
-        ("METRICS_JWT_SECRET", .metricsSecret), ("METRICS_TOKEN_BLOCKLIST", .metricsBlocklist),
-        ("DB_ENC_KEY", .projectKey), ("DB_ENC_KEY_GCM", .projectKey), ("SELF_HOST_TENANT_NAME", .projectName),
-        ("REGION", .region), ("MAX_CONNECTIONS", .maximumConnections),
-        ("TENANT_MAX_CONCURRENT_USERS", .maximumConcurrentUsers),
-        ("TENANT_MAX_CHANNELS_PER_CLIENT", .channelsPerClient), ("TENANT_MAX_JOINS_PER_SECOND", .joinsPerSecond),
-        ("TENANT_MAX_EVENTS_PER_SECOND", .eventsPerSecond), ("CLIENT_PRESENCE_MAX_CALLS", .clientPresenceEvents),
-        ("LOG_LEVEL", .logLevel),
-    ]
+    /// The reference container's names are weaker than ours and stronger than the file.
+    private mutating func readReferenceNames(_ surroundings: ConfigurationSurroundings) {
+        for setting in Setting.all {
+            for name in setting.aliases {
+                guard let text = surroundings.nonEmpty(name) else { continue }
+                give(setting, text, ofReference: name)
+            }
+        }
+        readPort(surroundings)
+        readDatabaseParts(surroundings)
+    }
 
-    private mutating func readMilliseconds(
-        _ name: String, _ setting: Setting, _ surroundings: ConfigurationSurroundings
-    ) {
-        guard let text = surroundings.nonEmpty(name) else { return }
+    private mutating func give(_ setting: Setting, _ text: String, ofReference name: String) {
+        guard case .duration = setting.type else { return give(setting, text, from: .environment([name])) }
         guard let milliseconds = Int64(text), milliseconds >= 0 else {
             return report("environment \(name)", "expected a number of milliseconds, not \"\(text)\"")
         }
         give(setting, "\(milliseconds)ms", from: .environment([name]))
-    }
-
-    /// The reference container's names are weaker than ours and stronger than the file.
-    private mutating func readReferenceNames(_ surroundings: ConfigurationSurroundings) {
-        for (name, setting) in Self.sameInReference {
-            guard let text = surroundings.nonEmpty(name) else { continue }
-            give(setting, text, from: .environment([name]))
-        }
-        readMilliseconds("CONNECT_ERROR_BACKOFF_MS", .connectErrorBackoff, surroundings)
-        readMilliseconds("CHANNEL_ERROR_BACKOFF_MS", .channelErrorBackoff, surroundings)
-        readMilliseconds("CLIENT_PRESENCE_WINDOW_MS", .clientPresenceWindow, surroundings)
-        readMilliseconds("NO_CHANNEL_TIMEOUT_IN_MS", .idleChannelTimeout, surroundings)
-        readPort(surroundings)
-        readDatabaseParts(surroundings)
     }
 
     /// `PORT` replaces the port only; the host stays what the file says.
@@ -55,15 +36,18 @@ extension GivenSettings {
         guard let port = ListenAddress.port(Substring(text)) else {
             return report("environment PORT", "expected a port from 0 to 65535, not \"\(text)\"")
         }
-        let listen = self[.listen]?.text ?? Setting.listen.defaultText
-        guard let host = listen.flatMap({ ListenAddress($0) })?.host else { return }
-        give(.listen, ListenAddress(host: host, port: port).description, from: .environment(["PORT"]))
+        let listen = Setting(\.listen)
+        let address = self[listen]?.text ?? listen.defaultText
+        guard let host = address.flatMap({ ListenAddress($0) })?.host else { return }
+        give(listen, ListenAddress(host: host, port: port).description, from: .environment(["PORT"]))
     }
 
     /// With the reference's own defaults for what is not given, except the password.
     private mutating func readDatabaseParts(_ surroundings: ConfigurationSurroundings) {
-        let names = Setting.databaseURL.aliases.filter { surroundings.nonEmpty($0) != nil }
-        guard !names.isEmpty, surroundings.nonEmpty(Setting.databaseURL.environmentName) == nil else { return }
+        let setting = Setting(\.databaseURL)
+        let names = ["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"]
+            .filter { surroundings.nonEmpty($0) != nil }
+        guard !names.isEmpty, surroundings.nonEmpty(setting.environmentName) == nil else { return }
         let portText = surroundings.nonEmpty("DB_PORT") ?? "5432"
         guard let port = ListenAddress.port(Substring(portText)), port > 0 else {
             return report("environment DB_PORT", "expected a port from 1 to 65535, not \"\(portText)\"")
@@ -73,7 +57,7 @@ extension GivenSettings {
             user: surroundings.nonEmpty("DB_USER") ?? "supabase_admin",
             password: surroundings.nonEmpty("DB_PASSWORD"), database: surroundings.nonEmpty("DB_NAME") ?? "postgres",
             encryption: readEncryption(surroundings))
-        give(.databaseURL, connection.revealed, from: .environment(names))
+        give(setting, connection.revealed, from: .environment(names))
     }
 
     /// What a certificate is checked against makes it checked, as in the reference.
@@ -89,10 +73,11 @@ extension GivenSettings {
 
     /// `SLOT_NAME_SUFFIX` makes the default slot's name its own; a slot that is named keeps its name.
     mutating func applySlotSuffix(of surroundings: ConfigurationSurroundings) {
-        guard let suffix = surroundings.nonEmpty("SLOT_NAME_SUFFIX"), self[.slot] == nil,
-            let slot = Setting.slot.defaultText
+        let setting = Setting(\.slot)
+        guard let suffix = surroundings.nonEmpty("SLOT_NAME_SUFFIX"), self[setting] == nil,
+            let slot = setting.defaultText
         else { return }
-        give(.slot, "\(slot)_\(suffix)", from: .environment(["SLOT_NAME_SUFFIX"]))
+        give(setting, "\(slot)_\(suffix)", from: .environment(["SLOT_NAME_SUFFIX"]))
     }
 
     private mutating func reportUnknownVariables(_ surroundings: ConfigurationSurroundings) {

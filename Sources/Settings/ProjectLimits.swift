@@ -55,18 +55,15 @@ public struct ProjectLimits: Sendable, Equatable {
     }
 }
 
-extension ProjectLimits {
-    init(_ settings: ResolvedSettings) {
-        maximumConcurrentUsers = Self.limit(settings.integer(.maximumConcurrentUsers))
-        maximumChannelsPerClient = settings.integer(.channelsPerClient)
-        maximumJoinsPerSecond = Self.limit(settings.integer(.joinsPerSecond))
-        maximumEventsPerSecond = Self.limit(settings.integer(.eventsPerSecond))
-        maximumPresenceEventsPerSecond = Self.limit(settings.integer(.presenceEventsPerSecond))
-        clientPresenceEvents = Self.limit(settings.integer(.clientPresenceEvents))
-        clientPresenceWindow = settings.duration(.clientPresenceWindow)
-        maximumPayloadBytes = Self.payloadBytes(kilobytes: settings.integer(.payloadSize))
-        isPrivateOnly = settings.boolean(.privateOnly)
-        presenceEnabled = settings.boolean(.presenceEnabled)
-        isSuspended = false
+extension Configuration {
+    /// Of the project that the settings describe; stored ones have their own.
+    public var projectLimits: ProjectLimits {
+        ProjectLimits(
+            maximumConcurrentUsers: self.maximumConcurrentUsers, maximumChannelsPerClient: self.channelsPerClient,
+            maximumJoinsPerSecond: self.joinsPerSecond, maximumEventsPerSecond: self.eventsPerSecond,
+            maximumPresenceEventsPerSecond: self.presenceEventsPerSecond,
+            clientPresenceEvents: self.clientPresenceEvents, clientPresenceWindow: self.clientPresenceWindow,
+            maximumPayloadBytes: ProjectLimits.payloadBytes(kilobytes: self.payloadKilobytes),
+            isPrivateOnly: self.privateOnly, presenceEnabled: self.presenceEnabled, isSuspended: false)
     }
 }

@@ -18,22 +18,8 @@ public struct Setting: Sendable {
     public let defaultText: String?
     /// One line, for tables and help.
     public let summary: String
-    public let isSecret: Bool
-    /// Other environment variables that are read for it, if its own is not set.
-    public let aliases: [String]
-
-    init(
-        _ name: String, _ group: Group, _ type: SettingType, default defaultText: String? = nil, isSecret: Bool = false,
-        aliases: [String] = [], _ summary: String
-    ) {
-        self.name = name
-        self.group = group
-        self.type = type
-        self.defaultText = defaultText
-        self.summary = summary
-        self.isSecret = isSecret
-        self.aliases = aliases
-    }
+    /// Variables of the reference's container that say the same, the weaker ones first. Durations are milliseconds there.
+    let aliases: [String]
 
     /// `data_dir` → `data-dir`, without the dashes before it.
     public var flag: String {
@@ -46,9 +32,24 @@ public struct Setting: Sendable {
     }
 
     static let environmentPrefix = "TIDEWIRE_"
+}
+
+extension Setting {
+    /// Every setting there is, in the order of its declaration.
+    public static let all = Mirror(reflecting: AllSettings.declared).children.map { child in
+        guard let declaration = child.value as? any SettingDeclaration else {
+            preconditionFailure("\(child.label ?? "a property of AllSettings") must declare a setting")
+        }
+        return declaration.setting
+    }
 
     public static func named(_ name: String) -> Setting? {
         all.first { $0.name == name }
+    }
+
+    /// The setting that a property of `AllSettings` declares.
+    public init<Value>(_ key: SettingKey<Value>) {
+        self = AllSettings.declared[keyPath: key].setting
     }
 }
 

@@ -1,6 +1,8 @@
 /// What a setting may hold, and how its text is read.
 public enum SettingType: Sendable {
     case text
+    /// A text that is never shown.
+    case secret
     /// Of a directory.
     case path
     case file
@@ -28,6 +30,7 @@ public enum SettingType: Sendable {
 /// A setting's text, understood.
 public enum SettingValue: Sendable, Equatable {
     case text(String)
+    case secret(Secret)
     case boolean(Bool)
     case integer(Int64)
     case size(Int64)
@@ -47,7 +50,7 @@ extension SettingType {
     /// What is allowed, as the end of a sentence that begins with "expected".
     public var allowed: String {
         switch self {
-        case .text: "a text that is not empty"
+        case .text, .secret: "a text that is not empty"
         case .path, .file: "a path"
         case .boolean: "on or off (also true, false, yes, no, 1, 0)"
         case .integer(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
@@ -75,7 +78,8 @@ extension SettingType {
 
     private func read(_ text: String) -> SettingValue? {
         switch self {
-        case .text, .path, .file: text.isEmpty || text.utf8.contains(0) ? nil : .text(text)
+        case .text, .path, .file: Self.isText(text) ? .text(text) : nil
+        case .secret: Self.isText(text) ? .secret(Secret(text)) : nil
         case .boolean: BooleanText.read(text).map { .boolean($0) }
         case .integer(let range): Int64(text).flatMap { range.contains($0) ? .integer($0) : nil }
         case .size(let range): SizeText.read(text).flatMap { range.contains($0) ? .size($0) : nil }
@@ -87,6 +91,44 @@ extension SettingType {
         case .connection: ConnectionString(text).map { .connection($0) }
         case .inlineOrFile(_, let beginning): InlineOrFile(text, begins: beginning).map { .source($0) }
         case .claimValues: ClaimText.read(text) == nil ? nil : .text(text)
+        }
+    }
+
+    /// C would end a text at its first zero.
+    private static func isText(_ text: String) -> Bool {
+        !text.isEmpty && !text.utf8.contains(0)
+    }
+
+    /// Whether what is given may hold a secret, even where it is no value of the type.
+    var mayHoldSecret: Bool {
+        switch self {
+        case .secret, .connection, .inlineOrFile: true
+        default: false
+        }
+    }
+
+    /// The value of a whole number or a size that is nearest to this one.
+    public func nearest(to number: Int) -> Int {
+        switch self {
+        case .integer(let range), .size(let range): Int(min(max(range.lowerBound, Int64(number)), range.upperBound))
+        default: preconditionFailure("only numbers and sizes have values between others")
+        }
+    }
+}
+
+extension SettingValue {
+    /// As the configuration file would write it, secrets hidden.
+    var shown: String {
+        switch self {
+        case .text(let text): text
+        case .secret(let secret): secret.description
+        case .boolean(let flag): flag ? "on" : "off"
+        case .integer(let number): String(number)
+        case .size(let bytes): SizeText.write(bytes)
+        case .duration(let duration): DurationText.write(duration)
+        case .address(let address): address.description
+        case .connection(let connection): connection.redacted
+        case .source(let source): source.shown
         }
     }
 }

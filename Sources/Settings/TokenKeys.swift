@@ -24,46 +24,47 @@ extension Configuration {
     ) throws(ConfigurationFailure)
         -> TokenKeys
     {
-        let keys = try keySet(surroundings)
-        let opaqueKeys = try opaqueKeys(surroundings)
+        let keys = try readKeySet(surroundings)
+        let opaqueKeys = try readOpaqueKeys(surroundings)
         return TokenKeys(
             clients: TokenVerifier(
-                secret: jwtSecret?.revealed, keys: keys, expectations: claimExpectations, opaqueKeys: opaqueKeys,
+                secret: self.jwtSecret?.revealed, keys: keys, expectations: self.claimExpectations,
+                opaqueKeys: opaqueKeys,
                 maximumBytes: Limits.maximumTokenBytes),
-            metrics: metricsSecret.map {
+            metrics: self.metricsSecret.map {
                 TokenVerifier(secret: $0.revealed, maximumBytes: Limits.maximumTokenBytes)
             },
-            metricsGate: metricsSecret.map { OperatorGate([$0], withdrawn: metricsBlocklist, clients: nil) },
+            metricsGate: self.metricsSecret.map { OperatorGate([$0], withdrawn: self.metricsBlocklist, clients: nil) },
             operators: OperatorGate(
-                [operatorSecret, nextOperatorSecret].compactMap(\.self), withdrawn: operatorBlocklist,
-                clients: jwtSecret),
-            notes: keys.notes, canRecogniseAnyone: jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
+                [self.operatorSecret, self.nextOperatorSecret].compactMap(\.self), withdrawn: self.operatorBlocklist,
+                clients: self.jwtSecret),
+            notes: keys.notes, canRecogniseAnyone: self.jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
     }
 
-    private func keySet(_ surroundings: ConfigurationSurroundings) throws(ConfigurationFailure) -> JWKSet {
-        guard let keySet else { return .none }
-        let bytes = try content(of: keySet, .jwks, surroundings)
+    private func readKeySet(_ surroundings: ConfigurationSurroundings) throws(ConfigurationFailure) -> JWKSet {
+        guard let keySet = self.keySet else { return .none }
+        let bytes = try content(of: keySet, Setting(\.keySet), surroundings)
         do throws(JWKSetError) {
             // SAFETY: any byte is a valid UInt8, and the span lives for the call.
             return unsafe try JWKSet.parse(
                 bytes.span.bytes, maximumBytes: Limits.maximumKeySetBytes, maximumKeys: Limits.maximumKeysInSet)
         } catch {
-            throw failure(.jwks, keySet, error.description)
+            throw failure(Setting(\.keySet), keySet, error.description)
         }
     }
 
-    private func opaqueKeys(
+    private func readOpaqueKeys(
         _ surroundings: ConfigurationSurroundings
     ) throws(ConfigurationFailure) -> [String: OpaqueKey] {
-        guard let apiKeys else { return [:] }
-        let bytes = try content(of: apiKeys, .apiKeys, surroundings)
+        guard let apiKeys = self.apiKeys else { return [:] }
+        let bytes = try content(of: apiKeys, Setting(\.apiKeys), surroundings)
         guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw failure(.apiKeys, apiKeys, "it is not UTF-8")
+            throw failure(Setting(\.apiKeys), apiKeys, "it is not UTF-8")
         }
         do throws(OpaqueKeyList.Mistake) {
             return try OpaqueKeyList.parse(text)
         } catch {
-            throw failure(.apiKeys, apiKeys, error.message)
+            throw failure(Setting(\.apiKeys), apiKeys, error.message)
         }
     }
 

@@ -25,7 +25,7 @@ struct DatabaseApplyCommand: Command {
         hint) and error.
         """
     let options: [Option] = [.yes, .definitions, .json]
-    let optionGroups: [OptionGroup] = [.configuration(of: [.databaseURL])]
+    let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.databaseURL)])]
     let examples = [
         Example("tidewire db apply --database-url postgresql://postgres@db/app", "What would be made? Asks."),
         Example("tidewire db apply --yes --json | jq 'select(.kind == \"applied\").made[]'", "In a script:"),

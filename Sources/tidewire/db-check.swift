@@ -19,7 +19,9 @@ struct DatabaseCheckCommand: Command {
         """
     let options: [Option] = [.json]
     let optionGroups: [OptionGroup] = [
-        .configuration(of: [.databaseURL, .policyDatabaseURL, .publication, .slot])
+        .configuration(of: [
+            Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication), Setting(\.slot),
+        ])
     ]
     let examples = [
         Example("tidewire db check", "Is this database ready for the hub?"),

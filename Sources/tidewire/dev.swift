@@ -28,7 +28,7 @@ struct DevCommand: Command {
     let options: [Option] = [.interval, .quiet, .json]
     // The database is its own, so there is no flag for another.
     let optionGroups: [OptionGroup] = [
-        .configuration(of: Setting.all.filter { $0 != .databaseURL && $0 != .policyDatabaseURL })
+        .configuration(of: Setting.all.filter { $0 != Setting(\.databaseURL) && $0 != Setting(\.policyDatabaseURL) })
     ]
     let examples = [
         Example("tidewire dev", "Start:"),
@@ -43,7 +43,8 @@ struct DevCommand: Command {
         let base = try arguments.configuration(terminal)
         Log.shared.configure(level: base.logLevel, format: base.logFormat)
         Hub.blockSignals()
-        let chosen = base.source(of: .dataDirectory) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
+        let chosen =
+            base.source(of: Setting(\.dataDirectory)) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
         return try ServeCommand.explained {
             try explained { try live(in: Directories.absolute(chosen), base, interval, arguments, terminal) }
         }
@@ -73,10 +74,10 @@ struct DevCommand: Command {
         let configuration = try arguments.configuration(
             terminal,
             decided: [
-                SettingOverride(.databaseURL, database.hubURL, from: .command("tidewire dev")),
-                SettingOverride(.policyDatabaseURL, database.policyURL, from: .command("tidewire dev")),
-                SettingOverride(.dataDirectory, directory, from: .command("tidewire dev")),
-                SettingOverride(.jwtSecret, secret, from: .command("tidewire dev")),
+                SettingOverride(Setting(\.databaseURL), database.hubURL, from: .command("tidewire dev")),
+                SettingOverride(Setting(\.policyDatabaseURL), database.policyURL, from: .command("tidewire dev")),
+                SettingOverride(Setting(\.dataDirectory), directory, from: .command("tidewire dev")),
+                SettingOverride(Setting(\.jwtSecret), secret, from: .command("tidewire dev")),
             ])
         let hub = try Hub(configuration)
         defer { hub.stop() }

@@ -18,7 +18,7 @@ struct LogImportCommand: Command {
         """
     let operands = [Operand("FILE", .one, "The export; - is standard input.")]
     let options: [Option] = [.log]
-    let optionGroups: [OptionGroup] = [.configuration(of: [.dataDirectory, .segmentSize])]
+    let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.dataDirectory), Setting(\.segmentBytes)])]
     let examples = [
         Example("tidewire log import incident.ndjson --data-dir /tmp/incident", "Look at somebody else's log:"),
         Example("gunzip < log.ndjson.gz | tidewire log import - --data-dir /var/lib/tidewire", "Restore a backup:"),

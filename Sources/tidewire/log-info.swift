@@ -22,7 +22,9 @@ struct LogInfoCommand: Command {
         to, bytes, retention_seconds and retention_bytes (null without a limit).
         """
     let options: [Option] = [.json, .zone, .log]
-    let optionGroups: [OptionGroup] = [.configuration(of: [.dataDirectory, .retentionAge, .retentionSize])]
+    let optionGroups: [OptionGroup] = [
+        .configuration(of: [Setting(\.dataDirectory), Setting(\.retentionAge), Setting(\.retentionBytes)])
+    ]
     let examples = [
         Example("tidewire log info", "What does the log of this hub hold?"),
         Example("tidewire log info --json | jq 'select(.kind == \"log\") | .bytes'", "How large is it?"),
@@ -36,7 +38,7 @@ struct LogInfoCommand: Command {
             let log = try arguments.historyLog(terminal)
             let info = LogInfo(
                 path: log.directory.path, segments: try log.segments(), retentionAge: configuration.retentionAge,
-                retentionBytes: configuration.retentionBytes)
+                retentionBytes: configuration.retentionBytes.map { Int64($0) })
             if arguments.has(.json) {
                 for segment in info.segments { try terminal.print(segment.json) }
                 try terminal.print(info.json)

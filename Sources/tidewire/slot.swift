@@ -16,7 +16,7 @@ struct SlotCommand: Command {
 }
 
 extension OptionGroup {
-    fileprivate static let slot = OptionGroup.configuration(of: [.databaseURL, .slot])
+    fileprivate static let slot = OptionGroup.configuration(of: [Setting(\.databaseURL), Setting(\.slot)])
 }
 
 /// Asking the database about the configured slot.

@@ -44,7 +44,10 @@ struct WhyCommand: Command {
         .log,
     ]
     let optionGroups: [OptionGroup] = [
-        .configuration(of: [.dataDirectory, .databaseURL, .policyDatabaseURL, .publication, .deleteVisibility])
+        .configuration(of: [
+            Setting(\.dataDirectory), Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication),
+            Setting(\.deletesAreStrict),
+        ])
     ]
     let examples = [
         Example(

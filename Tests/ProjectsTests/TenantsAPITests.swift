@@ -233,9 +233,10 @@ import WebSocket
     @Test func `is made of the settings`() throws {
         let keys = try Configuration.load(
             overrides: [
-                .flag(.jwtSecret, "c"), .flag(.operatorSecret, "a"), .flag(.nextOperatorSecret, "b"),
-                .flag(.operatorBlocklist, token("{}", secret: "b")), .flag(.metricsSecret, "m"),
-                .flag(.metricsBlocklist, token("{}", secret: "m")),
+                .flag(Setting(\.jwtSecret), "c"), .flag(Setting(\.operatorSecret), "a"),
+                .flag(Setting(\.nextOperatorSecret), "b"),
+                .flag(Setting(\.operatorBlocklist), token("{}", secret: "b")), .flag(Setting(\.metricsSecret), "m"),
+                .flag(Setting(\.metricsBlocklist), token("{}", secret: "m")),
             ], surroundings: .only()
         ).tokenKeys(surroundings: .only())
         #expect(try admits(keys.operators, secret: "a") && !admits(keys.operators, secret: "b"))

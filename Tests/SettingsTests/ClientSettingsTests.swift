@@ -45,7 +45,7 @@ import Testing
 
     @Test(arguments: ["[]", "{", "iss", #"{"aud":["a"]}"#])
     func `refuses claims that are not plain values`(text: String) {
-        let found = complaints(overrides: [.flag(.claimValidators, text)])
+        let found = complaints(overrides: [.flag(Setting(\.claimExpectations), text)])
         #expect(
             found == [
                 "--jwt-claim-validators: jwt_claim_validators: expected a JSON object of texts, numbers, booleans "
@@ -84,18 +84,18 @@ import Testing
         #expect(!keys.canRecogniseAnyone)
         #expect(keys.metrics == nil)
         #expect(keys.notes.isEmpty)
-        #expect(try self.keys([.flag(.jwtSecret, "s")]).canRecogniseAnyone)
-        #expect(try self.keys([.flag(.metricsSecret, "s")]).metrics != nil)
+        #expect(try self.keys([.flag(Setting(\.jwtSecret), "s")]).canRecogniseAnyone)
+        #expect(try self.keys([.flag(Setting(\.metricsSecret), "s")]).metrics != nil)
     }
 
     @Test func `reads what opaque keys stand for, from the setting or a file`() throws {
-        let inline = try keys([.flag(.apiKeys, "sb_publishable_a = anon,sb_secret_b=service_role")])
+        let inline = try keys([.flag(Setting(\.apiKeys), "sb_publishable_a = anon,sb_secret_b=service_role")])
         #expect(role(inline, "sb_publishable_a") == "anon")
         #expect(role(inline, "sb_secret_b") == "service_role")
         #expect(role(inline, "sb_secret_c") == nil)
         #expect(inline.canRecogniseAnyone)
         let text = "# keys\r\n\n  sb_publishable_a =  anon  # for apps\nsb_secret_b=service_role, \n"
-        let filed = try keys([.flag(.apiKeys, "/keys")], files: ["/keys": text])
+        let filed = try keys([.flag(Setting(\.apiKeys), "/keys")], files: ["/keys": text])
         #expect(role(filed, "sb_publishable_a") == "anon")
         #expect(role(filed, "sb_secret_b") == "service_role")
     }
@@ -108,15 +108,16 @@ import Testing
         ("sb_a = x,sb_b = y,sb_a = z", "entry 3 names a key that was named before"),
     ])
     func `says which entry is wrong without repeating it`(text: String, message: String) {
-        #expect(complaint([.flag(.apiKeys, text)]) == "--api-keys: api_keys: \(message)")
+        #expect(complaint([.flag(Setting(\.apiKeys), text)]) == "--api-keys: api_keys: \(message)")
         #expect(
-            complaint([.flag(.apiKeys, "/keys")], files: ["/keys": text]) == "--api-keys: api_keys: /keys: \(message)")
+            complaint([.flag(Setting(\.apiKeys), "/keys")], files: ["/keys": text])
+                == "--api-keys: api_keys: /keys: \(message)")
     }
 
     @Test func `reads keys of tokens, from the setting or a file`() throws {
         let set = #"{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0"},{"kty":"x","kid":"b"}]}"#
         for (text, files) in [(set, [:]), (" " + set, [:]), ("/set", ["/set": set])] {
-            let keys = try keys([.flag(.jwks, text)], files: files)
+            let keys = try keys([.flag(Setting(\.keySet), text)], files: files)
             #expect(keys.canRecogniseAnyone)
             #expect(keys.notes == ["key 2 (kid \"b\") is not used: its type x is not known"])
         }
@@ -124,27 +125,28 @@ import Testing
 
     @Test func `says what is wrong with a key set and where it was given`() {
         #expect(
-            complaint([.flag(.jwks, #"{"keys":[{"kty":"oct","kid":"a"}]}"#)])
+            complaint([.flag(Setting(\.keySet), #"{"keys":[{"kty":"oct","kid":"a"}]}"#)])
                 == "--jwks: jwks: key 1 (kid \"a\") of the key set: it has no \"k\"")
         #expect(
-            complaint([.flag(.jwks, "/set")], files: ["/set": "x"])
+            complaint([.flag(Setting(\.keySet), "/set")], files: ["/set": "x"])
                 == "--jwks: jwks: /set: the key set is not {\"keys\": [{…}, …]}: expected a value at byte 0")
-        #expect(complaint([.flag(.jwks, "/set")]) == "--jwks: jwks: /set: there is no such file")
-        #expect(complaint([.flag(.apiKeys, "/keys")]) == "--api-keys: api_keys: /keys: there is no such file")
+        #expect(complaint([.flag(Setting(\.keySet), "/set")]) == "--jwks: jwks: /set: there is no such file")
+        #expect(complaint([.flag(Setting(\.apiKeys), "/keys")]) == "--api-keys: api_keys: /keys: there is no such file")
     }
 
     @Test func `never shows a key, and shows the file that holds some`() throws {
         let secret = "hunter2"
         let configuration = try Configuration.load(
             overrides: [
-                .flag(.jwks, "{\"keys\":[\"\(secret)\"]}"), .flag(.apiKeys, "sb_\(secret)=anon"),
-                .flag(.metricsSecret, secret),
+                .flag(Setting(\.keySet), "{\"keys\":[\"\(secret)\"]}"), .flag(Setting(\.apiKeys), "sb_\(secret)=anon"),
+                .flag(Setting(\.metricsSecret), secret),
             ], surroundings: surroundings())
         var printed = "\(configuration)"
         dump(configuration, to: &printed)
         printed += configuration.effective.map(\.shown).joined()
         #expect(!printed.contains(secret))
-        let filed = try Configuration.load(overrides: [.flag(.jwks, "/set.json")], surroundings: surroundings())
-        #expect(filed.effective.first { $0.setting == .jwks }?.shown == "/set.json")
+        let filed = try Configuration.load(
+            overrides: [.flag(Setting(\.keySet), "/set.json")], surroundings: surroundings())
+        #expect(filed.effective.first { $0.setting == Setting(\.keySet) }?.shown == "/set.json")
     }
 }

@@ -50,7 +50,7 @@ import Testing
         let configuration = try Configuration.load(surroundings: surroundings(files: files))
         #expect(configuration.slot == "b")
         #expect(configuration.publication == "c")
-        #expect(configuration.source(of: .logLevel) == .file(path: "./conf/even-more.conf", line: 1))
+        #expect(configuration.source(of: Setting(\.logLevel)) == .file(path: "./conf/even-more.conf", line: 1))
         #expect(configuration.file == "./tidewire.conf")
     }
 

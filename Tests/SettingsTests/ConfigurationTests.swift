@@ -84,14 +84,15 @@ func complaints(
         let files = ["./tidewire.conf": "slot = in_file\npublication = in_file\nlisten = 'h:1'\n"]
         let environment = ["TIDEWIRE_SLOT": "in_environment", "TIDEWIRE_PUBLICATION": "in_environment"]
         let configuration = try Configuration.load(
-            overrides: [.flag(.slot, "in_flag")], surroundings: surroundings(environment: environment, files: files))
+            overrides: [.flag(Setting(\.slot), "in_flag")],
+            surroundings: surroundings(environment: environment, files: files))
         #expect(configuration.slot == "in_flag")
-        #expect(configuration.source(of: .slot) == .flag("--slot"))
+        #expect(configuration.source(of: Setting(\.slot)) == .flag("--slot"))
         #expect(configuration.publication == "in_environment")
-        #expect(configuration.source(of: .publication) == .environment(["TIDEWIRE_PUBLICATION"]))
+        #expect(configuration.source(of: Setting(\.publication)) == .environment(["TIDEWIRE_PUBLICATION"]))
         #expect(configuration.listen.port == 1)
-        #expect(configuration.source(of: .listen) == .file(path: "./tidewire.conf", line: 3))
-        #expect(configuration.source(of: .logLevel) == .builtIn)
+        #expect(configuration.source(of: Setting(\.listen)) == .file(path: "./tidewire.conf", line: 3))
+        #expect(configuration.source(of: Setting(\.logLevel)) == .builtIn)
     }
 
     @Test func `reads the file that is asked for and no other`() throws {
@@ -114,17 +115,20 @@ func complaints(
 
     @Test func `takes zero retention as no limit`() throws {
         let configuration = try Configuration.load(
-            overrides: [.flag(.retentionAge, "0"), .flag(.retentionSize, "0")], surroundings: surroundings())
+            overrides: [.flag(Setting(\.retentionAge), "0"), .flag(Setting(\.retentionBytes), "0")],
+            surroundings: surroundings())
         #expect(configuration.retentionAge == nil)
         #expect(configuration.retentionBytes == nil)
     }
 
     @Test func `marks what differs from the default, not what merely says it again`() throws {
         let configuration = try Configuration.load(
-            overrides: [.flag(.segmentSize, "65536kB"), .flag(.streaming, "off")], surroundings: surroundings())
+            overrides: [
+                .flag(Setting(\.segmentBytes), "65536kB"), .flag(Setting(\.streamsTransactionsInProgress), "off"),
+            ], surroundings: surroundings())
         let changed = configuration.effective.filter { !$0.isDefault }.map(\.setting.name)
         #expect(changed == ["streaming"])
-        #expect(configuration.effective.first { $0.setting == .segmentSize }?.shown == "64MB")
+        #expect(configuration.effective.first { $0.setting == Setting(\.segmentBytes) }?.shown == "64MB")
     }
 
     @Test func `can be read back from its own sample`() throws {
@@ -136,7 +140,7 @@ func complaints(
         let configuration = try Configuration.load(
             surroundings: surroundings(isRoot: true, files: ["./tidewire.conf": live]))
         #expect(configuration.effective.allSatisfy { $0.isDefault })
-        #expect(configuration.source(of: .slot) != .builtIn)
+        #expect(configuration.source(of: Setting(\.slot)) != .builtIn)
     }
 }
 
@@ -161,7 +165,7 @@ func complaints(
 
     @Test func `says what is allowed when a value is malformed`() {
         let found = complaints(
-            overrides: [.flag(.logLevel, "loud")], environment: ["TIDEWIRE_LISTEN": "4000"],
+            overrides: [.flag(Setting(\.logLevel), "loud")], environment: ["TIDEWIRE_LISTEN": "4000"],
             files: ["./tidewire.conf": "segment_size = 64mb"])
         #expect(
             found == [
@@ -202,7 +206,7 @@ func complaints(
                 == #"host='db' port='6543' user='u' dbname='app' password='it\'s \\ a'"#)
         #expect(configuration.databaseURL?.redacted == "host=db port=6543 user=u dbname=app password=********")
         #expect(
-            configuration.source(of: .databaseURL)
+            configuration.source(of: Setting(\.databaseURL))
                 == .environment(["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"]))
     }
 
@@ -234,7 +238,7 @@ func complaints(
             "CONNECT_ERROR_BACKOFF_MS": "1500", "CHANNEL_ERROR_BACKOFF_MS": "0",
         ])
         #expect(configuration.keySet == .inline(Secret(#"{"keys":[]}"#)))
-        #expect(configuration.source(of: .claimValidators) == .environment(["JWT_CLAIM_VALIDATORS"]))
+        #expect(configuration.source(of: Setting(\.claimExpectations)) == .environment(["JWT_CLAIM_VALIDATORS"]))
         #expect(configuration.metricsSecret?.revealed == "m")
         #expect(configuration.maximumConnections == 200)
         #expect(configuration.channelsPerClient == 7)
@@ -306,5 +310,7 @@ func complaints(
         #expect(configuration.jwtSecret?.revealed == "s" && configuration.operatorSecret?.revealed == "s")
         #expect(configuration.logLevel == .info)
         #expect(try load(["LOG_LEVEL": "error", "TIDEWIRE_LOG_LEVEL": "debug"]).logLevel == .debug)
+        #expect(try load(["JWT_SECRET": "t"]).jwtSecret?.revealed == "t")
+        #expect(try load(["JWT_SECRET": "t", "API_JWT_SECRET": "s"]).jwtSecret?.revealed == "s")
     }
 }

@@ -38,7 +38,7 @@ private let password = "hunter2"
     ])
     func `refuses a connection it cannot take apart, without repeating it`(text: String) {
         #expect(ConnectionString(text) == nil)
-        let found = complaints(overrides: [.flag(.databaseURL, text)])
+        let found = complaints(overrides: [.flag(Setting(\.databaseURL), text)])
         #expect(found.count == 1)
         #expect(found.first?.hasPrefix("--database-url: database_url: expected a connection URL such as") == true)
         #expect(!found.joined().contains(password))
@@ -46,14 +46,16 @@ private let password = "hunter2"
 
     @Test func `never prints the secret of the tokens`() throws {
         let configuration = try Configuration.load(
-            overrides: [.flag(.jwtSecret, password), .flag(.databaseURL, "postgres://u:\(password)@h/d")],
+            overrides: [
+                .flag(Setting(\.jwtSecret), password), .flag(Setting(\.databaseURL), "postgres://u:\(password)@h/d"),
+            ],
             surroundings: surroundings())
         var printed = "\(configuration)"
         dump(configuration, to: &printed)
         printed += String(reflecting: configuration) + configuration.effective.map(\.shown).joined()
         #expect(!printed.contains(password))
         #expect(configuration.jwtSecret?.revealed == password)
-        #expect(configuration.effective.first { $0.setting == .jwtSecret }?.shown == "********")
+        #expect(configuration.effective.first { $0.setting == Setting(\.jwtSecret) }?.shown == "********")
     }
 
     @Test(arguments: [

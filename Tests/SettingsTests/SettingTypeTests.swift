@@ -68,6 +68,16 @@ private func parse(_ type: SettingType, _ text: String) -> SettingValue? {
         #expect(DurationText.write(.milliseconds(1500)) == "1500ms")
     }
 
+    @Test func `finds the allowed number that is nearest`() {
+        #expect([-4, -3, 7, 10, 11].map { SettingType.integer(-3...10).nearest(to: $0) } == [-3, -3, 7, 10, 10])
+        #expect(SettingType.size(1024...2048).nearest(to: .max) == 2048)
+    }
+
+    @Test func `has a name of its own for every setting`() {
+        #expect(Set(Setting.all.map(\.name)).count == Setting.all.count)
+        #expect(Setting.all.first == Setting(\.databaseURL) && Setting.all.last == Setting(\.logFormat))
+    }
+
     @Test func `reads words and their synonyms`() {
         let type = SettingType.choice(["error", "warning"], synonyms: ["warn": "warning"])
         #expect(parse(type, "Error") == .text("error"))

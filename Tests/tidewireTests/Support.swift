@@ -66,7 +66,7 @@ struct VerifyCommand: Command {
     let discussion = "Reads."
     let operands = [Operand("TABLE", .one, "Which."), Operand("KEY", .oneOrNone, "Row.")]
     let options: [Option] = [Self.limit, Self.mask, Self.follow, Self.all, .json]
-    let optionGroups: [OptionGroup] = [.configuration(of: [.dataDirectory])]
+    let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.dataDirectory)])]
     let exitCodes: [ExitCode] = [.damaged]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {

@@ -237,10 +237,13 @@ final class RlsStage {
         return try RlsHub(
             slot: "bench_rls_\(hubs)",
             settings: [
-                (.databaseURL, hubURL), (.policyDatabaseURL, policyURL), (.publication, policy.table),
-                (.slot, "bench_rls_\(hubs)"), (.dataDirectory, data), (.listen, "127.0.0.1:0"), (.loops, "1"),
-                (.io, backend), (.jwtSecret, secret), (.idleTimeout, "0"), (.maximumConnections, "200000"),
-                (.maximumConcurrentUsers, "200000"), (.joinsPerSecond, "0"),
+                (Setting(\.databaseURL), hubURL), (Setting(\.policyDatabaseURL), policyURL),
+                (Setting(\.publication), policy.table),
+                (Setting(\.slot), "bench_rls_\(hubs)"), (Setting(\.dataDirectory), data),
+                (Setting(\.listen), "127.0.0.1:0"), (Setting(\.loops), "1"),
+                (Setting(\.backend), backend), (Setting(\.jwtSecret), secret), (Setting(\.idleTimeout), "0"),
+                (Setting(\.maximumConnections), "200000"),
+                (Setting(\.maximumConcurrentUsers), "200000"), (Setting(\.joinsPerSecond), "0"),
             ])
     }
 

@@ -15,7 +15,7 @@ extension Option {
 
 extension OptionGroup {
     /// For commands that need nothing but the log.
-    static let dataDirectory = OptionGroup.configuration(of: [.dataDirectory])
+    static let dataDirectory = OptionGroup.configuration(of: [Setting(\.dataDirectory)])
 }
 
 extension Arguments {

@@ -51,10 +51,11 @@ final class GatewayStage: @unchecked Sendable {
                 """)
         }
         let usual: [(Setting, String)] = [
-            (.databaseURL, logins.hubURL), (.policyDatabaseURL, logins.policyURL),
-            (.slot, database.slot), (.dataDirectory, TemporaryDirectory.make("data")),
-            (.listen, "127.0.0.1:0"), (.loops, "1"), (.jwtSecret, Self.secret), (.connectErrorBackoff, "10ms"),
-            (.channelErrorBackoff, "10ms"), (.segmentSize, "1MB"),
+            (Setting(\.databaseURL), logins.hubURL), (Setting(\.policyDatabaseURL), logins.policyURL),
+            (Setting(\.slot), database.slot), (Setting(\.dataDirectory), TemporaryDirectory.make("data")),
+            (Setting(\.listen), "127.0.0.1:0"), (Setting(\.loops), "1"), (Setting(\.jwtSecret), Self.secret),
+            (Setting(\.connectErrorBackoff), "10ms"),
+            (Setting(\.channelErrorBackoff), "10ms"), (Setting(\.segmentBytes), "1MB"),
         ]
         hub = try Hub(
             try Configuration.load(

@@ -219,7 +219,8 @@ extension Gateways {
         }
 
         @Test func `many rows, several loops and large transactions come whole and in order`() throws {
-            let stage = try stage("", [(.loops, "2"), (.outboxAge, "60s"), (.outboxSize, "64MB")])
+            let stage = try stage(
+                "", [(Setting(\.loops), "2"), (Setting(\.outboxAge), "60s"), (Setting(\.outboxBytes), "64MB")])
             let callers = try (1...4).map { try follow(stage, [binding("notes", filter: "half=gte.0")], user: $0) }
             try stage.run(
                 "INSERT INTO notes (id, team, body) SELECT g, g, repeat('b', g % 50) FROM generate_series(1, 12000) g")

@@ -50,7 +50,7 @@ extension Gateways {
             var random = SeededRandom(seed: seed)
             let stage = try GatewayStage(
                 Self.tables + "ALTER TABLE notes REPLICA IDENTITY \(identity);", publication: "FOR TABLE notes, fences",
-                [(.loops, "2")])
+                [(Setting(\.loops), "2")])
             let filters = [nil, "half=eq.1", "size=gt.100", "mixed=in.(1:a,2:b,3:a)", "size=is.null"]
             let callers = try filters.map { filter in
                 let caller = try stage.caller()

@@ -145,7 +145,7 @@ extension Gateways {
         @Test func `where deletes are told as the reference tells them, the key is told as well`() throws {
             let stage = try GatewayStage(
                 Self.tables(.full, .ofOwner), publication: "FOR TABLE notes, fences",
-                [(.deleteVisibility, "reference")])
+                [(Setting(\.deletesAreStrict), "reference")])
             let caller = try follow(stage)
             let one = Case(number: 0, changesKey: true, wasVisible: false, isVisible: true, isKnown: true)
             try stage.run(one.insert)

@@ -58,7 +58,7 @@ extension Gateways {
         }
 
         @Test func `joins beyond the channels' number are refused, and a flood of them is cut`() throws {
-            let stage = try stage([(.channelsPerClient, "1"), (.channelErrorBackoff, "5s")])
+            let stage = try stage([(Setting(\.channelsPerClient), "1"), (Setting(\.channelErrorBackoff), "5s")])
             let caller = try stage.caller()
             try caller.subscribe("realtime:a", [binding("notes")])
             var frames: [UInt8] = []

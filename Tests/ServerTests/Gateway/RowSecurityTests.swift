@@ -215,7 +215,8 @@ extension Gateways {
         @Test func `deletes that name the row only are told to its owner, or to everybody`() throws {
             for (visibility, expected) in [("strict", 1), ("reference", 2)] {
                 let stage = try stage(
-                    Self.owners + "ALTER TABLE notes REPLICA IDENTITY DEFAULT;", [(.deleteVisibility, visibility)])
+                    Self.owners + "ALTER TABLE notes REPLICA IDENTITY DEFAULT;",
+                    [(Setting(\.deletesAreStrict), visibility)])
                 let (one, two) = (try user(1, stage), try user(2, stage))
                 try stage.run(Self.insert(1, 1) + Self.insert(2, 2))
                 #expect(try heard(one, stage).map(\.id) == [1])
@@ -248,7 +249,7 @@ extension Gateways {
         /// Nobody announces that a role is above row security now; it takes a moment until the hub asks.
         @Test func `a table that shows something else than was decided is noticed`() throws {
             // Its channels would be closed as soon as the hub finds out.
-            let stage = try stage(Self.owners, [(.bypassRoles, "READER")])
+            let stage = try stage(Self.owners, [(Setting(\.bypassRoles), "READER")])
             let one = try user(1, stage)
             // Who can become somebody above row security may not run policies: that is looked at now and then.
             #expect(eventually { stage.hub.policyLoginIsFit })

@@ -63,9 +63,10 @@ extension Gateways {
 
         @Test func `settings say who may bypass row security, and who may come at all`() throws {
             let roles = "CREATE ROLE bypass_READER BYPASSRLS; GRANT SELECT ON notes TO bypass_READER;"
-            let open = try stage(roles, [(.bypassRoles, "service_role, x")])
+            let open = try stage(roles, [(Setting(\.bypassRoles), "service_role, x")])
             #expect(try refusal("bypass_" + open.reader, open) == Self.refused)
-            let closed = try stage("", [(.allowedRoles, "anon, authenticated"), (.bypassRoles, "none")])
+            let closed = try stage(
+                "", [(Setting(\.allowedRoles), "anon, authenticated"), (Setting(\.bypassRoles), "none")])
             let caller = try Caller(port: closed.hub.port)
             try caller.send(Caller.upgrade(closed.token("anon")))
             #expect(try caller.read(through: "\r\n\r\n").hasPrefix("HTTP/1.1 101"))
