@@ -39,6 +39,7 @@ public final class ChannelAuthorizer: Sendable {
     private let threads: AskingThreads<ChannelLine>
 
     public init(_ settings: Settings) throws(SystemError) {
+        Limits.checkAuthorizing()
         let shared = ChannelWorker.Shared(settings)
         self.shared = shared
         var lanes: [(String, ChannelLine.Lane)] = (0..<Limits.channelConnections).map { number in

@@ -1,7 +1,8 @@
 /// Every maximum of the hub in one place: no queue, buffer, cache, frame or retry grows without one of these. What only
 /// says how a room shares out its time and memory stands in that room (`DeliveryTunings.swift` and others).
 ///
-/// What relates them is checked by `checkInvariants()`, which the hub calls when it starts.
+/// What relates them is checked by `checkInvariants()`, which the hub calls when it starts; what relates a room's tunings to
+/// them, by the room when its threads are made.
 public enum Limits {
     // MARK: Entries and transactions
 
@@ -98,19 +99,6 @@ public enum Limits {
 
     /// Being this far behind is worth a line in the log each time.
     public static let noteworthyLagBytes: Int64 = 64 << 20
-
-    /// How often the partitions of realtime.messages are looked after, and how soon again what could not be done.
-    public static let janitorInterval = Duration.seconds(4 * 3600)
-    public static let janitorRetryInterval = Duration.seconds(60)
-    /// Between rounds at least, however often a partition is missed.
-    public static let janitorCallInterval = Duration.seconds(5)
-    public static let janitorQueryTimeout = Duration.seconds(30)
-
-    /// Whoever waits to drop a partition holds up everybody who broadcasts: not for longer than this.
-    public static let janitorLockTimeout = Duration.milliseconds(500)
-
-    /// Partitions are made for yesterday and for so many days to come.
-    public static let partitionDaysAhead = 3
 
     /// PostgreSQL's default `wal_sender_timeout`, after which it cuts a silent client.
     public static let assumedServerTimeout = Duration.seconds(60)
@@ -382,31 +370,17 @@ public enum Limits {
     /// … and while nobody is.
     public static let catalogIdlePollInterval = Duration.seconds(5)
 
-    /// The part of a second, at most, that is spent on asking: one in so many.
-    public static let catalogPollShare = 20
-
-    /// Rights that change become visible a moment before the server's own caches know: they are read again after this.
-    public static let catalogSettlingDelay = Duration.milliseconds(100)
-    /// Where something that a policy needs is locked, and each try takes long.
-    public static let maximumCatalogSettlingDelay = Duration.seconds(1)
-
     /// How long to wait for a transaction whose changes came down the stream before others can see it …
     public static let maximumVisibilityWait = Duration.seconds(5)
 
-    /// … how often that is tried before the log is read on and everybody is told that changes may be missing …
+    /// … and how often that is tried before the log is read on and everybody is told that changes may be missing.
     public static let maximumVisibilityWaits = 12
-
-    /// … and how often to look.
-    public static let visibilityInterval = Duration.milliseconds(2)
 
     /// Times that the catalog is read anew because it changed meanwhile, before what was read last is taken.
     public static let maximumCatalogReads = 3
 
     /// Texts that policies lead to one after another: functions' bodies, other tables' policies.
     public static let maximumPolicyDepth = 16
-
-    /// Texts that PostgreSQL is asked about in one go.
-    public static let policyTrialBatch = 64
 
     /// How long reading what a text means may wait for somebody who alters a table.
     public static let policyLockTimeout = Duration.milliseconds(200)
@@ -422,12 +396,6 @@ public enum Limits {
     public static let maximumWaitingBindingBytes = 64 << 20
     /// Relations that loops wait for.
     public static let maximumWaitingRefreshes = 4096
-    /// Requests answered at once, so that nobody waits for all the others.
-    public static let bindingBatch = 512
-    /// Where answering them took longer, the next wait so many times as long, but no longer than the rest.
-    public static let bindingBatchAtOnce: Duration = .milliseconds(4)
-    public static let bindingBatchRests = 3
-    public static let bindingBatchRest: Duration = .milliseconds(60)
     /// Requests whose meaning is remembered.
     public static let maximumCachedBindings = 16_384
     /// Decisions about which the tables have been asked, on one loop.
@@ -456,10 +424,7 @@ public enum Limits {
     public static let questionBatchBytes = 4 << 20
     /// Statements that are kept prepared on a connection.
     public static let maximumPreparedQuestions = 256
-    /// What one of them may take. One that takes longer is not asked again for a while, so that a costly pattern does
-    /// not keep the others waiting.
-    public static let questionTimeout = Duration.milliseconds(250)
-    public static let questionPenalty = Duration.seconds(10)
+    /// Filters that took too long of which it is remembered.
     public static let maximumPenalties = 1024
 
     // MARK: Asking PostgreSQL about rows under policies
@@ -470,24 +435,13 @@ public enum Limits {
     public static let maximumWaitingPairs = 4 << 20
     public static let maximumWaitingPolicyBytes = 128 << 20
     public static let maximumWaitingPolicyJobs = 131_072
-    /// What is taken from the queue and asked together.
-    public static let policyBatchPairs = 256 << 10
-    public static let policyBatchJobs = 16_384
-    /// Rows in one statement, and what their texts or the claims may take; a single larger one goes alone.
-    public static let policyStatementRows = 256
+    /// What the texts of rows or the claims may take in one statement; a single larger one goes alone.
     public static let policyStatementBytes = 4 << 20
-    /// What one statement may take. A policy that takes longer even for a few rows is not asked again for a while.
-    public static let policyTimeout = Duration.seconds(1)
-    /// Statements are made so long that they take about this.
-    public static let policyStatementTarget = Duration.milliseconds(100)
-    public static let policyPenalty = Duration.seconds(10)
-    /// What is asked together is given up after this long, as far as it is not answered.
-    public static let policyBatchPatience = Duration.seconds(15)
+    /// Policies that took too long of which it is remembered.
     public static let maximumPolicyPenalties = 4096
     /// Functions or statements kept on one connection.
     public static let maximumPolicyLoops = 256
-    /// Row texts and claims are of no use before the snapshot sees the transaction they come from: waiting for that.
-    public static let visibilityPatience = Duration.seconds(5)
+    /// How often it is looked whether the snapshot sees a transaction.
     public static let visibilityRetryMilliseconds = 1
     /// The login that runs policies is looked at again after this long; where it may not, sooner.
     public static let policyLoginInterval = Duration.seconds(30)
@@ -503,8 +457,6 @@ public enum Limits {
     public static let channelConnections = 2
     /// … and those for questions that have to be asked alone.
     public static let channelConnectionsApart = 4
-    /// A connection that nobody needed for so long is given back.
-    public static let channelIdleLimit = Duration.seconds(60)
     /// When the rules of private channels change, so many of a loop's are asked about at a time …
     public static let rightsReviewedAtOnce = 16
     /// … and so often each, where the database does not say; then it is closed.
@@ -513,38 +465,13 @@ public enum Limits {
     public static let maximumWaitingChannelBytes = 64 << 20
     /// A question that is not answered by then is refused: the client waits 10 seconds for the answer to its join.
     public static let channelPatience = Duration.seconds(6)
-    /// What may take up that time: the way to a database that is away, and one that says nothing.
-    public static let channelConnectTimeout = Duration.seconds(3)
-    public static let channelAnswerTimeout = Duration.seconds(3)
-    /// After a connection could not be made, everybody is refused for so long.
-    public static let channelRetryInterval = Duration.seconds(1)
-    /// Questions taken from the queue at once, and those of one transaction, which begins none after its budget.
-    public static let channelTurn = 512
-    public static let channelBatch = 256
-    public static let channelBatchBudget = Duration.milliseconds(100)
-    /// What one question may take beyond that while others wait; one that takes longer is asked again by itself. While
-    /// there were such ones lately, the others hurry …
-    public static let channelQuickTimeout = Duration.milliseconds(250)
-    public static let channelHurriedBudget = Duration.milliseconds(15)
-    public static let channelHurriedTimeout = Duration.milliseconds(50)
-    /// … for so long, and its topic is asked about by itself at once.
-    public static let channelPenalty = Duration.seconds(10)
+    /// Askers or topics that took too long of which it is remembered.
     public static let maximumChannelPenalties = 4096
-    /// After so many in that time, whatever is alike is asked beside the others.
-    public static let channelSuspicion = 3
-    /// What a question may take by itself.
-    public static let channelProbeTimeout = Duration.seconds(2)
-    /// Plans are made anew after this: they do not notice every change of who may do what.
-    public static let channelPlanLife = Duration.milliseconds(250)
 
     // MARK: Generated columns
 
     /// What is remembered of them on each loop; what the entry at hand needs comes on top.
     public static let maximumGeneratedBytes = 8 << 20
-    /// Rows tried one by one, where together they failed, before the others are given up with them.
-    public static let generationRowsTried = 8
-    /// Roles of subscribers as which an expression is tried.
-    public static let maximumGenerationRoles = 4
 
     // MARK: Deleted rows
 
@@ -569,13 +496,10 @@ public enum Limits {
     public static let maximumReplayedBytes = 32 << 20
     /// Questions that wait, of all who join at once.
     public static let maximumWaitingReplays = 65_536
-    /// How long one waits until the log has been looked through, and the table's answer.
+    /// How long one waits until the log has been looked through.
     public static let replayPatience = Duration.seconds(3)
-    public static let replayStatementTimeout = Duration.seconds(2)
     /// What the clocks of hub and database may differ where times of one are held against times of the other.
     public static let clockTolerance = Duration.seconds(60)
-    /// How far behind the log's end the places may be while nobody asks.
-    public static let archiveInterval = Duration.seconds(2)
     /// A message further in the future than this is not replayed yet.
     public static let replayHorizon = Duration.seconds(60)
 
@@ -643,13 +567,7 @@ extension Limits {
         precondition(
             questionBatch <= maximumPreparedQuestions, "the statements of one round trip must be kept prepared")
         precondition(
-            policyBatchPairs <= maximumWaitingPairs && policyBatchJobs <= maximumWaitingPolicyJobs,
-            "what is asked together must fit the queue")
-        precondition(
             policyStatementBytes <= maximumWaitingPolicyBytes, "what one statement may send must fit the queue")
-        precondition(
-            channelBatch <= channelTurn && channelTurn <= maximumWaitingChannelQuestions,
-            "questions asked together must fit what is taken at once, and that the queue")
         precondition(
             maximumFilterListElements <= maximumFilterKeys, "a list of the largest size is found by its keys")
         precondition(
@@ -704,20 +622,7 @@ extension Limits {
         precondition(
             catalogPollInterval <= catalogIdlePollInterval, "the catalog is asked more often when it matters")
         precondition(
-            questionTimeout < answerTimeout && catalogQueryTimeout < answerTimeout && policyTimeout < answerTimeout,
-            "a server that stops a statement itself must have the time to say so")
-        precondition(
-            policyStatementTarget < policyTimeout && policyTimeout < policyBatchPatience,
-            "a statement must have ended before all is given up")
-        precondition(
-            channelProbeTimeout < channelAnswerTimeout && channelConnectTimeout < channelPatience
-                && channelHurriedTimeout <= channelQuickTimeout && channelQuickTimeout < channelProbeTimeout,
-            "a server that stops a probe must have the time to say so, and a client to hear of it")
-        precondition(
-            channelPatience + max(channelProbeTimeout, channelBatchBudget + channelQuickTimeout) < .seconds(10),
-            "a client waits 10 seconds for the answer to a join")
-        precondition(
-            janitorInterval < .seconds(partitionDaysAhead * 86_400), "a day's partition must be made before the day")
+            catalogQueryTimeout < answerTimeout, "a server that stops a statement itself must have the time to say so")
         precondition(
             catalogQueryTimeout <= connectTimeout, "a question to the catalog is quicker than a connection")
     }

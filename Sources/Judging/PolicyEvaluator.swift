@@ -48,6 +48,7 @@ public final class PolicyEvaluator: Sendable {
     private let single = Atomic<UInt64>(0)
 
     public init(_ settings: Settings) throws(SystemError) {
+        Limits.checkJudging()
         metrics = settings.metrics
         let own = try Inbox<JudgingLine>(holding: JudgingLine.room)
         let shared = JudgingWorker.Shared(settings, fitness)

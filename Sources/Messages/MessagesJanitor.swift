@@ -17,6 +17,7 @@ public final class MessagesJanitor: Sendable {
     public init(
         _ target: ConnectionTarget, hours: Int, reachability: Reachability = Reachability()
     ) throws(SystemError) {
+        Limits.checkMessages()
         let (interrupt, call) = (try Wake(), try Wake())
         self.interrupt = interrupt
         self.call = call

@@ -1,3 +1,4 @@
+import Catalog
 import Diagnostics
 import Embedded
 import Postgres
