@@ -34,7 +34,7 @@ let cellar: [Target] = [
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .target(name: "CLinux", cSettings: [.define("_GNU_SOURCE")]),
     .target(name: "CChecksum"),
-    .target(name: "CTexts", exclude: ["openapi.json"]),
+    .target(name: "CTexts", exclude: ["channel_probe.sql", "openapi.json"]),
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .systemLibrary(name: "CUring", pkgConfig: "liburing", providers: [.apt(["liburing-dev"])]),
 ]
@@ -74,7 +74,7 @@ let floor4: [Target] = [
 let floor5: [Target] = [
     room("Catalog", "Asking", "Replication", "Policy", "Protocol", "Change", "Postgres", "System", "Diagnostics"),
     room("Messages", "Asking", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
-    room("Authorizing", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
+    room("Authorizing", "CTexts", "Asking", "Protocol", "Postgres", "System", "Diagnostics"),
     room(
         "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System",
         "Diagnostics", "Bytes"),
