@@ -9,8 +9,6 @@ public struct ProjectDefaults: Sendable {
     public init(_ limits: ProjectLimits) {
         self.limits = limits
     }
-
-    var payloadKilobytes: Int { ProjectLimits.kilobytes(payloadBytes: limits.maximumPayloadBytes) }
 }
 
 extension Configuration {

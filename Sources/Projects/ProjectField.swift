@@ -23,15 +23,32 @@ struct ProjectField {
     let isSecret: Bool
     /// What stands there when nothing was given; nil for what may be missing.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
+    /// Puts what is given, or that nothing is, into the limits of a project.
+    let limit: @Sendable (JSONValue?, inout ProjectLimits) -> Void
 
     init(
         _ name: String, _ kind: Kind, isSecret: Bool = false,
-        initial: @escaping @Sendable (ProjectDefaults) -> JSONValue? = { _ in nil }
+        initial: @escaping @Sendable (ProjectDefaults) -> JSONValue? = { _ in nil },
+        limit: @escaping @Sendable (JSONValue?, inout ProjectLimits) -> Void = { _, _ in }
     ) {
         self.name = name
         self.kind = kind
         self.isSecret = isSecret
         self.initial = initial
+        self.limit = limit
+    }
+
+    /// A number of which zero, or none, says "without limit".
+    private init(_ name: String, limiting limit: any WritableKeyPath<ProjectLimits, Int?> & Sendable) {
+        self.init(
+            name, .number, initial: { .number($0.limits[keyPath: limit] ?? 0) },
+            limit: { $1[keyPath: limit] = $0?.integer.flatMap(ProjectLimits.limit) })
+    }
+
+    private init(_ name: String, flag: any WritableKeyPath<ProjectLimits, Bool> & Sendable) {
+        self.init(
+            name, .flag, initial: { .bool($0.limits[keyPath: flag]) },
+            limit: { $1[keyPath: flag] = $0?.bool ?? false })
     }
 
     /// The value as it is kept, or nil for one that is no value of this field. Numbers and flags may come as texts, as the
@@ -91,20 +108,39 @@ extension ProjectField {
         ProjectField("jwt_secret", .text, isSecret: true),
         ProjectField("jwt_jwks", .keySet, isSecret: true),
         ProjectField("postgres_cdc_default", .text) { _ in .string(ProjectExtension.rowLevelSecurity) },
-        ProjectField("max_concurrent_users", .number) { .number($0.limits.maximumConcurrentUsers ?? 0) },
-        ProjectField("max_events_per_second", .number) { .number($0.limits.maximumEventsPerSecond ?? 0) },
-        ProjectField("max_presence_events_per_second", .number) {
-            .number($0.limits.maximumPresenceEventsPerSecond ?? 0)
-        },
-        ProjectField("max_payload_size_in_kb", .number) { .number($0.payloadKilobytes) },
+        ProjectField("max_concurrent_users", limiting: \.maximumConcurrentUsers),
+        ProjectField("max_events_per_second", limiting: \.maximumEventsPerSecond),
+        ProjectField("max_presence_events_per_second", limiting: \.maximumPresenceEventsPerSecond),
+        ProjectField(
+            "max_payload_size_in_kb", .number,
+            initial: { .number(ProjectLimits.kilobytes(payloadBytes: $0.limits.maximumPayloadBytes)) },
+            limit: { value, limits in
+                guard let kilobytes = value?.integer.map(Setting(\.payloadKilobytes).type.nearest) else { return }
+                limits.maximumPayloadBytes = ProjectLimits.payloadBytes(kilobytes: kilobytes)
+            }),
         ProjectField("max_bytes_per_second", .number) { .number($0.maximumBytesPerSecond) },
-        ProjectField("max_channels_per_client", .number) { .number($0.limits.maximumChannelsPerClient) },
-        ProjectField("max_joins_per_second", .number) { .number($0.limits.maximumJoinsPerSecond ?? 0) },
-        ProjectField("suspend", .flag) { .bool($0.limits.isSuspended) },
-        ProjectField("private_only", .flag) { .bool($0.limits.isPrivateOnly) },
-        ProjectField("presence_enabled", .flag) { .bool($0.limits.presenceEnabled) },
-        ProjectField("max_client_presence_events_per_window", .number),
-        ProjectField("client_presence_window_ms", .number),
+        ProjectField(
+            "max_channels_per_client", .number, initial: { .number($0.limits.maximumChannelsPerClient) },
+            limit: { value, limits in
+                guard let channels = value?.integer.map(Setting(\.channelsPerClient).type.nearest) else { return }
+                limits.maximumChannelsPerClient = channels
+            }),
+        ProjectField("max_joins_per_second", limiting: \.maximumJoinsPerSecond),
+        ProjectField("suspend", flag: \.isSuspended),
+        ProjectField("private_only", flag: \.isPrivateOnly),
+        ProjectField("presence_enabled", flag: \.presenceEnabled),
+        ProjectField(
+            "max_client_presence_events_per_window", .number,
+            limit: { value, limits in
+                guard let events = value?.integer else { return }
+                limits.clientPresenceEvents = ProjectLimits.limit(events)
+            }),
+        ProjectField(
+            "client_presence_window_ms", .number,
+            limit: { value, limits in
+                guard let window = value?.integer.flatMap(ProjectLimits.limit) else { return }
+                limits.clientPresenceWindow = .milliseconds(window)
+            }),
         ProjectField("migrations_ran", .number) { _ in .number(0) },
         ProjectField("broadcast_adapter", .word(["phoenix", "gen_rpc"])) { _ in .string("gen_rpc") },
         ProjectField("feature_flags", .object) { _ in .object(JSONObject()) },

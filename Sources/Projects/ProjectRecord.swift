@@ -38,7 +38,7 @@ extension ProjectRecord {
         return (verifier, keys.notes)
     }
 
-    public var isSuspended: Bool { flag("suspend") }
+    public var isSuspended: Bool { fields["suspend"]?.bool ?? false }
 
     /// Nil where no database was described.
     public var database: ConnectionString? {
@@ -66,28 +66,10 @@ extension ProjectRecord {
     public var maximumRecordBytes: Int? { setting("poll_max_record_bytes")?.integer }
 
     public func limits(_ defaults: ProjectDefaults) -> ProjectLimits {
-        let usual = defaults.limits
-        let channels = number("max_channels_per_client") ?? usual.maximumChannelsPerClient
-        let kilobytes = number("max_payload_size_in_kb") ?? defaults.payloadKilobytes
-        let window = number("client_presence_window_ms").flatMap(ProjectLimits.limit)
-        return ProjectLimits(
-            maximumConcurrentUsers: limit("max_concurrent_users"),
-            maximumChannelsPerClient: Setting(\.channelsPerClient).type.nearest(to: channels),
-            maximumJoinsPerSecond: limit("max_joins_per_second"),
-            maximumEventsPerSecond: limit("max_events_per_second"),
-            maximumPresenceEventsPerSecond: limit("max_presence_events_per_second"),
-            clientPresenceEvents: number("max_client_presence_events_per_window").map(ProjectLimits.limit)
-                ?? usual.clientPresenceEvents,
-            clientPresenceWindow: window.map { .milliseconds($0) } ?? usual.clientPresenceWindow,
-            maximumPayloadBytes: ProjectLimits.payloadBytes(
-                kilobytes: Setting(\.payloadKilobytes).type.nearest(to: kilobytes)),
-            isPrivateOnly: flag("private_only"), presenceEnabled: flag("presence_enabled"), isSuspended: isSuspended)
+        ProjectField.all.reduce(into: defaults.limits) { limits, field in field.limit(fields[field.name], &limits) }
     }
 
     private func setting(_ name: String) -> JSONValue? { extensions.first?.settings[name] }
-    private func flag(_ name: String) -> Bool { fields[name]?.bool ?? false }
-    private func number(_ name: String) -> Int? { fields[name]?.integer }
-    private func limit(_ name: String) -> Int? { number(name).flatMap(ProjectLimits.limit) }
 }
 
 extension ProjectRecord: CustomStringConvertible, CustomReflectable {
