@@ -144,7 +144,7 @@ extension ClientLoop {
     }
 
     func requestTookTooLong(_ connection: ConnectionID) {
-        guard Int(connection.slot) < sessions.count, let session = sessions[Int(connection.slot)],
+        guard Int(connection.seat) < sessions.count, let session = sessions[Int(connection.seat)],
             TimerToken.cut(session.connection.generation) == connection.generation
         else { return }
         session.timer = nil

@@ -79,16 +79,16 @@ final class ClientLoop: SocketApplication {
     }
 
     func opened(_ connection: ConnectionID, from peer: PeerAddress, isSecure: Bool) {
-        let slot = Int(connection.slot)
-        while sessions.count <= slot { sessions.append(nil) }
+        let seat = Int(connection.seat)
+        while sessions.count <= seat { sessions.append(nil) }
         let session = Session(connection)
-        sessions[slot] = session
+        sessions[seat] = session
         session.timer = loop.after(
             nanoseconds: Limits.requestTimeLimit.wholeNanoseconds, token: TimerToken.request(connection).rawValue)
     }
 
     func session(_ connection: ConnectionID) -> Session? {
-        guard Int(connection.slot) < sessions.count, let session = sessions[Int(connection.slot)],
+        guard Int(connection.seat) < sessions.count, let session = sessions[Int(connection.seat)],
             session.connection == connection
         else { return nil }
         return session
@@ -121,7 +121,7 @@ final class ClientLoop: SocketApplication {
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
         guard let session = session(connection) else { return }
-        sessions[Int(connection.slot)] = nil
+        sessions[Int(connection.seat)] = nil
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
         metrics.sessions.add(-1)
@@ -326,7 +326,7 @@ enum TimerToken {
 
     var rawValue: UInt64 {
         switch self {
-        case .request(let id): Self.pack(0, id.slot, id.generation)
+        case .request(let id): Self.pack(0, id.seat, id.generation)
         case .expiry(let place, let generation): Self.pack(1, place.number, generation)
         case .refusal(let place): Self.pack(2, place, 0)
         case .join(let place, let generation): Self.pack(3, place.number, generation)
@@ -350,7 +350,7 @@ enum TimerToken {
         let generation = UInt32(rawValue & Self.generationMask)
         let place = ChannelPlace(number: number)
         switch rawValue >> 60 {
-        case 0: self = .request(ConnectionID(slot: number, generation: generation))
+        case 0: self = .request(ConnectionID(seat: number, generation: generation))
         case 1: self = .expiry(channel: place, generation: generation)
         case 2: self = .refusal(number)
         case 3: self = .join(channel: place, generation: generation)

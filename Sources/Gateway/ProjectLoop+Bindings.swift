@@ -298,7 +298,7 @@ extension ProjectLoop {
         return pipeline.place(
             PlacementRequest(
                 binding, policy, of: listener(of: channel), at: index, wantsMoves: channel.bindings[index].wantsMoves,
-                as: channel.claims.role.text, account: channel.session.connection.slot))
+                as: channel.claims.role.text, account: channel.session.connection.seat))
     }
 
     /// The policy is another for the holder.

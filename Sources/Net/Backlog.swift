@@ -15,8 +15,8 @@ final class Backlog {
     var committed = 0
     /// When the connection took something last.
     var takenAt: UInt64 = 0
-    /// The slot that it belongs to; nil while it waits for the next.
-    var slot: Int?
+    /// The seat that it belongs to; nil while it waits for the next.
+    var seat: Int?
 
     var isEmpty: Bool { head == entries.count }
     var count: Int { entries.count - head }

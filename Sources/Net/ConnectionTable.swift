@@ -71,21 +71,21 @@ struct Connection: BitwiseCopyable {
     var hasSocket: Bool { descriptor >= 0 }
 }
 
-/// The connections of one loop, by slot.
+/// The connections of one loop, each with a seat: a number that the next one gets when it has gone.
 ///
-/// The whole table is one reservation of zeroed memory: a slot that was never used costs nothing but addresses, and
+/// The whole table is one reservation of zeroed memory: a seat that was never used costs nothing but addresses, and
 /// none ever moves.
 @safe
 final class ConnectionTable {
     private let base: UnsafeMutablePointer<Connection>
     let capacity: Int
-    /// Slots from here on were never used.
+    /// Seats from here on were never used.
     private(set) var highWater = 0
     private let freed = PlainArray<UInt32>()
     private(set) var count = 0
 
     init(capacity: Int) {
-        precondition(capacity > 0 && capacity < Int(UInt32.max), "slots are numbered with 32 bits")
+        precondition(capacity > 0 && capacity < Int(UInt32.max), "seats are numbered with 32 bits")
         // SAFETY: zeroed memory is a valid `Connection`, whose every field is plain and whose stage 0 is `free`.
         guard let memory = unsafe calloc(capacity, MemoryLayout<Connection>.stride) else {
             preconditionFailure("no memory for the table of connections")
@@ -99,55 +99,55 @@ final class ConnectionTable {
         unsafe free(base)
     }
 
-    subscript(_ slot: Int) -> Connection {
+    subscript(_ seat: Int) -> Connection {
         @inline(__always) get {
-            precondition(slot >= 0 && slot < capacity, "a slot lies in the table")
-            // SAFETY: the slot lies in the table, all of which is initialised.
-            return unsafe base[slot]
+            precondition(seat >= 0 && seat < capacity, "a seat lies in the table")
+            // SAFETY: the seat lies in the table, all of which is initialised.
+            return unsafe base[seat]
         }
         @inline(__always) _modify {
-            precondition(slot >= 0 && slot < capacity, "a slot lies in the table")
+            precondition(seat >= 0 && seat < capacity, "a seat lies in the table")
             // SAFETY: as above.
-            yield unsafe &base[slot]
+            yield unsafe &base[seat]
         }
     }
 
-    /// The slot of a connection that is still there.
+    /// The seat of a connection that is still there.
     @inline(__always)
-    func slot(of id: ConnectionID) -> Int? {
-        let slot = Int(id.slot)
-        guard slot < capacity else { return nil }
-        // SAFETY: the slot lies in the table. Only one field is read, of what is most often one cache line.
-        return unsafe base[slot].generation == id.generation && base[slot].isLive ? slot : nil
+    func seat(of id: ConnectionID) -> Int? {
+        let seat = Int(id.seat)
+        guard seat < capacity else { return nil }
+        // SAFETY: the seat lies in the table. Only one field is read, of what is most often one cache line.
+        return unsafe base[seat].generation == id.generation && base[seat].isLive ? seat : nil
     }
 
-    func id(of slot: Int) -> ConnectionID { ConnectionID(slot: UInt32(slot), generation: self[slot].generation) }
+    func id(of seat: Int) -> ConnectionID { ConnectionID(seat: UInt32(seat), generation: self[seat].generation) }
 
-    /// A free slot, with a generation it never had; nil when all are taken.
+    /// A free seat, with a generation it never had; nil when all are taken.
     func take(descriptor: Int32, stage: Connection.Stage, now: UInt64) -> Int? {
-        let slot: Int
+        let seat: Int
         if let reused = freed.popLast() {
-            slot = Int(reused)
+            seat = Int(reused)
         } else {
             guard highWater < capacity else { return nil }
-            slot = highWater
+            seat = highWater
             highWater += 1
         }
-        let generation = self[slot].generation &+ 1
+        let generation = self[seat].generation &+ 1
         // SAFETY: all fields are plain; null is no input.
-        unsafe self[slot] = Connection(
+        unsafe self[seat] = Connection(
             descriptor: descriptor, generation: generation, stage: stage, flags: [], watched: 0, firstLink: 0,
             lastLink: 0, queuedBytes: 0, backlog: 0, session: 0, input: nil, inputCount: 0, inputCapacity: 0,
             inputWanted: 0, held: 0, unfinishedSince: 0, account: 0, idleMilliseconds: 0, lastReceived: now,
             deadline: 0, end: .stopped)
         count += 1
-        return slot
+        return seat
     }
 
-    func giveBack(_ slot: Int) {
-        precondition(self[slot].stage == .ended, "only an ended connection's slot is free")
-        self[slot].stage = .free
-        freed.append(UInt32(slot))
+    func giveBack(_ seat: Int) {
+        precondition(self[seat].stage == .ended, "only an ended connection's seat is free")
+        self[seat].stage = .free
+        freed.append(UInt32(seat))
         count -= 1
     }
 }

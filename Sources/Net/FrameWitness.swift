@@ -19,17 +19,17 @@ public protocol FrameWitness: AnyObject {
 extension SocketLoop {
     /// A connection that nobody is at the other end of; nil when there is no place for it.
     public func open(watchedBy witness: any FrameWitness) -> ConnectionID? {
-        guard let slot = table.take(descriptor: -1, stage: .open, now: now) else { return nil }
+        guard let seat = table.take(descriptor: -1, stage: .open, now: now) else { return nil }
         self.witness = witness
-        let connection = table.id(of: slot)
-        open(slot, from: .loopback(port: 0))
+        let connection = table.id(of: seat)
+        open(seat, from: .loopback(port: 0))
         return connection
     }
 
     /// What was queued for a connection without a socket goes nowhere.
-    func show(_ slot: Int, _ first: UInt32) {
+    func show(_ seat: Int, _ first: UInt32) {
         guard let witness else { return }
-        let connection = table.id(of: slot)
+        let connection = table.id(of: seat)
         var frames = 0
         var link = first
         if witness.looksInside {

@@ -40,11 +40,11 @@ extension SocketLoop {
 
     /// Who pays for what the connection holds: the first that was said is everybody's.
     public func bill(_ connection: ConnectionID, to budget: InputBudget) {
-        guard let slot = table.slot(of: connection) else { return }
-        let held = heldInput(slot)
-        count(slot, from: held, to: 0)
-        table[slot].account = account(of: budget)
-        count(slot, from: 0, to: held)
+        guard let seat = table.seat(of: connection) else { return }
+        let held = heldInput(seat)
+        count(seat, from: held, to: 0)
+        table[seat].account = account(of: budget)
+        count(seat, from: 0, to: held)
     }
 
     private func account(of budget: InputBudget) -> UInt16 {
@@ -58,72 +58,72 @@ extension SocketLoop {
     /// The application keeps so many bytes of a message that is not whole. With `restarting` it is another message than it was
     /// before.
     public func hold(_ bytes: Int, for connection: ConnectionID, restarting: Bool) {
-        guard let slot = table.slot(of: connection) else { return }
-        let before = heldInput(slot)
-        table[slot].held = UInt32(clamping: bytes)
-        if restarting { table[slot].unfinishedSince = 0 }
-        noteHeld(slot, before: before)
+        guard let seat = table.seat(of: connection) else { return }
+        let before = heldInput(seat)
+        table[seat].held = UInt32(clamping: bytes)
+        if restarting { table[seat].unfinishedSince = 0 }
+        noteHeld(seat, before: before)
     }
 
     /// The connection has ended.
-    func hold(nothingOf slot: Int) {
-        let before = heldInput(slot)
-        table[slot].held = 0
-        noteHeld(slot, before: before)
+    func hold(nothingOf seat: Int) {
+        let before = heldInput(seat)
+        table[seat].held = 0
+        noteHeld(seat, before: before)
     }
 
-    func heldInput(_ slot: Int) -> Int {
-        let held = Int(table[slot].inputCapacity) + Int(table[slot].held)
+    func heldInput(_ seat: Int) -> Int {
+        let held = Int(table[seat].inputCapacity) + Int(table[seat].held)
         return held > Self.uncounted ? held : 0
     }
 
     /// What a connection holds has changed.
-    func noteHeld(_ slot: Int, before: Int) {
-        let held = heldInput(slot)
-        count(slot, from: before, to: held)
-        if table[slot].inputCount == 0, table[slot].held == 0 {
-            table[slot].unfinishedSince = 0
-        } else if table[slot].unfinishedSince == 0 {
-            table[slot].unfinishedSince = now
+    func noteHeld(_ seat: Int, before: Int) {
+        let held = heldInput(seat)
+        count(seat, from: before, to: held)
+        if table[seat].inputCount == 0, table[seat].held == 0 {
+            table[seat].unfinishedSince = 0
+        } else if table[seat].unfinishedSince == 0 {
+            table[seat].unfinishedSince = now
             needSweep(at: now + settings.unfinishedLimit.nanoseconds)
         }
-        guard held > before, table[slot].stage == .open else { return }
-        if hasNoRoom(slot) { sendAway.append(UInt32(slot)) }
+        guard held > before, table[seat].stage == .open else { return }
+        if hasNoRoom(seat) { sendAway.append(UInt32(seat)) }
     }
 
-    private func hasNoRoom(_ slot: Int) -> Bool {
-        let held = heldInput(slot)
-        return held > 0 && accounts[Int(table[slot].account)].isExceeded(byHolderOf: held)
+    private func hasNoRoom(_ seat: Int) -> Bool {
+        let held = heldInput(seat)
+        return held > 0 && accounts[Int(table[seat].account)].isExceeded(byHolderOf: held)
     }
 
-    private func count(_ slot: Int, from before: Int, to after: Int) {
+    private func count(_ seat: Int, from before: Int, to after: Int) {
         guard before != after else { return }
-        accounts[Int(table[slot].account)].add(after - before)
+        accounts[Int(table[seat].account)].add(after - before)
         metrics.unfinishedInputBytes.add(Int64(after - before))
     }
 
     /// Those who hold what there is no room for; told between calls of the application's.
     func sendOverfullAway() {
         while let number = sendAway.popLast() {
-            let slot = Int(number)
+            let seat = Int(number)
             // It may have finished meanwhile, or others may have gone.
-            guard table[slot].stage == .open, hasNoRoom(slot) else { continue }
+            guard table[seat].stage == .open, hasNoRoom(seat) else { continue }
             metrics.unfinishedInputRefused[.noRoom].add()
-            application.hasNoRoom(table.id(of: slot))
-            if table[slot].stage == .open { end(slot, .inputTooLong, byReset: true) }
+            application.hasNoRoom(table.id(of: seat))
+            if table[seat].stage == .open { end(seat, .inputTooLong, byReset: true) }
         }
     }
 
     /// When the message that a connection began has to be whole; `.max` where there is none.
-    func unfinishedDue(_ slot: Int) -> UInt64 {
-        let since = table[slot].unfinishedSince
-        guard since != 0, table[slot].stage == .open else { return .max }
+    func unfinishedDue(_ seat: Int) -> UInt64 {
+        let since = table[seat].unfinishedSince
+        guard since != 0, table[seat].stage == .open else { return .max }
         return since + settings.unfinishedLimit.nanoseconds
     }
 
-    func unfinishedIsDue(_ slot: Int) {
+    func unfinishedIsDue(_ seat: Int) {
         metrics.unfinishedInputRefused[.tooSlow].add()
-        application.tookTooLong(table.id(of: slot))
-        if table[slot].stage == .open { end(slot, .inputTooLong, byReset: true) }
+        application.tookTooLong(table.id(of: seat))
+        if table[seat].stage == .open { end(seat, .inputTooLong, byReset: true) }
     }
 }

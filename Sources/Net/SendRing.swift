@@ -10,7 +10,7 @@ import System
 @safe
 final class SendRing {
     struct Send: BitwiseCopyable {
-        var slot: UInt32
+        var seat: UInt32
         /// The list that it began, where the list goes on behind what fitted, and how much was handed over.
         var first: UInt32
         var next: UInt32
@@ -92,12 +92,12 @@ final class SendRing {
 /// The flush by ring.
 extension SocketLoop {
     /// Puts a connection's list into the running batch.
-    func flushByRing(_ slot: Int, _ first: UInt32, _ ring: SendRing) {
+    func flushByRing(_ seat: Int, _ first: UInt32, _ ring: SendRing) {
         if ring.isFull { finishRingBatch(ring) }
         let next = gatherForRing(first, ring)
         let send = SendRing.Send(
-            slot: UInt32(slot), first: first, next: next, byteCount: gather.byteCount, outcome: 0)
-        ring.add(send, table[slot].descriptor, gather)
+            seat: UInt32(seat), first: first, next: next, byteCount: gather.byteCount, outcome: 0)
+        ring.add(send, table[seat].descriptor, gather)
     }
 
     /// Like `gatherList`, but what was gathered for the batch before stays.
@@ -128,20 +128,20 @@ extension SocketLoop {
     }
 
     private func take(_ send: SendRing.Send) {
-        let slot = Int(send.slot)
+        let seat = Int(send.seat)
         guard send.outcome >= 0 else {
             switch StreamSocket.outcome(of: -send.outcome) {
-            case .wouldBlock, .moved, .finished: block(slot, send.first, skipping: 0)
-            case .failed(let code): end(slot, .failed(code: code), byReset: true)
+            case .wouldBlock, .moved, .finished: block(seat, send.first, skipping: 0)
+            case .failed(let code): end(seat, .failed(code: code), byReset: true)
             }
             return
         }
         let count = Int(send.outcome)
         sentBytes += count
         if count < send.byteCount {
-            block(slot, send.first, skipping: count)
+            block(seat, send.first, skipping: count)
         } else if send.next != 0 {
-            flushList(slot, send.next)
+            flushList(seat, send.next)
         }
     }
 }

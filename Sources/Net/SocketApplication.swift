@@ -3,12 +3,12 @@ import System
 /// One connection on one loop, for as long as it lives. An id that outlived its connection is harmless: calls with it
 /// are ignored.
 public struct ConnectionID: Hashable, Sendable, BitwiseCopyable {
-    public let slot: UInt32
-    /// Tells the connections apart that had the same slot one after the other.
+    public let seat: UInt32
+    /// Tells the connections apart that had the same seat one after the other.
     public let generation: UInt32
 
-    public init(slot: UInt32, generation: UInt32) {
-        self.slot = slot
+    public init(seat: UInt32, generation: UInt32) {
+        self.seat = seat
         self.generation = generation
     }
 }

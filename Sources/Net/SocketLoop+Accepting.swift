@@ -39,31 +39,31 @@ extension SocketLoop {
     }
 
     func take(_ descriptor: Int32, _ peer: PeerAddress) {
-        guard let slot = table.take(descriptor: descriptor, stage: .open, now: now) else {
+        guard let seat = table.take(descriptor: descriptor, stage: .open, now: now) else {
             refuse(.tooManyConnections, 0)
             return StreamSocket.reset(descriptor)
         }
         StreamSocket.prepare(descriptor, sendBuffer: settings.sendBuffer)
         let events: Epoll.Events = [.readable, .peerFinished]
         do throws(SystemError) {
-            try epoll.add(descriptor, events, key: Key.connection(table.id(of: slot)))
+            try epoll.add(descriptor, events, key: Key.connection(table.id(of: seat)))
         } catch {
             refuse(.outOfMemory, error.code)
-            return end(slot, .failed(code: error.code), byReset: true)
+            return end(seat, .failed(code: error.code), byReset: true)
         }
-        table[slot].watched = UInt16(truncatingIfNeeded: events.rawValue)
+        table[seat].watched = UInt16(truncatingIfNeeded: events.rawValue)
         metrics.connectionsAccepted.add()
-        guard let tls else { return open(slot, from: peer) }
-        if !startHandshake(slot, peer, tls) {
+        guard let tls else { return open(seat, from: peer) }
+        if !startHandshake(seat, peer, tls) {
             refuse(.outOfMemory, 0)
-            end(slot, .tlsFailed, byReset: true)
+            end(seat, .tlsFailed, byReset: true)
         }
     }
 
-    func open(_ slot: Int, from peer: PeerAddress) {
-        table[slot].flags.insert(.wasOpened)
-        if let limit = settings.idleLimit { setIdleLimit(limit.nanoseconds, slot) }
-        application.opened(table.id(of: slot), from: peer, isSecure: table[slot].session != 0)
+    func open(_ seat: Int, from peer: PeerAddress) {
+        table[seat].flags.insert(.wasOpened)
+        if let limit = settings.idleLimit { setIdleLimit(limit.nanoseconds, seat) }
+        application.opened(table.id(of: seat), from: peer, isSecure: table[seat].session != 0)
     }
 
     // MARK: No room

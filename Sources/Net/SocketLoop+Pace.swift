@@ -8,7 +8,7 @@ extension SocketLoop {
     public var isCrowded: Bool {
         guard blockedCount > 0 else { return false }
         return backlogs.contains { backlog in
-            backlog.slot != nil && backlog.byteCount > settings.outboxBytes / 2
+            backlog.seat != nil && backlog.byteCount > settings.outboxBytes / 2
                 && now - backlog.takenAt < Limits.crowdPulse.nanoseconds
         }
     }

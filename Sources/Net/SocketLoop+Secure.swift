@@ -27,54 +27,54 @@ extension SocketLoop {
     // MARK: Handshake
 
     /// False when there is no memory for a session.
-    func startHandshake(_ slot: Int, _ peer: PeerAddress, _ source: TLSSource) -> Bool {
-        guard let session = source.current.session(on: table[slot].descriptor) else { return false }
+    func startHandshake(_ seat: Int, _ peer: PeerAddress, _ source: TLSSource) -> Bool {
+        guard let session = source.current.session(on: table[seat].descriptor) else { return false }
         let index = freeSessions.popLast() ?? UInt32(sessions.count)
         if index == sessions.count { sessions.append(nil) }
         sessions[Int(index)] = Secured(session: session, peer: peer)
-        table[slot].session = index
-        table[slot].stage = .handshaking
-        table[slot].deadline = max(time(after: settings.handshakeLimit.nanoseconds), 1)
-        needSweep(at: table[slot].deadline)
+        table[seat].session = index
+        table[seat].stage = .handshaking
+        table[seat].deadline = max(time(after: settings.handshakeLimit.nanoseconds), 1)
+        needSweep(at: table[seat].deadline)
         return true
     }
 
-    func continueHandshake(_ slot: Int) {
-        guard let secured = secured(slot) else { return }
+    func continueHandshake(_ seat: Int) {
+        guard let secured = secured(seat) else { return }
         switch secured.session.handshake() {
         case .moved:
-            table[slot].stage = .open
-            table[slot].deadline = 0
-            table[slot].lastReceived = now
-            setWatched(slot, [.readable, .peerFinished])
-            if table[slot].stage == .open { open(slot, from: secured.peer) }
-        case .wantsRead: setWatched(slot, .readable)
-        case .wantsWrite: setWatched(slot, .writable)
-        case .finished, .failed: failHandshake(slot)
+            table[seat].stage = .open
+            table[seat].deadline = 0
+            table[seat].lastReceived = now
+            setWatched(seat, [.readable, .peerFinished])
+            if table[seat].stage == .open { open(seat, from: secured.peer) }
+        case .wantsRead: setWatched(seat, .readable)
+        case .wantsWrite: setWatched(seat, .writable)
+        case .finished, .failed: failHandshake(seat)
         }
     }
 
-    func failHandshake(_ slot: Int) {
+    func failHandshake(_ seat: Int) {
         refuse(.handshake, 0)
-        end(slot, .tlsFailed, byReset: false)
+        end(seat, .tlsFailed, byReset: false)
     }
 
-    func secured(_ slot: Int) -> Secured? {
-        table[slot].session == 0 ? nil : sessions[Int(table[slot].session)]
+    func secured(_ seat: Int) -> Secured? {
+        table[seat].session == 0 ? nil : sessions[Int(table[seat].session)]
     }
 
-    func releaseSession(_ slot: Int) {
-        let index = table[slot].session
+    func releaseSession(_ seat: Int) {
+        let index = table[seat].session
         guard index != 0 else { return }
         sessions[Int(index)] = nil
         freeSessions.append(index)
-        table[slot].session = 0
+        table[seat].session = 0
     }
 
     // MARK: Receiving
 
     /// As much as is there and fits; a session may hold bytes that the socket does not show any more.
-    func receiveSecurely(_ slot: Int, _ session: TLSSession, into room: UnsafeMutableRawBufferPointer) -> Transfer {
+    func receiveSecurely(_ seat: Int, _ session: TLSSession, into room: UnsafeMutableRawBufferPointer) -> Transfer {
         var filled = 0
         while filled < room.count {
             // SAFETY: `filled` is below the room's count.
@@ -84,22 +84,22 @@ extension SocketLoop {
             case .wantsRead, .wantsWrite: return filled > 0 ? .moved(filled) : .wouldBlock
             case .finished:
                 guard filled > 0 else { return .finished }
-                readAgain(slot)
+                readAgain(seat)
                 return .moved(filled)
             case .failed:
                 guard filled > 0 else { return .failed(0) }
-                readAgain(slot)
+                readAgain(seat)
                 return .moved(filled)
             }
         }
-        readAgain(slot)
+        readAgain(seat)
         return .moved(filled)
     }
 
     // MARK: Sending
 
     /// Record by record: what one record cannot hold waits for the next, small pieces share one.
-    func flushSecurely(_ slot: Int, _ session: TLSSession, _ first: UInt32) {
+    func flushSecurely(_ seat: Int, _ session: TLSSession, _ first: UInt32) {
         var link = first
         var offset = 0
         while link != 0 {
@@ -109,8 +109,8 @@ extension SocketLoop {
             case .moved(let count):
                 sentBytes += count
                 skip(&link, &offset, count)
-            case .wantsRead, .wantsWrite: return block(slot, link, skipping: offset, committed: record.count)
-            case .finished, .failed: return end(slot, .tlsFailed, byReset: true)
+            case .wantsRead, .wantsWrite: return block(seat, link, skipping: offset, committed: record.count)
+            case .finished, .failed: return end(seat, .tlsFailed, byReset: true)
             }
         }
     }
@@ -144,7 +144,7 @@ extension SocketLoop {
 
     /// Offers at least the bytes that were offered before: both times it is the front of the same queue, as far as a
     /// record goes.
-    func resumeSecurely(_ slot: Int, _ session: TLSSession, _ backlog: Backlog) {
+    func resumeSecurely(_ seat: Int, _ session: TLSSession, _ backlog: Backlog) {
         while !backlog.isEmpty {
             // SAFETY: the record lies in a chunk that the backlog retains, or in the record area until the next is made.
             let record = unsafe record(of: backlog)
@@ -155,7 +155,7 @@ extension SocketLoop {
             case .wantsRead, .wantsWrite:
                 backlog.committed = max(backlog.committed, record.count)
                 return
-            case .finished, .failed: return end(slot, .tlsFailed, byReset: true)
+            case .finished, .failed: return end(seat, .tlsFailed, byReset: true)
             }
         }
     }

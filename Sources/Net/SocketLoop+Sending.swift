@@ -18,41 +18,41 @@ extension SocketLoop {
     /// a queue is only ever cut between frames.
     public func send(_ piece: Piece, to connection: ConnectionID, continues: Bool = false) {
         precondition(arena.isValid(piece), "a piece is valid in the turn that it was shared in")
-        guard let slot = table.slot(of: connection), table[slot].stage == .open else { return }
-        queue(piece.index, slot, continues)
+        guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
+        queue(piece.index, seat, continues)
     }
 
     /// Queues a copy of bytes that are for this connection only.
     public func send(_ bytes: RawSpan, to connection: ConnectionID, continues: Bool = false) {
-        guard let slot = table.slot(of: connection), table[slot].stage == .open else { return }
-        queue(arena.add(bytes).index, slot, continues)
+        guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
+        queue(arena.add(bytes).index, seat, continues)
     }
 
     @inline(__always)
-    private func queue(_ piece: UInt32, _ slot: Int, _ continues: Bool) {
+    private func queue(_ piece: UInt32, _ seat: Int, _ continues: Bool) {
         let link = UInt32(links.count)
         links.append(Link(piece: piece, next: 0, continues: continues))
-        let last = table[slot].lastLink
-        if last == 0 { table[slot].firstLink = link } else { links[Int(last)].next = link }
-        table[slot].lastLink = link
-        let bytes = table[slot].queuedBytes &+ arena.extent(of: piece).length
-        table[slot].queuedBytes = bytes
+        let last = table[seat].lastLink
+        if last == 0 { table[seat].firstLink = link } else { links[Int(last)].next = link }
+        table[seat].lastLink = link
+        let bytes = table[seat].queuedBytes &+ arena.extent(of: piece).length
+        table[seat].queuedBytes = bytes
         largestQueue = max(largestQueue, Int(bytes))
         sentPieces &+= 1
-        putInQueue(slot)
+        putInQueue(seat)
     }
 
     @inline(__always)
-    func putInQueue(_ slot: Int) {
-        guard !table[slot].flags.contains(.isQueued) else { return }
-        table[slot].flags.insert(.isQueued)
-        queued.append(UInt32(slot))
+    func putInQueue(_ seat: Int) {
+        guard !table[seat].flags.contains(.isQueued) else { return }
+        table[seat].flags.insert(.isQueued)
+        queued.append(UInt32(seat))
     }
 
     /// What this connection has not taken yet, queued this turn or blocked.
     public func queuedBytes(of connection: ConnectionID) -> Int {
-        guard let slot = table.slot(of: connection) else { return 0 }
-        return Int(table[slot].queuedBytes) + backlogs[Int(table[slot].backlog)].byteCount
+        guard let seat = table.seat(of: connection) else { return 0 }
+        return Int(table[seat].queuedBytes) + backlogs[Int(table[seat].backlog)].byteCount
     }
 
     // MARK: Flushing
@@ -62,9 +62,9 @@ extension SocketLoop {
     func flush() {
         var sinceRead = 0
         while nextQueued < queued.count {
-            let slot = Int(queued[nextQueued])
+            let seat = Int(queued[nextQueued])
             nextQueued += 1
-            flush(slot)
+            flush(seat)
             sinceRead += 1
             if sinceRead == Limits.sendsBetweenReads {
                 sinceRead = 0
@@ -84,64 +84,64 @@ extension SocketLoop {
         now = time.monotonicNanoseconds()
         for index in 0..<count {
             let (key, events) = epoll.event(index)
-            if let id = Key.connection(key), let slot = table.slot(of: id) { handle(events, slot) }
+            if let id = Key.connection(key), let seat = table.seat(of: id) { handle(events, seat) }
         }
         // What the application makes of it at the end of a turn would wait for something else to happen.
         if count > 0 { turnAgain() }
     }
 
-    private func flush(_ slot: Int) {
-        guard let first = takeQueue(slot) else { return }
-        if table[slot].backlog != 0 {
-            enqueue(slot, first, skipping: 0)
+    private func flush(_ seat: Int) {
+        guard let first = takeQueue(seat) else { return }
+        if table[seat].backlog != 0 {
+            enqueue(seat, first, skipping: 0)
         } else if first != 0 {
-            if !table[slot].hasSocket {
-                show(slot, first)
-            } else if let secured = secured(slot) {
-                flushSecurely(slot, secured.session, first)
+            if !table[seat].hasSocket {
+                show(seat, first)
+            } else if let secured = secured(seat) {
+                flushSecurely(seat, secured.session, first)
             } else if let ring {
-                flushByRing(slot, first, ring)
+                flushByRing(seat, first, ring)
                 // It can only be closed once its bytes are gone.
-                if table[slot].stage == .closing { finishRingBatch(ring) }
+                if table[seat].stage == .closing { finishRingBatch(ring) }
             } else {
-                flushList(slot, first)
+                flushList(seat, first)
             }
         }
-        if table[slot].stage == .closing, table[slot].backlog == 0 { finishClosing(slot) }
+        if table[seat].stage == .closing, table[seat].backlog == 0 { finishClosing(seat) }
     }
 
     /// The first link of what is queued for a connection, which then has nothing queued; nil when it is gone.
     @inline(__always)
-    func takeQueue(_ slot: Int) -> UInt32? {
-        table[slot].flags.remove(.isQueued)
-        guard table[slot].stage == .open || table[slot].stage == .closing else { return nil }
-        let first = table[slot].firstLink
-        table[slot].firstLink = 0
-        table[slot].lastLink = 0
-        table[slot].queuedBytes = 0
+    func takeQueue(_ seat: Int) -> UInt32? {
+        table[seat].flags.remove(.isQueued)
+        guard table[seat].stage == .open || table[seat].stage == .closing else { return nil }
+        let first = table[seat].firstLink
+        table[seat].firstLink = 0
+        table[seat].lastLink = 0
+        table[seat].queuedBytes = 0
         return first
     }
 
-    func flushList(_ slot: Int, _ first: UInt32) {
+    func flushList(_ seat: Int, _ first: UInt32) {
         var start = first
         while start != 0 {
             let next = gatherList(from: start)
             let wanted = gather.byteCount
-            switch sendBatch(slot) {
+            switch sendBatch(seat) {
             case .moved(let count):
                 sentBytes += count
-                if count < wanted { return block(slot, start, skipping: count) }
-            case .wouldBlock: return block(slot, start, skipping: 0)
+                if count < wanted { return block(seat, start, skipping: count) }
+            case .wouldBlock: return block(seat, start, skipping: 0)
             case .finished: return
-            case .failed(let code): return end(slot, .failed(code: code), byReset: true)
+            case .failed(let code): return end(seat, .failed(code: code), byReset: true)
             }
             start = next
         }
     }
 
     @inline(__always)
-    private func sendBatch(_ slot: Int) -> Transfer {
-        let descriptor = table[slot].descriptor
+    private func sendBatch(_ seat: Int) -> Transfer {
+        let descriptor = table[seat].descriptor
         // SAFETY: the gathered ranges point into the arena's pieces of this turn and the gather's own scratch.
         if let single = unsafe gather.single { return unsafe StreamSocket.send(descriptor, single) }
         return unsafe StreamSocket.send(descriptor, pieces: gather.batch)
@@ -186,17 +186,17 @@ extension SocketLoop {
     // MARK: Blocked connections
 
     /// Its socket takes no more: what is left is kept, and goes on when there is room.
-    func block(_ slot: Int, _ first: UInt32, skipping sent: Int, committed: Int = 0) {
-        precondition(table[slot].backlog == 0, "a blocked connection has a backlog already")
+    func block(_ seat: Int, _ first: UInt32, skipping sent: Int, committed: Int = 0) {
+        precondition(table[seat].backlog == 0, "a blocked connection has a backlog already")
         let index = freeBacklogs.popLast() ?? newBacklog()
-        backlogs[Int(index)].slot = slot
+        backlogs[Int(index)].seat = seat
         backlogs[Int(index)].committed = committed
         backlogs[Int(index)].takenAt = now
-        table[slot].backlog = index
+        table[seat].backlog = index
         blockedCount += 1
-        enqueue(slot, first, skipping: sent)
+        enqueue(seat, first, skipping: sent)
         needSweep(at: time(after: settings.outboxAge.nanoseconds))
-        watch(slot)
+        watch(seat)
     }
 
     private func newBacklog() -> UInt32 {
@@ -205,8 +205,8 @@ extension SocketLoop {
     }
 
     /// Puts a list behind what is blocked already.
-    private func enqueue(_ slot: Int, _ first: UInt32, skipping sent: Int) {
-        let backlog = backlogs[Int(table[slot].backlog)]
+    private func enqueue(_ seat: Int, _ first: UInt32, skipping sent: Int) {
+        let backlog = backlogs[Int(table[seat].backlog)]
         var link = first
         var skip = sent
         while link != 0 {
@@ -223,39 +223,39 @@ extension SocketLoop {
             backlog.append(.init(extent: extent, continues: entry.continues || skip > 0, queuedAt: now))
             skip = 0
         }
-        if backlog.byteCount > settings.outboxBytes { fall(slot) }
+        if backlog.byteCount > settings.outboxBytes { fall(seat) }
     }
 
     /// There is room again: the backlog goes on where it stopped.
-    func resume(_ slot: Int) {
-        let backlog = backlogs[Int(table[slot].backlog)]
+    func resume(_ seat: Int) {
+        let backlog = backlogs[Int(table[seat].backlog)]
         let before = backlog.byteCount
-        if let secured = secured(slot) {
-            resumeSecurely(slot, secured.session, backlog)
+        if let secured = secured(seat) {
+            resumeSecurely(seat, secured.session, backlog)
         } else {
-            resumePlainly(slot, backlog)
+            resumePlainly(seat, backlog)
         }
         if backlog.byteCount < before { backlog.takenAt = now }
-        guard table[slot].isLive, backlog.isEmpty else { return }
-        releaseBacklog(slot)
-        watch(slot)
+        guard table[seat].isLive, backlog.isEmpty else { return }
+        releaseBacklog(seat)
+        watch(seat)
         // What a closing connection has queued this turn goes first.
-        if table[slot].stage == .closing { putInQueue(slot) }
+        if table[seat].stage == .closing { putInQueue(seat) }
     }
 
-    private func resumePlainly(_ slot: Int, _ backlog: Backlog) {
+    private func resumePlainly(_ seat: Int, _ backlog: Backlog) {
         gatheredList = 0
         while !backlog.isEmpty {
             gatherBacklog(backlog)
             let wanted = gather.byteCount
-            switch sendBatch(slot) {
+            switch sendBatch(seat) {
             case .moved(let count):
                 sentBytes += count
                 backlog.advance(count, arena)
                 // Less than asked: full again. And the others want their turn too.
                 if count < wanted || !backlog.isEmpty { return }
             case .wouldBlock, .finished: return
-            case .failed(let code): return end(slot, .failed(code: code), byReset: true)
+            case .failed(let code): return end(seat, .failed(code: code), byReset: true)
             }
         }
     }
@@ -274,20 +274,20 @@ extension SocketLoop {
     /// About what a socket that was full takes at once.
     private var resumeBytes: Int { 256 << 10 }
 
-    func releaseBacklog(_ slot: Int) {
-        let index = table[slot].backlog
+    func releaseBacklog(_ seat: Int) {
+        let index = table[seat].backlog
         guard index != 0 else { return }
         noteFreed(backlogs[Int(index)].byteCount)
         backlogs[Int(index)].removeAll(arena)
-        backlogs[Int(index)].slot = nil
+        backlogs[Int(index)].seat = nil
         freeBacklogs.append(index)
-        table[slot].backlog = 0
+        table[seat].backlog = 0
         blockedCount -= 1
     }
 
     /// Has epoll watch for what matters in the connection's present state.
-    func watch(_ slot: Int) {
-        let connection = table[slot]
+    func watch(_ seat: Int) {
+        let connection = table[seat]
         var events: Epoll.Events = connection.backlog == 0 ? [] : .writable
         switch connection.stage {
         case .open:
@@ -296,17 +296,17 @@ extension SocketLoop {
         case .closing: break
         case .handshaking, .free, .ended: return
         }
-        setWatched(slot, events)
+        setWatched(seat, events)
     }
 
-    func setWatched(_ slot: Int, _ events: Epoll.Events) {
+    func setWatched(_ seat: Int, _ events: Epoll.Events) {
         let bits = UInt16(truncatingIfNeeded: events.rawValue)
-        guard table[slot].watched != bits else { return }
-        table[slot].watched = bits
+        guard table[seat].watched != bits else { return }
+        table[seat].watched = bits
         do throws(SystemError) {
-            try epoll.change(table[slot].descriptor, events, key: Key.connection(table.id(of: slot)))
+            try epoll.change(table[seat].descriptor, events, key: Key.connection(table.id(of: seat)))
         } catch {
-            end(slot, .failed(code: error.code), byReset: true)
+            end(seat, .failed(code: error.code), byReset: true)
         }
     }
 }

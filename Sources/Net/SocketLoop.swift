@@ -174,7 +174,7 @@ public final class SocketLoop {
         guard let id = Key.connection(event.key) else {
             return event.key == Key.bell ? answerBell() : acceptBatch(Key.listener(event.key))
         }
-        if let slot = table.slot(of: id) { handle(event.events, slot) }
+        if let seat = table.seat(of: id) { handle(event.events, seat) }
     }
 
     private func answerBell() {
@@ -231,7 +231,7 @@ public final class SocketLoop {
 
     func stop() {
         stopAccepting()
-        for slot in 0..<table.highWater where table[slot].isLive { end(slot, .stopped, byReset: false) }
+        for seat in 0..<table.highWater where table[seat].isLive { end(seat, .stopped, byReset: false) }
         settle()
         if let reserve { StreamSocket.close(reserve) }
         reserve = nil
@@ -262,11 +262,11 @@ enum Key {
 
     static func listener(index: Int) -> UInt64 { UInt64(index + 1) << 32 | UInt64(special) }
     static func listener(_ key: UInt64) -> Int { Int(key >> 32) - 1 }
-    static func connection(_ id: ConnectionID) -> UInt64 { UInt64(id.generation) << 32 | UInt64(id.slot) }
+    static func connection(_ id: ConnectionID) -> UInt64 { UInt64(id.generation) << 32 | UInt64(id.seat) }
 
     static func connection(_ key: UInt64) -> ConnectionID? {
-        let slot = UInt32(truncatingIfNeeded: key)
-        return slot == special ? nil : ConnectionID(slot: slot, generation: UInt32(truncatingIfNeeded: key >> 32))
+        let seat = UInt32(truncatingIfNeeded: key)
+        return seat == special ? nil : ConnectionID(seat: seat, generation: UInt32(truncatingIfNeeded: key >> 32))
     }
 }
 

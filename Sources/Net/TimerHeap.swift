@@ -1,6 +1,6 @@
 /// A timer that runs on one loop; stale ids are harmless.
 public struct TimerID: Hashable, Sendable {
-    let slot: UInt32
+    let number: UInt32
     let generation: UInt32
 }
 
@@ -8,7 +8,7 @@ public struct TimerID: Hashable, Sendable {
 struct TimerHeap {
     private struct Entry {
         var deadline: UInt64
-        var slot: UInt32
+        var number: UInt32
     }
 
     private struct Timer {
@@ -26,43 +26,45 @@ struct TimerHeap {
     var nextDeadline: UInt64? { heap.first?.deadline }
 
     mutating func add(deadline: UInt64, token: UInt64) -> TimerID {
-        let slot: UInt32
+        let number: UInt32
         if let reused = free.popLast() {
-            slot = reused
-            timers[Int(slot)].token = token
+            number = reused
+            timers[Int(number)].token = token
         } else {
-            slot = UInt32(timers.count)
+            number = UInt32(timers.count)
             timers.append(Timer(token: token, generation: 1, place: -1))
         }
-        heap.append(Entry(deadline: deadline, slot: slot))
+        heap.append(Entry(deadline: deadline, number: number))
         siftUp(heap.count - 1)
-        return TimerID(slot: slot, generation: timers[Int(slot)].generation)
+        return TimerID(number: number, generation: timers[Int(number)].generation)
     }
 
     mutating func cancel(_ id: TimerID) {
-        let slot = Int(id.slot)
-        guard slot < timers.count, timers[slot].generation == id.generation, timers[slot].place >= 0 else { return }
-        remove(at: Int(timers[slot].place))
+        let number = Int(id.number)
+        guard number < timers.count, timers[number].generation == id.generation, timers[number].place >= 0 else {
+            return
+        }
+        remove(at: Int(timers[number].place))
     }
 
     /// The token of a timer whose time has come, earliest first.
     mutating func popDue(_ now: UInt64) -> UInt64? {
         guard let first = heap.first, first.deadline <= now else { return nil }
-        let token = timers[Int(first.slot)].token
+        let token = timers[Int(first.number)].token
         remove(at: 0)
         return token
     }
 
     private mutating func remove(at place: Int) {
-        let slot = heap[place].slot
-        timers[Int(slot)].generation &+= 1
-        timers[Int(slot)].place = -1
-        free.append(slot)
+        let number = heap[place].number
+        timers[Int(number)].generation &+= 1
+        timers[Int(number)].place = -1
+        free.append(number)
         let last = heap.removeLast()
         guard place < heap.count else { return }
         heap[place] = last
         siftUp(place)
-        siftDown(Int(timers[Int(last.slot)].place))
+        siftDown(Int(timers[Int(last.number)].place))
     }
 
     private mutating func siftUp(_ start: Int) {
@@ -93,6 +95,6 @@ struct TimerHeap {
 
     private mutating func put(_ entry: Entry, at place: Int) {
         heap[place] = entry
-        timers[Int(entry.slot)].place = Int32(place)
+        timers[Int(entry.number)].place = Int32(place)
     }
 }

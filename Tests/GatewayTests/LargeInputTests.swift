@@ -9,13 +9,13 @@ import Testing
     private static let small = 100
     private static let millisecond: UInt64 = 1_000_000
 
-    private func connection(_ slot: UInt32) -> ConnectionID { ConnectionID(slot: slot, generation: 1) }
+    private func connection(_ seat: UInt32) -> ConnectionID { ConnectionID(seat: seat, generation: 1) }
 
-    private func waits(_ slot: UInt32, _ held: Int, mayGrow: Bool = false, in input: inout LargeInput) -> Bool {
-        input.mustWait(connection(slot), holding: held, mayGrow: mayGrow)
+    private func waits(_ seat: UInt32, _ held: Int, mayGrow: Bool = false, in input: inout LargeInput) -> Bool {
+        input.mustWait(connection(seat), holding: held, mayGrow: mayGrow)
     }
 
-    private func next(_ input: inout LargeInput) -> UInt32? { input.takeNext()?.slot }
+    private func next(_ input: inout LargeInput) -> UInt32? { input.takeNext()?.seat }
 
     private func begin(_ input: inout LargeInput, at milliseconds: UInt64) -> UInt64? {
         input.beginTurn(milliseconds * Self.millisecond)
@@ -37,8 +37,8 @@ import Testing
         _ = input.beginTurn(0)
         input.note(3 * Self.millisecond)
         input.note(join: 3 * Self.millisecond)
-        for slot in 1...3 as ClosedRange<UInt32> {
-            #expect(waits(slot, Self.large, in: &input))
+        for seat in 1...3 as ClosedRange<UInt32> {
+            #expect(waits(seat, Self.large, in: &input))
         }
         #expect(!input.someAreDue)
         #expect(next(&input) == nil)

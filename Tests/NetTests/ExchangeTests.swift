@@ -245,7 +245,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         #expect(stage.diary.waitForEnd() == .byPeer)
         let second = try stage.connect()
         let fresh = try #require(stage.diary.waitForOpened(2))[1]
-        #expect(fresh.slot == stale.slot)
+        #expect(fresh.seat == stale.seat)
         #expect(fresh.generation != stale.generation)
         stage.act { loop in
             let (wrong, right) = (Array("wrong".utf8), Array("right".utf8))
@@ -254,7 +254,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
             loop.abort(stale)
             loop.pauseReading(stale)
             loop.setIdleLimit(.milliseconds(1), for: stale)
-            loop.send(wrong.span.bytes, to: ConnectionID(slot: .max, generation: 1))
+            loop.send(wrong.span.bytes, to: ConnectionID(seat: .max, generation: 1))
             #expect(loop.queuedBytes(of: stale) == 0)
             loop.send(right.span.bytes, to: fresh)
         }

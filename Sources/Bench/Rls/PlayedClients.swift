@@ -138,8 +138,8 @@ private final class PlayedWitness: FrameWitness, Sendable {
     func join(_ request: [UInt8], _ frame: [UInt8], on loop: RehearsalLoop) {
         counts.value.isJoining = true
         guard let connection = loop.connect(watchedBy: self) else { return refuse("there is no place for it") }
-        let slot = Int(connection.slot)
-        while counts.value.each.count <= slot {
+        let seat = Int(connection.seat)
+        while counts.value.each.count <= seat {
             counts.value.each.append(0)
             counts.value.last.append(-1)
         }
@@ -153,34 +153,34 @@ private final class PlayedWitness: FrameWitness, Sendable {
         counts.value.changes = changes
         counts.value.stride = stride
         counts.value.received = 0
-        for slot in counts.value.each.indices {
-            counts.value.each[slot] = 0
-            counts.value.last[slot] = -1
+        for seat in counts.value.each.indices {
+            counts.value.each[seat] = 0
+            counts.value.last[seat] = -1
         }
         counts.value.began = Clock.monotonicNanoseconds()
     }
 
     /// Each must have as many; with a look inside, those were different ones, in order, and its own.
     func judge() {
-        for slot in counts.value.each.indices where counts.value.each[slot] != share(slot) {
-            return blame("client \(slot) got \(counts.value.each[slot]) changes instead of \(share(slot))")
+        for seat in counts.value.each.indices where counts.value.each[seat] != share(seat) {
+            return blame("client \(seat) got \(counts.value.each[seat]) changes instead of \(share(seat))")
         }
         counts.value.isJoining = true
     }
 
-    private func share(_ slot: Int) -> Int {
+    private func share(_ seat: Int) -> Int {
         let changes = counts.value.changes
         guard let stride = counts.value.stride.map(Int.init) else { return changes.count }
         // Rounds of clients begin with the first.
-        return (max(0, changes.count - slot) + stride - 1) / stride
+        return (max(0, changes.count - seat) + stride - 1) / stride
     }
 
     var looksInside: Bool { counts.value.isJoining || counts.value.looksInside }
 
-    func counted(_ frames: Int, to connection: ConnectionID) { add(frames, Int(connection.slot)) }
+    func counted(_ frames: Int, to connection: ConnectionID) { add(frames, Int(connection.seat)) }
 
-    private func add(_ frames: Int, _ slot: Int) {
-        counts.value.each[slot] += frames
+    private func add(_ frames: Int, _ seat: Int) {
+        counts.value.each[seat] += frames
         counts.value.received += frames
         guard counts.value.received >= expected.load(ordering: .relaxed) else { return }
         received.store(counts.value.received, ordering: .releasing)
@@ -192,7 +192,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
     func saw(_ bytes: RawSpan, to connection: ConnectionID) {
         var at = bytes.starts(with: "HTTP/1.1 ") ? upgraded(bytes) : 0
         while let frame = ServerFrame(bytes, at: at) {
-            look(bytes.extracting(frame.payload), frame.kind, Int(connection.slot))
+            look(bytes.extracting(frame.payload), frame.kind, Int(connection.seat))
             at = frame.payload.upperBound
         }
     }
@@ -206,23 +206,23 @@ private final class PlayedWitness: FrameWitness, Sendable {
         return end + 4
     }
 
-    private func look(_ payload: RawSpan, _ kind: ServerFrame.Kind, _ slot: Int) {
+    private func look(_ payload: RawSpan, _ kind: ServerFrame.Kind, _ seat: Int) {
         guard kind == .message else { return refuse(String(payload.text.prefix(200))) }
         switch ServerMessage(payload, hint: &counts.value.hint) {
         case .subscribed: subscribed.wrappingAdd(1, ordering: .releasing)
         case .refused, .malformed: refuse(String(payload.text.prefix(300)))
         case .joined, .other, .presenceState, .presenceDiff: break
-        case .change(let id, _, _): change(id, slot)
+        case .change(let id, _, _): change(id, seat)
         }
     }
 
-    private func change(_ id: Int64, _ slot: Int) {
+    private func change(_ id: Int64, _ seat: Int) {
         let (changes, stride) = (counts.value.changes, counts.value.stride)
-        guard changes.contains(id) else { return blame("client \(slot) got \(id), which is not of this round") }
-        if let stride, id % stride != Int64(slot) { return blame("client \(slot) got \(id), which is not for it") }
-        guard id > counts.value.last[slot] else { return blame("client \(slot) got \(id) twice or late") }
-        counts.value.last[slot] = id
-        add(1, slot)
+        guard changes.contains(id) else { return blame("client \(seat) got \(id), which is not of this round") }
+        if let stride, id % stride != Int64(seat) { return blame("client \(seat) got \(id), which is not for it") }
+        guard id > counts.value.last[seat] else { return blame("client \(seat) got \(id) twice or late") }
+        counts.value.last[seat] = id
+        add(1, seat)
     }
 
     private func refuse(_ reason: String) { said.withLock { $0.refusal = $0.refusal ?? reason } }
