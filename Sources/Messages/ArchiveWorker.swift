@@ -77,7 +77,7 @@ final class ArchiveWorker: AskingWorker {
     // MARK: - Answers
 
     private func answer(_ query: ReplayQuery, until deadline: UInt64) throws -> ReplayAnswer {
-        guard let end = logEnd() else { throw ArchiveTrouble.notBegun }
+        guard let end = logEnd() else { throw ArchiveError.notBegun }
         // Before the log is read: what is followed since then is in it.
         let followed = followed()
         try log.follow(end)
@@ -188,7 +188,7 @@ final class ArchiveWorker: AskingWorker {
     }
 }
 
-enum ArchiveTrouble: Error, CustomStringConvertible {
+enum ArchiveError: Error, CustomStringConvertible {
     case notBegun
     case table(String)
 

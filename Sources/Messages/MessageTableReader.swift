@@ -35,7 +35,7 @@ final class MessageTableReader {
             case "42501": return refuse(error)
             // There is no such table, or no such schema: nobody could send anything.
             case "42P01", "3F000": return []
-            default: throw ArchiveTrouble.table(error.message)
+            default: throw ArchiveError.table(error.message)
             }
         }
     }

@@ -74,7 +74,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         let answer = try replication.execute("IDENTIFY_SYSTEM")
         guard let row = answer.first, row.count >= 3, let system = row[0].flatMap({ UInt64($0) }),
             let timeline = row[1].flatMap({ UInt32($0) }), let current = row[2].flatMap({ LSN($0) })
-        else { throw Trouble(.protocolError, "the server did not identify itself") }
+        else { throw StreamFailure(.protocolError, "the server did not identify itself") }
         return (system, timeline, current)
     }
 

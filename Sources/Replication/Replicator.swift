@@ -65,7 +65,7 @@ public final class Replicator<Sink: TransactionSink> {
         streamingEnded()
         // A connection that held for a while was healthy: begin with short waits again.
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
-        let trouble = overcome(error) ?? Trouble.from(error, settings)
+        let trouble = overcome(error) ?? StreamFailure.from(error, settings)
         let delay = trouble.reason == .diskStall ? Limits.diskRetryInterval : backoff.next()
         settings.metrics.reconnects[trouble.reason].add()
         report(trouble, delay)
@@ -79,7 +79,7 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     /// The same trouble again is worth a line now and then: the first one said what to do.
-    private func report(_ trouble: Trouble, _ delay: Duration) {
+    private func report(_ trouble: StreamFailure, _ delay: Duration) {
         var fields: [LogField] {
             var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]
             if let sqlState = trouble.sqlState { fields.append(.sqlstate(sqlState)) }
@@ -98,9 +98,9 @@ public final class Replicator<Sink: TransactionSink> {
 
     /// When the publication exists and the stream still fails at the same place, what lies there was written while
     /// there was no publication: it is passed over, and said.
-    private func overcome(_ error: any Error) -> Trouble? {
+    private func overcome(_ error: any Error) -> StreamFailure? {
         guard error is PublicationWasRecreated else { return nil }
-        let what = Trouble(
+        let what = StreamFailure(
             .publicationMissing, "publication \(settings.publication) was dropped and made again",
             hint: "changes made in between cannot be decoded")
         guard stuckAt == sink.position else {
@@ -112,7 +112,7 @@ public final class Replicator<Sink: TransactionSink> {
             try passOver()
             return what
         } catch {
-            return Trouble.from(error, settings)
+            return StreamFailure.from(error, settings)
         }
     }
 
@@ -136,7 +136,7 @@ public final class ReplicationStatus: Sendable {
     private struct State {
         var isStreaming = false
         var sessions = 0
-        var trouble: Trouble?
+        var trouble: StreamFailure?
     }
 
     private let state = Mutex(State())
@@ -150,7 +150,7 @@ public final class ReplicationStatus: Sendable {
     func covers(_ end: LSN) { position.store(end.rawValue, ordering: .releasing) }
 
     public var isStreaming: Bool { state.withLock { $0.isStreaming } }
-    public var trouble: Trouble? { state.withLock { $0.trouble } }
+    public var trouble: StreamFailure? { state.withLock { $0.trouble } }
     /// How many connections have come as far as streaming.
     public var sessions: Int { state.withLock { $0.sessions } }
 
@@ -166,5 +166,5 @@ public final class ReplicationStatus: Sendable {
         state.withLock { $0.isStreaming = false }
     }
 
-    func troubled(_ trouble: Trouble) { state.withLock { $0.trouble = trouble } }
+    func troubled(_ trouble: StreamFailure) { state.withLock { $0.trouble = trouble } }
 }

@@ -95,7 +95,7 @@ struct SlotKeeper {
     func checkServer() throws {
         let level = try catalog.query("SHOW wal_level").first?.first ?? nil
         guard level == "logical" else {
-            throw Trouble(
+            throw StreamFailure(
                 .other, "wal_level is \(level ?? "unknown"), but logical replication needs logical",
                 hint: "ALTER SYSTEM SET wal_level = logical; then restart PostgreSQL")
         }
@@ -127,9 +127,9 @@ struct SlotKeeper {
 
     private var alter: String { "ALTER PUBLICATION \(Quoted.identifier(settings.publication))" }
 
-    private func missingPublication(_ sql: String, _ why: String?) -> Trouble {
+    private func missingPublication(_ sql: String, _ why: String?) -> StreamFailure {
         let suffix = why.map { " and cannot be created: \($0)" } ?? ""
-        return Trouble(
+        return StreamFailure(
             .publicationMissing, "publication \(settings.publication) does not exist" + suffix,
             hint: "as the database's owner: \(sql); \(alter) ADD TABLE …;")
     }
@@ -137,21 +137,21 @@ struct SlotKeeper {
     func slotState() throws -> ServerState.Slot? {
         guard let slot = try SlotStatus.read(settings.slot, catalog) else { return nil }
         guard slot.plugin == "pgoutput" else {
-            throw Trouble(
+            throw StreamFailure(
                 .other,
                 "slot \(slot.name) uses the plugin \(slot.plugin.isEmpty ? "of physical replication" : slot.plugin)",
                 hint: "set another slot name: this one belongs to another program")
         }
         let here = try catalog.query("SELECT current_database()").first?.first ?? nil
         guard slot.database == here else {
-            throw Trouble(
+            throw StreamFailure(
                 .other, "slot \(slot.name) belongs to database \(slot.database)",
                 hint: "set another slot name for this database")
         }
         if slot.isInvalid { return ServerState.Slot(confirmed: slot.confirmed ?? .zero, isInvalid: true) }
         guard let confirmed = slot.confirmed else {
             let maker = slot.activePID.map { " by server process \($0)" } ?? ""
-            throw Trouble(
+            throw StreamFailure(
                 .slotBusy, "slot \(slot.name) is still being made\(maker)",
                 hint: "the server makes it when the transactions that were running have ended: see pg_stat_activity")
         }
@@ -161,7 +161,7 @@ struct SlotKeeper {
     func databaseNumber() throws -> UInt32 {
         let rows = try catalog.query("SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()")
         guard let number = rows.first?.first.flatMap({ $0 }).flatMap({ UInt32($0) }) else {
-            throw Trouble(.protocolError, "the server did not say which database this is")
+            throw StreamFailure(.protocolError, "the server did not say which database this is")
         }
         return number
     }
@@ -174,7 +174,7 @@ struct SlotKeeper {
     /// Makes the slot and gives the position from which it has every change.
     func create(_ replication: Connection) throws -> LSN {
         guard settings.mayCreateSlot else {
-            throw Trouble(
+            throw StreamFailure(
                 .slotMissing, "slot \(settings.slot) does not exist and slot_create is off",
                 hint: "SELECT pg_create_logical_replication_slot(\(Quoted.literal(settings.slot)), 'pgoutput');")
         }
@@ -186,7 +186,7 @@ struct SlotKeeper {
             interrupt: interrupt)
         guard let column = rows.columns.firstIndex(of: "consistent_point"),
             let text = rows.first?[column], let point = LSN(text)
-        else { throw Trouble(.protocolError, "the server made a slot and did not say where it begins") }
+        else { throw StreamFailure(.protocolError, "the server made a slot and did not say where it begins") }
         Log.shared.info("slot created", [.slot(settings.slot), .lsn(point)])
         return point
     }
@@ -197,7 +197,7 @@ struct SlotKeeper {
             "SELECT end_lsn FROM pg_catalog.pg_replication_slot_advance($1, pg_catalog.pg_current_wal_lsn())",
             [settings.slot])
         guard let text = rows.first?[0], let lsn = LSN(text) else {
-            throw Trouble(.protocolError, "the server moved the slot and did not say where to")
+            throw StreamFailure(.protocolError, "the server moved the slot and did not say where to")
         }
         return lsn
     }

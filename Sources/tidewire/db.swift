@@ -29,7 +29,7 @@ enum DatabaseAccess {
         do throws(PostgresError) {
             return try Connection(target, applicationName: "tidewire \(name)")
         } catch {
-            let trouble = Trouble(connecting: error)
+            let trouble = StreamFailure(connecting: error)
             throw CommandFailure(
                 .unreachable, "cannot connect to the database (\(shown)): \(trouble.message)", hint: trouble.hint)
         }

@@ -72,7 +72,7 @@ import Testing
     func `is told with what to do about it`(wanted: Case) {
         let error = PostgresError(
             operation: wanted.operation, sqlState: wanted.sqlState, message: wanted.testDescription)
-        let trouble = Trouble.from(error, settings)
+        let trouble = StreamFailure.from(error, settings)
         #expect(trouble.reason == wanted.reason)
         #expect(trouble.message.contains(wanted.testDescription))
         #expect(trouble.hint?.contains(wanted.hint) == true)
@@ -81,10 +81,10 @@ import Testing
 
     @Test func `a lost connection is told apart from a refusal`() {
         let lost = PostgresError(operation: "COPY", message: "server closed the connection", isConnectionLost: true)
-        #expect(Trouble.from(lost, settings).reason == .connectionLost)
+        #expect(StreamFailure.from(lost, settings).reason == .connectionLost)
         let refused = PostgresError(operation: "query", sqlState: "42501", message: "permission denied", hint: "ask")
-        #expect(Trouble.from(refused, settings).reason == .other)
-        #expect(Trouble.from(refused, settings).hint == "ask")
+        #expect(StreamFailure.from(refused, settings).reason == .other)
+        #expect(StreamFailure.from(refused, settings).hint == "ask")
     }
 
     @Test func `bytes that are no pgoutput are the protocol's trouble`() {
@@ -93,7 +93,7 @@ import Testing
             SchemaBook.Refusal.tooMany, TransactionAssembler.Refusal.unexpected("Begin inside a transaction"),
             TransactionSpool.TooMany(),
         ]
-        let troubles = errors.map { Trouble.from($0, settings) }
+        let troubles = errors.map { StreamFailure.from($0, settings) }
         #expect(troubles.allSatisfy { $0.reason == .protocolError })
         #expect(troubles[0].message.contains("expected a number at byte 4"))
         #expect(troubles[1].message.contains("16384"))
@@ -103,15 +103,15 @@ import Testing
 
     @Test func `a disk that does not take what it must is told in words`() {
         let stall = StorageStall(operation: "fsync", path: "/data/log", reason: "No space left", hint: "free space")
-        let trouble = Trouble.from(stall, settings)
+        let trouble = StreamFailure.from(stall, settings)
         #expect(trouble.reason == .diskStall && trouble.hint == "free space")
         #expect(trouble.message == "fsync /data/log: No space left")
         let error = SystemError(operation: "open", subject: "spool/8.spool", code: 28)
-        #expect(Trouble.from(error, settings).message == "open spool/8.spool: No space left on device")
+        #expect(StreamFailure.from(error, settings).message == "open spool/8.spool: No space left on device")
     }
 
     @Test func `trouble that is known already passes unchanged`() {
-        let trouble = Trouble.from(Trouble(.slotMissing, "gone", hint: "make it"), settings)
+        let trouble = StreamFailure.from(StreamFailure(.slotMissing, "gone", hint: "make it"), settings)
         #expect(trouble.reason == .slotMissing && trouble.message == "gone" && trouble.hint == "make it")
     }
 

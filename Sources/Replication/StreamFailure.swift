@@ -4,7 +4,7 @@ import Diagnostics
 import Postgres
 
 /// Something that keeps the stream from running, in words for the person who can mend it.
-public struct Trouble: Error, Sendable {
+public struct StreamFailure: Error, Sendable {
     public let reason: ProjectMetrics.ReconnectReason
     public let message: String
     public let hint: String?
@@ -20,54 +20,54 @@ public struct Trouble: Error, Sendable {
     }
 }
 
-extension Trouble {
+extension StreamFailure {
     /// What to make of an error that ended a connection or kept one from being made.
-    static func from(_ error: any Error, _ settings: ReplicationSettings) -> Trouble {
+    static func from(_ error: any Error, _ settings: ReplicationSettings) -> StreamFailure {
         switch error {
-        case let trouble as Trouble: trouble
+        case let trouble as StreamFailure: trouble
         case let error as PostgresError: from(error, settings)
         case let stall as StorageStall:
-            Trouble(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
+            StreamFailure(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         case let error as ByteError:
-            Trouble(
+            StreamFailure(
                 .protocolError, "the server sent what is not pgoutput: \(error)",
                 hint: "the stream is read again from the last stored transaction")
         case SchemaBook.Refusal.unknownRelation(let oid):
-            Trouble(.protocolError, "a change of relation \(oid) came before its schema")
+            StreamFailure(.protocolError, "a change of relation \(oid) came before its schema")
         case SchemaBook.Refusal.tooMany:
-            Trouble(.protocolError, "more than \(Limits.maximumCachedRelations) relations on one connection")
-        case TransactionAssembler.Refusal.unexpected(let what): Trouble(.protocolError, "unexpected: \(what)")
+            StreamFailure(.protocolError, "more than \(Limits.maximumCachedRelations) relations on one connection")
+        case TransactionAssembler.Refusal.unexpected(let what): StreamFailure(.protocolError, "unexpected: \(what)")
         case is TransactionSpool.TooMany:
-            Trouble(
+            StreamFailure(
                 .protocolError, "more than \(Limits.maximumStreamedTransactions) large transactions at once",
                 hint: "set streaming = off, so that they are sent at their commit")
-        default: Trouble(.other, String(describing: error))
+        default: StreamFailure(.other, String(describing: error))
         }
     }
 
-    private static func from(_ error: PostgresError, _ settings: ReplicationSettings) -> Trouble {
+    private static func from(_ error: PostgresError, _ settings: ReplicationSettings) -> StreamFailure {
         let text = "\(error.operation): \(error.message)"
         switch error.sqlState {
         case SQLState.objectInUse:
-            return Trouble(
+            return StreamFailure(
                 .slotBusy, text,
                 hint: "another process streams from slot \(settings.slot): stop it, or set another slot",
                 sqlState: error.sqlState)
         case SQLState.configurationLimitExceeded:
-            return Trouble(
+            return StreamFailure(
                 .other, text, hint: "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",
                 sqlState: error.sqlState)
-        case nil where error.operation == "connect": return Trouble(connecting: error)
+        case nil where error.operation == "connect": return StreamFailure(connecting: error)
         default:
             let reason: ProjectMetrics.ReconnectReason = error.isConnectionLost ? .connectionLost : .other
-            return Trouble(reason, text, hint: error.hint, sqlState: error.sqlState)
+            return StreamFailure(reason, text, hint: error.hint, sqlState: error.sqlState)
         }
     }
 
     /// What to make of a connection that could not be had. A refused one has no SQLSTATE in libpq, only words.
     public init(connecting error: PostgresError) {
         let words = error.message
-        if let known = Trouble.refusals.first(where: { $0.words.contains(where: words.contains) }) {
+        if let known = StreamFailure.refusals.first(where: { $0.words.contains(where: words.contains) }) {
             self.init(known.reason, words, hint: known.hint)
             return
         }
