@@ -140,7 +140,7 @@ def check_metrics_are_shown():
 
 
 def declared_settings():
-    source = (CONFIGURATION / "Setting+All.swift").read_text()
+    source = (CONFIGURATION / "AllSettings.swift").read_text()
     return set(re.findall(r'Setting\(\s*"(\w+)"', source))
 
 
