@@ -78,7 +78,7 @@ extension EndToEnd {
             try eventually("the complaint") { status.trouble?.reason == .diskStall }
             try database.run("INSERT INTO t VALUES (2)")
             disk.setFaults { _ in }
-            try eventually("the changes", seconds: 10) { try Self.history(disk).changes.count == 2 }
+            try eventually("the changes") { try Self.history(disk).changes.count == 2 }
             interrupt.ring()
             thread.join()
             #expect(try Self.history(disk).gaps.isEmpty)
@@ -108,7 +108,7 @@ extension EndToEnd {
             )
             try eventually("the connection to be missed") { !status.isStreaming }
             disk.setFaults { _ in }
-            try eventually("the change", seconds: 10) { try Self.history(disk).changes.count == 1 }
+            try eventually("the change") { try Self.history(disk).changes.count == 1 }
             interrupt.ring()
             thread.join()
             try drop(database)

@@ -256,7 +256,7 @@ extension EndToEnd {
             let slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
             try eventually("the making to begin") { try database.value(slots) == "1" }
             hub.stop()
-            try eventually("the half-made slot to go", seconds: 10) { try database.value(slots) == "0" }
+            try eventually("the half-made slot to go") { try database.value(slots) == "0" }
             try running.execute("COMMIT")
         }
 
