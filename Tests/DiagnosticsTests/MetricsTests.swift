@@ -143,13 +143,9 @@ private enum Flavour: String, MetricLabel {
         #expect(histogram.snapshot().largest == .max)
     }
 
-    @Test func `loses no observation of several threads`() async {
+    @Test func `loses no observation of several threads`() throws {
         let histogram = Histogram(unit: .bytes)
-        await withTaskGroup { group in
-            for _ in 0..<4 {
-                group.addTask { for value in 0..<10_000 { histogram.record(UInt64(value)) } }
-            }
-        }
+        try together(4) { _ in for value in 0..<10_000 { histogram.record(UInt64(value)) } }
         #expect(histogram.snapshot().count == 40_000)
     }
 }

@@ -54,12 +54,9 @@ struct RunningTests {
         }
     }
 
-    /// A test that suspends waits for a thread once more, behind all that have not begun.
-    private static let minutesForThreads = 10
-
     static func began(_ name: String, minutes: Int) -> Int {
         precondition(watch != nil, "the watch runs")
-        let deadline = Clock.monotonicNanoseconds() + UInt64(minutes + minutesForThreads) * 60_000_000_000
+        let deadline = Clock.monotonicNanoseconds() + UInt64(minutes) * 60_000_000_000
         return ofThisProcess.withLock { $0.begin(name, deadline: deadline) }
     }
 
