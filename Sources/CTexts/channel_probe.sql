@@ -29,15 +29,24 @@ BEGIN
         "tw$partition" := false;
         "tw$done" := false;
         BEGIN
+            IF "tw$probes"["tw$index"] <> 'w' THEN
+                "tw$step" := 'insert';
+                "tw$extensions" := CASE WHEN "tw$probes"["tw$index"] = 'p'
+                    THEN ARRAY['broadcast', 'presence'] ELSE ARRAY['broadcast'] END;
+                "tw$ids" := CASE WHEN "tw$probes"["tw$index"] = 'p'
+                    THEN ARRAY[pg_catalog.gen_random_uuid(), pg_catalog.gen_random_uuid()]
+                    ELSE ARRAY[pg_catalog.gen_random_uuid()] END;
+                :insertion
+            END IF;
+            "tw$step" := 'role';
+            PERFORM pg_catalog.set_config('role', :'role', true);
+            PERFORM pg_catalog.set_config('realtime.topic', "tw$topics"["tw$index"], true),
+                pg_catalog.set_config('request.jwt.claims', "tw$claims"["tw$index"], true),
+                pg_catalog.set_config('request.jwt.claim.sub', "tw$subjects"["tw$index"], true),
+                pg_catalog.set_config('request.jwt.claim.role', :'role', true),
+                pg_catalog.set_config('request.headers', "tw$headers"["tw$index"], true);
+            "tw$step" := 'policy';
             IF "tw$probes"["tw$index"] = 'w' THEN
-                "tw$step" := 'role';
-                PERFORM pg_catalog.set_config('role', :'role', true);
-                PERFORM pg_catalog.set_config('realtime.topic', "tw$topics"["tw$index"], true),
-                    pg_catalog.set_config('request.jwt.claims', "tw$claims"["tw$index"], true),
-                    pg_catalog.set_config('request.jwt.claim.sub', "tw$subjects"["tw$index"], true),
-                    pg_catalog.set_config('request.jwt.claim.role', :'role', true),
-                    pg_catalog.set_config('request.headers', "tw$headers"["tw$index"], true);
-                "tw$step" := 'policy';
                 -- Without RETURNING, which would ask for a policy that lets them read too.
                 BEGIN
                     INSERT INTO realtime.messages (topic, extension, inserted_at, updated_at)
@@ -54,21 +63,6 @@ BEGIN
                     "tw$presence" := false;
                 END;
             ELSE
-                "tw$step" := 'insert';
-                "tw$extensions" := CASE WHEN "tw$probes"["tw$index"] = 'p'
-                    THEN ARRAY['broadcast', 'presence'] ELSE ARRAY['broadcast'] END;
-                "tw$ids" := CASE WHEN "tw$probes"["tw$index"] = 'p'
-                    THEN ARRAY[pg_catalog.gen_random_uuid(), pg_catalog.gen_random_uuid()]
-                    ELSE ARRAY[pg_catalog.gen_random_uuid()] END;
-                :insertion
-                "tw$step" := 'role';
-                PERFORM pg_catalog.set_config('role', :'role', true);
-                PERFORM pg_catalog.set_config('realtime.topic', "tw$topics"["tw$index"], true),
-                    pg_catalog.set_config('request.jwt.claims', "tw$claims"["tw$index"], true),
-                    pg_catalog.set_config('request.jwt.claim.sub', "tw$subjects"["tw$index"], true),
-                    pg_catalog.set_config('request.jwt.claim.role', :'role', true),
-                    pg_catalog.set_config('request.headers', "tw$headers"["tw$index"], true);
-                "tw$step" := 'policy';
                 -- No column but id is named, so that no privilege on another is asked for.
                 SELECT COALESCE(pg_catalog.bool_or("tw$seen"."id" = "tw$ids"[1]), false),
                     CASE WHEN pg_catalog.cardinality("tw$ids") = 2

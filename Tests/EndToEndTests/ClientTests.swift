@@ -5,87 +5,85 @@ import System
 import TestSupport
 import Testing
 
-extension EndToEnd {
-    /// Real clients against the real program: the scenarios of `Tests/Clients`, a file at a time, each on a database of its
-    /// own. The scenarios start the hub themselves, because many ask for settings, a restart or a kill. One after another:
-    /// each blocks a thread of those that all tests have.
-    @Suite(.serialized) struct ClientTests {
-        static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .appendingPathComponent("Clients")
+/// Real clients against the real program: the scenarios of `Tests/Clients`, a file at a time, each on a database of its
+/// own. The scenarios start the hub themselves, because many ask for settings, a restart or a kill. As many run at once as
+/// there are cores: they wait most of the time.
+@Suite(.within(minutes: 30)) struct ClientTests {
+    static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .appendingPathComponent("Clients")
 
-        static let groups = ["realtime_py", "seeds", "conformance", "hostile", "chaos"]
-        /// `group/file`, as `run.py` names them.
-        static let allFiles: [String] = groups.flatMap { group in
-            let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)
-            return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
+    static let groups = ["realtime_py", "seeds", "conformance", "hostile", "chaos"]
+    /// `group/file`, as `run.py` names them.
+    static let allFiles: [String] = groups.flatMap { group in
+        let found = try? FileManager.default.contentsOfDirectory(atPath: folder.appendingPathComponent(group).path)
+        return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
+    }
+
+    /// Those whose name contains `TW_FILE`, where that is set; of their scenarios those that begin with `TW_SCENARIO`.
+    static let files: [String] = allFiles.filter { file in
+        ProcessInfo.processInfo.environment["TW_FILE"].map { file.contains($0) } ?? true
+    }
+
+    @Test(arguments: groups)
+    func `every group has scenarios`(group: String) {
+        #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
+    }
+
+    @Test(arguments: files) func `clients are served as the protocol says`(file: String) throws {
+        try TestCluster.lend { cluster in try serve(file, on: TestDatabase(on: cluster)) }
+    }
+
+    private func serve(_ file: String, on database: TestDatabase) throws {
+        let python = try Self.python.get()
+        let directory = TemporaryDirectory.make("clients")
+        let scenario = ProcessInfo.processInfo.environment["TW_SCENARIO"] ?? ""
+        let ran = try ChildProcess(
+            [python, Self.folder.appendingPathComponent("run.py").path, "\(file): \(scenario)"],
+            output: directory + "/output", environment: try Self.environment(database, directory))
+        let ending = ran.wait(milliseconds: 3_600_000)
+        if ending == nil { ran.signal(SIGTERM) }
+        let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
+        print(output)
+        #expect(ending == .exited(0), "\(file):\n\(output)")
+        // Slots are few, and the whole cluster's.
+        try eventually("the slot to be let go") {
+            (try? database.run(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
+            )) != nil
         }
+    }
 
-        /// Those whose name contains `TW_FILE`, where that is set; of their scenarios those that begin with `TW_SCENARIO`.
-        static let files: [String] = allFiles.filter { file in
-            ProcessInfo.processInfo.environment["TW_FILE"].map { file.contains($0) } ?? true
+    /// The virtual environment's, which is made if it is missing, once.
+    private static let python = Result { try madePython() }
+
+    private static func madePython() throws -> String {
+        let script = folder.deletingLastPathComponent().deletingLastPathComponent()
+            .appendingPathComponent("Tests/Tools/clients").path
+        let output = TemporaryDirectory.make("environment") + "/output"
+        let ending = try ChildProcess([script], output: output).wait()
+        let said = try String(contentsOfFile: output, encoding: .utf8)
+        try #require(ending == .exited(0), "Tests/Tools/clients: \(said)")
+        return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
+    }
+
+    /// A database that looks like a Supabase one; the hub and the policies it asks about log in as the roles made for them.
+    private static func environment(_ database: TestDatabase, _ directory: String) throws -> [String: String] {
+        for file in SQLFile.foundation + SQLFile.demo { try file.apply(database.connection) }
+        let password = "clients"
+        for role in ["tidewire", "tidewire_policies"] {
+            try database.run("ALTER ROLE \(role) PASSWORD \(Quoted.literal(password))")
         }
-
-        @Test(arguments: groups)
-        func `every group has scenarios`(group: String) {
-            #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
-        }
-
-        @Test(arguments: files) func `clients are served as the protocol says`(file: String) throws {
-            try TestCluster.lend { cluster in try serve(file, on: TestDatabase(on: cluster)) }
-        }
-
-        private func serve(_ file: String, on database: TestDatabase) throws {
-            let python = try Self.python.get()
-            let directory = TemporaryDirectory.make("clients")
-            let scenario = ProcessInfo.processInfo.environment["TW_SCENARIO"] ?? ""
-            let ran = try ChildProcess(
-                [python, Self.folder.appendingPathComponent("run.py").path, "\(file): \(scenario)"],
-                output: directory + "/output", environment: try Self.environment(database, directory))
-            let ending = ran.wait(milliseconds: 3_600_000)
-            if ending == nil { ran.signal(SIGTERM) }
-            let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
-            print(output)
-            #expect(ending == .exited(0), "\(file):\n\(output)")
-            // Slots are few, and the whole cluster's.
-            try eventually("the slot to be let go") {
-                (try? database.run(
-                    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
-                )) != nil
-            }
-        }
-
-        /// The virtual environment's, which is made if it is missing, once.
-        private static let python = Result { try madePython() }
-
-        private static func madePython() throws -> String {
-            let script = folder.deletingLastPathComponent().deletingLastPathComponent()
-                .appendingPathComponent("Tests/Tools/clients").path
-            let output = TemporaryDirectory.make("environment") + "/output"
-            let ending = try ChildProcess([script], output: output).wait()
-            let said = try String(contentsOfFile: output, encoding: .utf8)
-            try #require(ending == .exited(0), "Tests/Tools/clients: \(said)")
-            return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
-        }
-
-        /// A database that looks like a Supabase one; the hub and the policies it asks about log in as the roles made for them.
-        private static func environment(_ database: TestDatabase, _ directory: String) throws -> [String: String] {
-            for file in SQLFile.foundation + SQLFile.demo { try file.apply(database.connection) }
-            let password = "clients"
-            for role in ["tidewire", "tidewire_policies"] {
-                try database.run("ALTER ROLE \(role) PASSWORD \(Quoted.literal(password))")
-            }
-            let url = { database.cluster.url(user: $0, password: password, database: database.name) }
-            return [
-                "TW_HUB": ServedHub.program,
-                "TW_HUB_DATABASE": url("tidewire"),
-                "TW_POLICY_DATABASE": url("tidewire_policies"),
-                "TW_DATABASE": database.url,
-                "TW_DATA": directory + "/data",
-                "TW_SLOT": database.slot,
-                "TW_SECRET": "a secret of the tests, which is longer than thirty-two bytes",
-                // A debug build and its tests share two cores; ten thousand take their time there.
-                "TW_CROWD": ProcessInfo.processInfo.environment["TW_CROWD"] ?? "2000",
-            ]
-        }
+        let url = { database.cluster.url(user: $0, password: password, database: database.name) }
+        return [
+            "TW_HUB": ServedHub.program,
+            "TW_HUB_DATABASE": url("tidewire"),
+            "TW_POLICY_DATABASE": url("tidewire_policies"),
+            "TW_DATABASE": database.url,
+            "TW_DATA": directory + "/data",
+            "TW_SLOT": database.slot,
+            "TW_SECRET": "a secret of the tests, which is longer than thirty-two bytes",
+            // A debug build and its tests share two cores; ten thousand take their time there.
+            "TW_CROWD": ProcessInfo.processInfo.environment["TW_CROWD"] ?? "2000",
+        ]
     }
 }

@@ -71,10 +71,12 @@ struct IndexRunner: ~Copyable {
     }
 }
 
-/// Every predicate held against every row, which is found in place once.
-struct LinearRunner {
-    let predicates: [Predicate]
+/// A way to find who wants a change that looks at one after the other.
+protocol ChangeRunner {
+    func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws
+}
 
+extension ChangeRunner {
     func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
         var deliveries = Deliveries()
         var change = 0
@@ -88,8 +90,13 @@ struct LinearRunner {
         }
         return deliveries
     }
+}
 
-    private func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws {
+/// Every predicate held against every row, which is found in place once.
+struct LinearRunner: ChangeRunner {
+    let predicates: [Predicate]
+
+    func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws {
         let places = try RowPlaces.find(change)
         let row = RowImage(bytes: change.images, places: places.span)
         let predicates = predicates.span
@@ -100,7 +107,7 @@ struct LinearRunner {
 }
 
 /// The barest scan there is: one column's bytes against the bytes of all filters, no types, no operators.
-struct BytesRunner {
+struct BytesRunner: ChangeRunner {
     let column: Int
     private var values: [UInt8] = []
     private var ends: [Int] = []
@@ -113,20 +120,10 @@ struct BytesRunner {
         }
     }
 
-    func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
-        var deliveries = Deliveries()
-        var change = 0
-        for bytes in parts {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
-            var part = try TransactionPart(unsafe bytes.span.bytes)
-            while let next = try part.next() {
-                let place = try RowPlaces.find(next)[column]
-                let start = Int(place.start)
-                compare(next.images.extracting(start..<start + Int(place.length)), change, &deliveries)
-                change += 1
-            }
-        }
-        return deliveries
+    func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws {
+        let place = try RowPlaces.find(change)[column]
+        let start = Int(place.start)
+        compare(change.images.extracting(start..<start + Int(place.length)), number, &deliveries)
     }
 
     private func compare(_ value: RawSpan, _ change: Int, _ deliveries: inout Deliveries) {
@@ -142,7 +139,7 @@ struct BytesRunner {
 }
 
 /// What one would write first: the column's value as a string, in a dictionary of those who wait for it.
-struct DictionaryRunner {
+struct DictionaryRunner: ChangeRunner {
     let column: Int
     private var members: [String: [UInt32]] = [:]
 
@@ -151,18 +148,8 @@ struct DictionaryRunner {
         for number in 0..<count { members[column.value(number), default: []].append(UInt32(number)) }
     }
 
-    func run(_ parts: ArraySlice<[UInt8]>) throws -> Deliveries {
-        var deliveries = Deliveries()
-        var change = 0
-        for bytes in parts {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the part.
-            var part = try TransactionPart(unsafe bytes.span.bytes)
-            while let next = try part.next() {
-                for member in members[try value(next), default: []] { deliveries.add(member, change: change) }
-                change += 1
-            }
-        }
-        return deliveries
+    func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws {
+        for member in members[try value(change), default: []] { deliveries.add(member, change: number) }
     }
 
     private func value(_ change: borrowing Change) throws -> String {
