@@ -8,8 +8,6 @@ public struct DeliveryReport {
     public let unfilledSets: [LiveSet]
     /// The catalog has been waited for as long as clients are made to: once each time that is so.
     public let isTiredOfWaiting: Bool
-    /// Messages of the database to topics that somebody hears.
-    public let messages: TurnBroadcasts?
     /// Policies that their table itself contradicts.
     public let contradicted: [PolicyBinding]
     /// Columns that could not be computed of some row, by table.

@@ -7,6 +7,8 @@ extension Limits {
     /// until it is a matter of milliseconds.
     static let turnLogBytes = 1 << 20
     static let turnDeliveries = 250_000
+    /// What part of that those take who catch up, so that those at the log's end hardly wait for them.
+    static let catchUpShare = 8
 
     /// What a delivery that waits takes beside its body.
     static let waitingDeliveryBytes = 160

@@ -24,12 +24,16 @@ public struct Pipeline: ~Copyable {
     private var stage = DeliveryStage.reading
     /// How far the entry at hand is done with.
     private var entry = EntryProgress()
-    /// The first change of the entry that was read last: what is before it has been delivered.
-    public private(set) var reached: UInt64 = 0
     /// The first change behind what is done with.
     private var passed: UInt64 = 0
     /// The log had not begun when it was looked for first.
     private var isEarly = false
+    /// Where it begins to read; nil for one that serves those who are at the log's end.
+    private let start: UInt64?
+    /// Where the entry begins that is read and not done with.
+    private var entryAt: UInt64?
+    /// The log does not have what comes next any more.
+    private var hasLostPlace = false
     private var schemas = SchemaRegistry()
     var router: ChangeRouter
     public var memberships: LiveMemberships
@@ -44,16 +48,21 @@ public struct Pipeline: ~Copyable {
     private var truncated: Set<UInt32> = []
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
-    /// Messages to topics that were met, to be told.
+    /// Messages to topics that the entry at hand has.
     private var messages = BroadcastGathering()
     private var flaws: FlawLog
     /// Gaps that were met, to be told.
     private var gaps: [String] = []
 
     /// - Parameters:
+    ///   - start: the offset it begins at, which the log has; nil for the log's end.
     ///   - post: takes the answers to what it asks, from any thread; the loop hands them to `take`.
-    public init(_ sources: DeliverySources, _ deflater: Deflater?, post: @escaping @Sendable (DeliveryEvent) -> Void) {
+    public init(
+        _ sources: DeliverySources, _ deflater: Deflater?, from start: UInt64? = nil,
+        post: @escaping @Sendable (DeliveryEvent) -> Void
+    ) {
         self.sources = sources
+        self.start = start
         self.post = post
         router = ChangeRouter(
             maximumBodyBytes: sources.maximumBodyBytes, deflater: deflater,
@@ -76,7 +85,7 @@ public struct Pipeline: ~Copyable {
         }
         return DeliveryReport(
             changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(),
-            isTiredOfWaiting: hasTiredOfWaiting(), messages: messages.take(),
+            isTiredOfWaiting: hasTiredOfWaiting(),
             contradicted: router.takeContradicted().compactMap { router.policies.entries[$0]?.policy },
             uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated, gaps: gaps)
     }
@@ -102,16 +111,17 @@ public struct Pipeline: ~Copyable {
     }
 
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
-    /// gathered. From `expiry` on, in Unix seconds, nothing more is read: somebody's token has come to its end.
+    /// told in their places among the changes. From `expiry` on, in Unix seconds, nothing more is read: somebody's token
+    /// has come to its end.
     public mutating func run(
         on loop: SocketLoop, until expiry: Int64,
-        hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool
+        hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool, tell: (TurnBroadcasts) -> Void
     ) -> Bool {
         guard isReading else { return false }
         do {
             guard var feed = feed.take() else { return false }
             router.fillPurses(loop.now)
-            let more = try read(&feed, on: loop, TurnBudget(until: expiry), hears)
+            let more = try read(&feed, on: loop, TurnBudget(until: expiry, sharing: start != nil), hears, tell)
             if let watcher = sources.watcher { watcher(stage.name, more ? "budget spent" : "nothing to read") }
             self.feed = consume feed
             return more
@@ -131,9 +141,12 @@ public struct Pipeline: ~Copyable {
             return
         }
         do {
-            reached = isEarly ? 0 : end.state.position.offset
-            passed = reached
-            feed = try LogFeed(sources.log.open(), end: end, from: isEarly ? .oldest : .end, ringing: loop.bell)
+            // Who was too slow for the log's retention goes on at its end.
+            let start = hasLostPlace ? nil : self.start
+            passed = start ?? (isEarly ? 0 : end.state.position.offset)
+            let from = start.map(EventLogStart.offset) ?? (isEarly ? .oldest : .end)
+            feed = try LogFeed(sources.log.open(), end: end, from: from, ringing: loop.bell)
+            entryAt = nil
             // What was begun with the feed before says nothing of this one's entries.
             entry = EntryProgress()
             isAheadOfParts = false
@@ -144,19 +157,24 @@ public struct Pipeline: ~Copyable {
         }
     }
 
+    /// Whatever is before this offset has been delivered, or waits for an answer; nothing from there on.
+    public var frontier: UInt64 { max(passed, entryAt.map { $0 + UInt64(entry.done) } ?? 0) }
+
+    /// It stands between entries, and nothing keeps it from going on.
+    public var isBetweenEntries: Bool { isOpen && isReading && entryAt == nil }
+
     /// There are changes in the log that were not looked at yet.
     public var isBehind: Bool { isOpen && sources.log.end().map { passed < $0.state.position.offset } ?? false }
 
     private mutating func read(
         _ feed: inout LogFeed, on loop: SocketLoop, _ budget: TurnBudget,
-        _ hears: (RawSpan, Bool) -> Bool
+        _ hears: (RawSpan, Bool) -> Bool, _ tell: (TurnBroadcasts) -> Void
     ) throws -> Bool {
         var budget = budget
         while budget.isLeft(on: loop), budget.isBeforeExpiry(sources.time.unixSeconds) {
             guard let entry = try feed.entry() else { return false }
+            entryAt = entry.offset
             schemas.enter(segment: entry.segment)
-            // A feed that begins at the end is given first what describes its rows, which stands further back.
-            reached = max(reached, entry.offset)
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap:
@@ -166,6 +184,7 @@ public struct Pipeline: ~Copyable {
                 router.opinions.forgetAll()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
+                if let met = messages.take() { tell(met) }
                 guard try deliver(feed, entry, on: loop, &budget) else { return isReading }
                 if !entry.isContinued { isAheadOfParts = false }
             case .catalogMark: guard try passes(CatalogMarkCodec.decode(feed.payload)) else { return false }
@@ -173,8 +192,10 @@ public struct Pipeline: ~Copyable {
             }
             budget.spend(entry: feed.payload.byteCount)
             assert(isReading, "nothing is passed while something is awaited")
+            // A feed is given first what describes its rows, which stands further back.
             passed = max(passed, entry.offset + UInt64(entry.changeCount))
             feed.finish()
+            entryAt = nil
             self.entry = EntryProgress()
             generation.settle()
             // Those who are judged by what just changed are judged anew before anything else is read.
@@ -689,6 +710,7 @@ public struct Pipeline: ~Copyable {
         if case .outsideRetention? = error as? EventLogError {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
             gaps.append("the hub was too slow")
+            hasLostPlace = true
             memberships.discardAll()
             router.recall.forgetAll()
             router.opinions.forgetAll()
@@ -886,7 +908,13 @@ struct TurnBudget {
     /// Unix seconds.
     private let expiry: Int64
 
-    init(until expiry: Int64) { self.expiry = expiry }
+    /// Who catches up leaves most of the time to those who are at the log's end.
+    init(until expiry: Int64, sharing: Bool) {
+        self.expiry = expiry
+        guard sharing else { return }
+        bytes /= Limits.catchUpShare
+        deliveries /= Limits.catchUpShare
+    }
 
     /// Every token of a channel is still good.
     func isBeforeExpiry(_ now: Int64) -> Bool { now < expiry }

@@ -133,6 +133,9 @@ public enum Limits {
     /// The echo path serves conformance runs, which send messages of 16 MiB.
     public static let maximumEchoBytes = 17 << 20
 
+    /// Passes over the log for channels that came back that are under way on a loop at a time.
+    public static let maximumCatchUps = 2
+
     /// A join is answered after this long even if its bindings are not in place yet; they go on being tried.
     public static let joinPatience = Duration.seconds(3)
     /// So long changes wait for the bindings of a join that was answered without them, or of another token; after that they

@@ -71,10 +71,19 @@ public final class ProjectMetrics: Sendable {
         case log
         /// Also from the table: the log does not reach back so far.
         case table
-        case mustRefetch = "must_refetch"
         case failed
 
         public static let labelName = "answer"
+    }
+
+    /// How a wish to go on from a position was answered.
+    public enum Resume: String, MetricLabel {
+        case recovered
+        case olderThanRetention = "older_than_retention"
+        case otherEpoch = "epoch_changed"
+        case unknown = "unknown_position"
+
+        public static let labelName = "outcome"
     }
 
     // MARK: Where it stands
@@ -118,6 +127,12 @@ public final class ProjectMetrics: Sendable {
         "Rows of realtime.messages that could not be broadcast: they lack an event, a payload or something else.")
     public let replays = CounterFamily<Replay>(
         "tidewire_replays_total", "Questions for messages sent before, by how they were answered.")
+    public let resumes = CounterFamily<Resume>(
+        "tidewire_resumes_total", "Joins that asked to go on from a position of the log, by what came of it.")
+    public let catchUpPasses = Counter(
+        "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
+    public let catchUps = Counter(
+        "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
     public let replaySeconds = Histogram(
         "tidewire_replay_seconds", "Time one such question waited for its answer.", unit: .seconds)
 

@@ -1,8 +1,8 @@
 import Synchronization
 import System
 
-/// Where a place in the log is: what a client gives back to resume.
-public struct EventLogPosition: Sendable, Equatable {
+/// Where a place in the log is: what a client gives back to resume. Its one text form is `epoch.offset`.
+public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
     public var epoch: UInt64
     /// The offset of the next change.
     public var offset: UInt64
@@ -10,6 +10,17 @@ public struct EventLogPosition: Sendable, Equatable {
     public init(epoch: UInt64, offset: UInt64) {
         self.epoch = epoch
         self.offset = offset
+    }
+
+    public var description: String { "\(epoch).\(offset)" }
+
+    /// Nil where the text is none.
+    public init?(_ text: some StringProtocol) {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts.allSatisfy({ $0.utf8.allSatisfy { (0x30...0x39).contains($0) } }),
+            let epoch = UInt64(parts[0]), let offset = UInt64(parts[1])
+        else { return nil }
+        self.init(epoch: epoch, offset: offset)
     }
 }
 

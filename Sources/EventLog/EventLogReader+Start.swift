@@ -33,7 +33,7 @@ struct SegmentChoice {
         }
     }
 
-    private func header(_ sequence: UInt64) throws(EventLogError) -> SegmentHeader {
+    fileprivate func header(_ sequence: UInt64) throws(EventLogError) -> SegmentHeader {
         guard let (_, header) = try files.open(sequence) else { throw try EventLogReader.lost(files) }
         return header
     }
@@ -41,6 +41,16 @@ struct SegmentChoice {
     private func latestTime(_ sequence: UInt64) throws(EventLogError) -> Int64 {
         guard let (file, header) = try files.open(sequence) else { throw try EventLogReader.lost(files) }
         return try files.map(of: file, header, sealed: true, keysOf: nil).summary.maximumTime
+    }
+}
+
+extension EventLogReader {
+    /// The first offset that the log still has.
+    public static func oldestOffset(
+        in directory: any StorageDirectory, end: EventLogEnd?
+    ) throws(EventLogError) -> UInt64 {
+        let choice = SegmentChoice(files: SegmentFiles(directory: directory), end: end)
+        return try choice.header(choice.sequence(for: .oldest)).baseOffset
     }
 }
 

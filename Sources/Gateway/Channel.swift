@@ -4,6 +4,7 @@ import Catalog
 import Channels
 import Delivery
 import Diagnostics
+import EventLog
 import Matching
 import Net
 import Protocol
@@ -21,6 +22,16 @@ final class Channel {
         /// What it came to, and what of that was said: once each time it changes.
         var outcome = Said.nothing
         var said = Said.nothing
+    }
+
+    enum Recovery: Equatable {
+        /// Nobody asked for one.
+        case none
+        /// Whether it can be told what it missed since then is known when the log has begun.
+        case asked(EventLogPosition)
+        /// What it missed has been told, or will be.
+        case from(UInt64)
+        case refused(LogStanding.Refusal)
     }
 
     enum Said: Equatable {
@@ -54,9 +65,16 @@ final class Channel {
     var conversation: Conversation
     /// Of the past; nil when that was looked up.
     var replay: ReplayDemand
-    var resumption: ResumeDemand
     /// Of rows that updates take out of its view.
     let wantsMoves: Bool
+    /// Where its bindings are placed; nil while it waits for one that begins where it has to go on.
+    var follower: Follower?
+    /// Where in the log what it hears begins; nil until it is bound.
+    var since: UInt64?
+    /// What became of its wish to go on from a position.
+    var recovery = Recovery.none
+    /// Whose policies will count when the follower at the log's end takes it over.
+    var nextHolder: Holder?
     /// Whose policies count for its bindings; nil until one needs them.
     var holder: Holder?
     var listener: UInt32?
@@ -101,9 +119,8 @@ final class Channel {
         isLegacy = join.isLegacy
         conversation = Conversation(Conversation.Options(join))
         replay = join.replay == .ignored ? .none : join.replay
-        resumption = join.resumption
         (self.join, firstOfJoin) = Join.begin(
-            isPrivate: join.isPrivate, wantsPast: replay != .none || resumption != .none)
+            isPrivate: join.isPrivate, wantsPast: replay != .none)
         reply = join.bindings
         let movesOfAll = join.options[.moves] ?? false
         bindings = join.bindings.map { binding in
@@ -129,7 +146,14 @@ final class Channel {
 
     var isOpen: Bool { join.isOpen }
 
-    var wantsReplay: Bool { replay != .none || resumption != .none }
+    /// What the database says to its topic is looked at one by one, whether it is for the channel.
+    var wantsReplay: Bool { replay != .none || recovery != .none }
+
+    /// What that follower comes to is for it.
+    func isServed(by other: Follower) -> Bool {
+        if let follower { return follower === other }
+        return other.isAtEnd && !recovery.isWanted
+    }
 
     /// For the answer to a message.
     func address(ref: RawSpan) -> ChannelAddress { ChannelAddress(topic: topic, joinRef: joinRef, ref: ref.copied()) }
@@ -143,6 +167,26 @@ final class Channel {
         return bindings.indices.compactMap { index in
             guard let parameters = bindings[index].parameters else { return nil }
             return (index, BindingRequest(role: role, parameters))
+        }
+    }
+}
+
+extension Channel.Recovery {
+    /// What it missed is to be told to it.
+    var isWanted: Bool {
+        switch self {
+        case .asked, .from: true
+        case .none, .refused: false
+        }
+    }
+
+    var outcome: ProjectMetrics.Resume? {
+        switch self {
+        case .none, .asked: nil
+        case .from: .recovered
+        case .refused(.olderThanRetention): .olderThanRetention
+        case .refused(.otherEpoch): .otherEpoch
+        case .refused(.unknown): .unknown
         }
     }
 }

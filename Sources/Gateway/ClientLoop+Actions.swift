@@ -87,10 +87,12 @@ extension MessageEncoder {
             ref: unsafe address.ref.span.bytes, to: &writer)
     }
 
-    func appendJoinReply(_ bindings: [ChangeBinding], _ address: ChannelAddress, to writer: inout ByteWriter) {
+    func appendJoinReply(
+        _ bindings: [ChangeBinding], _ standing: LogStanding?, _ address: ChannelAddress, to writer: inout ByteWriter
+    ) {
         // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         appendJoinReply(
-            bindings, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
+            bindings, standing, topic: unsafe address.topic.span.bytes, joinRef: unsafe address.joinRef.span.bytes,
             ref: unsafe address.ref.span.bytes, to: &writer)
     }
 
@@ -112,14 +114,15 @@ extension MessageEncoder {
     }
 
     func appendSystem(
-        _ status: ReplyStatus, _ name: SystemExtension, _ message: String, _ code: TextCode?, topic: [UInt8],
-        _ joinRef: [UInt8], to writer: inout ByteWriter
+        _ status: ReplyStatus, _ name: SystemExtension, _ message: String, _ code: TextCode?, position: String? = nil,
+        topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter
     ) {
         let message = Array(message.utf8)
         // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         let bytes = unsafe topic.span.bytes
         appendSystem(
-            status, name, message: unsafe message.span.bytes, code: code, channel: bytes.extracting(droppingFirst: 9),
+            status, name, message: unsafe message.span.bytes, code: code, position: position,
+            channel: bytes.extracting(droppingFirst: 9),
             topic: bytes, joinRef: unsafe joinRef.span.bytes, to: &writer)
     }
 }

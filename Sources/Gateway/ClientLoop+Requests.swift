@@ -270,7 +270,7 @@ extension ClientLoop {
             metrics.refusals[.notFound].add()
             return refuse(session, .error(.notFound, "Tenant not found"))
         }
-        guard !isDraining, !project.pipeline.hasFailed else {
+        guard !isDraining, !project.live.pipeline.hasFailed else {
             metrics.refusals[.draining].add()
             return refuse(session, .error(.serviceUnavailable, "the server restarts, or its event log cannot be read"))
         }

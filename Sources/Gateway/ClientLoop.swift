@@ -266,8 +266,8 @@ final class ClientLoop: SocketApplication {
         case .bind(let place, let generation): project(place)?.bindingIsDue(place.channel, generation)
         case .loss(let place, let generation): project(place)?.lossIsDue(place.channel, generation)
         case .lack(let place, let generation): project(place)?.lackIsDue(place.channel, generation)
-        case .space(let place): project(place)?.thereMayBeSpace()
-        case .unwind(let place): project(place)?.unwindingIsDue()
+        case .space(let place): project(place)?.follower(place.channel)?.thereMayBeSpace()
+        case .unwind(let place): project(place)?.follower(place.channel)?.unwindingIsDue()
         case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
         case .largeInput: largeInput.restIsOver()
@@ -304,7 +304,7 @@ enum TimerToken {
     case join(channel: ChannelPlace, generation: UInt32)
     /// A channel's bindings are to be asked for again.
     case bind(channel: ChannelPlace, generation: UInt32)
-    /// A project's pipeline wants another turn.
+    /// A project's followers of the log want another turn.
     case reread(ChannelPlace)
     /// A channel may be told again that changes are missing.
     case loss(channel: ChannelPlace, generation: UInt32)

@@ -12,7 +12,7 @@ import System
 
 /// What policies mean for the holders of tokens: evaluated as far as claims go, with the memberships they live by, and
 /// made anew when those change.
-extension ProjectLoop {
+extension Follower {
     enum Holding {
         /// By the policies' identity.
         case ready([ObjectIdentifier: ActivePolicy])
@@ -114,11 +114,11 @@ extension ProjectLoop {
     private func ask(_ terms: Set<AskedTerm>, _ holder: Holder, _ place: UInt32) {
         holder.waiters.insert(place)
         guard holder.ticket == 0 else { return }
-        lastTicket += 1
-        let (ticket, number) = (lastTicket, holder.number)
+        let (ticket, number) = (home.nextTicket(), holder.number)
         holder.ticket = ticket
-        project.policyEvaluator.evaluate(terms.sorted { $0.sql < $1.sql }, as: holder.claimant) { [mailbox] answers in
-            mailbox.post(.evaluated(holder: number, ticket: ticket, answers))
+        project.policyEvaluator.evaluate(terms.sorted { $0.sql < $1.sql }, as: holder.claimant) {
+            [mailbox, follower = self.number] answers in
+            mailbox.post(.evaluated(follower: follower, holder: number, ticket: ticket, answers))
         }
     }
 
@@ -129,14 +129,9 @@ extension ProjectLoop {
         holder.waiters = []
         holder.answers.merge(answers ?? [:]) { _, newest in newest }
         for place in waiters.sorted() {
-            guard let channel = channels[place] else { continue }
+            guard let channel = channel(at: place) else { continue }
             if answers == nil { bindLater(channel) } else { bindAgain(place, channel) }
         }
-    }
-
-    private func bindAgain(_ place: UInt32, _ channel: Channel) {
-        guard channel.ticket == 0, bind(place, channel) else { return }
-        tellThatBound(channel)
     }
 
     /// Functions may be others now.
@@ -185,8 +180,8 @@ extension ProjectLoop {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
         project.policyEvaluator.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) {
-            [mailbox] answers in
-            mailbox.post(.filled(zip(asked, answers).map { ($0.set, $0.filling, $1) }))
+            [mailbox, number] answers in
+            mailbox.post(.filled(follower: number, zip(asked, answers).map { ($0.set, $0.filling, $1) }))
         }
     }
 
@@ -194,7 +189,7 @@ extension ProjectLoop {
         for (number, _, _) in answers {
             // Who comes new is promised nothing of what was committed before.
             guard let set = pipeline.memberships.sets[number] else { continue }
-            set.owed = set.waiters.filter { channels[$0]?.listener != nil }
+            set.owed = set.waiters.filter { channel(at: $0).map { $0.listener != nil || $0.since != nil } ?? false }
         }
         for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
@@ -202,7 +197,7 @@ extension ProjectLoop {
             guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {
                 continue
             }
-            for place in set.waiters.sorted() { if let channel = channels[place] { bindLater(channel) } }
+            for place in set.waiters.sorted() { if let channel = channel(at: place) { bindLater(channel) } }
         }
     }
 
@@ -224,7 +219,7 @@ extension ProjectLoop {
         let waiters = set.waiters
         set.waiters = []
         for held in set.usersInOrder where held.isSettled { refresh(held) }
-        for place in waiters.sorted() { if let channel = channels[place] { bindAgain(place, channel) } }
+        for place in waiters.sorted() { if let channel = channel(at: place) { bindAgain(place, channel) } }
     }
 
     /// What the log just said made some memberships others: who is judged by them is judged by the new ones from the next
@@ -240,14 +235,14 @@ extension ProjectLoop {
 
     /// Who was a member when what comes now was committed is not known any more.
     private func tellOfUnknownMembers(_ set: LiveSet) {
-        for place in set.owed.sorted() { if let channel = channels[place] { missed(channel) } }
+        for place in set.owed.sorted() { if let channel = channel(at: place) { home.missed(channel) } }
         set.owed = []
     }
 
     /// The log waits until the membership is known again.
     private func hold(back held: ActivePolicy, _ set: LiveSet) {
         withhold(held)
-        var work = rebinding ?? Rebinding(from: channels.indices.upperBound)
+        var work = rebinding ?? Rebinding(from: places.upperBound)
         for place in held.places.keys.sorted() {
             work.await(place)
             set.waiters.insert(place)
@@ -262,7 +257,7 @@ extension ProjectLoop {
         held.predicate = nil
         pipeline.replace(.never, of: held)
         for place in held.places.keys.sorted() {
-            if let channel = channels[place] { judgeAnew(by: held, channel) }
+            if let channel = channel(at: place) { judgeAnew(by: held, channel) }
         }
     }
 
@@ -273,7 +268,7 @@ extension ProjectLoop {
         held.predicate = predicate
         pipeline.replace(predicate, of: held)
         for place in held.places.keys.sorted() {
-            if let channel = channels[place] { judgeAnew(by: held, channel) }
+            if let channel = channel(at: place) { judgeAnew(by: held, channel) }
         }
     }
 

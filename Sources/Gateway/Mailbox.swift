@@ -16,13 +16,13 @@ public enum Mail: Sendable {
     /// The catalog's answer to what a channel asked.
     case resolved(channel: UInt32, ticket: UInt64, [BindingOutcome])
     /// What delivery asked for.
-    case delivery(DeliveryEvent)
+    case delivery(follower: UInt32, DeliveryEvent)
     /// The catalog is another now: bindings may mean something else.
     case catalogMoved
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
-    case evaluated(holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
+    case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.
-    case filled([(set: UInt32, filling: UInt32, answer: MembershipFill)])
+    case filled(follower: UInt32, [(set: UInt32, filling: UInt32, answer: MembershipFill)])
     /// A policy is left to PostgreSQL from here on.
     case demoted
     /// What channels of another loop said.

@@ -109,25 +109,31 @@ extension ProjectLoop {
         if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
-    /// `offset` is the place in the log of what the database said.
+    /// What the database said has a place in the log, and was come to by a follower of it.
+    typealias Origin = (offset: UInt64, follower: Follower)
+
     func deliver(
         _ broadcast: borrowing Broadcast, _ subTopic: RawSpan, isPrivate: Bool, except speaker: UInt32?,
-        offset: UInt64? = nil
+        origin: Origin? = nil
     ) {
         guard let topic = topics.find(subTopic, isPrivate: isPrivate) else { return }
-        deliver(broadcast, topic, topics.name(of: topic), except: speaker, offset: offset)
+        deliver(broadcast, topic, topics.name(of: topic), except: speaker, origin: origin)
     }
 
     private func deliver(
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ name: TopicName, except speaker: UInt32?,
-        offset: UInt64? = nil
+        origin: Origin? = nil
     ) {
         // Whoever hears a topic hears the same, on whichever loop: what was let in is charged here, and never stopped.
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
-        var count = desk.deliver(
-            broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: offset != nil, on: loop)
-        if let offset { count += deliverToReplayed(broadcast, topic, full, offset) }
+        var count = 0
+        if origin?.follower.isAtEnd ?? true {
+            count += desk.deliver(
+                broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: origin != nil,
+                on: loop)
+        }
+        if let origin { count += deliverToReplayed(broadcast, topic, full, origin) }
         project.rates.events.take(count, at: loop.now)
         project.reference.events.add(count)
         metrics.broadcastDeliveries.add(count)
@@ -135,16 +141,18 @@ extension ProjectLoop {
 
     /// To those who asked for messages of the past, if this is not of it.
     private func deliverToReplayed(
-        _ broadcast: borrowing Broadcast, _ topic: TopicID, _ full: RawSpan, _ offset: UInt64
+        _ broadcast: borrowing Broadcast, _ topic: TopicID, _ full: RawSpan, _ origin: Origin
     ) -> Int {
         var count = 0
         for place in Self.replayed(among: topics.members(of: topic)) {
-            guard let channel = channels[place], let at = channel.conversation.place else { continue }
+            guard let channel = channels[place], let at = channel.conversation.place,
+                channel.isServed(by: origin.follower)
+            else { continue }
             if topics[at].isCatchingUp {
-                channel.conversation.detailed().keep(broadcast, at: offset)
+                channel.conversation.detailed().keep(broadcast, at: origin.offset)
                 continue
             }
-            guard offset >= channel.conversation.details?.pastEnd ?? 0 else { continue }
+            guard origin.offset >= channel.conversation.details?.pastEnd ?? 0 else { continue }
             if desk.deliver(broadcast, to: topics[at], of: full, joinRef: RawSpan(), on: loop) { count += 1 }
         }
         return count
@@ -160,16 +168,20 @@ extension ProjectLoop {
 
     /// What was written into the database. Every loop has it from the log itself; the first one finds out whether it is let
     /// in.
-    func heardOfDatabase(_ batch: TurnBroadcasts) {
+    /// What a follower of the log came to. What those who are behind come to has been let in, and told to the others,
+    /// before.
+    func heardOfDatabase(_ batch: TurnBroadcasts, from follower: Follower) {
         for entry in batch.entries {
             guard entry.payloadBytes <= limits.maximumPayloadBytes else {
                 metrics.drops[.tooLarge].add()
                 warnSometimes("UnableToBroadcastChanges: a message of the database is too large")
                 continue
             }
-            guard admits(entry) else { continue }
+            if follower.isAtEnd, !admits(entry) { continue }
             batch.read(entry) { topic, broadcast in
-                deliver(broadcast, topic, isPrivate: entry.isPrivate, except: nil, offset: entry.offset)
+                deliver(
+                    broadcast, topic, isPrivate: entry.isPrivate, except: nil,
+                    origin: entry.offset.map { ($0, follower) })
             }
         }
     }

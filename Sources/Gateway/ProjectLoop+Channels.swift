@@ -4,6 +4,7 @@ import Catalog
 import Channels
 import Delivery
 import Diagnostics
+import EventLog
 import Net
 import Protocol
 import Settings
@@ -55,6 +56,7 @@ extension ProjectLoop {
             if limits.presenceEnabled { channel.conversation.options.insert(.showsPresence) }
             if case .given(let text) = join.token { channel.joinToken = Array(text.utf8) }
             try checkReplay(join)
+            channel.recovery = try recovery(asked: join)
             try takeFilterParts(of: channel)
             begin(channel)
         } catch {
@@ -91,13 +93,21 @@ extension ProjectLoop {
     }
 
     private func checkReplay(_ join: JoinRequest) throws(JoinRefusal) {
-        let asks = join.replay.isThere || join.resumption != .none
-        guard asks else { return }
+        guard join.replay.isThere else { return }
         guard join.isPrivate || project.settings.replaysPublicChannels else {
             throw .reason("\(ReplayDemand.publicReason)")
         }
-        if join.replay == .invalid || join.resumption == .invalid { throw .reason("\(ReplayDemand.invalidReason)") }
+        if join.replay == .invalid { throw .reason("\(ReplayDemand.invalidReason)") }
         if !join.isPrivate, join.replay == .ignored { throw .reason("\(ReplayDemand.invalidReason)") }
+    }
+
+    private func recovery(asked join: JoinRequest) throws(JoinRefusal) -> Channel.Recovery {
+        switch join.resumption {
+        case .none: return .none
+        case .invalid: break
+        case .from(let text): if let position = EventLogPosition(text) { return .asked(position) }
+        }
+        throw .reason("UnableToResume: A position reads epoch.offset, as it was told")
     }
 
     private func claims(_ token: JoinToken, _ session: Session) throws(JoinRefusal) -> Claims {
@@ -140,12 +150,12 @@ extension ProjectLoop {
         switch action {
         case .askRights: askReadRights(channel, .join)
         case .readPast: askReplay(channel)
-        case .bind: join(bind(channel.place, channel) ? .bound : .bindingsAwaited, channel)
+        case .bind: startBinding(channel)
         case .bePatient:
             channel.joinTimer = loop.after(
                 nanoseconds: Limits.joinPatience.wholeNanoseconds,
                 token: token(channel) { .join(channel: $0, generation: $1) })
-        case .promiseBindings: promise(channel)
+        case .promiseBindings: channel.follower?.promise(channel)
         case .reply: reply(to: channel)
         case .sayWhatBindingsCameTo: sayWhatBindingsCameTo(channel)
         case .refuse(let reason): refuseJoin(channel, reason)
@@ -163,7 +173,29 @@ extension ProjectLoop {
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.joinTimer = nil
+        if case .asked = channel.recovery {
+            return join(.refused("UnableToResume: The event log has not begun: try again later"), channel)
+        }
         join(.patienceEnded, channel)
+    }
+
+    private func startBinding(_ channel: Channel) {
+        channel.follower = follower(for: channel)
+        let isBound = channel.follower?.take(aboard: channel) ?? false
+        join(isBound ? .bound : .bindingsAwaited, channel)
+    }
+
+    private func letGo(of channel: Channel) {
+        channel.follower?.unbind(channel)
+        waitingForPass.remove(channel.place)
+        if let holder = channel.nextHolder { live.release(holder, of: channel) }
+        channel.nextHolder = nil
+    }
+
+    func bindingIsDue(_ place: UInt32, _ generation: UInt32) {
+        guard let channel = channel(place, generation) else { return }
+        channel.bindTimer = nil
+        channel.follower?.bindAgain(place, channel)
     }
 
     private func reply(to channel: Channel) {
@@ -183,7 +215,8 @@ extension ProjectLoop {
         channel.reply = nil
         metrics.channelEvents[.joined].add()
         session.hasJoined = true
-        clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, address, to: &writer) }
+        let standing = standing(of: channel)
+        clients.send(session) { encoder, writer in encoder.appendJoinReply(bindings, standing, address, to: &writer) }
     }
 
     /// The reply is out: what else the client is to know.
@@ -193,12 +226,12 @@ extension ProjectLoop {
         watchExpiry(channel)
         listen(channel)
         sendReplay(channel)
-        sayPosition(channel)
         for complaint in channel.complaints { tell(channel, .error, complaint) }
         channel.complaints = []
         for advice in channel.advice { tell(channel, .ok, advice) }
         channel.advice = []
         sayWhatBindingsCameTo(channel)
+        sayCaughtUp(channel)
         sayWhetherReplicationIsReady(channel)
         let conversation = channel.conversation
         if conversation.options.contains(.showsPresence),
@@ -244,7 +277,7 @@ extension ProjectLoop {
         if let timer = channel.lossTimer { loop.cancel(timer) }
         if let timer = channel.lackTimer { loop.cancel(timer) }
         if let timer = channel.readyTimer { loop.cancel(timer) }
-        unbind(channel)
+        letGo(of: channel)
         untrack(channel)
         project.budgets.filters.give(back: channel.filterParts, of: session.filterParts)
         session.filterParts -= channel.filterParts
@@ -357,10 +390,10 @@ extension ProjectLoop {
         let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
         channel.claims = claims
         watchExpiry(channel)
-        if isSomebodyElse { dropWaiting(channel) }
+        if isSomebodyElse { channel.follower?.dropWaiting(channel) }
         // Where policies count, every claim does.
         let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
-        if isJudgedAsBefore { sayAgain(channel) } else { resubscribe(channel.place, channel) }
+        if isJudgedAsBefore { sayAgain(channel) } else { channel.follower?.resubscribe(channel.place, channel) }
     }
 
     private func watchExpiry(_ channel: Channel) {

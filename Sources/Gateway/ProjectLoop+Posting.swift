@@ -13,8 +13,7 @@ extension ProjectLoop {
         let topics = post.topicsToAsk
         post.asks(topics.count)
         for topic in topics {
-            lastTicket += 1
-            let ticket = lastTicket
+            let ticket = nextTicket()
             rightsWaiting[ticket] = .post(post, topic: topic)
             let question = ChannelQuestion(
                 topic: topic, role: post.claims.role.text, subject: post.claims.subject.text,

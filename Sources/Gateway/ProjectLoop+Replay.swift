@@ -15,27 +15,19 @@ extension ProjectLoop {
 
     func askReplay(_ channel: Channel) {
         guard let start = start(of: channel) else { return join(.refused(Self.failed), channel) }
-        lastTicket += 1
-        let ticket = lastTicket
+        let ticket = nextTicket()
         replaysWaiting[ticket] = channel
         // What is said from now on may not be in the answer.
         wait(channel)
         let query = ReplayQuery(
-            topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, start: start.start,
+            topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, since: start.since,
             limit: start.limit)
         project.archive.replay(query) { [mailbox] answer in mailbox.post(.replayed(ticket: ticket, answer)) }
     }
 
-    /// A position of the log says more than a moment; nil while the log has not begun.
-    private func start(of channel: Channel) -> (start: ReplayQuery.Start, limit: Int)? {
-        let maximum = project.settings.maximumReplay
-        if case .from(let resume) = channel.resumption {
-            guard let epoch = resume.epoch ?? project.delivery.log.end()?.state.position.epoch else { return nil }
-            let position = EventLogPosition(epoch: epoch, offset: resume.offset)
-            return (.position(position), resume.count(maximum: Limits.maximumReplayedMessages))
-        }
+    private func start(of channel: Channel) -> (since: Int64, limit: Int)? {
         guard case .since(let request) = channel.replay else { return nil }
-        return (.since(milliseconds: request.since), request.count(maximum: maximum))
+        return (request.since, request.count(maximum: project.settings.maximumReplay))
     }
 
     func replayed(_ ticket: UInt64, _ answer: ReplayAnswer) {
@@ -43,12 +35,8 @@ extension ProjectLoop {
             return
         }
         channel.replay = .none
-        channel.resumption = .none
         switch answer {
         case .failed: join(.refused(Self.failed), channel)
-        case .mustRefetch:
-            join(
-                .refused("UnableToReplayMessages: The log does not have all messages since then: fetch them"), channel)
         case .messages(let messages, let upTo, _):
             let details = channel.conversation.detailed()
             guard !details.hasLostMessages else { return join(.refused(Self.failed), channel) }
@@ -86,19 +74,6 @@ extension ProjectLoop {
         let isSent = unsafe desk.deliver(
             broadcast, to: hearer, of: topic.span.bytes, joinRef: joinRef.span.bytes, on: loop)
         if isSent { metrics.broadcastDeliveries.add() }
-    }
-
-    /// Whoever resumes there later gets every message that it may not have got since, some of them twice.
-    func sayPosition(_ channel: Channel) {
-        guard channel.conversation.options.contains(.hearsPosition), pipeline.isOpen,
-            let epoch = project.delivery.log.end()?.state.position.epoch
-        else { return }
-        let offset = pipeline.reached
-        clients.send(channel.session) { encoder, writer in
-            encoder.appendSystem(
-                .ok, .system, "Log position: epoch \(epoch), offset \(offset)", .logPosition,
-                topic: channel.topic, channel.joinRef, to: &writer)
-        }
     }
 
     // MARK: Readiness

@@ -31,8 +31,7 @@ extension ProjectLoop {
     // MARK: Reading
 
     func askReadRights(_ channel: Channel, _ occasion: ReadOccasion) {
-        lastTicket += 1
-        let ticket = lastTicket
+        let ticket = nextTicket()
         let details = channel.conversation.detailed()
         details.readTicket = ticket
         rightsWaiting[ticket] = .read(channel: channel.place, occasion)
@@ -182,11 +181,11 @@ extension ProjectLoop {
     }
 
     private func askWriteRights(_ channel: Channel, _ details: ConversationDetails) -> PendingWrites {
-        lastTicket += 1
-        details.writes = .asked(ticket: lastTicket)
-        let pending = PendingWrites(channel, ticket: lastTicket)
-        rightsWaiting[lastTicket] = .write(pending)
-        ask(channel, channel.claims, .write, lastTicket)
+        let ticket = nextTicket()
+        details.writes = .asked(ticket: ticket)
+        let pending = PendingWrites(channel, ticket: ticket)
+        rightsWaiting[ticket] = .write(pending)
+        ask(channel, channel.claims, .write, ticket)
         return pending
     }
 

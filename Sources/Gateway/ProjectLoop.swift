@@ -18,22 +18,18 @@ final class ProjectLoop {
     let project: Project
     unowned let clients: ClientLoop
     let mailbox: Mailbox<Mail>
+    /// Who follows the log at its end.
+    private(set) lazy var live = Follower(of: self, number: 0)
+    /// Those of channels that have come back and are not there yet.
+    var behind: [Follower] = []
+    var lastFollower: UInt32 = 0
+    /// Channels that come back, until a follower can begin where they have to go on.
+    var waitingForPass: Set<UInt32> = []
     var channels = Slots<Channel>()
     var tokens: TokenCache
-    var pipeline: Pipeline
     private var isLookingAgain = false
-    var isUnwindTimed = false
-    private var crowdedSince: UInt64?
-    /// Since when changes wait for so many channels' bindings, none of which was placed meanwhile, with the catalog at hand
-    /// or without it.
-    private var heldUp: HoldUp?
-    private var isWaitingForSpace = false
     /// The catalog's answers that are under way, by ticket.
-    var lastTicket: UInt64 = 0
-    /// Channels whose bindings have to be looked at again, and how far that has come.
-    var rebinding: Rebinding?
-    /// Whom policies judge.
-    var holders = HolderTable()
+    private var lastTicket: UInt64 = 0
     var limits: ProjectLimits
     /// As they were when all channels were held against them.
     var privilegedRoles: PrivilegedRoles?
@@ -58,15 +54,11 @@ final class ProjectLoop {
     var lastTracker: UInt64 = 0
     /// Of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
-    /// Channels that are to be told of truncations when what waits before them has been told.
-    var truncationsUntold: Set<UInt32> = []
-
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project
         self.clients = clients
         mailbox = project.mailboxes[clients.number]
         tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
-        pipeline = Pipeline(project.delivery, clients.deflater) { [mailbox] in mailbox.post(.delivery($0)) }
         limits = project.limits
         desk = BroadcastFrames(clients.deflater)
         presenceRefs = PresenceRefs(loop: UInt16(clients.number))
@@ -82,12 +74,14 @@ final class ProjectLoop {
         closeExpired()
         for mail in mailbox.takeAll() {
             switch mail {
-            case .resolved(let channel, let ticket, let outcomes): resolved(channel, ticket, outcomes)
+            case .resolved(let channel, let ticket, let outcomes):
+                channels[channel]?.follower?.resolved(channel, ticket, outcomes)
             case .catalogMoved: catalogMoved()
-            case .delivery(let event): take(event)
-            case .evaluated(let holder, let ticket, let answers): evaluated(holder, ticket, answers)
-            case .filled(let answers): filled(answers)
-            case .demoted: demotePolicies()
+            case .delivery(let number, let event): follower(number)?.take(event)
+            case .evaluated(let number, let holder, let ticket, let answers):
+                follower(number)?.evaluated(holder, ticket, answers)
+            case .filled(let number, let answers): follower(number)?.filled(answers)
+            case .demoted: for follower in followers { follower.demotePolicies() }
             case .broadcasts(let batch): heard(batch)
             case .broadcastsLost: hasLostBroadcasts()
             case .presence(let changes): heard(changes)
@@ -99,22 +93,23 @@ final class ProjectLoop {
         }
     }
 
-    private func take(_ event: DeliveryEvent) {
-        pipeline.take(event, on: loop)
-        if case .refreshed(false) = event { lookAgainLater() }
-        act(on: pipeline.report())
+    func nextTicket() -> UInt64 {
+        lastTicket += 1
+        return lastTicket
     }
 
-    private func act(on report: DeliveryReport) {
-        follow(report.changedSets)
-        fill(report.unfilledSets)
-        if let messages = report.messages { heardOfDatabase(messages) }
-        demote(report.contradicted)
-        tellOfUncomputed(report.uncomputed)
-        tell(of: report.losses)
-        tellOfTruncations(report.truncated)
-        for gap in report.gaps { tellOfGap(gap) }
-        if report.isTiredOfWaiting { sendFollowersAway() }
+    /// Nil when it has ended.
+    func follower(_ number: UInt32) -> Follower? {
+        number == live.number ? live : behind.first { $0.number == number }
+    }
+
+    private var followers: [Follower] { [live] + behind }
+
+    private func catalogMoved() {
+        guard let snapshot = project.catalog.snapshot else { return }
+        expelRefusedRoles(snapshot)
+        reviewRights(snapshot)
+        for follower in followers { follower.take(snapshot) }
     }
 
     private func takeLimits() {
@@ -133,61 +128,9 @@ final class ProjectLoop {
             tellOfPresence()
             passOn()
         }
-        return followTables()
+        let more = live.turn()
+        return catchUp() || more
     }
-
-    private func followTables() -> Bool {
-        pipeline.openIfBegun(on: loop)
-        // Of a log that begins: to those who were answered before, and to nobody who comes later.
-        act(on: pipeline.report())
-        if !pipeline.isOpen { lookAgainLater() }
-        let rebound = continueRebinding()
-        act(on: pipeline.report())
-        holdUp(rebound)
-        guard rebound == .done else { return rebound == .more }
-        if isCrowded() { return false }
-        let more = pipeline.run(on: loop, until: nextExpiry) { topics.find($0, isPrivate: $1) != nil }
-        if pipeline.isHeldByPolicies { lookAgainLater() }
-        act(on: pipeline.report())
-        if pipeline.hasFailed {
-            project.cannotRead.store(true, ordering: .relaxed)
-            disconnectAll(.internalError, "the event log cannot be read")
-        }
-        return more
-    }
-
-    private func holdUp(_ rebound: Rebinding.Progress) {
-        guard rebound == .waiting, pipeline.isBehind, let missing = rebinding?.missingCount else {
-            heldUp = nil
-            return
-        }
-        lookAgainLater()
-        var known = heldUp ?? HoldUp(of: missing, since: loop.now)
-        let isOver = known.hasLastedTooLong(missing: missing, isPlaceable: project.catalog.isCurrent, at: loop.now)
-        heldUp = isOver ? nil : known
-        guard isOver else { return }
-        giveUpOnBindings()
-    }
-
-    /// The log is read at the speed of memory, and what it has waits for those who cannot take it as fast: for a while.
-    private func isCrowded() -> Bool {
-        guard pipeline.isCrowded(loop.now) || loop.isCrowded else {
-            crowdedSince = nil
-            return false
-        }
-        let since = crowdedSince ?? loop.now
-        // After a while it is read on for one turn.
-        crowdedSince = loop.now - since < Limits.crowdPatience.wholeNanoseconds ? since : nil
-        guard crowdedSince != nil else { return false }
-        if !isWaitingForSpace {
-            isWaitingForSpace = true
-            metrics.readerStalls.add()
-            loop.after(nanoseconds: Limits.crowdInterval.wholeNanoseconds, token: TimerToken.space(place).rawValue)
-        }
-        return true
-    }
-
-    func thereMayBeSpace() { isWaitingForSpace = false }
 
     /// The log has not begun, or the catalog is away: there is no bell for that.
     func lookAgainLater() {
@@ -198,8 +141,7 @@ final class ProjectLoop {
 
     func looksAgain() {
         isLookingAgain = false
-        pipeline.askAgain()
-        act(on: pipeline.report())
+        for follower in followers { follower.looksAgain() }
     }
 
     /// For timers that are the project's own.
@@ -207,15 +149,9 @@ final class ProjectLoop {
 
     // MARK: Ends
 
-    /// What is committed stays in the log, and nobody can say what of it may be seen: those who wait for it are told.
-    func sendFollowersAway() {
-        for place in channels.indices {
-            guard let channel = channels[place], !channel.bindings.isEmpty else { continue }
-            metrics.drops[.unanswered].add()
-            clients.say(
-                .tryAgainLater, "the database cannot be asked: connect again and fetch what was missed",
-                to: channel.session)
-        }
+    func cannotRead() {
+        project.cannotRead.store(true, ordering: .relaxed)
+        disconnectAll(.internalError, "the event log cannot be read")
     }
 
     private func disconnectAll(_ code: CloseCode, _ reason: String) {

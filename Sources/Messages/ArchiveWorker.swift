@@ -81,13 +81,9 @@ final class ArchiveWorker: AskingWorker {
         // Before the log is read: what is followed since then is in it.
         let followed = followed()
         try log.follow(end)
-        switch query.start {
-        case .position(let position): return try resume(query, position, followed, deadline)
-        case .since(let milliseconds):
-            let (since, overflow) = milliseconds.multipliedReportingOverflow(by: 1000)
-            return try replay(
-                query, max(oldestKept, overflow ? (milliseconds < 0 ? .min : .max) : since), followed, deadline)
-        }
+        let (since, overflow) = query.since.multipliedReportingOverflow(by: 1000)
+        return try replay(
+            query, max(oldestKept, overflow ? (query.since < 0 ? .min : .max) : since), followed, deadline)
     }
 
     /// As `tidewire.keep_messages` reckons: whole days.
@@ -95,31 +91,6 @@ final class ArchiveWorker: AskingWorker {
         let day: Int64 = 86_400_000_000
         let oldest = Clock.unixMicroseconds() - Int64(hours) * 3_600_000_000
         return oldest / day * day
-    }
-
-    private func resume(
-        _ query: ReplayQuery, _ position: EventLogPosition, _ followed: FollowedPublication?, _ deadline: UInt64
-    ) throws -> ReplayAnswer {
-        let found = try resumed(query, position, followed, deadline)
-        metrics.replays[found == nil ? .mustRefetch : .log].add()
-        return found.map { .messages($0, upTo: log.end, isWhole: true) } ?? .mustRefetch
-    }
-
-    /// Every message from the position on; nil where one may be missing.
-    private func resumed(
-        _ query: ReplayQuery, _ position: EventLogPosition, _ followed: FollowedPublication?, _ deadline: UInt64
-    ) throws -> [ArchivedMessage]? {
-        guard let followed, position.epoch == log.end.epoch, position.offset >= followed.offset,
-            position.offset <= log.end.offset
-        else { return nil }
-        while log.beginOffset > position.offset {
-            guard log.canReachBack, Clock.monotonicNanoseconds() < deadline else { return nil }
-            try log.reachBack()
-        }
-        let places = log.places(query, from: position.offset, atMost: query.limit + 1)
-        guard places.count <= query.limit, places.allSatisfy({ $0.insertedAt >= oldestKept }) else { return nil }
-        let found = try log.read(places, query)
-        return found.isWhole ? found.messages : nil
     }
 
     private func replay(

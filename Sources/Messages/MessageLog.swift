@@ -244,21 +244,6 @@ struct MessageLog {
         return Found(offset: place.offset, insertedAt: place.insertedAt, now: now)
     }
 
-    /// All places of a topic from an offset on, in the order of the log; of more than `maximum` some are left out.
-    func places(_ query: ReplayQuery, from offset: UInt64, atMost maximum: Int) -> [Found] {
-        let topic = Self.topic(query)
-        var found: [Found] = []
-        for segment in index.segments.reversed() {
-            segment.visit(topic) { place in
-                guard place.offset >= offset, found.count < maximum else { return false }
-                if let one = self.found(place, segment.sequence, topic) { found.append(one) }
-                return true
-            }
-            if segment.firstOffset <= offset || found.count == maximum { break }
-        }
-        return found.reversed()
-    }
-
     private static func topic(_ query: ReplayQuery) -> UInt64 {
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         MessageIndex.topic(unsafe query.topic.span.bytes, isPrivate: query.isPrivate)

@@ -3,24 +3,18 @@ import EventLog
 
 /// Which messages that were sent before are wanted.
 public struct ReplayQuery: Sendable, Equatable {
-    public enum Start: Sendable, Equatable {
-        /// Those inserted at this moment (milliseconds since 1970) or later; the newest, if there are more than the limit.
-        /// Only broadcasts.
-        case since(milliseconds: Int64)
-        /// Every one from this position of the log on, or none.
-        case position(EventLogPosition)
-    }
-
     /// Without the prefix that clients put before it.
     public var topic: [UInt8]
     public var isPrivate: Bool
-    public var start: Start
+    /// Those inserted at this moment (milliseconds since 1970) or later; the newest, if there are more than the limit. Only
+    /// broadcasts.
+    public var since: Int64
     public var limit: Int
 
-    public init(topic: [UInt8], isPrivate: Bool, start: Start, limit: Int) {
+    public init(topic: [UInt8], isPrivate: Bool, since: Int64, limit: Int) {
         self.topic = topic
         self.isPrivate = isPrivate
-        self.start = start
+        self.since = since
         self.limit = min(max(limit, 1), Limits.maximumReplayedMessages)
     }
 }
@@ -64,9 +58,6 @@ public enum ReplayAnswer: Sendable, Equatable {
     ///   - upTo: how far the log was looked through: a live message with this offset or a larger one is not among them.
     ///   - isWhole: false where older ones may be in the table, which the hub's login may not read.
     case messages([ArchivedMessage], upTo: EventLogPosition, isWhole: Bool)
-    /// There are more than the limit behind the position, or the log does not have them any more: who asked has to begin
-    /// anew.
-    case mustRefetch
     /// They could not be read: `UnableToReplayMessages`.
     case failed
 }

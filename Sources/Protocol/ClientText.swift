@@ -30,7 +30,6 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case unknownOption = "UnknownOption"
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"
-    case changesNotReplayed = "ChangesNotReplayed"
 
     // MARK: What happens to it
 
@@ -42,7 +41,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     // MARK: What channels say
 
     case messageDropped = "MessageDropped"
-    case logPosition = "LogPosition"
+    case caughtUp = "CaughtUp"
 
     // MARK: Why a channel ends
 

@@ -74,7 +74,7 @@ public struct ExtensionOptions: Sendable, Hashable {
     public func complaint(_ name: String) -> ClientText {
         let names = Name.allCases.map { "\($0.text)" }.joined(separator: ", ")
         return ClientText(
-            .unknownOption, "Unknown option \(name): there are \(names) (true or false) and, in a join, replay")
+            .unknownOption, "Unknown option \(name): there are \(names) (true or false) and, in a join, resume")
     }
 }
 

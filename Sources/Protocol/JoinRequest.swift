@@ -21,7 +21,7 @@ public struct JoinRequest: Sendable {
 
     /// Beyond the reference.
     public internal(set) var options = ExtensionOptions()
-    /// Likewise: broadcasts of the log from where it stopped listening (`tidewire.replay`).
+    /// Likewise: it goes on from where it stopped (`tidewire.resume`).
     public internal(set) var resumption = ResumeDemand.none
 
     /// In the order they were sent, which is that of the reply.
@@ -69,13 +69,6 @@ public struct JoinRequest: Sendable {
                         .unknownEvent,
                         "Unknown event \(event.prefix(64)) counts as *: there are INSERT, UPDATE, DELETE and *"))
             }
-        }
-        if case .from = resumption, !bindings.isEmpty {
-            advice.append(
-                ClientText(
-                    .changesNotReplayed,
-                    "Messages are replayed from there, changes of tables are not: fetch what was committed before this join"
-                ))
         }
         return advice.reduce(into: []) { told, line in
             if told.count < Self.maximumAdvice, !told.contains(line) { told.append(line) }
@@ -163,7 +156,7 @@ struct JoinReader: ~Copyable {
             } else if scanner.equals("postgres_changes") {
                 try readBindings(&scanner, payload)
             } else if scanner.equals("tidewire") {
-                let own = try readExtensions("config.tidewire", &scanner, payload)
+                let own = try readExtensions("config.tidewire", &scanner)
                 request.options = own.over(request.options)
             } else if scanner.equals("private") {
                 request.isPrivate = try boolean("config.private", &scanner)
@@ -174,13 +167,13 @@ struct JoinReader: ~Copyable {
     }
 
     private mutating func readExtensions(
-        _ key: StaticString, _ scanner: inout JSONScanner, _ payload: RawSpan
+        _ key: StaticString, _ scanner: inout JSONScanner
     ) throws(ByteError) -> ExtensionOptions {
         var options = ExtensionOptions()
         guard try entersObject(key, &scanner) else { return options }
         while try scanner.next() == .name {
-            if scanner.equals("replay") {
-                request.resumption = ResumeDemand(payload.extracting(try value(&scanner)))
+            if scanner.equals("resume") {
+                request.resumption = try ResumeDemand(try scanner.next(), &scanner)
             } else {
                 try options.readMember(&scanner)
             }
@@ -201,7 +194,7 @@ struct JoinReader: ~Copyable {
                 request.replay = ReplayDemand(payload.extracting(try value(&scanner)))
             } else if scanner.equals("tidewire") {
                 // Whichever comes first, what `config.tidewire` says counts.
-                let wider = try readExtensions("config.broadcast.tidewire", &scanner, payload)
+                let wider = try readExtensions("config.broadcast.tidewire", &scanner)
                 request.options = request.options.over(wider)
             } else {
                 try scanner.skip(try scanner.next())

@@ -91,9 +91,11 @@ public struct MessageEncoder: Sendable {
         end(ref: ref, to: &writer)
     }
 
-    /// The key `postgres_changes` is always there: it is what Swift's client takes for success.
+    /// The key `postgres_changes` is always there: it is what Swift's client takes for success. What is said of the log is
+    /// for those who asked.
     public func appendJoinReply(
-        _ bindings: [ChangeBinding], topic: RawSpan, joinRef: RawSpan, ref: RawSpan, to writer: inout ByteWriter
+        _ bindings: [ChangeBinding], _ standing: LogStanding? = nil, topic: RawSpan, joinRef: RawSpan, ref: RawSpan,
+        to writer: inout ByteWriter
     ) {
         beginReply(.ok, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
         writer.append("{\"postgres_changes\":[")
@@ -101,7 +103,9 @@ public struct MessageEncoder: Sendable {
             if index > 0 { writer.append(UInt8(ascii: ",")) }
             binding.appendReply(to: &writer)
         }
-        writer.append("]}")
+        writer.append("]")
+        standing?.append(to: &writer)
+        writer.append("}")
         endReply(ref: ref, to: &writer)
     }
 
@@ -151,8 +155,8 @@ public struct MessageEncoder: Sendable {
 
     /// `channel` is the topic without its prefix; all four members are strings, which Python's client demands.
     public func appendSystem(
-        _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, channel: RawSpan,
-        topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
+        _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, position: String? = nil,
+        channel: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append("\"system\"")
@@ -164,6 +168,11 @@ public struct MessageEncoder: Sendable {
         if let code {
             writer.append(",\"code\":\"")
             writer.append(code.rawValue)
+            writer.append("\"")
+        }
+        if let position {
+            writer.append(",\"position\":\"")
+            writer.append(position)
             writer.append("\"")
         }
         writer.append("}")

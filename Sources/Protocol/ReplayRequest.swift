@@ -49,66 +49,41 @@ public struct ReplayRequest: Sendable, Hashable {
     }
 }
 
-/// Beyond the reference: where in the log a client stopped listening (`config.tidewire.replay`).
+/// Beyond the reference: from where in the log a client goes on (`tidewire.resume`), as the text that it was told.
 public enum ResumeDemand: Sendable, Hashable {
     case none
-    /// Refused with `ReplayDemand.invalidReason`.
+    /// No text, or one that no position has.
     case invalid
-    case from(ResumeRequest)
+    case from(String)
 
-    /// `json` is one checked value.
-    init(_ json: RawSpan) {
-        if json.equals("null") {
-            self = .none
-            return
-        }
-        guard let members = ReplayMembers(json), case .number(let offset) = members.offset, offset >= 0,
-            members.epoch == .absent || members.epoch.digits != nil, members.limit != .other
-        else {
+    /// Two numbers of 64 bits with a point between them.
+    private static let longestPosition = 41
+
+    init(_ token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) {
+        switch token {
+        case .null: self = .none
+        case .string where scanner.tokenBytes.byteCount <= Self.longestPosition: self = .from(scanner.text)
+        default:
+            try scanner.skip(token)
             self = .invalid
-            return
         }
-        self = .from(
-            ResumeRequest(
-                epoch: members.epoch.digits, offset: UInt64(offset), limit: members.limit.number))
     }
 }
 
-/// Messages from an offset of the log on, the oldest so many of them.
-public struct ResumeRequest: Sendable, Hashable {
-    /// Nil stands for the epoch that the log is in.
-    public let epoch: UInt64?
-    public let offset: UInt64
-    public let limit: Int64?
-
-    public func count(maximum: Int) -> Int {
-        guard let limit else { return maximum }
-        return Int(min(max(limit, 1), Int64(max(maximum, 1))))
-    }
-}
-
-/// The members that either of them knows.
+/// The members that it knows.
 private struct ReplayMembers {
     enum Member: Equatable {
         case absent
         case number(Int64)
-        /// Of 64 bits, in quotes or without: JavaScript has no such numbers, others have.
-        case digits(UInt64)
         case other
 
         var number: Int64? {
             if case .number(let number) = self { number } else { nil }
         }
-
-        var digits: UInt64? {
-            if case .digits(let number) = self { number } else { nil }
-        }
     }
 
     var since = Member.absent
     var limit = Member.absent
-    var epoch = Member.absent
-    var offset = Member.absent
 
     /// Nil when it is no object.
     init?(_ json: RawSpan) {
@@ -126,23 +101,9 @@ private struct ReplayMembers {
             since = try Self.member(&scanner)
         } else if scanner.equals("limit") {
             limit = try Self.member(&scanner)
-        } else if scanner.equals("epoch") {
-            epoch = try Self.epoch(&scanner)
-        } else if scanner.equals("offset") {
-            offset = try Self.member(&scanner)
         } else {
             try scanner.pass(try scanner.token())
         }
-    }
-
-    private static func epoch(_ scanner: inout JSONScanner) throws(MessageError) -> Member {
-        let token = try scanner.token()
-        if token == .number, let number = scanner.integer(UInt64.self) { return .digits(number) }
-        if token == .string, scanner.tokenBytes.byteCount <= 20, let number = UInt64(scanner.text) {
-            return .digits(number)
-        }
-        try scanner.pass(token)
-        return .other
     }
 
     private static func member(_ scanner: inout JSONScanner) throws(MessageError) -> Member {

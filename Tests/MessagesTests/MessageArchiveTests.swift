@@ -77,13 +77,13 @@ import Testing
         try stage.start()
         try stage.send("after")
         try stage.catchUp()
-        let query = ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, start: .since(milliseconds: 0), limit: 25)
+        let query = ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, since: 0, limit: 25)
         let blind = try stage.ask(query)
         #expect(blind.texts == ["after"] && !blind.isWhole)
         // Since the hub is there, the log has everything.
         let since = try #require(stage.service?.messagesFollowed).time / 1000 + 1
         var recent = query
-        recent.start = .since(milliseconds: since)
+        recent.since = since
         #expect(try stage.ask(recent).isWhole)
     }
 
@@ -100,51 +100,13 @@ import Testing
             stage.database.cluster.url(user: role, password: "p", database: stage.database.name))
         try stage.start()
         let answer = try stage.ask(
-            ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, start: .since(milliseconds: 0), limit: 25))
+            ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, since: 0, limit: 25))
         #expect(answer.texts == [] && !answer.isWhole)
-    }
-
-    @Test func `who comes back from a position is told all or nothing`() throws {
-        let stage = try MessageStage()
-        try stage.start()
-        try stage.send("one")
-        try stage.catchUp()
-        let position = try stage.end
-        #expect(try stage.resume(from: position).texts == [])
-        for number in 2...6 { try stage.send("m\(number)") }
-        try stage.send("elsewhere", topic: "room:2")
-        try stage.catchUp()
-        let all = try stage.resume(from: position)
-        #expect(all.texts == (2...6).map { "m\($0)" } && all.isWhole)
-        let offsets = all.messages?.compactMap(\.offset) ?? []
-        #expect(offsets.count == 5 && offsets == offsets.sorted() && offsets.allSatisfy { $0 >= position.offset })
-        // From one of them on, without it.
-        let next = EventLogPosition(epoch: position.epoch, offset: offsets[2] + 1)
-        #expect(try stage.resume(from: next).texts == ["m5", "m6"])
-        #expect(try stage.resume(from: position, limit: 5).texts?.count == 5)
-        #expect(try stage.resume(from: position, limit: 4) == .mustRefetch)
-        #expect(
-            try stage.resume(from: EventLogPosition(epoch: position.epoch ^ 1, offset: position.offset)) == .mustRefetch
-        )
-        #expect(try stage.resume(from: EventLogPosition(epoch: position.epoch, offset: .max)) == .mustRefetch)
-    }
-
-    @Test func `a position from before messages were followed is of no use`() throws {
-        let stage = try MessageStage("")
-        try stage.start(awaitingMessages: false)
-        try stage.catchUp()
-        let position = try stage.end
-        try stage.database.run(MessageStage.table)
-        try stage.awaitMessages()
-        try stage.send("one")
-        try stage.catchUp()
-        #expect(try stage.resume(from: position) == .mustRefetch)
     }
 
     @Test func `messages are found across segments and restarts`() throws {
         let stage = try MessageStage()
         try stage.start()
-        let position = try stage.end
         // A megabyte each: every one needs a segment of its own.
         for number in 1...6 {
             try stage.send("m\(number)")
@@ -175,16 +137,14 @@ import Testing
         let segments = try EventLogReader.segments(in: DiskDirectory(stage.logDirectory))
         #expect(segments.count > 4)
         #expect(try stage.replay() == (1...7).map { "m\($0)" })
-        #expect(try stage.resume(from: position).texts == (1...7).map { "m\($0)" })
         // The large ones come with what an answer may hold.
         #expect(try stage.replay("filler")?.count == 6)
     }
 
-    @Test func `what retention took is in the table, and a position in it must be fetched anew`() throws {
+    @Test func `what retention took is in the table`() throws {
         let stage = try MessageStage()
         stage.settings.retentionBytes = 3 << 20
         try stage.start()
-        let position = try stage.end
         try stage.send("first")
         for _ in 1...8 {
             try stage.database.run(
@@ -204,14 +164,12 @@ import Testing
         try stage.send("last")
         try stage.catchUp()
         #expect(try stage.replay() == ["first", "last"])
-        #expect(try stage.resume(from: position) == .mustRefetch)
     }
 
     @Test func `few places are remembered, and the rest is asked for`() throws {
         let stage = try MessageStage()
         stage.maximumPlaces = 20
         try stage.start()
-        let position = try stage.end
         for number in 1...10 { try stage.send("m\(number)") }
         for _ in 1...4 {
             try stage.database.run(
@@ -223,7 +181,6 @@ import Testing
             #expect(try stage.replay("crowd", limit: 3)?.count == 3)
         }
         #expect(try stage.replay() == (1...10).map { "m\($0)" })
-        #expect(try stage.resume(from: position) == .mustRefetch)
         try stage.send("m11")
         try stage.catchUp()
         #expect(try stage.replay(limit: 2) == ["m10", "m11"])
@@ -248,7 +205,6 @@ import Testing
             VALUES ('room:1', 'broadcast', jsonb_build_object('t', repeat('\(large)', 1000)), 'note', true)
             """)
         try stage.catchUp()
-        let position = EventLogPosition(epoch: try stage.end.epoch, offset: 0)
         let long = String(repeating: large, count: 1000)
         #expect(try stage.replay() == (1...6).map { "m\($0)" } + [long])
         let table = "realtime.messages"
@@ -268,9 +224,6 @@ import Testing
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
         // The newest, of those that are left.
         #expect(try stage.replay(limit: 4) == ["edited twice", "m6", long, "after"])
-        let followed = try #require(stage.service?.messagesFollowed).offset
-        let from = EventLogPosition(epoch: position.epoch, offset: followed)
-        #expect(try stage.resume(from: from, limit: 5).texts == ["edited", "edited twice", "m6", long, "after"])
         // Another that reads the log from its end has to find it, too.
         try stage.restart()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
@@ -289,7 +242,6 @@ import Testing
         try stage.send("first")
         try stage.catchUp()
         #expect(try stage.replay() == ["first"])
-        #expect(try stage.resume(from: from).messages == nil)
     }
 
     @Test func `messages of days that are not kept are not told`() throws {
@@ -304,9 +256,6 @@ import Testing
         try stage.send("new")
         try stage.catchUp()
         #expect(try stage.replay() == ["new"])
-        let followed = try #require(stage.service?.messagesFollowed).offset
-        let from = EventLogPosition(epoch: try stage.end.epoch, offset: followed)
-        #expect(try stage.resume(from: from).messages == nil)
     }
 
     @Test func `what became of many messages is remembered within the same room`() throws {
@@ -330,7 +279,7 @@ import Testing
         let archive = try MessageArchive(
             .init(logDirectory: "/nowhere", target: stage.database.target), logEnd: { nil }, followed: { nil })
         let answer = Awaited<ReplayAnswer>()
-        let query = ReplayQuery(topic: [], isPrivate: true, start: .since(milliseconds: 0), limit: 1)
+        let query = ReplayQuery(topic: [], isPrivate: true, since: 0, limit: 1)
         archive.replay(query) { answer.set($0) }
         #expect(answer.wait() == .failed)
         archive.stop()

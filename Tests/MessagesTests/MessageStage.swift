@@ -166,14 +166,8 @@ final class MessageStage {
         _ topic: String = "room:1", isPrivate: Bool = true, since: Int64 = 0, limit: Int = 25
     ) throws -> [String]? {
         let query = ReplayQuery(
-            topic: Array(topic.utf8), isPrivate: isPrivate, start: .since(milliseconds: since), limit: limit)
+            topic: Array(topic.utf8), isPrivate: isPrivate, since: since, limit: limit)
         return try ask(query).texts
-    }
-
-    func resume(
-        _ topic: String = "room:1", from position: EventLogPosition, limit: Int = 25
-    ) throws -> ReplayAnswer {
-        try ask(ReplayQuery(topic: Array(topic.utf8), isPrivate: true, start: .position(position), limit: limit))
     }
 
     var end: EventLogPosition {

@@ -162,7 +162,7 @@ import Testing
         let isSame = logged.last?.payload == .binary(bytes)
         #expect(isSame)
         let answer = try stage.ask(
-            ReplayQuery(topic: Array("big".utf8), isPrivate: true, start: .since(milliseconds: 0), limit: 25))
+            ReplayQuery(topic: Array("big".utf8), isPrivate: true, since: 0, limit: 25))
         #expect(answer.messages?.count == 25)
         let isLast = answer.messages?.last?.offset == logged[39].offset
         #expect(isLast)

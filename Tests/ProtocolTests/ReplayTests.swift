@@ -14,7 +14,7 @@ import Testing
     }
 
     private func resumption(_ json: String) -> ResumeDemand {
-        join(#"{"config":{"tidewire":{"replay":\#(json)}}}"#).resumption
+        join(#"{"config":{"tidewire":{"resume":\#(json)}}}"#).resumption
     }
 
     private func count(_ json: String, maximum: Int = 25) -> Int? {
@@ -46,34 +46,23 @@ import Testing
         #expect(replay("{}").isThere && !join(#"{"config":{"broadcast":{}}}"#).replay.isThere)
     }
 
-    @Test func `an offset is resumed from, in an epoch or in the one there is`() {
-        guard case .from(let request) = resumption(#"{"epoch":3,"offset":18446744073709,"limit":7}"#),
-            case .from(let short) = resumption(#"{"offset":0}"#)
-        else {
-            Issue.record("no resumption")
-            return
-        }
-        #expect(request.epoch == 3 && request.offset == 18_446_744_073_709 && request.count(maximum: 100) == 7)
-        guard case .from(let quoted) = resumption(#"{"epoch":"18446744073709551615","offset":0}"#) else {
-            Issue.record("no resumption")
-            return
-        }
-        #expect(quoted.epoch == .max)
-        guard case .from(let bare) = resumption(#"{"epoch":9223372036854775808,"offset":0}"#) else {
-            Issue.record("an epoch of 64 bits is one")
-            return
-        }
-        #expect(bare.epoch == 1 << 63)
-        #expect(short.epoch == nil && short.offset == 0 && short.count(maximum: 100) == 100)
+    @Test func `a position is what a client was told, as text`() {
+        #expect(
+            resumption(#""18446744073709551615.18446744073709551615""#)
+                == .from("18446744073709551615.18446744073709551615"))
+        // Whether it is a position is for who knows the log to say.
+        #expect(resumption(#""soon""#) == .from("soon") && resumption(#""""#) == .from(""))
         #expect(join(#"{"config":{}}"#).resumption == .none && resumption("null") == .none)
     }
 
     @Test(arguments: [
-        "1", "[]", "{}", #"{"offset":-1}"#, #"{"offset":"1"}"#, #"{"offset":1,"epoch":-1}"#,
-        #"{"offset":1,"epoch":null}"#, #"{"offset":1,"epoch":"x"}"#, #"{"offset":1,"epoch":"-1"}"#,
-        #"{"offset":1,"limit":"x"}"#, #"{"offset":1.0}"#,
+        "1", "1.5", "true", "[]", #"{"epoch":"3","offset":1}"#, #""184467440737095516150.18446744073709551615""#,
     ])
-    func `an offset that cannot be meant is refused`(json: String) { #expect(resumption(json) == .invalid) }
+    func `what is no such text is refused`(json: String) { #expect(resumption(json) == .invalid) }
+
+    @Test func `it may stand where clients let it through`() {
+        #expect(join(#"{"config":{"broadcast":{"tidewire":{"resume":"3.4"}}}}"#).resumption == .from("3.4"))
+    }
 
     @Test func `what is ours is asked for by its name`() {
         let request = join(#"{"config":{"tidewire":{"limits":"True","moves":true,"position":true,"other":{}}}}"#)

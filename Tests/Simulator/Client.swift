@@ -19,8 +19,8 @@ struct Seat: Hashable {
 
 /// Something that came to a channel, in its order.
 enum Heard {
-    /// The reply to its join.
-    case joined
+    /// The reply to its join, and what it says of where it asked to go on.
+    case joined(Recovery?)
     /// Its bindings are in place.
     case subscribed
     case refused(String)
@@ -34,11 +34,18 @@ enum Heard {
     case closed
 }
 
+enum Recovery: Equatable {
+    case recovered
+    case refused(String)
+}
+
 extension Heard {
     /// The same for the same.
     var summary: String {
         switch self {
-        case .joined: "joined"
+        case .joined(nil): "joined"
+        case .joined(.recovered?): "joined again"
+        case .joined(.refused(let reason)?): "joined, not again: \(reason)"
         case .subscribed: "subscribed"
         case .became: "became"
         case .position: "position"
@@ -67,12 +74,10 @@ struct HeardChange {
 /// Who listens to what a client's channels hear.
 protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
-    /// The client is about to send a join.
-    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int)
+    /// The client is about to send a join, which goes on from a place that it was told of on that channel.
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?)
     /// The channel's token is about to be another person's.
     func becomes(_ person: String, on channel: Int, of client: Int)
-    /// The client has no connection any more.
-    func disconnected(_ client: Int)
     /// The client has left the channel.
     func hasGone(_ channel: Int, of client: Int)
 }
@@ -97,6 +102,14 @@ final class Client {
     private var persons: [Int: String] = [:]
     /// Channels whose joins were answered.
     private var joined: Set<Int> = []
+    /// Up to where each channel was told everything, as who, and of what.
+    private var marks: [Int: Mark] = [:]
+
+    private struct Mark {
+        var place: LogPlace
+        var person: String
+        var seat: Seat
+    }
     /// Heartbeats that were sent behind a token, by their refs.
     private var tokensSent: [String: Int] = [:]
     var frozenUntil: UInt64 = 0
@@ -150,7 +163,6 @@ final class Client {
         }
         joinRefs = [:]
         tokensSent = [:]
-        hearing.disconnected(number)
     }
 
     /// Reads what has come; true where anything had.
@@ -252,12 +264,20 @@ final class Client {
         topics[channel] = topic
         persons[channel] = person
         joined.remove(channel)
-        hearing.joins(seat, as: person, on: channel, of: number)
+        let place = placeToResume(seat, channel)
+        hearing.joins(seat, as: person, on: channel, of: number, from: place)
+        let resume = place.map { #","resume":"\#($0.epoch).\#($0.offset)""# } ?? ""
         send(
             """
             {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
-            "payload":{"config":{"postgres_changes":[\(bindings)],"tidewire":{"position":true}}}}
+            "payload":{"config":{"postgres_changes":[\(bindings)],"tidewire":{"position":true\(resume)}}}}
             """)
+    }
+
+    /// Most come back to where they were; some begin anew.
+    private func placeToResume(_ seat: Seat, _ channel: Int) -> LogPlace? {
+        guard let mark = marks[channel], mark.seat == seat, mark.person == person else { return nil }
+        return mask.next() % 4 == 0 ? nil : mark.place
     }
 
     func leave(_ channel: Int) {
@@ -307,7 +327,7 @@ final class Client {
         case "phx_reply":
             if content["status"] as? String == "ok" {
                 joined.insert(channel)
-                hearing.heard(.joined, on: channel, of: number)
+                hearing.heard(.joined(Self.recovery(in: content)), on: channel, of: number)
             } else {
                 hearing.heard(.refused("\(content["response"] ?? "")"), on: channel, of: number)
                 joinRefs[channel] = nil
@@ -321,16 +341,27 @@ final class Client {
         }
     }
 
+    private static func recovery(in content: [String: Any]) -> Recovery? {
+        let response = content["response"] as? [String: Any]
+        let standing = response?["tidewire"] as? [String: Any]
+        guard let recovered = standing?["recovered"] as? Bool else { return nil }
+        return recovered ? .recovered : .refused(standing?["reason"] as? String ?? "")
+    }
+
     private func hear(of content: [String: Any], on channel: Int) {
         let message = content["message"] as? String ?? ""
         if content["status"] as? String == "error" || message.contains("missing") {
             hearing.heard(.told(message), on: channel, of: number)
         } else if message == "Subscribed to PostgreSQL" {
             hearing.heard(.subscribed, on: channel, of: number)
-        } else if let place = message.wholeMatch(of: /Log position: epoch (\d+), offset (\d+)/),
+        } else if let place = (content["position"] as? String)?.wholeMatch(of: /(\d+)\.(\d+)/),
             let epoch = UInt64(place.1), let offset = UInt64(place.2)
         {
-            hearing.heard(.position(LogPlace(epoch: epoch, offset: offset)), on: channel, of: number)
+            let place = LogPlace(epoch: epoch, offset: offset)
+            if let person = persons[channel], let seat = seats[channel] {
+                marks[channel] = Mark(place: place, person: person, seat: seat)
+            }
+            hearing.heard(.position(place), on: channel, of: number)
         }
     }
 

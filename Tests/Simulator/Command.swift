@@ -15,7 +15,7 @@ public enum Command {
           --steps M      steps of each seed (600)
           --calm         without faults
           --first        end with the first seed that fails, without looking for a shorter script
-          --trace        print every step, and what clients hear
+          --trace        print every step, and what clients hear; of the shorter script, too
         """
 
     public static func run(_ arguments: [String]) -> Int32 {
@@ -45,7 +45,7 @@ public enum Command {
             total.add(report)
             guard report.complaints.isEmpty else {
                 tell(seed, report)
-                if shrinks { shrink(seed, steps) }
+                if shrinks { shrink(seed, steps, isTraced) }
                 print("again: swift run simulate --seed \(seed) --steps \(stepCount)")
                 return 1
             }
@@ -72,12 +72,13 @@ public enum Command {
         for complaint in report.complaints.prefix(10) { print("  \(complaint)") }
     }
 
-    private static func shrink(_ seed: UInt64, _ steps: [Step]) {
+    private static func shrink(_ seed: UInt64, _ steps: [Step], _ isTraced: Bool) {
         print("looking for a shorter script …")
         let shrunk = Shrinking(seed, steps).run()
         print("the shortest script that fails as well, of \(shrunk.steps.count) steps:")
         for step in shrunk.steps { print("  \(step)") }
         for complaint in shrunk.complaints.prefix(3) { print("  \(complaint)") }
+        if isTraced { _ = play(seed, shrunk.steps + [Step(action: .settle, milliseconds: 0)], true) }
     }
 }
 
@@ -90,6 +91,8 @@ struct Totals {
         seeds += 1
         report.deliveries += other.deliveries
         report.joins += other.joins
+        report.resumed += other.resumed
+        report.refetched += other.refetched
         report.told += other.told
         report.excused += other.excused
         report.faults += other.faults
@@ -110,7 +113,8 @@ struct Totals {
             """
             \(seeds) seeds, \(String(format: "%.2f", hours)) h simulated in \(String(format: "%.1f", seconds)) s; \
             \(report.commits) commits, \(report.changes) changes, \(report.deliveries) deliveries \
-            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins, \(report.faults) faults, \
+            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not), \
+            \(report.faults) faults, \
             \(report.told) times told, \(report.excused) excused; nothing was lost in silence
             fingerprint \(String(report.fingerprint, radix: 16))
             """)

@@ -34,7 +34,7 @@ final class Oracle: Hearing {
         var former: [String] = []
         let seat: Seat
         /// The log had these when the join was sent.
-        let durable: LSN
+        private(set) var durable: LSN
         /// Commits up to here may come or not; nil until the join was answered.
         var optionalTo: Int?
         var isSubscribed = false
@@ -42,12 +42,33 @@ final class Oracle: Hearing {
         var heardPlaces: Set<Int> = []
         /// Told of a loss when so much was committed: what is older may be missing.
         var toldAt = 0
+        /// Where it asked to go on, and what it had heard there.
+        var resumed: Mark?
 
         init(_ person: String, _ seat: Seat, _ durable: LSN) {
             self.person = person
             self.seat = seat
             self.durable = durable
         }
+
+        /// It goes on as if it had never been away.
+        func goOn(from mark: Mark) {
+            durable = mark.durable
+            optionalTo = mark.optionalTo
+            lastHeard = mark.lastHeard
+            heardPlaces = mark.heardPlaces
+            toldAt = mark.toldAt
+        }
+    }
+
+    /// What a channel had heard when it was told that this was all up to there.
+    private struct Mark {
+        var place: LogPlace
+        var durable: LSN
+        var optionalTo: Int
+        var lastHeard: Place
+        var heardPlaces: Set<Int>
+        var toldAt: Int
     }
 
     private let database: ModelDatabase
@@ -58,8 +79,9 @@ final class Oracle: Hearing {
     private var versions: [Int: Place] = [:]
     private var deletes: [Deleted: [Place]] = [:]
     private var noted = 0
-    /// What clients were told last on the connections that they have.
-    private var lastPositions: [Int: LogPlace] = [:]
+    /// What channels were told last since they were joined.
+    private var lastPositions: [Key: LogPlace] = [:]
+    private var marks: [Key: Mark] = [:]
     /// Told of all that is heard.
     var trace: ((String) -> Void)?
     /// Of all that was heard, in its order.
@@ -76,6 +98,9 @@ final class Oracle: Hearing {
         var told = 0
         var excused = 0
         var refused = 0
+        /// Joins that went on where they wanted to, and that did not.
+        var resumed = 0
+        var refetched = 0
     }
 
     init(_ database: ModelDatabase, _ position: @escaping () -> Position) {
@@ -93,8 +118,30 @@ final class Oracle: Hearing {
 
     // MARK: Hearing
 
-    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int) {
-        listenings[Key(client: client, channel: channel)] = Listening(person, seat, position().durable)
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?) {
+        let key = Key(client: client, channel: channel)
+        let listening = Listening(person, seat, position().durable)
+        if let place { listening.resumed = marks[key].flatMap { $0.place == place ? $0 : nil } }
+        listenings[key] = listening
+        lastPositions[key] = nil
+    }
+
+    private func hasJoined(_ recovery: Recovery?, _ listening: Listening, _ who: String) {
+        tally.joins += 1
+        listening.optionalTo = database.lastCommit
+        switch (recovery, listening.resumed) {
+        case (nil, nil): break
+        case (.recovered?, let mark?):
+            tally.resumed += 1
+            listening.goOn(from: mark)
+        case (.refused(let reason)?, let mark?):
+            tally.refetched += 1
+            let isSameEpoch = position().end?.epoch == mark.place.epoch
+            if reason == "unknown_position" || isSameEpoch && reason == "epoch_changed" {
+                complain("\(who) could not go on at \(mark.place): \(reason)")
+            }
+        default: complain("\(who) was told of a recovery that it did not ask for, or the other way round")
+        }
     }
 
     func becomes(_ person: String, on channel: Int, of client: Int) {
@@ -114,9 +161,8 @@ final class Oracle: Hearing {
         mix("\(client) \(channel) \(what.summary)")
         trace?("client \(client) channel \(channel): \(what.summary)")
         switch what {
-        case .joined:
-            tally.joins += 1
-            listening.optionalTo = database.lastCommit
+        case .joined(let recovery):
+            hasJoined(recovery, listening, "client \(client) channel \(channel) (\(listening.person))")
         case .subscribed: listening.isSubscribed = true
         case .became:
             guard !listening.former.isEmpty else { break }
@@ -126,7 +172,14 @@ final class Oracle: Hearing {
             tally.refused += 1
             listenings[key] = nil
         case .position(let place):
-            checkPosition(place, of: client, "client \(client) channel \(channel) (\(listening.person))")
+            checkPosition(place, of: key, "client \(client) channel \(channel) (\(listening.person))")
+            if listening.former.isEmpty, let optionalTo = listening.optionalTo {
+                marks[key] = Mark(
+                    place: place, durable: listening.durable, optionalTo: optionalTo, lastHeard: listening.lastHeard,
+                    heardPlaces: listening.heardPlaces, toldAt: listening.toldAt)
+            } else {
+                marks[key] = nil
+            }
         case .told:
             tally.told += 1
             listening.toldAt = database.lastCommit
@@ -138,23 +191,20 @@ final class Oracle: Hearing {
         }
     }
 
-    /// A position is no further than the log, and not behind one that was said on the same connection or what the log had
+    /// A position is no further than the log, and not behind one that the channel was told before or what the log had
     /// when the hub began: whoever resumes there would get what it has.
-    private func checkPosition(_ place: LogPlace, of client: Int, _ who: String) {
+    private func checkPosition(_ place: LogPlace, of key: Key, _ who: String) {
         let (start, end) = (position().start, position().end)
         if let end, end.epoch == place.epoch, end.offset < place.offset {
             complain("\(who) was told of \(place), and the log ends at \(end)")
         }
-        for before in [start, lastPositions[client]] {
+        for before in [start, lastPositions[key]] {
             if let before, before.epoch == place.epoch, place.offset < before.offset {
                 complain("\(who) was told of \(place) after \(before)")
             }
         }
-        lastPositions[client] = place
+        lastPositions[key] = place
     }
-
-    /// The client's connection has ended: its next one may be another loop's.
-    func disconnected(_ client: Int) { lastPositions[client] = nil }
 
     // MARK: What was heard
 

@@ -24,6 +24,9 @@ public final class Simulation {
         public var complaints: [String] = []
         public var deliveries = 0
         public var joins = 0
+        /// Of those, that went on where they had been, and that could not.
+        public var resumed = 0
+        public var refetched = 0
         public var told = 0
         public var excused = 0
         public var faults = 0
@@ -154,7 +157,9 @@ public final class Simulation {
             let (ours, theirs) = try StreamSocket.pair()
             hub.gateway.connected(
                 theirs, from: .anyIPv4(port: 0), to: Int.random(in: 0..<Self.loopCount, using: &random))
-            clients[number].connect(ours, as: random.pick(ModelDatabase.people))
+            // Most are who they were.
+            let isAnother = clients[number].seats.isEmpty || random.next() % 3 == 0
+            clients[number].connect(ours, as: isAnother ? random.pick(ModelDatabase.people) : clients[number].person)
         } catch {
             preconditionFailure("there are no sockets left: \(error)")
         }
@@ -203,6 +208,8 @@ public final class Simulation {
         report.complaints = oracle.complaints
         report.deliveries = oracle.tally.deliveries
         report.joins = oracle.tally.joins
+        report.resumed = oracle.tally.resumed
+        report.refetched = oracle.tally.refetched
         report.told = oracle.tally.told
         report.excused = oracle.tally.excused
         report.faults = faults + stream.failures + server.lost

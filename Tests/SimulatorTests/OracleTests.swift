@@ -16,8 +16,8 @@ import Testing
     }
 
     private func join() {
-        oracle.joins(seat, as: "ana", on: 0, of: 0)
-        oracle.heard(.joined, on: 0, of: 0)
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
+        oracle.heard(.joined(nil), on: 0, of: 0)
         oracle.heard(.subscribed, on: 0, of: 0)
     }
 
@@ -48,6 +48,65 @@ import Testing
         join()
         for row in [insert(), insert()] { hear(row) }
         #expect(complaints.isEmpty)
+    }
+
+    private func mark(at offset: UInt64) { oracle.heard(.position(LogPlace(epoch: 1, offset: offset)), on: 0, of: 0) }
+
+    private func comeBack(to offset: UInt64, _ recovery: Recovery? = .recovered) {
+        oracle.heard(.closed, on: 0, of: 0)
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: LogPlace(epoch: 1, offset: offset))
+        oracle.heard(.joined(recovery), on: 0, of: 0)
+        oracle.heard(.subscribed, on: 0, of: 0)
+    }
+
+    @Test("who goes on where it was has to hear what came meanwhile, once")
+    func resumed() {
+        join()
+        hear(insert())
+        mark(at: 1)
+        let missed = insert()
+        comeBack(to: 1)
+        hear(missed)
+        hear(insert())
+        #expect(complaints.isEmpty)
+    }
+
+    @Test("what who went on where it was did not hear is noticed, though it was before the join")
+    func notResumed() {
+        join()
+        mark(at: 1)
+        _ = insert()
+        comeBack(to: 1)
+        #expect(complaints.first?.hasPrefix("did not hear") == true)
+    }
+
+    @Test("what it had heard before does not come again")
+    func resumedTwice() {
+        join()
+        let row = insert()
+        hear(row)
+        mark(at: 1)
+        comeBack(to: 1)
+        hear(row)
+        #expect(complaints.first?.hasPrefix("heard twice or out of order") == true)
+    }
+
+    @Test("who could not go on has missed what came meanwhile", arguments: ["older_than_retention", "epoch_changed"])
+    func refetched(reason: String) {
+        join()
+        mark(at: 1)
+        _ = insert()
+        comeBack(to: 1, .refused(reason))
+        hear(insert())
+        #expect(complaints.isEmpty)
+    }
+
+    @Test("who asked to go on is told whether it does")
+    func untold() {
+        join()
+        mark(at: 1)
+        comeBack(to: 1, nil)
+        #expect(complaints.first?.hasPrefix("was told of a recovery that it did not ask for") == true)
     }
 
     @Test("a change that did not come is noticed")
@@ -124,14 +183,14 @@ import Testing
     @Test("what was committed before a join may come or not, and nothing before its answer")
     func before() {
         let row = insert()
-        oracle.joins(seat, as: "ana", on: 0, of: 0)
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
         hear(row)
         #expect(oracle.complaints.count == 1)
     }
 
     @Test("a channel that is never answered is noticed")
     func unanswered() {
-        oracle.joins(seat, as: "ana", on: 0, of: 0)
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
         #expect(complaints == ["was never answered"])
     }
 }

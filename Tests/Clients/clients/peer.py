@@ -155,7 +155,9 @@ def check_event(message: Message):
     if event == "system":
         # One message of the reference has no channel, and says so.
         if payload.get("message") != "Server requested disconnect":
-            keys(payload, "extension status message channel", "a system message")
+            # Only who asked for positions is sent one.
+            position = " position" if message.code == "CaughtUp" else ""
+            keys(payload, "extension status message channel" + position, "a system message")
             equal("realtime:" + payload["channel"], message.topic, "the channel of a system message, without prefix,")
         true(all(isinstance(value, str) for value in payload.values()), "a system message to be all strings", message)
         true(payload["extension"] in ("system", "postgres_changes"), "a known extension", message)
@@ -324,7 +326,9 @@ class Peer:
         if self.vsn.startswith("2."):
             equal(first.join_ref, ref, "the join_ref of a join reply")
         true(isinstance(first.response.get("postgres_changes"), list), "postgres_changes in the reply, always", first)
-        keys(first.response, "postgres_changes", "the response to a join")
+        asked = (config or {}).get("tidewire", {})
+        told = " tidewire" if asked.get("position") or asked.get("resume") else ""
+        keys(first.response, "postgres_changes" + told, "the response to a join")
         return first
 
     async def system(self, topic: str, what: str = "a system message", limit=None) -> Message:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import time
 
 from clients.database import Database, quoted
@@ -367,44 +366,6 @@ async def while_killed(stage):
     peer = await stage.peer()
     await peer.join(topic, {"private": True, "broadcast": {"replay": {"since": since(600)}}})
     equal(await heard(peer, topic, 4), [0, 1, 2, 3], "the messages")
-
-
-@scenario("a client that was told the log's position resumes there: every message since, in order, or a refusal", vsn=BOTH, tables=OPEN)
-async def resumed(stage, vsn):
-    topic, sub = fresh("resumed")
-    watcher = await ready(stage, topic)
-    await stage.database.run(send({"n": 0}, "note", sub))
-    await watcher.broadcast(topic)
-    peer = await stage.peer(vsn)
-    await peer.join(topic, {"private": True, "tidewire": {"position": True}})
-    said = (await peer.system(topic, "the position")).payload["message"]
-    epoch, offset = re.fullmatch(r"Log position: epoch (\d+), offset (\d+)", said).groups()
-    await peer.close()
-    await stage.database.run(*(send({"n": n}, "note", sub) for n in range(1, 31)))
-    for _ in range(30):
-        await watcher.broadcast(topic)
-    for position in ({"epoch": epoch, "offset": int(offset)}, {"offset": int(offset)}):
-        peer = await stage.peer(vsn)
-        await peer.join(topic, {"private": True, "tidewire": {"replay": position}})
-        found = []
-        while not found or found[-1] != 30:
-            found += await replayed(peer, topic, 1)
-        # What was delivered just before may come again, as it may not have arrived.
-        equal(found[-30:], list(range(1, 31)), "all since then, though a replay by time gives 25")
-        true(found[:-30] in ([], [0]), "nothing older than that", found)
-    for position in ({"epoch": "1", "offset": int(offset)}, {"offset": int(offset), "limit": 3}, {"offset": 1 << 50}):
-        peer = await stage.peer(vsn)
-        reason = await peer.refused(topic, {"private": True, "tidewire": {"replay": position}})
-        true(reason.startswith("UnableToReplayMessages: "), "a refusal, not a part", reason)
-    for wrong in ({"offset": "x"}, {"offset": -1}, {"offset": 1.5}, {}, 17):
-        peer = await stage.peer(vsn)
-        reason = await peer.refused(topic, {"private": True, "tidewire": {"replay": wrong}})
-        equal(reason, "UnableToReplayMessages: Replay params are not valid", f"why for {wrong}")
-    peer = await stage.peer(vsn)
-    table = {"event": "*", "schema": "public", "table": "todos"}
-    await peer.join(topic, {"private": True, "tidewire": {"replay": {"offset": int(offset)}}, "postgres_changes": [table]})
-    message = await peer.expect("that changes are not replayed", lambda m: m.event == "system" and m.code == "ChangesNotReplayed")
-    equal(message.payload["status"], "ok", "no error: some clients join again at each")
 
 
 @scenario("public channels replay where that is set, and more than 25 where that is", settings={"replay_public": "on", "replay_limit": "40"}, tables=OPEN)

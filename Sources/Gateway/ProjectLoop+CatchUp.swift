@@ -1,0 +1,185 @@
+import Bytes
+import Catalog
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Net
+import Protocol
+import System
+
+/// Channels that come back with a position: they follow the log from there on, until they have come to where the others
+/// are.
+///
+/// All that come back within a while share one pass over the log. Who is too late for the one that is under way waits for
+/// the next.
+extension ProjectLoop {
+    /// Whether what was missed since that position can be told; nil where nobody can say yet.
+    private func recovery(from position: EventLogPosition) -> Channel.Recovery? {
+        guard let end = project.delivery.log.end()?.state.position else { return nil }
+        if position.epoch != end.epoch { return .refused(.otherEpoch) }
+        if position.offset > end.offset { return .refused(.unknown) }
+        guard let oldest = oldestOffset() else { return nil }
+        return position.offset < oldest ? .refused(.olderThanRetention) : .from(position.offset)
+    }
+
+    private func oldestOffset() -> UInt64? {
+        do {
+            return try EventLogReader.oldestOffset(in: project.delivery.log.open(), end: project.delivery.log.end())
+        } catch {
+            Log.shared.warning(
+                "the event log's beginning cannot be read", [.reason("\(error)"), .project(project.name)])
+            return nil
+        }
+    }
+
+    /// The follower in whose view the channel's bindings are to be placed; nil where it has to wait for one.
+    func follower(for channel: Channel) -> Follower? {
+        if case .asked(let position) = channel.recovery, let recovery = recovery(from: position) {
+            channel.recovery = recovery
+            if let outcome = recovery.outcome { metrics.resumes[outcome].add() }
+        }
+        guard channel.recovery.isWanted else { return live }
+        guard case .from(let offset) = channel.recovery else {
+            waitingForPass.insert(channel.place)
+            return nil
+        }
+        channel.since = offset
+        channel.conversation.detailed().pastEnd = offset
+        if let known = behind.first(where: { $0.isOpenFor(offset) }) { return known.takeAboard(channel) }
+        if behind.count < Limits.maximumCatchUps { return startPass(from: offset).takeAboard(channel) }
+        waitingForPass.insert(channel.place)
+        return nil
+    }
+
+    private func startPass(from offset: UInt64) -> Follower {
+        lastFollower = lastFollower &+ 1 & FollowerNumber.mask
+        if lastFollower == live.number { lastFollower = 1 }
+        let follower = Follower(of: self, number: lastFollower, from: offset)
+        follower.pipeline.openIfBegun(on: loop)
+        if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
+        behind.append(follower)
+        metrics.catchUpPasses.add()
+        return follower
+    }
+
+    /// A turn of those who are behind; true when there is more to do at once.
+    func catchUp() -> Bool {
+        var more = false
+        for follower in behind {
+            more = follower.turn() || more
+            handOver(follower)
+        }
+        behind.removeAll { $0.passengers.isEmpty }
+        if behind.count < Limits.maximumCatchUps, live.pipeline.isOpen, let first = takeWaiting() {
+            board(first)
+            more = true
+        }
+        return more
+    }
+
+    /// Those that wait, where a pass can begin for them.
+    private func takeWaiting() -> [Channel]? {
+        guard !waitingForPass.isEmpty else { return nil }
+        defer { waitingForPass = [] }
+        return waitingForPass.sorted().compactMap { channels[$0] }
+    }
+
+    private func board(_ waiting: [Channel]) {
+        guard let oldest = oldestOffset() else {
+            for channel in waiting { waitingForPass.insert(channel.place) }
+            return lookAgainLater()
+        }
+        // In the order of their positions: the first begins the pass, and it has passed nobody's when all are aboard.
+        for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
+            if channel.since ?? 0 < oldest { retentionOvertook(channel) }
+            guard let follower = follower(for: channel) else { continue }
+            channel.follower = follower
+            if follower.take(aboard: channel) { follower.tellThatBound(channel) }
+        }
+    }
+
+    /// It is told in the join's reply, or, where that is out, as a loss.
+    private func retentionOvertook(_ channel: Channel) {
+        channel.recovery = .refused(.olderThanRetention)
+        channel.since = nil
+        if channel.join.isAnswered { channel.missesUntilBound = true }
+    }
+
+    // MARK: At the seam
+
+    /// Those who have come to where the follower at the log's end is go on with that one: it has delivered nothing that
+    /// they have not got, and they have got nothing that it has yet to deliver, but for what `since` leaves out.
+    private func handOver(_ follower: Follower) {
+        guard follower.pipeline.isBetweenEntries, follower.rebinding == nil,
+            follower.pipeline.frontier >= live.pipeline.frontier
+        else { return }
+        for place in follower.passengers.sorted() {
+            guard let channel = channels[place], channel.isOpen, channel.ticket == 0 else { continue }
+            if let listener = channel.listener, follower.pipeline.isHeld(listener) { continue }
+            guard live.prepare(channel) else { continue }
+            handOver(channel, from: follower)
+        }
+    }
+
+    private func handOver(_ channel: Channel, from follower: Follower) {
+        let offset = follower.pipeline.frontier
+        follower.unbind(channel)
+        channel.holder = channel.nextHolder
+        channel.nextHolder = nil
+        channel.since = offset
+        channel.follower = live
+        if channel.wantsReplay { channel.conversation.detailed().pastEnd = offset }
+        if !live.bind(channel.place, channel) { live.promise(channel) }
+        metrics.catchUps.add()
+        sayCaughtUp(channel)
+    }
+
+    /// Whatever is before its position has been told.
+    func sayCaughtUp(_ channel: Channel) {
+        guard channel.conversation.options.contains(.hearsPosition), channel.follower === live,
+            let position = position(of: channel)
+        else { return }
+        let time = WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000)
+        clients.send(channel.session) { encoder, writer in
+            encoder.appendSystem(
+                .ok, .system, "Caught up to \(position) at \(time)", .caughtUp, position: "\(position)",
+                topic: channel.topic, channel.joinRef, to: &writer)
+        }
+    }
+
+    /// Where it would go on if it came back now; nil while the log has not begun.
+    func position(of channel: Channel) -> EventLogPosition? {
+        guard let epoch = project.delivery.log.end()?.state.position.epoch else { return nil }
+        let reached = channel.follower.map { $0.pipeline.frontier } ?? 0
+        return EventLogPosition(epoch: epoch, offset: max(channel.since ?? 0, reached))
+    }
+
+    func standing(of channel: Channel) -> LogStanding? {
+        guard channel.conversation.options.contains(.hearsPosition) || channel.recovery != .none else { return nil }
+        guard let epoch = project.delivery.log.end()?.state.position.epoch else { return nil }
+        let position = EventLogPosition(epoch: epoch, offset: channel.since ?? live.pipeline.frontier)
+        let recovery: Result<Void, LogStanding.Refusal>? =
+            switch channel.recovery {
+            case .none, .asked: nil
+            case .from: .success(())
+            case .refused(let refusal): .failure(refusal)
+            }
+        return LogStanding(position: "\(position)", recovery: recovery)
+    }
+}
+
+extension Follower {
+    /// It has not passed the offset: whoever comes aboard now misses nothing.
+    fileprivate func isOpenFor(_ offset: UInt64) -> Bool { pipeline.isOpen && pipeline.frontier <= offset }
+
+    fileprivate func takeAboard(_ channel: Channel) -> Follower {
+        passengers.insert(channel.place)
+        return self
+    }
+}
+
+/// Followers' numbers take the place of channels' in timers.
+private enum FollowerNumber {
+    static let mask: UInt32 = 1 << ChannelPlace.channelBits - 1
+}

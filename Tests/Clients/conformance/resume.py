@@ -1,0 +1,198 @@
+"""Coming back: who says from where gets what it missed, in order, or is told that it has to fetch it."""
+
+import contextlib
+import re
+import signal
+
+from clients.expect import equal, true
+from clients.peer import binding
+from clients.scenario import BOTH, published, scenario
+from clients.stage import ANA, BEN
+from conformance.database import fresh, ready, send
+from conformance.private import OPEN
+
+POSITION = re.compile(r"^[0-9]+\.[0-9]+$")
+OWNED = (
+    "ALTER TABLE {0} REPLICA IDENTITY FULL; ALTER TABLE {0} ENABLE ROW LEVEL SECURITY;"
+    "CREATE POLICY own ON {0} FOR SELECT USING (owner = auth.uid())"
+)
+
+
+def moved(position: str, by: int = 0, epoch=None) -> str:
+    before, offset = position.split(".")
+    return f"{epoch or before}.{int(offset) + by}"
+
+
+async def told(peer, topic) -> str:
+    """The position up to which everything has been told."""
+    message = await peer.expect("a marker", lambda m: m.topic == topic and m.code == "CaughtUp")
+    position = message.payload["position"]
+    true(POSITION.match(position), "a position", message)
+    true(message.payload["message"].startswith(f"Caught up to {position} at 20"), "words for it", message)
+    return position
+
+
+async def joined(stage, vsn, topic, *bindings, **tidewire):
+    """A peer that joined, and what the reply says of the log."""
+    peer = await stage.peer(vsn)
+    reply = await peer.join(topic, {"postgres_changes": list(bindings), "tidewire": tidewire})
+    return peer, reply.response["tidewire"]
+
+
+async def watching(stage, table):
+    """Somebody who sees what the log has come to: what is committed is in it a moment later."""
+    watcher = await stage.peer()
+    await watcher.subscribe("realtime:watcher", binding(table))
+    return watcher
+
+
+async def ids_until(peer, topic, last):
+    found = []
+    while not found or found[-1] != last:
+        change = (await peer.change(topic)).data
+        found.append((change.get("record") or change["old_record"])["id"])
+    return found
+
+
+@scenario("who comes back to where it was gets what it missed, in order, then what is new", vsn=BOTH, tables=published("r_plain", "id int PRIMARY KEY, kind text"))
+async def plain(stage, vsn):
+    topic, table = "realtime:resume", binding("r_plain", filter="kind=eq.in")
+    await stage.database.run("TRUNCATE r_plain")
+    watcher = await watching(stage, "r_plain")
+    peer, standing = await joined(stage, vsn, topic, table, position=True)
+    equal(set(standing), {"position"}, "what is said of the log")
+    await peer.subscribed(topic)
+    start = await told(peer, topic)
+    await stage.database.run("INSERT INTO r_plain VALUES (1, 'in')")
+    await peer.change(topic)
+    await peer.close()
+    await stage.database.run(
+        *(f"INSERT INTO r_plain VALUES ({n}, '{'in' if n % 2 else 'out'}')" for n in range(2, 40)), "DELETE FROM r_plain WHERE id = 39")
+    await watcher.changes_until("realtime:watcher", lambda data: data["type"] == "DELETE")
+    for _ in range(2):
+        peer, standing = await joined(stage, vsn, topic, table, position=True, resume=start)
+        equal((standing["recovered"], standing["position"]), (True, start), "what is said of the log")
+        await peer.subscribed(topic)
+        equal(await ids_until(peer, topic, 39), list(range(1, 40, 2)), "what it missed")
+        equal((await peer.change(topic)).data["type"], "DELETE", "the last of it")
+        end = await told(peer, topic)
+        true(int(end.split(".")[1]) >= int(start.split(".")[1]) + 39, "a position behind all that", (start, end))
+        await peer.close()
+    peer, standing = await joined(stage, vsn, topic, table, position=True, resume=end)
+    equal(standing["recovered"], True, "that it goes on")
+    await peer.subscribed(topic)
+    await stage.database.run("INSERT INTO r_plain VALUES (101, 'in')")
+    equal(await ids_until(peer, topic, 101), [101], "nothing twice")
+
+
+@scenario("the seam: what is committed while it comes back comes once, and in order", vsn=BOTH, tables=published("r_seam", "id int PRIMARY KEY"))
+async def seam(stage, vsn):
+    topic, table = "realtime:seam", binding("r_seam")
+    await stage.database.run("TRUNCATE r_seam")
+    peer, standing = await joined(stage, vsn, topic, table, position=True)
+    await peer.subscribed(topic)
+    start = await told(peer, topic)
+    await peer.close()
+    number = 0
+    for _ in range(12):
+        more = [f"INSERT INTO r_seam SELECT generate_series({n + 1}, {n + 25})" for n in range(number, number + 500, 25)]
+        number += 500
+        await stage.database.run(*more[:10])
+        peer, standing = await joined(stage, vsn, topic, table, resume=start)
+        equal(standing["recovered"], True, "that it goes on")
+        await stage.database.run(*more[10:])
+        equal(await ids_until(peer, topic, number), list(range(1, number + 1)), "what came")
+        await peer.close()
+
+
+@scenario("policies count for what was missed", vsn=BOTH, tables=published("r_owned", "id int PRIMARY KEY, owner uuid", OWNED.format("r_owned")))
+async def policies(stage, vsn):
+    topic, table = "realtime:owned", binding("r_owned")
+    await stage.database.run("TRUNCATE r_owned")
+    peer, _ = await joined(stage, vsn, topic, table, position=True)
+    start = await told(peer, topic)
+    await peer.close()
+    await stage.database.run(
+        *(f"INSERT INTO r_owned VALUES ({n}, '{ANA if n % 2 else BEN}')" for n in range(1, 31)))
+    for token, wanted in ((stage.ana, range(1, 31, 2)), (stage.ben, range(2, 31, 2))):
+        peer = await stage.peer(vsn)
+        config = {"postgres_changes": [table], "tidewire": {"resume": start, "position": True}}
+        reply = await peer.join(topic, config, access_token=token)
+        equal(reply.response["tidewire"]["recovered"], True, "that it goes on")
+        equal(await ids_until(peer, topic, wanted[-1]), list(wanted), "what it may see of it")
+        await told(peer, topic)
+        await peer.close()
+
+
+@scenario("who cannot get all gets nothing of it, and is told why and from where", vsn=BOTH, tables=published("r_none", "id int PRIMARY KEY"))
+async def nothing(stage, vsn):
+    topic, table = "realtime:none", binding("r_none")
+    await stage.database.run("TRUNCATE r_none")
+    watcher = await watching(stage, "r_none")
+    await stage.database.run("INSERT INTO r_none VALUES (1)")
+    await watcher.change("realtime:watcher")
+    peer, _ = await joined(stage, vsn, topic, table, position=True)
+    start = await told(peer, topic)
+    for position, reason in ((moved(start, epoch="17"), "epoch_changed"), (moved(start, 1 << 40), "unknown_position")):
+        peer, standing = await joined(stage, vsn, topic, table, resume=position)
+        equal((standing["recovered"], standing["reason"]), (False, reason), f"what is said of {position}")
+        true(POSITION.match(standing["position"]), "where it goes on", standing)
+        await peer.subscribed(topic)
+        await stage.database.run("DELETE FROM r_none", "INSERT INTO r_none VALUES (1)")
+        equal([(await peer.change(topic)).data["type"] for _ in range(2)], ["DELETE", "INSERT"], "what comes from then on")
+        await watcher.changes_until("realtime:watcher", lambda data: data["type"] == "INSERT")
+        await peer.close()
+    for wrong in (17, True, {}, "soon", "1", "1.", ".1", "1.2.3", "-1.2", "1.99999999999999999999", "1.2 "):
+        peer = await stage.peer(vsn)
+        reason = await peer.refused(topic, {"postgres_changes": [table], "tidewire": {"resume": wrong}})
+        equal(reason, "UnableToResume: A position reads epoch.offset, as it was told", f"why for {wrong!r}")
+
+
+@scenario("messages that were missed come too, and in their places among the changes", vsn=BOTH, tables=[*OPEN, *published("r_both", "id int PRIMARY KEY")])
+async def both(stage, vsn):
+    topic, sub = fresh("resume")
+    await stage.database.run("TRUNCATE r_both")
+    watcher = await ready(stage, topic)
+    peer = await stage.peer(vsn)
+    config = {"private": True, "postgres_changes": [binding("r_both")], "tidewire": {"position": True}}
+    await peer.join(topic, config)
+    start = await told(peer, topic)
+    await peer.close()
+    wanted = []
+    for number in range(1, 41):
+        if number % 3:
+            await stage.database.run(send({"n": number}, "note", sub))
+        else:
+            await stage.database.run(f"INSERT INTO r_both VALUES ({number})")
+        wanted.append(number)
+    for _ in range(27):
+        await watcher.broadcast(topic)
+    peer = await stage.peer(vsn)
+    reply = await peer.join(topic, config | {"tidewire": {"resume": start, "position": True}})
+    equal(reply.response["tidewire"]["recovered"], True, "that it goes on")
+    await stage.database.run(send({"n": 41}, "note", sub))
+    found = []
+    while len(found) < 41:
+        message = await peer.expect("what it missed", lambda m: m.event in ("broadcast", "postgres_changes"))
+        found.append(message.data["record"]["id"] if message.event == "postgres_changes" else message.payload["payload"]["n"])
+    equal(found, [*wanted, 41], "what came")
+
+
+@scenario("the hub was killed, or away, meanwhile", vsn=["2.0.0"], own_hub=True, tables=published("r_killed", "id int PRIMARY KEY"))
+async def killed(stage, vsn):
+    topic, table = "realtime:killed", binding("r_killed")
+    await stage.database.run("TRUNCATE r_killed")
+    peer, _ = await joined(stage, vsn, topic, table, position=True)
+    await peer.subscribed(topic)
+    start = await told(peer, topic)
+    number = 0
+    for kill in (True, False, True):
+        await stage.database.run(*(f"INSERT INTO r_killed VALUES ({number + n})" for n in range(1, 6)))
+        with contextlib.suppress(Exception):
+            await stage.hub.end(signal.SIGKILL if kill else signal.SIGTERM)
+        await stage.database.run(*(f"INSERT INTO r_killed VALUES ({number + n})" for n in range(6, 11)))
+        number += 10
+        await stage.hub.start()
+        peer, standing = await joined(stage, vsn, topic, table, resume=start)
+        equal(standing["recovered"], True, "that it goes on")
+        equal(await ids_until(peer, topic, number), list(range(1, number + 1)), "what it missed")
