@@ -64,6 +64,10 @@ extension Follower {
     private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
         guard case .ready(let policies) = hold(outcomes, place, channel) else { return false }
         apply(outcomes, policies, to: channel)
+        // Who was a member at what comes next is not known, which the others were told.
+        if !isAtEnd, policies.values.contains(where: { $0.sets.contains { $0.measure == .tooNew } }) {
+            home.missed(channel)
+        }
         rebinding?.finished(place)
         return true
     }
@@ -423,8 +427,8 @@ struct Rebinding {
     }
 
     var next: UInt32 = 0
-    /// Channels for which the catalog's answer is missing.
-    private var missing: Set<UInt32> = []
+    /// Channels that changes wait for.
+    private(set) var missing: Set<UInt32> = []
 
     init(from first: UInt32 = 0) { next = first }
 

@@ -187,9 +187,10 @@ extension Follower {
 
     func filled(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) {
         for (number, _, _) in answers {
-            // Who comes new is promised nothing of what was committed before.
+            // Who comes new is promised nothing of what was committed before. Who was promised it and is not bound yet may
+            // come to wait for the set only when it has been filled for others.
             guard let set = pipeline.memberships.sets[number] else { continue }
-            set.owed = set.waiters.filter { channel(at: $0).map { $0.listener != nil || $0.since != nil } ?? false }
+            set.owed = set.waiters.filter { channel(at: $0)?.since != nil }.union(rebinding?.missing ?? [])
         }
         for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
@@ -235,7 +236,10 @@ extension Follower {
 
     /// Who was a member when what comes now was committed is not known any more.
     private func tellOfUnknownMembers(_ set: LiveSet) {
-        for place in set.owed.sorted() { if let channel = channel(at: place) { home.missed(channel) } }
+        // Whoever catches up was promised everything.
+        let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waiters)
+        let owed = isAtEnd ? set.owed.intersection(bound) : bound
+        for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel) } }
         set.owed = []
     }
 

@@ -140,6 +140,7 @@ extension ProjectLoop {
         guard channel.conversation.options.contains(.hearsPosition), channel.follower === live,
             let position = position(of: channel)
         else { return }
+        tellWhatIsUntold(channel)
         let time = WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000)
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(

@@ -67,6 +67,12 @@ extension ProjectLoop {
         if channel.lossTimer == nil { tellOfLoss(channel) }
     }
 
+    /// What it misses is told now: it is about to hear that everything before this has been said.
+    func tellWhatIsUntold(_ channel: Channel) {
+        if channel.hasUntoldLoss { tellOfLoss(channel) }
+        if channel.lacksUntold { tellOfLackingValues(channel) }
+    }
+
     /// What is delivered is right as far as it goes; who follows such a table would hear it often. It is told at once, and
     /// after a while again where there was more of it.
     func lacksValues(_ channel: Channel) {
@@ -76,6 +82,7 @@ extension ProjectLoop {
 
     private func tellOfLackingValues(_ channel: Channel) {
         channel.lacksUntold = false
+        if let timer = channel.lackTimer { loop.cancel(timer) }
         tell(
             channel, .ok,
             ClientText(
@@ -97,6 +104,7 @@ extension ProjectLoop {
     /// At once, and after that not more often than clients can sensibly fetch.
     private func tellOfLoss(_ channel: Channel) {
         channel.hasUntoldLoss = false
+        if let timer = channel.lossTimer { loop.cancel(timer) }
         // Where it will not be otherwise soon, a client that joins again at each error would do so for good.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
         tell(
