@@ -31,6 +31,10 @@ public struct Recipient: BitwiseCopyable {
     let wantsMoves: Bool
     /// The log's end when the channel was bound first: what is before it is not for the channel.
     let since: UInt64
+    /// Each change says where the channel stands.
+    let hearsPosition: Bool
+    /// Where it stood when that was said last.
+    var told: UInt64
     /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
     var isHeld = false
     /// Bindings to tables. With one, its envelope is known beforehand.
@@ -40,8 +44,13 @@ public struct Recipient: BitwiseCopyable {
     var stamp: UInt64 = 0
     var touch: UInt32 = 0
 
-    public init(_ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64) {
+    public init(
+        _ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64,
+        hearsPosition: Bool = false
+    ) {
         self.since = since
+        self.hearsPosition = hearsPosition
+        told = since
         self.wantsMoves = wantsMoves
         self.connection = connection
         self.isLegacy = isLegacy
@@ -49,7 +58,7 @@ public struct Recipient: BitwiseCopyable {
     }
 
     /// Its only binding decides what it gets; nothing has to be collected first.
-    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves }
+    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves && !hearsPosition }
 }
 
 /// One binding of one channel to one table: what a node of the predicate index points at.

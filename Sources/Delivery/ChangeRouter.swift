@@ -2,6 +2,7 @@ import Bytes
 import Catalog
 import Change
 import Diagnostics
+import EventLog
 import Judging
 import Matching
 import Net
@@ -197,15 +198,20 @@ struct ChangeRouter: ~Copyable {
     struct Moment {
         let commitTime: Int64
         /// The change's place in the log.
-        let offset: UInt64
+        let position: EventLogPosition
         fileprivate(set) var number: UInt64 = 0
         /// An update that says what the row was: not everybody who sees the new row may see the old one.
         fileprivate(set) var hasPast = false
 
-        init(commitTime: Int64, offset: UInt64) {
+        init(commitTime: Int64, _ position: EventLogPosition) {
             self.commitTime = commitTime
-            self.offset = offset
+            self.position = position
         }
+
+        var offset: UInt64 { position.offset }
+
+        /// Where whoever was told of the change stands.
+        var behind: EventLogPosition { EventLogPosition(epoch: position.epoch, offset: position.offset + 1) }
 
         fileprivate func of(_ change: borrowing Change) -> Moment {
             var moment = self
@@ -599,17 +605,33 @@ struct ChangeRouter: ~Copyable {
             let operation = touch.isDeparture ? .delete : change.change.operation
             if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
                 if let masked = touch.seen.masked { try desk.write(change, moment, masked, &views) }
-                hold(touch, operation)
+                hold(touch, operation, moment)
                 continue
             }
             let envelope = envelope(touch.listener, touch.seen.view, touch.certain, operation)
+            delivered += 1
+            if recipient.hearsPosition {
+                let own = positioned(envelope, touch.listener, moment.behind)
+                desk.send(touch.seen.view, views, in: own, to: recipient, on: loop)
+                continue
+            }
             let frame = desk.frame(
                 envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
                 on: loop)
             FrameWriter.send(frame, to: recipient.connection, on: loop)
-            delivered += 1
         }
         return delivered
+    }
+
+    /// The envelope as the listener gets it, which stands there now.
+    private mutating func positioned(_ envelope: UInt32, _ listener: UInt32, _ position: EventLogPosition) -> ChangeEnvelope {
+        let shared = audience.envelopes.envelope(envelope)
+        let recipient = audience.recipients[Int(listener)]
+        guard recipient.hearsPosition else { return shared }
+        assert(position.offset > recipient.told, "a channel is told of what is ahead of it")
+        audience.recipients[Int(listener)].told = position.offset
+        let previous = EventLogPosition(epoch: position.epoch, offset: recipient.told)
+        return shared.standing(at: "\(position)", behind: "\(previous)")
     }
 
     private mutating func envelope(
@@ -622,7 +644,7 @@ struct ChangeRouter: ~Copyable {
 
     // MARK: Deliveries that wait
 
-    private mutating func hold(_ touch: Touch, _ operation: Operation) {
+    private mutating func hold(_ touch: Touch, _ operation: Operation, _ moment: Moment) {
         assert(
             audience.recipients[Int(touch.listener)].isHeld || !touch.provisos.isEmpty || touch.seen.question != nil,
             "who waits for nothing is served")
@@ -636,7 +658,7 @@ struct ChangeRouter: ~Copyable {
         queue.append(
             WaitingDelivery(
                 seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
-                operation: operation, bindings: touch.certain, provisos: touch.provisos))
+                operation: operation, bindings: touch.certain, provisos: touch.provisos, position: moment.behind))
         total.bytes += Limits.waitingDeliveryBytes
         heldCount += 1
         for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
@@ -701,7 +723,8 @@ struct ChangeRouter: ~Copyable {
         assert(bindings & ~delivery.asked == 0, "only bindings that it was for get a delivery")
         let shown = delivery.shown
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
-        desk.send(body: shown.body.bytes, envelope, recipient, audience.envelopes, on: loop)
+        let own = positioned(envelope, index, delivery.position)
+        desk.send(body: shown.body.bytes, in: own, to: recipient, on: loop)
         return true
     }
 

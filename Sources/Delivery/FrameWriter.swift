@@ -70,16 +70,26 @@ struct FrameWriter: ~Copyable {
         return pieces
     }
 
+    /// A frame for one alone, in an envelope of its own, around the body that a view has of the change at hand.
+    mutating func send(
+        _ index: UInt32, _ views: borrowing ViewTable, in envelope: ChangeEnvelope, to recipient: Recipient,
+        on loop: SocketLoop
+    ) {
+        guard let view = views.views[index] else { preconditionFailure("a frame of a view that is gone") }
+        let pieces = framer.frame(
+            view.body, of: bodies, shared: view.bodyPiece, envelope, compressed: recipient.wantsCompression, on: loop)
+        Self.send(pieces, to: recipient.connection, on: loop)
+    }
+
     /// Sends a body that waited. It takes the place of those of the change at hand.
     mutating func send(
-        body: [UInt8], _ envelope: UInt32, _ recipient: Recipient, _ envelopes: EnvelopeTable, on loop: SocketLoop
+        body: [UInt8], in envelope: ChangeEnvelope, to recipient: Recipient, on loop: SocketLoop
     ) {
         assert(!body.isEmpty, "what waited has a body")
         bodies.removeAll()
         bodies.append(body)
         let pieces = framer.frame(
-            0..<body.count, of: bodies, shared: nil, envelopes.envelope(envelope),
-            compressed: recipient.wantsCompression, on: loop)
+            0..<body.count, of: bodies, shared: nil, envelope, compressed: recipient.wantsCompression, on: loop)
         Self.send(pieces, to: recipient.connection, on: loop)
     }
 
@@ -114,12 +124,12 @@ struct BodyFramer: ~Copyable {
         frame.append(envelope.prefix)
         if body.byteCount <= Limits.sharedBodyThresholdBytes {
             frame.append(body)
-            frame.append(envelope.suffix)
+            envelope.appendEnd(to: &frame)
             return FramePieces(head: loop.share(frame.bytes))
         }
         let head = loop.share(frame.bytes)
         frame.removeAll()
-        frame.append(envelope.suffix)
+        envelope.appendEnd(to: &frame)
         return FramePieces(head: head, body: shared ?? loop.share(body), tail: loop.share(frame.bytes))
     }
 
@@ -130,7 +140,7 @@ struct BodyFramer: ~Copyable {
         var message = ByteWriter(capacity: envelope.byteCount(around: body.byteCount))
         message.append(envelope.prefix)
         message.append(body)
-        message.append(envelope.suffix)
+        envelope.appendEnd(to: &message)
         FrameEncoder.append(
             .text, message.bytes, compressedBy: deflater, above: Limits.compressionThresholdBytes, to: &frame)
         return FramePieces(head: loop.share(frame.bytes))

@@ -280,7 +280,7 @@ public struct Pipeline: ~Copyable {
         while self.entry.done < part.changeCount {
             var ahead = part
             let outcome = try router.match(&part, at: sources.time.unixMicroseconds())
-            let (count, missing) = try deliverMatched(&ahead, info, from: entry.offset, on: loop, &budget)
+            let (count, missing) = try deliverMatched(&ahead, info, of: entry, on: loop, &budget)
             delivered += count
             switch missing {
             case .nothing: break
@@ -398,7 +398,7 @@ public struct Pipeline: ~Copyable {
     /// missing.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
-        _ part: inout TransactionPart, _ info: TransactionInfo, from offset: UInt64, on loop: SocketLoop,
+        _ part: inout TransactionPart, _ info: TransactionInfo, of whole: EventLogEntry, on loop: SocketLoop,
         _ budget: inout TurnBudget
     ) throws(ByteError) -> (delivered: Int, Missing) {
         var delivered = 0
@@ -417,12 +417,13 @@ public struct Pipeline: ~Copyable {
                 guard case .nothing = missing else { return (delivered, missing) }
             }
             if change.operation == .update, change.oldImage != .full, router.departures.count > 0 {
-                try noteUnknownDeparture(change, completion, at: offset + UInt64(entry.done))
+                try noteUnknownDeparture(change, completion, at: whole.offset + UInt64(entry.done))
             }
             if isWanted || completion != nil {
                 sources.metrics.changesMatched.add()
                 let held = router.heldCount
-                let moment = ChangeRouter.Moment(commitTime: info.commitTime, offset: offset + UInt64(entry.done))
+                let position = EventLogPosition(epoch: whole.epoch, offset: whole.offset + UInt64(entry.done))
+                let moment = ChangeRouter.Moment(commitTime: info.commitTime, position)
                 let count = try router.deliver(
                     place, ReadableChange(change, relation(change.relation)), completion, moment, on: loop)
                 delivered += count

@@ -1,6 +1,7 @@
 import Bytes
 import Change
 import Diagnostics
+import EventLog
 
 /// One question about one row, until PostgreSQL has answered all parts of it.
 final class PendingQuestion {
@@ -89,6 +90,8 @@ struct WaitingDelivery {
     let operation: Operation
     let bindings: BindingSet
     let provisos: [Proviso]
+    /// Where a channel stands that it was told to.
+    let position: EventLogPosition
 
     var isAnswered: Bool {
         for proviso in provisos { if case .none = proviso.question.answer { return false } }

@@ -248,7 +248,8 @@ extension Follower {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: since(channel)))
+                since: since(channel),
+                hearsPosition: channel.conversation.options.contains(.hearsPosition)))
         channel.listener = listener
         return listener
     }

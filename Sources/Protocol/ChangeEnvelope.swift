@@ -8,6 +8,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
     public let prefix: [UInt8]
     private let version: SerializerVersion
     private let isLegacy: Bool
+    /// What is said beside `ids` and `data`, as members of their object.
+    public private(set) var more: [UInt8] = []
 
     /// `ids` are the bindings of the channel that the change matches.
     public init(_ version: SerializerVersion, topic: RawSpan, ids: [UInt32]) {
@@ -27,11 +29,25 @@ public struct ChangeEnvelope: Sendable, Hashable {
         isLegacy = true
     }
 
-    /// Everything behind the body.
     public var suffix: StaticString { Self.suffix(version, isLegacy: isLegacy) }
 
+    /// The same for a channel that asked where it stands: behind this change, and behind the one that was told to it before.
+    /// The old form has no place for it.
+    public func standing(at position: String, behind previous: String) -> ChangeEnvelope {
+        if isLegacy { return self }
+        var envelope = self
+        envelope.more = Array(",\"position\":\"\(position)\",\"previous\":\"\(previous)\"".utf8)
+        return envelope
+    }
+
     /// How long the message is around a body of so many bytes.
-    public func byteCount(around body: Int) -> Int { prefix.count + body + suffix.utf8CodeUnitCount }
+    public func byteCount(around body: Int) -> Int { prefix.count + body + more.count + suffix.utf8CodeUnitCount }
+
+    /// Everything behind the body.
+    public func appendEnd(to writer: inout ByteWriter) {
+        writer.append(more)
+        writer.append(suffix)
+    }
 
     public static func suffix(_ version: SerializerVersion, isLegacy: Bool = false) -> StaticString {
         switch (version, isLegacy) {

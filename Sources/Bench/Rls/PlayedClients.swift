@@ -66,7 +66,10 @@ final class PlayedClients: Sendable {
         witness.awaiting(expected)
         hub.goOn { [witness] in witness.begin(changes, stride, looksInside) }
         guard witness.awaitEnd(milliseconds: 120_000) else {
-            throw BenchFailure("void (rls): \(witness.received.load(ordering: .acquiring)) of \(expected) came")
+            let told = witness.refusal.map { "; a client was told: \($0)" } ?? ""
+            throw BenchFailure(
+                "void (rls): \(witness.received.load(ordering: .acquiring)) of \(expected) came\(told)",
+                hint: "what the hub itself says of it stands above")
         }
         // What comes twice, or to others, comes now.
         Pause.milliseconds(10)

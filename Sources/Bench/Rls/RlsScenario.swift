@@ -83,6 +83,14 @@ private final class RlsRace {
     }
 
     func run(_ size: Int) throws -> [BenchResult] {
+        do {
+            return try measured(size)
+        } catch let failure as BenchFailure {
+            throw BenchFailure("\(policy.caseName(size)): \(failure.message)", hint: failure.hint)
+        }
+    }
+
+    private func measured(_ size: Int) throws -> [BenchResult] {
         settings.progress("\(policy.caseName(size)): they join")
         try played.grow(to: size) { stage.introduction($0, policy) }
         let sockets = size <= 5000 ? try SocketClients(size, stage, serving) : nil

@@ -164,7 +164,8 @@ def check_event(message: Message):
         true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
         true(bool(message.code) == (payload["message"] not in PLAIN), "a code where there is more than that all is well", message)
     elif event == "postgres_changes":
-        keys(payload, "ids data", "a change")
+        # Only who asked for positions is sent them.
+        keys(payload, "ids data position previous" if "position" in payload else "ids data", "a change")
         ids = payload["ids"]
         true(isinstance(ids, list) and ids and all(type(i) is int and i > 0 for i in ids), "positive ids", message)
         check_data(payload["data"])

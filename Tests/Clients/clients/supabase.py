@@ -92,10 +92,15 @@ class Channel:
 
     async def warning(self, words: str) -> str:
         """A warning that speaks of this. It is never an error: this client joins again at each of those, forever."""
-        _, system = await self.systems.until(lambda item: words in dict(item)["message"], f"a warning about {words}")
+        system = await self.system(words, f"a warning about {words}")
         wanted = {"extension": "postgres_changes", "status": "ok", "channel": self.channel.topic.removeprefix("realtime:")}
-        equal({key: dict(system)[key] for key in wanted}, wanted, f"the warning about {words}")
-        return dict(system)["message"]
+        equal({key: system[key] for key in wanted}, wanted, f"the warning about {words}")
+        return system["message"]
+
+    async def system(self, words: str, what: str | None = None) -> dict:
+        """A system message with these words."""
+        _, system = await self.systems.until(lambda item: words in dict(item)["message"], what or words)
+        return dict(system)
 
     async def state(self, wanted: str, what: str):
         before, item = await self.states.until(lambda item: item[0] == wanted, f"{wanted} {what}")

@@ -85,6 +85,34 @@ async def plain(stage, vsn):
     equal(await ids_until(peer, topic, 101), [101], "nothing twice")
 
 
+@scenario("each change says where it stands, and behind which one: a hole would be seen", vsn=BOTH, tables=published("r_chain", "id int PRIMARY KEY, owner uuid", OWNED.format("r_chain")))
+async def chain(stage, vsn):
+    topic = "realtime:chain"
+    await stage.database.run("TRUNCATE r_chain")
+    bindings = [binding("r_chain"), binding("r_chain", event="INSERT", filter="id=gt.3")]
+    last = None
+    for resuming in (False, True):
+        peer = await stage.peer(vsn)
+        tidewire = {"position": True} | ({"resume": last} if resuming else {})
+        reply = await peer.join(topic, {"postgres_changes": bindings, "tidewire": tidewire}, access_token=stage.ana)
+        if resuming:
+            equal(reply.response["tidewire"], {"position": last, "recovered": True}, "where it goes on")
+        last = await told(peer, topic) if not resuming else last
+        count = 0
+        # Of the other's rows it is told nothing, and they are no hole.
+        if not resuming:
+            await stage.database.run(
+                *(f"INSERT INTO r_chain VALUES ({n}, '{ANA if n % 3 else BEN}')" for n in range(1, 16)), "UPDATE r_chain SET owner = owner")
+        while count < (20 if not resuming else 10):
+            payload = (await peer.change(topic)).payload
+            equal(payload["previous"], last, "the position before")
+            last, before = payload["position"], last
+            true(int(last.split(".")[1]) > int(before.split(".")[1]), "a position further on", (before, last))
+            count += 1
+        await peer.close()
+        await stage.database.run("DELETE FROM r_chain")
+
+
 @scenario("the seam: what is committed while it comes back comes once, and in order", vsn=BOTH, tables=published("r_seam", "id int PRIMARY KEY"))
 async def seam(stage, vsn):
     topic, table = "realtime:seam", binding("r_seam")

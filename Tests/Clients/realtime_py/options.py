@@ -36,6 +36,25 @@ async def places(stage):
         await moves(stage, "p_moves_none", await supabase.channel(plain, "none"), False)
 
 
+@scenario("who asks for positions is told them, gets its changes as ever, and goes on where it was", tables=published("p_positions", "id int PRIMARY KEY"))
+async def positions(stage):
+    async with SupabaseClients(stage) as supabase:
+        params = {"config": {"broadcast": {"tidewire": {"position": True}}}}
+        channel = await supabase.channel(name="positions", params=params)
+        heard = channel.on("*", "p_positions")
+        await channel.subscribe()
+        message = await channel.system("Caught up to")
+        await stage.database.run("INSERT INTO p_positions VALUES (1)")
+        equal((await heard.next())["record"], {"id": 1}, "the change")
+        await stage.database.run("INSERT INTO p_positions VALUES (2)")
+        equal((await heard.next())["record"], {"id": 2}, "the next one")
+        again = {"config": {"broadcast": {"tidewire": {"resume": message["message"].split()[3]}}}}
+        channel = await supabase.channel(name="positions-again", params=again)
+        heard = channel.on("*", "p_positions")
+        await channel.subscribe()
+        equal([(await heard.next())["record"]["id"] for _ in range(2)], [1, 2], "what it missed")
+
+
 @scenario("options that there are not are told", tables=moving("p_unknown"))
 async def unknown(stage):
     async with SupabaseClients(stage) as supabase:
