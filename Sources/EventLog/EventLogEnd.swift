@@ -1,7 +1,9 @@
+import Bytes
 import Synchronization
 import System
 
-/// Where a place in the log is: what a client gives back to resume. Its one text form is `epoch.offset`.
+/// Where a place in the log is: what a client gives back to resume. Its one text form is `epoch.offset`,
+/// the epoch in hexadecimal, as it stands wherever one is shown.
 public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
     public var epoch: UInt64
     /// The offset of the next change.
@@ -12,13 +14,14 @@ public struct EventLogPosition: Sendable, Equatable, CustomStringConvertible {
         self.offset = offset
     }
 
-    public var description: String { "\(epoch).\(offset)" }
+    public var description: String { "\(Hex.text(epoch)).\(offset)" }
 
     /// Nil where the text is none.
     public init?(_ text: some StringProtocol) {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 2, parts.allSatisfy({ $0.utf8.allSatisfy { (0x30...0x39).contains($0) } }),
-            let epoch = UInt64(parts[0]), let offset = UInt64(parts[1])
+        // Numbers alone may have a sign.
+        guard parts.count == 2, parts[0].utf8.count == 16, parts.allSatisfy({ $0.allSatisfy(\.isHexDigit) }),
+            let epoch = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1])
         else { return nil }
         self.init(epoch: epoch, offset: offset)
     }

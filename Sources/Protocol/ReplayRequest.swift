@@ -56,8 +56,8 @@ public enum ResumeDemand: Sendable, Hashable {
     case invalid
     case from(String)
 
-    /// Two numbers of 64 bits with a point between them.
-    private static let longestPosition = 41
+    /// Sixteen digits, a point and a number of 64 bits.
+    private static let longestPosition = 37
 
     init(_ token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) {
         switch token {

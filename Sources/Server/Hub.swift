@@ -113,6 +113,13 @@ public final class Hub: Sendable {
     /// There is one, as far as is known.
     var policyLoginIsFit: Bool { director.main?.policyLoginIsFit ?? false }
 
+    /// Whether a table's policies are decided here, with nothing left to find out; `members` is the table that they need.
+    public func decides(_ table: String, with members: String?) -> Bool {
+        let classes = policyClasses(of: table)
+        return !hasUnsettledPolicies && !classes.isEmpty && classes.keys.allSatisfy { $0 != .fallback }
+            && members.map(follows) ?? true
+    }
+
     /// How many of a table's policies are decided in which way.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]

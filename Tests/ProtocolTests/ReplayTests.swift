@@ -48,15 +48,15 @@ import Testing
 
     @Test func `a position is what a client was told, as text`() {
         #expect(
-            resumption(#""18446744073709551615.18446744073709551615""#)
-                == .from("18446744073709551615.18446744073709551615"))
+            resumption(#""ffffffffffffffff.18446744073709551615""#)
+                == .from("ffffffffffffffff.18446744073709551615"))
         // Whether it is a position is for who knows the log to say.
         #expect(resumption(#""soon""#) == .from("soon") && resumption(#""""#) == .from(""))
         #expect(join(#"{"config":{}}"#).resumption == .none && resumption("null") == .none)
     }
 
     @Test(arguments: [
-        "1", "1.5", "true", "[]", #"{"epoch":"3","offset":1}"#, #""184467440737095516150.18446744073709551615""#,
+        "1", "1.5", "true", "[]", #"{"epoch":"3","offset":1}"#, #""0ffffffffffffffff.18446744073709551615""#,
     ])
     func `what is no such text is refused`(json: String) { #expect(resumption(json) == .invalid) }
 

@@ -1,4 +1,5 @@
 import Crypto
+import EventLog
 import Foundation
 import System
 import TestSupport
@@ -266,7 +267,7 @@ final class Client {
         joined.remove(channel)
         let place = placeToResume(seat, channel)
         hearing.joins(seat, as: person, on: channel, of: number, from: place)
-        let resume = place.map { #","resume":"\#($0.epoch).\#($0.offset)""# } ?? ""
+        let resume = place.map { #","resume":"\#(EventLogPosition(epoch: $0.epoch, offset: $0.offset))""# } ?? ""
         send(
             """
             {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
@@ -354,8 +355,8 @@ final class Client {
             hearing.heard(.told(message), on: channel, of: number)
         } else if message == "Subscribed to PostgreSQL" {
             hearing.heard(.subscribed, on: channel, of: number)
-        } else if let place = (content["position"] as? String)?.wholeMatch(of: /(\d+)\.(\d+)/),
-            let epoch = UInt64(place.1), let offset = UInt64(place.2)
+        } else if let place = (content["position"] as? String)?.wholeMatch(of: /([0-9a-f]{16})\.(\d+)/),
+            let epoch = UInt64(place.1, radix: 16), let offset = UInt64(place.2)
         {
             let place = LogPlace(epoch: epoch, offset: offset)
             if let person = persons[channel], let seat = seats[channel] {

@@ -40,6 +40,9 @@ enum RlsPolicy: String, CaseIterable {
     /// Whether the hub leaves it to PostgreSQL.
     var isFallback: Bool { self == .fallback || self == .fallbackOnce }
 
+    /// The table that it looks into.
+    var members: String? { self == .membership ? RlsStage.members : nil }
+
     /// Whether everybody sees every row; otherwise each row is for one subscriber.
     var isForAll: Bool { self == .none || self == .true }
 

@@ -96,6 +96,7 @@ private final class RlsRace {
         let sockets = size <= 5000 ? try SocketClients(size, stage, serving) : nil
         defer { sockets?.close() }
         _ = try sockets?.join(policy)
+        for hub in [playing, serving] { try stage.awaitPolicy(policy, hub) }
         // Warms up, and looks at every message.
         _ = try measure(size, sockets, looksInside: true)
         var rates = Rates()

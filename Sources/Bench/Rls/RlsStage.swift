@@ -196,6 +196,16 @@ final class RlsStage {
         return first..<first + Int64(count)
     }
 
+    /// Waits until the hub decides the policy itself: until its catalog is whole PostgreSQL does, row by row.
+    func awaitPolicy(_ policy: RlsPolicy, _ hub: RlsHub) throws {
+        guard policy.condition != nil, !policy.isFallback else { return }
+        for _ in 0..<30_000 {
+            if hub.decides(policy) { return }
+            Pause.milliseconds(2)
+        }
+        throw BenchFailure("the hub does not decide the policy by itself")
+    }
+
     /// Waits until the hub has everything that is committed in its log, durably.
     func awaitLog(_ hub: RlsHub) throws {
         // What is committed without waiting may not be in the WAL's files yet, and only what is there is sent.
@@ -274,6 +284,8 @@ final class RlsHub: Sendable {
     var port: UInt16 { hub.port }
 
     func stop() { hub.stop() }
+
+    func decides(_ policy: RlsPolicy) -> Bool { hub.decides(policy.table, with: policy.members) }
 
     /// What is committed stays in the log.
     func hold() { rehearsal.order { $0.isHolding = true } }
