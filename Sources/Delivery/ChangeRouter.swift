@@ -624,7 +624,9 @@ struct ChangeRouter: ~Copyable {
     }
 
     /// The envelope as the listener gets it, which stands there now.
-    private mutating func positioned(_ envelope: UInt32, _ listener: UInt32, _ position: EventLogPosition) -> ChangeEnvelope {
+    private mutating func positioned(
+        _ envelope: UInt32, _ listener: UInt32, _ position: EventLogPosition
+    ) -> ChangeEnvelope {
         let shared = audience.envelopes.envelope(envelope)
         let recipient = audience.recipients[Int(listener)]
         guard recipient.hearsPosition else { return shared }
