@@ -407,10 +407,15 @@ extension Follower {
         pipeline.channel(of: listener).flatMap { channel(at: $0) }
     }
 
-    /// History has a hole, or begins anew: everybody who follows tables is told.
+    /// History has a hole, or begins anew: everybody who follows tables is told, and whoever catches up, who was promised
+    /// what is before its join too.
     func tellOfGap(_ reason: String) {
         for place in places {
-            guard let channel = channel(at: place), channel.isOpen, !channel.bindings.isEmpty else { continue }
+            guard let channel = channel(at: place), !isAtEnd || !channel.bindings.isEmpty else { continue }
+            guard channel.isOpen else {
+                if !isAtEnd { channel.missesUntilBound = true }
+                continue
+            }
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
             home.tell(channel, .error, ClientText(.changesMissing, text))
         }

@@ -7,4 +7,7 @@ extension Limits {
 
     /// Channels whose bindings are looked at again in one turn after the catalog moved.
     static let rebindingsPerTurn = 500
+
+    /// Where the log begins is looked up again after this long, if somebody comes back.
+    static let oldestOffsetInterval = Duration.seconds(1)
 }

@@ -23,9 +23,16 @@ extension ProjectLoop {
         return position.offset < oldest ? .refused(.olderThanRetention) : .from(position.offset)
     }
 
+    /// Looked up now and then: who comes back to what retention takes meanwhile is told as its follower begins.
     private func oldestOffset() -> UInt64? {
+        if let known = oldestKnown, loop.now < known.at + Limits.oldestOffsetInterval.wholeNanoseconds {
+            return known.offset
+        }
         do {
-            return try EventLogReader.oldestOffset(in: project.delivery.log.open(), end: project.delivery.log.end())
+            let log = project.delivery.log
+            let offset = try EventLogReader.oldestOffset(in: log.open(), end: log.end())
+            oldestKnown = (offset, loop.now)
+            return offset
         } catch {
             Log.shared.warning(
                 "the event log's beginning cannot be read", [.reason("\(error)"), .project(project.name)])
@@ -92,7 +99,7 @@ extension ProjectLoop {
         }
         // In the order of their positions: the first begins the pass, and it has passed nobody's when all are aboard.
         for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
-            if channel.since ?? 0 < oldest { retentionOvertook(channel) }
+            if case .from(let offset) = channel.recovery, offset < oldest { retentionOvertook(channel) }
             guard let follower = follower(for: channel) else { continue }
             channel.follower = follower
             if follower.take(aboard: channel) { follower.tellThatBound(channel) }

@@ -188,6 +188,10 @@ extension ProjectLoop {
     private func letGo(of channel: Channel) {
         channel.follower?.unbind(channel)
         waitingForPass.remove(channel.place)
+        letGoOfNextHolder(channel)
+    }
+
+    private func letGoOfNextHolder(_ channel: Channel) {
         if let holder = channel.nextHolder { live.release(holder, of: channel) }
         channel.nextHolder = nil
     }
@@ -391,6 +395,8 @@ extension ProjectLoop {
         channel.claims = claims
         watchExpiry(channel)
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }
+        // What was found out for the former claims says nothing of these.
+        letGoOfNextHolder(channel)
         // Where policies count, every claim does.
         let isJudgedAsBefore = isSame || isSameRole && channel.holder == nil
         if isJudgedAsBefore { sayAgain(channel) } else { channel.follower?.resubscribe(channel.place, channel) }

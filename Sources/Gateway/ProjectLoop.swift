@@ -23,6 +23,8 @@ final class ProjectLoop {
     /// Those of channels that have come back and are not there yet.
     var behind: [Follower] = []
     var lastFollower: UInt32 = 0
+    /// The first offset that the log had then.
+    var oldestKnown: (offset: UInt64, at: UInt64)?
     /// Channels that come back, until a follower can begin where they have to go on.
     var waitingForPass: Set<UInt32> = []
     var channels = Slots<Channel>()

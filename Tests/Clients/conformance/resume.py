@@ -1,5 +1,6 @@
 """Coming back: who says from where gets what it missed, in order, or is told that it has to fetch it."""
 
+import asyncio
 import contextlib
 import re
 import signal
@@ -209,6 +210,34 @@ async def both(stage, vsn):
         message = await peer.expect("what it missed", lambda m: m.event in ("broadcast", "postgres_changes"))
         found.append(message.data["record"]["id"] if message.event == "postgres_changes" else message.payload["payload"]["n"])
     equal(found, [*wanted, 41], "what came")
+
+
+@scenario("who was away for longer than the log reaches back fetches", vsn=["2.0.0"], own_hub=True, settings={"retention_size": "3MB"}, tables=published("r_old", "id int PRIMARY KEY, body text"))
+async def too_old(stage, vsn):
+    topic, table = "realtime:old", binding("r_old", filter="id=lt.1000")
+    peer, _ = await joined(stage, vsn, topic, table, position=True)
+    await peer.subscribed(topic)
+    start = await told(peer, topic)
+    await peer.close()
+    watcher = await watching(stage, "r_old")
+    for n in range(1000, 1020):
+        # What does not compress, so that the log grows.
+        body = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 16000))"
+        await stage.database.run(f"INSERT INTO r_old VALUES ({n}, {body})")
+        await watcher.change("realtime:watcher")
+    standing = {"recovered": True}
+    # Retention is looked at now and then.
+    for n in range(1100, 1160):
+        peer, standing = await joined(stage, vsn, topic, table, resume=start, position=True)
+        if not standing["recovered"]:
+            break
+        await peer.close()
+        await stage.database.run(f"INSERT INTO r_old VALUES ({n}, 'x')")
+        await asyncio.sleep(0.2)
+    equal(standing.get("reason"), "older_than_retention", "why it does not go on")
+    await peer.subscribed(topic)
+    await stage.database.run("INSERT INTO r_old VALUES (1, 'new')")
+    equal(await ids_until(peer, topic, 1), [1], "what comes from then on")
 
 
 @scenario("the hub was killed, or away, meanwhile", vsn=["2.0.0"], own_hub=True, tables=published("r_killed", "id int PRIMARY KEY"))
