@@ -131,6 +131,8 @@ extension ProjectLoop {
 
     private func handOver(_ channel: Channel, from follower: Follower) {
         let offset = follower.pipeline.frontier
+        assert(offset >= live.pipeline.frontier, "what nobody has delivered to it is still to come")
+        assert(channel.since.map { $0 <= offset } ?? true, "a channel goes on, not back")
         follower.unbind(channel)
         channel.holder = channel.nextHolder
         channel.nextHolder = nil
@@ -182,6 +184,7 @@ extension Follower {
     fileprivate func isOpenFor(_ offset: UInt64) -> Bool { pipeline.isOpen && pipeline.frontier <= offset }
 
     fileprivate func takeAboard(_ channel: Channel) -> Follower {
+        assert(channel.since.map { pipeline.frontier <= $0 } ?? false, "who comes aboard has missed nothing")
         passengers.insert(channel.place)
         return self
     }
