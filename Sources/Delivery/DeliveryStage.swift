@@ -1,3 +1,5 @@
+import Change
+
 /// What delivery on a loop does: it reads, or it waits for one thing that the entry at hand needs.
 enum DeliveryStage {
     typealias Recalled = (request: RecallRequest, answers: [RecallAnswer])
@@ -52,6 +54,8 @@ struct EntryProgress {
     var hasGathered = false
     /// What it does to memberships has been applied.
     var hasAppliedMemberships = false
+    /// … for this transaction.
+    var begun: TransactionInfo?
     /// The catalog was read for it.
     var hasCatalog = false
     /// Since when it waits for a catalog.

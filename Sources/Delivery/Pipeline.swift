@@ -304,8 +304,9 @@ public struct Pipeline: ~Copyable {
     /// Everybody is judged by the memberships as the whole transaction leaves them, so they come before its rows.
     private mutating func applyMemberships(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         self.entry.hasAppliedMemberships = true
-        guard !isAheadOfParts else { return }
         var part = try TransactionPart(feed.payload)
+        self.entry.begun = part.info
+        guard !isAheadOfParts else { return }
         memberships.pass(part.xid)
         guard !memberships.isEmpty else { return }
         memberships.begin(part.info)
@@ -340,6 +341,7 @@ public struct Pipeline: ~Copyable {
     /// Sets that PostgreSQL filled with more than the log has come to are made what they were at the transaction at hand,
     /// once the log has all of it. Those that have settled.
     public mutating func settleFills(_ now: UInt64) -> [LiveSet] {
+        defer { measureAtHand() }
         guard memberships.isUnwinding else { return [] }
         let covered = sources.log.covered()
         var isWhole = false
@@ -348,6 +350,11 @@ public struct Pipeline: ~Copyable {
             self.feed = consume feed
         }
         return memberships.unwound(coveredUpTo: covered, now, isLost: !isWhole)
+    }
+
+    /// A transaction that is being delivered began before the sets were filled, and they may hold more than it.
+    private mutating func measureAtHand() {
+        if let info = entry.begun { memberships.begin(info) }
     }
 
     /// False where the log ahead is too long, or has a hole.

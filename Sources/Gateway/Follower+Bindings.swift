@@ -312,6 +312,8 @@ extension Follower {
             guard let channel = channel(at: work.next), channel.join.isBinding else { continue }
             left -= 1
             if bind(work.next, channel) {
+                // It may have been awaited before its turn came.
+                work.finished(channel.place)
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
                 clearBindings(of: channel)
