@@ -344,7 +344,7 @@ extension Follower {
         for listener in losses.unanswered { if let channel = channel(ofListener: listener) { home.missed(channel) } }
         for account in losses.stopped {
             guard Int(account) < clients.sessions.count, let session = clients.sessions[Int(account)],
-                session.project === self
+                session.project === home
             else { continue }
             home.rest(session)
         }
