@@ -37,6 +37,8 @@ struct ChangeRouter: ~Copyable {
     private let total: WaitingTotal
     /// Bodies of the change at hand that somebody waits with, by view.
     private var waitingBodies: [UInt32: WaitingBody] = [:]
+    /// Listeners of whom much waits.
+    private var burdened: Set<UInt32> = []
     /// Since when too much waits; nil when it does not.
     private var crowdedSince: UInt64?
     /// Deliveries that had to wait, ever.
@@ -665,6 +667,7 @@ struct ChangeRouter: ~Copyable {
         heldCount += 1
         for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
         audience.recipients[Int(touch.listener)].isHeld = true
+        if queue.bytes > Limits.maximumWaitingDeliveryBytes / 4 { burdened.insert(touch.listener) }
         if queue.bytes > Limits.maximumWaitingDeliveryBytes || total.bytes > Limits.maximumWaitingTotalBytes {
             overfull.append(touch.listener)
         }
@@ -677,6 +680,9 @@ struct ChangeRouter: ~Copyable {
         waitingBodies[view] = made
         return made
     }
+
+    /// So much waits for answers that whoever need not keep up with the log should wait for them.
+    var isBurdened: Bool { !burdened.isEmpty || total.bytes > Limits.maximumWaitingTotalBytes / 4 }
 
     /// So much waits that the log should wait too; not for longer than for a while, and not again before most went out.
     mutating func isCrowded(_ now: UInt64) -> Bool {
@@ -709,6 +715,7 @@ struct ChangeRouter: ~Copyable {
             assert(total.bytes >= 0, "no more is taken out than was put in")
             if send(delivery, to: index, on: loop) { delivered += 1 }
         }
+        if queue.bytes <= Limits.maximumWaitingDeliveryBytes / 4 { burdened.remove(index) }
         if queue.isEmpty {
             audience.recipients[Int(index)].isHeld = false
         } else {
@@ -736,6 +743,7 @@ struct ChangeRouter: ~Copyable {
     /// What waits was judged for somebody else; true when there was anything.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {
         guard let queue = waiting.removeValue(forKey: listener) else { return false }
+        burdened.remove(listener)
         total.bytes -= queue.count * Limits.waitingDeliveryBytes
         audience.recipients[Int(listener)].isHeld = false
         return true
@@ -743,9 +751,7 @@ struct ChangeRouter: ~Copyable {
 
     /// A channel is gone: nothing waits for it any more.
     mutating func forget(_ listener: UInt32) {
-        if let queue = waiting.removeValue(forKey: listener) {
-            total.bytes -= queue.count * Limits.waitingDeliveryBytes
-        }
+        _ = dropWaiting(listener)
         audience.removeListener(listener)
     }
 }

@@ -110,6 +110,9 @@ public struct Pipeline: ~Copyable {
         return .failed
     }
 
+    /// Who catches up is in no hurry: no more is asked about than may wait.
+    private var isWaitingForAnswers: Bool { start != nil && router.isBurdened }
+
     /// Reads and delivers for one turn; true when there is more to do at once. Messages to topics that somebody hears are
     /// told in their places among the changes. From `expiry` on, in Unix seconds, nothing more is read: somebody's token
     /// has come to its end.
@@ -117,7 +120,7 @@ public struct Pipeline: ~Copyable {
         on loop: SocketLoop, until expiry: Int64,
         hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool, tell: (TurnBroadcasts) -> Void
     ) -> Bool {
-        guard isReading else { return false }
+        guard isReading, !isWaitingForAnswers else { return false }
         do {
             guard var feed = feed.take() else { return false }
             router.fillPurses(loop.now)
@@ -435,6 +438,7 @@ public struct Pipeline: ~Copyable {
                     place, ReadableChange(change, relation(change.relation)), completion, moment, on: loop)
                 delivered += count
                 budget.spend(deliveries: count + router.heldCount - held)
+                if isWaitingForAnswers { budget.end() }
             }
             if change.operation == .truncate, case let table = try relation(change.relation).oid,
                 schemas.isDeclared(table)

@@ -118,7 +118,8 @@ final class Channel {
         self.claims = claims
         isLegacy = join.isLegacy
         conversation = Conversation(Conversation.Options(join))
-        replay = join.replay == .ignored ? .none : join.replay
+        // Who goes on from a position gets what came since from there, and not once more by the moment.
+        replay = join.replay == .ignored || join.resumption != .none ? .none : join.replay
         (self.join, firstOfJoin) = Join.begin(
             isPrivate: join.isPrivate, wantsPast: replay != .none)
         reply = join.bindings

@@ -77,8 +77,11 @@ extension Follower {
         if channel.isResting { return }
         defer {
             // What came since it was told so last is missing, too.
-            if channel.missesUntilBound { home.missed(channel) }
-            channel.missesUntilBound = false
+            if channel.missesUntilBound {
+                channel.missesUntilBound = false
+                home.missed(channel)
+                home.sayCaughtUp(channel)
+            }
         }
         home.join(.bound, channel)
     }

@@ -79,8 +79,7 @@ extension ProjectLoop {
         }
         behind.removeAll { $0.passengers.isEmpty }
         if behind.count < Limits.maximumCatchUps, live.pipeline.isOpen, let first = takeWaiting() {
-            board(first)
-            more = true
+            more = board(first) || more
         }
         return more
     }
@@ -92,18 +91,23 @@ extension ProjectLoop {
         return waitingForPass.sorted().compactMap { channels[$0] }
     }
 
-    private func board(_ waiting: [Channel]) {
+    /// True when somebody has come aboard. Where the log cannot tell where it begins, they go on waiting.
+    private func board(_ waiting: [Channel]) -> Bool {
+        var hasBoarded = false
+        defer { if !waitingForPass.isEmpty { lookAgainLater() } }
         guard let oldest = oldestOffset() else {
             for channel in waiting { waitingForPass.insert(channel.place) }
-            return lookAgainLater()
+            return false
         }
         // In the order of their positions: the first begins the pass, and it has passed nobody's when all are aboard.
         for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
             if case .from(let offset) = channel.recovery, offset < oldest { retentionOvertook(channel) }
             guard let follower = follower(for: channel) else { continue }
+            hasBoarded = true
             channel.follower = follower
             if follower.take(aboard: channel) { follower.tellThatBound(channel) }
         }
+        return hasBoarded
     }
 
     /// It is told in the join's reply, or, where that is out, as a loss.
@@ -122,7 +126,9 @@ extension ProjectLoop {
             follower.pipeline.frontier >= live.pipeline.frontier
         else { return }
         for place in follower.passengers.sorted() {
-            guard let channel = channels[place], channel.isOpen, channel.ticket == 0 else { continue }
+            guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.isResting else {
+                continue
+            }
             if let listener = channel.listener, follower.pipeline.isHeld(listener) { continue }
             guard live.prepare(channel) else { continue }
             handOver(channel, from: follower)
@@ -144,10 +150,10 @@ extension ProjectLoop {
         sayCaughtUp(channel)
     }
 
-    /// Whatever is before its position has been told.
+    /// Whatever is before its position has been told, but for a loss that is told before it.
     func sayCaughtUp(_ channel: Channel) {
-        guard channel.conversation.options.contains(.hearsPosition), channel.follower === live,
-            let position = position(of: channel)
+        guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.follower === live,
+            !channel.missesUntilBound, let position = position(of: channel)
         else { return }
         tellWhatIsUntold(channel)
         let time = WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000)

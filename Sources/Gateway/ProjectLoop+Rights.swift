@@ -88,7 +88,7 @@ extension ProjectLoop {
             guard broadcast || presence == true else {
                 return join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
-            guard broadcast || !channel.wantsReplay else {
+            guard broadcast || channel.replay == .none else {
                 return join(.refused("Unauthorized: " + ChannelAuthorizationError.mayNotRead(topic)), channel)
             }
             setReads(channel, broadcast: broadcast, presence: presence)

@@ -10,7 +10,7 @@ from clients.peer import binding
 from clients.scenario import BOTH, published, scenario
 from clients.stage import ANA, BEN
 from conformance.database import fresh, ready, send
-from conformance.private import OPEN
+from conformance.private import OPEN, PRESENCE_ONLY
 
 POSITION = re.compile(r"^[0-9a-f]{16}\.[0-9]+$")
 OWNED = (
@@ -238,6 +238,69 @@ async def too_old(stage, vsn):
     await peer.subscribed(topic)
     await stage.database.run("INSERT INTO r_old VALUES (1, 'new')")
     equal(await ids_until(peer, topic, 1), [1], "what comes from then on")
+
+
+ASKED = (
+    "CREATE OR REPLACE FUNCTION r_is_mine(owner uuid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN owner = auth.uid(); END $$;"
+    "ALTER TABLE {0} REPLICA IDENTITY FULL; ALTER TABLE {0} ENABLE ROW LEVEL SECURITY;"
+    "CREATE POLICY own ON {0} FOR SELECT USING (r_is_mine(owner))"
+)
+
+
+@scenario("what only PostgreSQL decides comes too, however much of it was missed", vsn=["2.0.0"], tables=published("r_asked", "id int PRIMARY KEY, owner uuid, body text", ASKED.format("r_asked")))
+async def asked(stage, vsn):
+    topic = "realtime:asked"
+    await stage.database.run("TRUNCATE r_asked")
+    config = {"postgres_changes": [binding("r_asked")]}
+    peer = await stage.peer(vsn)
+    await peer.join(topic, config | {"tidewire": {"position": True}}, access_token=stage.ana)
+    start = await told(peer, topic)
+    await peer.close()
+    # Several times what may wait for answers.
+    watcher = await stage.peer()
+    await watcher.subscribe("realtime:watcher", binding("r_asked", filter="id=eq.12000"), access_token=stage.service)
+    for n in range(0, 12000, 1000):
+        await stage.database.run(
+            f"INSERT INTO r_asked SELECT g, CASE WHEN g % 4 > 0 THEN '{ANA}' ELSE '{BEN}' END::uuid, repeat('x', 1500) "
+            f"FROM generate_series({n + 1}, {n + 1000}) g")
+    await watcher.change("realtime:watcher")
+    peer = await stage.peer(vsn)
+    await peer.join(topic, config | {"tidewire": {"resume": start}}, access_token=stage.ana)
+    equal(await ids_until(peer, topic, 11999), [n for n in range(1, 12000) if n % 4], "what it may see of it")
+
+
+@scenario("who may hear of presence alone goes on with its changes", vsn=BOTH, tables=[*PRESENCE_ONLY, *published("r_presence", "id int PRIMARY KEY")])
+async def presence_only(stage, vsn):
+    topic = "realtime:presence-only:resume"
+    await stage.database.run("TRUNCATE r_presence")
+    config = {"private": True, "presence": {"enabled": True}, "postgres_changes": [binding("r_presence")]}
+    peer = await stage.peer(vsn)
+    await peer.join(topic, config | {"tidewire": {"position": True}})
+    start = await told(peer, topic)
+    await peer.close()
+    await stage.database.run("INSERT INTO r_presence VALUES (1)", "INSERT INTO r_presence VALUES (2)")
+    peer = await stage.peer(vsn)
+    reply = await peer.join(topic, config | {"tidewire": {"resume": start}})
+    equal(reply.response["tidewire"]["recovered"], True, "that it goes on")
+    equal(await ids_until(peer, topic, 2), [1, 2], "what it missed")
+
+
+@scenario("who asks for the past by a moment too gets it once", vsn=BOTH, tables=OPEN)
+async def by_both(stage, vsn):
+    topic, sub = fresh("resume")
+    watcher = await ready(stage, topic)
+    peer = await stage.peer(vsn)
+    await peer.join(topic, {"private": True, "tidewire": {"position": True}})
+    start = await told(peer, topic)
+    await peer.close()
+    await stage.database.run(*(send({"n": n}, "note", sub) for n in range(1, 4)))
+    for _ in range(3):
+        await watcher.broadcast(topic)
+    peer = await stage.peer(vsn)
+    await peer.join(topic, {"private": True, "broadcast": {"replay": {"since": 0}}, "tidewire": {"resume": start}})
+    await stage.database.run(send({"n": 4}, "note", sub))
+    found = [(await peer.broadcast(topic)).payload["payload"]["n"] for _ in range(4)]
+    equal(found, [1, 2, 3, 4], "the messages")
 
 
 @scenario("the hub was killed, or away, meanwhile", vsn=["2.0.0"], own_hub=True, tables=published("r_killed", "id int PRIMARY KEY"))
