@@ -1,13 +1,13 @@
 import Embedded
 import Foundation
 import Postgres
+import Synchronization
 import System
 import TestSupport
 import Testing
 
-/// Real clients against the real program: the scenarios of `Tests/Clients`, a file at a time, each on a database of its
-/// own. The scenarios start the hub themselves, because many ask for settings, a restart or a kill. As many run at once as
-/// there are cores: they wait most of the time.
+/// Real clients against the real program: the files of scenarios in `Tests/Clients`, each on a database of its own. The
+/// scenarios start the hub themselves, because many ask for settings, a restart or a kill.
 @Suite(.within(minutes: 30)) struct ClientTests {
     static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Clients")
@@ -29,11 +29,29 @@ import Testing
         #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
     }
 
-    @Test(arguments: files) func `clients are served as the protocol says`(file: String) throws {
-        try TestCluster.lend { cluster in try serve(file, on: TestDatabase(on: cluster)) }
+    /// One test for all: each would keep a thread of the few that tests share waiting, most of its time for nothing.
+    @Test func `clients are served as the protocol says`() throws {
+        let waiting = Mutex(Self.files)
+        let failures = Mutex<[String]>([])
+        try together(2) { _ in
+            while let file = waiting.withLock({ $0.popLast() }) {
+                guard let failure = failure(of: file) else { continue }
+                failures.withLock { $0.append(failure) }
+            }
+        }
+        for failure in failures.withLock({ $0 }) { Issue.record("\(failure)") }
     }
 
-    private func serve(_ file: String, on database: TestDatabase) throws {
+    /// Nil where every scenario of the file has passed.
+    private func failure(of file: String) -> String? {
+        do {
+            return try TestCluster.lend { cluster in try serve(file, on: TestDatabase(on: cluster)) }
+        } catch {
+            return "\(file): \(error)"
+        }
+    }
+
+    private func serve(_ file: String, on database: TestDatabase) throws -> String? {
         let python = try Self.python.get()
         let directory = TemporaryDirectory.make("clients")
         let scenario = ProcessInfo.processInfo.environment["TW_SCENARIO"] ?? ""
@@ -44,13 +62,13 @@ import Testing
         if ending == nil { ran.signal(SIGTERM) }
         let output = (try? String(contentsOfFile: directory + "/output", encoding: .utf8)) ?? ""
         print(output)
-        #expect(ending == .exited(0), "\(file):\n\(output)")
         // Slots are few, and the whole cluster's.
         try eventually("the slot to be let go") {
             (try? database.run(
                 "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'"
             )) != nil
         }
+        return ending == .exited(0) ? nil : "\(file):\n\(output)"
     }
 
     /// The virtual environment's, which is made if it is missing, once.

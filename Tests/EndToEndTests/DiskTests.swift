@@ -101,6 +101,15 @@ extension EndToEnd {
             }
             try database.run("INSERT INTO t VALUES (1)")
             try eventually("the refusal to be met") { metrics.diskStalls.value > 0 }
+            // What PostgreSQL has not sent yet goes with the connection.
+            let committed = try database.value("SELECT pg_current_wal_lsn()") ?? ""
+            try eventually("the change to be sent") {
+                try database.value(
+                    """
+                    SELECT sent_lsn >= '\(committed)' FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid
+                    WHERE slot_name = '\(database.slot)'
+                    """) == "t"
+            }
             let other = try database.cluster.connect()
             try other.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
             try other.execute(
