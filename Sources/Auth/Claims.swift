@@ -40,6 +40,24 @@ public struct Claims: Sendable {
         get { bytes.extracting(Int(jsonCount) + Int(roleCount)..<storage.count) }
     }
 
+    /// The login's session, of a user of Supabase Auth; nil when there is none.
+    public var sessionID: String? {
+        var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
+        do throws(ByteError) {
+            guard try scanner.next() == .beginObject else { return nil }
+            var found: String?
+            while try scanner.next() == .name {
+                let isSession = scanner.equals("session_id")
+                let value = try scanner.next()
+                if isSession { found = if value == .string { scanner.text } else { nil } }
+                try scanner.skip(value)
+            }
+            return found?.isEmpty == true ? nil : found
+        } catch {
+            return nil
+        }
+    }
+
     private var bytes: RawSpan {
         @_lifetime(borrow self)
         get {

@@ -737,6 +737,8 @@ struct ChangeRouter: ~Copyable {
         return true
     }
 
+    var holdsAnybody: Bool { !waiting.isEmpty }
+
     /// Something of it waits for an answer.
     func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
 

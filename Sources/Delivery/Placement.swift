@@ -197,6 +197,9 @@ extension Pipeline {
     /// Something of it waits for an answer.
     public func isHeld(_ listener: UInt32) -> Bool { router.isHeld(listener) }
 
+    /// Somebody waits for PostgreSQL's answers.
+    public var holdsAnybody: Bool { router.holdsAnybody }
+
     /// What waits was judged for somebody else; true when there was anything.
     public mutating func dropWaiting(_ listener: UInt32) -> Bool { router.dropWaiting(listener) }
 

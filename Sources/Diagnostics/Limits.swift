@@ -135,6 +135,14 @@ public enum Limits {
 
     /// Passes over the log for channels that came back that are under way on a loop at a time.
     public static let maximumCatchUps = 2
+    /// Channels that a project's clients have or may come back to.
+    public static let maximumDepartures = 131_072
+    /// Of the name that a client's address may give it.
+    public static let clientIDBytes = 128
+    /// It is asked what clients have got.
+    public static let receiptInterval = Duration.seconds(1)
+    public static let departureGrace = Duration.seconds(120)
+    public static let maximumDepartureGrace = Duration.seconds(3600)
 
     /// A join is answered after this long even if its bindings are not in place yet; they go on being tried.
     public static let joinPatience = Duration.seconds(3)

@@ -129,6 +129,13 @@ public final class ProjectMetrics: Sendable {
         "tidewire_replays_total", "Questions for messages sent before, by how they were answered.")
     public let resumes = CounterFamily<Resume>(
         "tidewire_resumes_total", "Joins that asked to go on from a position of the log, by what came of it.")
+    public let returns = CounterFamily<Resume>(
+        "tidewire_returns_total",
+        "Channels whose clients came back after a cut and asked for nothing, by whether they could go on where they were.")
+    public let departures = Gauge(
+        "tidewire_departures", "Channels whose clients are gone and may still come back to where they were.")
+    public let departuresEvicted = Counter(
+        "tidewire_departures_evicted_total", "Of those, channels that were forgotten early because there was no room.")
     public let catchUpPasses = Counter(
         "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
     public let catchUps = Counter(

@@ -73,6 +73,10 @@ final class Channel {
     var since: UInt64?
     /// What became of its wish to go on from a position.
     var recovery = Recovery.none
+    /// Nobody asked for it: its client came back, and is taken for the one that was here.
+    var isReturning = false
+    /// What is kept for its client's coming back; nil where it could not be known again.
+    var departure: Departure?
     /// Whose policies will count when the follower at the log's end takes it over.
     var nextHolder: Holder?
     /// Whose policies count for its bindings; nil until one needs them.

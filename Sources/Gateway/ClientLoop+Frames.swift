@@ -26,7 +26,7 @@ extension ClientLoop {
                 let whole = frames.takeMessage()
                 message(kind, whole.bytes, session)
             case .ping(let range): pong(bytes.bytes.extracting(range), session)
-            case .pong: break
+            case .pong(let range): ponged(bytes.bytes.extracting(range), session)
             case .close(let code, _): answerClose(code, session)
             case .violation(let violation): say(violation.code, "\(violation.reason)", to: session)
             }
@@ -117,6 +117,7 @@ extension ClientLoop {
     }
 
     private func handle(_ message: borrowing ClientMessage, _ whole: RawSpan, _ isBinary: Bool, _ session: Session) {
+        session.note(ref: message.ref)
         let token = message.event == .accessToken ? AccessToken(message.payload) : nil
         let request: ChannelRequest =
             switch message.event {

@@ -299,6 +299,7 @@ extension ClientLoop {
         }
         session.version = version
         session.options = ExtensionOptions(parameters: request.queryItems.lazy.map { ($0.name, $0.value) })
+        session.clientID = request.query("client_id").flatMap { $0.utf8.count <= Limits.clientIDBytes ? $0 : nil }
         session.project = project
         upgrade(request, session, as: .client)
     }

@@ -51,7 +51,7 @@ final class ClientLoop: SocketApplication {
     var loop: SocketLoop!
     var sessions: [Session?] = []
     /// By their numbers.
-    private var projects: [ProjectLoop?] = []
+    private(set) var projects: [ProjectLoop?] = []
     /// The one that has the first word in the next turn, so that none is always last.
     private var first = 0
     var messages: MessageDecoder?
@@ -62,6 +62,9 @@ final class ClientLoop: SocketApplication {
     var refusals = Slots<Refusal>()
     var largeInput = LargeInput()
     var isDraining = false
+    /// Clients that were sent more behind a ping than it asked for.
+    var pingsDue: [ConnectionID] = []
+    var watchesReceipts = false
     let deflater: Deflater?
 
     init(_ shared: GatewayShared, _ mailbox: Mailbox<LoopMail>, number: Int) {
@@ -182,6 +185,7 @@ final class ClientLoop: SocketApplication {
     }
 
     private func leaveAll(_ session: Session) {
+        session.hasGone = true
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
         perform(actions, for: session)
@@ -271,6 +275,7 @@ final class ClientLoop: SocketApplication {
         case .ready(let place, let generation): project(place)?.readinessIsDue(place.channel, generation)
         case .reread(let place): project(place)?.looksAgain()
         case .largeInput: largeInput.restIsOver()
+        case .receipts: receiptsAreDue()
         case nil: break
         }
     }
@@ -318,6 +323,8 @@ enum TimerToken {
     case ready(channel: ChannelPlace, generation: UInt32)
     /// Large messages are read again.
     case largeInput
+    /// It is to be asked what clients have got.
+    case receipts
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -338,6 +345,7 @@ enum TimerToken {
         case .unwind(let place): Self.pack(9, place.number, 0)
         case .lack(let place, let generation): Self.pack(10, place.number, generation)
         case .largeInput: Self.pack(11, 0, 0)
+        case .receipts: Self.pack(12, 0, 0)
         }
     }
 
@@ -362,6 +370,7 @@ enum TimerToken {
         case 9: self = .unwind(place)
         case 10: self = .lack(channel: place, generation: generation)
         case 11: self = .largeInput
+        case 12: self = .receipts
         default: return nil
         }
     }

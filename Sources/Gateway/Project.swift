@@ -29,6 +29,8 @@ public struct ProjectSettings: Sendable {
     public var roles = RoleRules()
     public var time: any TimeSource = KernelTime()
     public var watcher: DeliveryWatcher?
+    /// Where clients that went without a word stood; nil where they begin anew.
+    public var departures: Departures?
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
@@ -93,6 +95,12 @@ public final class Project: Sendable {
         self.mailboxes = mailboxes
         mailedBytes = (0..<share.loops).map { _ in MailedBytes() }
         catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
+    }
+
+    /// When its loops have left it.
+    public func stop() {
+        services.stop()
+        settings.departures?.stop()
     }
 
     public func post(_ mail: Mail) {

@@ -44,7 +44,11 @@ extension ProjectLoop {
     func follower(for channel: Channel) -> Follower? {
         if case .asked(let position) = channel.recovery, let recovery = recovery(from: position) {
             channel.recovery = recovery
-            if let outcome = recovery.outcome { metrics.resumes[outcome].add() }
+            if let outcome = recovery.outcome {
+                (channel.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
+            }
+            // Who did not ask for it is told by a message what it came to.
+            if channel.isReturning, !recovery.isWanted { channel.missesUntilBound = true }
         }
         guard channel.recovery.isWanted else { return live }
         guard case .from(let offset) = channel.recovery else {
@@ -114,7 +118,7 @@ extension ProjectLoop {
     private func retentionOvertook(_ channel: Channel) {
         channel.recovery = .refused(.olderThanRetention)
         channel.since = nil
-        if channel.join.isAnswered { channel.missesUntilBound = true }
+        if channel.join.isAnswered || channel.isReturning { channel.missesUntilBound = true }
     }
 
     // MARK: At the seam
@@ -172,7 +176,8 @@ extension ProjectLoop {
     }
 
     func standing(of channel: Channel) -> LogStanding? {
-        guard channel.conversation.options.contains(.hearsPosition) || channel.recovery != .none else { return nil }
+        let hasAsked = channel.recovery != .none && !channel.isReturning
+        guard channel.conversation.options.contains(.hearsPosition) || hasAsked else { return nil }
         guard let epoch = project.delivery.log.end()?.state.position.epoch else { return nil }
         let position = EventLogPosition(epoch: epoch, offset: channel.since ?? live.pipeline.frontier)
         let recovery: Result<Void, LogStanding.Refusal>? =

@@ -173,13 +173,14 @@ extension ProjectLoop {
     func joinTookTooLong(_ place: UInt32, _ generation: UInt32) {
         guard let channel = channel(place, generation) else { return }
         channel.joinTimer = nil
-        if case .asked = channel.recovery {
+        if case .asked = channel.recovery, !channel.isReturning {
             return join(.refused("UnableToResume: The event log has not begun: try again later"), channel)
         }
         join(.patienceEnded, channel)
     }
 
     private func startBinding(_ channel: Channel) {
+        goOnWhereItStood(channel)
         channel.follower = follower(for: channel)
         let isBound = channel.follower?.take(aboard: channel) ?? false
         join(isBound ? .bound : .bindingsAwaited, channel)
@@ -227,6 +228,7 @@ extension ProjectLoop {
     func open(_ id: ChannelID, _ session: Session) {
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         join(.replied, channel)
+        expectBack(channel)
         watchExpiry(channel)
         listen(channel)
         sendReplay(channel)
@@ -273,6 +275,7 @@ extension ProjectLoop {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
+        hasEnded(channel)
         metrics.channels.add(-1)
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         if let timer = channel.expiry { loop.cancel(timer) }

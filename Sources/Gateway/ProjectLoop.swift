@@ -27,6 +27,12 @@ final class ProjectLoop {
     var oldestKnown: (offset: UInt64, at: UInt64)?
     /// Channels that come back, until a follower can begin where they have to go on.
     var waitingForPass: Set<UInt32> = []
+    /// What clients have got to which nothing was sent since.
+    var mark: UInt64?
+    /// Channels that have got less, or more, than their sockets' receipts say.
+    var apart: Set<UInt32> = []
+    /// Channels whose marks are to be written down anew.
+    var restated: Set<UInt32> = []
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false

@@ -55,6 +55,15 @@ final class Session {
     var surplusJoins = 0
     /// Refused joins that were told of without a pause.
     var promptRefusals: UInt8 = 0
+    /// What its client has certainly got, where that is kept for its coming back.
+    var receipt = SocketReceipt()
+    /// The numbers of its first message and of the highest; 0 for none.
+    private(set) var firstRef: UInt32 = 0
+    private(set) var lastRef: UInt32 = 0
+    /// A name that its address gave the client.
+    var clientID: String?
+    /// Its socket is gone, or is about to be, without a word about its channels.
+    var hasGone = false
     /// By the slots of the machine's channels: places among the loop's.
     var channels: [UInt32?] = []
 
@@ -62,6 +71,20 @@ final class Session {
 
     /// Of its project; nil of whoever only asks for pages.
     var metrics: ProjectMetrics? { project?.metrics }
+
+    /// Clients number their messages; what is no number says nothing.
+    func note(ref: RawSpan) {
+        guard (1...9).contains(ref.byteCount) else { return }
+        var number: UInt32 = 0
+        for index in 0..<ref.byteCount {
+            // SAFETY: any byte is a valid UInt8.
+            let digit = unsafe ref.unsafeLoad(fromByteOffset: index, as: UInt8.self) &- UInt8(ascii: "0")
+            guard digit < 10 else { return }
+            number = number * 10 + UInt32(digit)
+        }
+        if firstRef == 0 { firstRef = number }
+        lastRef = max(lastRef, number)
+    }
 
     func channel(_ id: ChannelID) -> UInt32? {
         Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil

@@ -30,6 +30,8 @@ struct Connection: BitwiseCopyable {
         /// The application knows it.
         static let wasOpened = Flags(rawValue: 16)
         static let hasFallenBehind = Flags(rawValue: 32)
+        /// In the list of those that something was queued for since that was asked.
+        static let wasSent = Flags(rawValue: 64)
     }
 
     var descriptor: Int32

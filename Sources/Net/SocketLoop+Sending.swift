@@ -47,6 +47,25 @@ extension SocketLoop {
         guard !table[seat].flags.contains(.isQueued) else { return }
         table[seat].flags.insert(.isQueued)
         queued.append(UInt32(seat))
+        guard notesWhoIsSent, !table[seat].flags.contains(.wasSent) else { return }
+        table[seat].flags.insert(.wasSent)
+        sentSeats.append(UInt32(seat))
+    }
+
+    /// The connections that something was queued for since this was asked last; the first call begins it.
+    public func takeSent() -> [ConnectionID] {
+        notesWhoIsSent = true
+        defer { sentSeats.removeAll(keeping: 1 << 16) }
+        return (0..<sentSeats.count).compactMap { index in
+            let seat = Int(sentSeats[index])
+            table[seat].flags.remove(.wasSent)
+            return table[seat].isLive ? table.id(of: seat) : nil
+        }
+    }
+
+    /// When anything came from it last.
+    public func lastReceived(_ connection: ConnectionID) -> UInt64? {
+        table.seat(of: connection).map { table[$0].lastReceived }
     }
 
     /// What this connection has not taken yet, queued this turn or blocked.

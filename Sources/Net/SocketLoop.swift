@@ -40,6 +40,9 @@ public final class SocketLoop {
     let links = PlainArray<Link>(capacity: 1024)
     let queued = PlainArray<UInt32>(capacity: 1024)
     var nextQueued = 0
+    /// Seats that something was queued for, once somebody wants to know.
+    let sentSeats = PlainArray<UInt32>()
+    var notesWhoIsSent = false
     /// The most that one connection was given in this turn.
     var largestQueue = 0
     let gather = Gather(ranges: 4096, scratchBytes: 1 << 20)

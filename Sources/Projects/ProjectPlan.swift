@@ -19,6 +19,9 @@ struct ProjectPlan: Sendable {
     var keepsPresenceTimeline = false
     /// How long rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
+    /// Who goes on where it was after a cut, and for how long it may be away.
+    var catchUp = CatchUpScope.sessions
+    var catchUpGrace = Limits.departureGrace
 
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
@@ -96,7 +99,8 @@ public struct ProjectPlanner: Sendable {
             name: configuration.projectName, ingest: ingest(target),
             policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) }, settings: settings,
             verifier: keys.clients, keepsPresenceTimeline: configuration.keepsPresenceTimeline,
-            messagesHours: configuration.messagesHours)
+            messagesHours: configuration.messagesHours,
+            catchUp: configuration.catchUp, catchUpGrace: configuration.catchUpGrace)
     }
 
     private func ingest(_ target: ConnectionTarget) -> IngestService.Settings {

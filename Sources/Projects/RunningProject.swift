@@ -11,6 +11,7 @@ import Messages
 import Policy
 import Postgres
 import Replication
+import Settings
 import Synchronization
 import System
 
@@ -38,6 +39,7 @@ public final class RunningProject: Sendable {
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings
+            settings.departures = Self.departures(plan, loops: gateway.loopCount)
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
                 log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },
@@ -62,6 +64,24 @@ public final class RunningProject: Sendable {
         LogSource(
             open: { () throws(SystemError) in try DiskDirectory(directory) }, end: { ingest.end },
             covered: { ingest.status.covered })
+    }
+
+    /// Where the disk refuses, clients begin anew after a restart.
+    private static func departures(_ plan: ProjectPlan, loops: Int) -> Departures? {
+        guard plan.catchUp != .nobody else { return nil }
+        let now = KernelTime().unixSeconds
+        do {
+            let directory = try DiskDirectory(plan.ingest.dataDirectory)
+            let departures = try Departures(
+                loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: directory, now: now)
+            try departures.start()
+            return departures
+        } catch {
+            Log.shared.warning(
+                "where clients stand cannot be kept: after a restart they will begin anew",
+                [.error("\(error)"), .project(plan.name)])
+            return try? Departures(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, now: now)
+        }
     }
 
     /// Those that the addresses name.
@@ -93,7 +113,7 @@ public final class RunningProject: Sendable {
 
     /// When its clients and their loops are gone already.
     func end() {
-        project.services.stop()
+        project.stop()
         janitor.stop()
         ingest.stop()
     }

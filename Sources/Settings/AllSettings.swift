@@ -86,6 +86,15 @@ public struct AllSettings: Sendable {
         "Who hears that a row of a table with row level security was deleted: strict is those who could see it, "
             + "reference is everybody who asked for deletes of the table, who is told the primary key.")
 
+    public let catchUp = TypedSetting(
+        "catch_up", .clients, .choice(CatchUpScope.allCases.map { ($0.rawValue, $0) }), default: "on",
+        "Clients that come back after a cut are told what they missed, without asking for it: on is those with a login "
+            + "(session_id in the token) or a client_id in their address, client_id only the latter.")
+
+    public let catchUpGrace = TypedSetting(
+        "catch_up_grace", .clients, .duration(.seconds(1)...Limits.maximumDepartureGrace), default: "2m",
+        "How long a client may be away for that.")
+
     // MARK: Tokens
 
     public let jwtSecret = TypedSetting(

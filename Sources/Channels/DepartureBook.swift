@@ -1,0 +1,295 @@
+import Bytes
+
+/// A place in the event log.
+public struct LogMark: Hashable, Sendable {
+    public var epoch: UInt64
+    public var offset: UInt64
+
+    public init(epoch: UInt64, offset: UInt64) {
+        self.epoch = epoch
+        self.offset = offset
+    }
+}
+
+/// Whose channel it is and what it is for: of the same login, for the same topic and bindings.
+public struct DepartureKey: Hashable, Sendable {
+    let high: UInt64
+    let low: UInt64
+
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+}
+
+/// Where channels stand whose clients may come back: of those that are here, and for a while of those whose sockets went
+/// without a word. In: who came, what it has certainly got, who went. Out: where somebody who comes goes on. It has no
+/// clock.
+///
+/// Clients count their messages for as long as they live, across all of their sockets. So who begins with a higher number
+/// than a channel's client had come to may be the same one; who begins anew is another. Several clients of one login
+/// (windows of a browser) cannot be told apart for sure: who comes goes on where the one that has got least stood, so that
+/// what may come twice does, and nothing is left out.
+public struct DepartureBook: Sendable {
+    /// A channel's place in the book, for as long as it is here.
+    public typealias Place = UInt32
+
+    public struct Claim: Hashable, Sendable {
+        public let mark: LogMark
+        /// Something that was missing had not been told.
+        public let owesLoss: Bool
+    }
+
+    struct Entry: Sendable {
+        enum Standing: UInt8 { case free, here, gone }
+
+        var standing = Standing.free
+        /// That of its loop until it has one of its own.
+        var hasOwnMark = false
+        var owesLoss = false
+        var loop: UInt16 = 0
+        /// The highest number of its client's messages that was seen.
+        var lastRef: UInt32 = 0
+        var key = DepartureKey(high: 0, low: 0)
+        var mark = LogMark(epoch: 0, offset: 0)
+        /// Unix seconds.
+        var expires: Int64 = 0
+        /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
+        var succeeded: UInt64 = 0
+        /// The next of the same key; its own number for none.
+        var next: UInt32 = 0
+        var isDirty = false
+    }
+
+    private let maximum: Int
+    var entries: [Entry] = []
+    private var free: [UInt32] = []
+    private var firsts: [DepartureKey: UInt32] = [:]
+    /// Those that have gone, with when each expires, in that order; those before the head are done with.
+    private var leaving: [(place: UInt32, expires: Int64)] = []
+    private var leavingHead = 0
+    public private(set) var goneCount = 0
+    /// Went before their time, because there was no room.
+    private var evicted = 0
+    /// What each loop's channels have got that have no mark of their own.
+    private(set) var loopMarks: [LogMark?]
+    var dirty: [UInt32] = []
+    var marksAreDirty = false
+
+    public init(maximum: Int, loops: Int) {
+        precondition(maximum > 0 && loops > 0, "a book of nothing")
+        self.maximum = maximum
+        loopMarks = Array(repeating: nil, count: loops)
+    }
+
+    public var count: Int { entries.count - free.count }
+
+    // MARK: Who is here
+
+    /// Nil where there is no room: it is not known when it comes back.
+    public mutating func arrive(
+        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark
+    ) -> Place? {
+        guard let place = takeFree() else { return nil }
+        entries[Int(place)] = Entry(
+            standing: .here, hasOwnMark: true, loop: UInt16(loop), lastRef: lastRef, key: key, mark: mark)
+        link(place)
+        return place
+    }
+
+    /// What its client has certainly got: all before the mark, or, without one, all before its loop's.
+    public mutating func stand(_ place: Place, at mark: LogMark?, lastRef: UInt32) {
+        precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
+        entries[Int(place)].hasOwnMark = mark != nil
+        if let mark { entries[Int(place)].mark = mark }
+        entries[Int(place)].lastRef = max(entries[Int(place)].lastRef, lastRef)
+        touch(place)
+    }
+
+    public mutating func set(_ mark: LogMark, of loop: Int) {
+        guard loopMarks[loop] != mark else { return }
+        loopMarks[loop] = mark
+        marksAreDirty = true
+    }
+
+    /// It left with a word, and is not expected back.
+    public mutating func leave(_ place: Place) {
+        precondition(entries[Int(place)].standing == .here, "who is not here cannot leave")
+        release(place)
+    }
+
+    /// Its socket went. `heard` is when anything came from its client last: after somebody was taken for it, it was another.
+    public mutating func depart(_ place: Place, owesLoss: Bool, heard: UInt64, until expires: Int64) {
+        let entry = entries[Int(place)]
+        precondition(entry.standing == .here, "who is not here cannot go")
+        guard entry.succeeded == 0 || heard > entry.succeeded, let mark = mark(of: entry) else {
+            return release(place)
+        }
+        entries[Int(place)].standing = .gone
+        entries[Int(place)].hasOwnMark = true
+        entries[Int(place)].mark = mark
+        entries[Int(place)].owesLoss = owesLoss
+        entries[Int(place)].expires = expires
+        leaving.append((place, expires))
+        goneCount += 1
+        touch(place)
+    }
+
+    private func mark(of entry: Entry) -> LogMark? { entry.hasOwnMark ? entry.mark : loopMarks[Int(entry.loop)] }
+
+    // MARK: Who comes
+
+    /// Where a client goes on whose first message on its socket has this number; nil for one that begins.
+    public mutating func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> Claim? {
+        var claimed: (mark: LogMark, owesLoss: Bool)?
+        var closest: UInt32?
+        forEach(of: key) { place, entry in
+            guard entry.lastRef < firstRef, entry.succeeded == 0, let mark = mark(of: entry) else { return }
+            let least = claimed.map { $0.mark.offset < mark.offset ? $0.mark : mark } ?? mark
+            claimed = (least, entry.owesLoss || claimed?.owesLoss == true)
+            if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }
+        }
+        guard let claimed, let closest else { return nil }
+        // Whoever of the others comes later may be the one that stood there.
+        var others: [UInt32] = []
+        forEach(of: key) { place, entry in
+            if place != closest, entry.standing == .gone, entry.lastRef < firstRef { others.append(place) }
+        }
+        for place in others where claimed.mark.offset < entries[Int(place)].mark.offset {
+            entries[Int(place)].mark = claimed.mark
+            touch(place)
+        }
+        if entries[Int(closest)].standing == .gone {
+            release(closest)
+        } else {
+            entries[Int(closest)].succeeded = now
+        }
+        return Claim(mark: claimed.mark, owesLoss: claimed.owesLoss)
+    }
+
+    private func forEach(of key: DepartureKey, _ body: (UInt32, Entry) -> Void) {
+        guard var place = firsts[key] else { return }
+        while true {
+            let entry = entries[Int(place)]
+            assert(entry.key == key && entry.standing != .free, "a stranger among those of one key")
+            body(place, entry)
+            if entry.next == place { return }
+            place = entry.next
+        }
+    }
+
+    // MARK: Room
+
+    /// Those whose time is over are forgotten.
+    public mutating func expire(now: Int64) {
+        while leavingHead < leaving.count, leaving[leavingHead].expires <= now { forgetFirst() }
+        if leavingHead > 1024, leavingHead * 2 > leaving.count {
+            leaving.removeFirst(leavingHead)
+            leavingHead = 0
+        }
+    }
+
+    /// Whether it was still there.
+    @discardableResult
+    private mutating func forgetFirst() -> Bool {
+        let (place, expires) = leaving[leavingHead]
+        leavingHead += 1
+        // Its place may be another one's by now.
+        guard entries[Int(place)].standing == .gone, entries[Int(place)].expires == expires else { return false }
+        release(place)
+        return true
+    }
+
+    /// How many went before their time since this was asked last.
+    public mutating func takeEvicted() -> Int {
+        defer { evicted = 0 }
+        return evicted
+    }
+
+    private mutating func takeFree() -> UInt32? {
+        if let place = free.popLast() { return place }
+        if entries.count < maximum {
+            entries.append(Entry())
+            return UInt32(entries.count - 1)
+        }
+        // Who has gone longest makes room.
+        while leavingHead < leaving.count {
+            if forgetFirst() {
+                evicted += 1
+                return free.popLast()
+            }
+        }
+        return nil
+    }
+
+    private mutating func link(_ place: UInt32) {
+        entries[Int(place)].next = firsts[entries[Int(place)].key] ?? place
+        firsts[entries[Int(place)].key] = place
+        touch(place)
+    }
+
+    private mutating func release(_ place: UInt32) {
+        unlink(place)
+        if entries[Int(place)].standing == .gone { goneCount -= 1 }
+        let isDirty = entries[Int(place)].isDirty
+        entries[Int(place)] = Entry()
+        entries[Int(place)].isDirty = isDirty
+        free.append(place)
+        touch(place)
+    }
+
+    private mutating func unlink(_ place: UInt32) {
+        let entry = entries[Int(place)]
+        guard var before = firsts[entry.key] else { preconditionFailure("an entry that nobody finds") }
+        if before == place {
+            firsts[entry.key] = entry.next == place ? nil : entry.next
+            return
+        }
+        while entries[Int(before)].next != place {
+            precondition(entries[Int(before)].next != before, "an entry that nobody finds")
+            before = entries[Int(before)].next
+        }
+        entries[Int(before)].next = entry.next == place ? before : entry.next
+    }
+
+    /// Nothing of what was written down counts any more.
+    public mutating func touchAll() {
+        marksAreDirty = true
+        for place in entries.indices { touch(UInt32(place)) }
+    }
+
+    private mutating func touch(_ place: UInt32) {
+        guard !entries[Int(place)].isDirty else { return }
+        entries[Int(place)].isDirty = true
+        dirty.append(place)
+    }
+
+    // MARK: After a restart
+
+    /// What a former process wrote down. All that were here have gone with it.
+    mutating func restore(_ written: [Entry?], _ marks: [LogMark?], now: Int64, until expires: Int64) {
+        precondition(entries.isEmpty, "a book that was begun is not restored")
+        for var entry in written.prefix(maximum) {
+            let place = UInt32(entries.count)
+            entries.append(Entry())
+            let isHere = entry?.standing == .here
+            if isHere, let found = entry, !found.hasOwnMark {
+                let mark = Int(found.loop) < marks.count ? marks[Int(found.loop)] : nil
+                if let mark { entry?.mark = mark } else { entry = nil }
+            }
+            guard var entry, entry.standing == .here || entry.standing == .gone && entry.expires > now else {
+                free.append(place)
+                continue
+            }
+            entry.standing = .gone
+            entry.hasOwnMark = true
+            // The time that the hub was away is nobody's fault.
+            entry.expires = expires
+            entry.succeeded = 0
+            entries[Int(place)] = entry
+            leaving.append((place, entry.expires))
+            goneCount += 1
+            link(place)
+        }
+    }
+}

@@ -1,0 +1,117 @@
+import Bytes
+
+/// How a book of departures is written down: records of one size, each by itself whole or nothing, so that a process may
+/// end at any moment.
+extension DepartureBook {
+    public static let recordBytes = 64
+    /// Before the entries: what the keys are hashed with, then the loops' marks.
+    static let headRecords = 256
+
+    /// What keys are hashed with; another book's keys mean nothing.
+    public struct Secret: Hashable, Sendable {
+        public let first: UInt64
+        public let second: UInt64
+
+        public init(first: UInt64, second: UInt64) {
+            self.first = first
+            self.second = second
+        }
+    }
+
+    /// What has changed since it was asked last: bytes, and where in the file they belong.
+    public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
+        var changes: [(bytes: [UInt8], at: UInt64)] = []
+        if marksAreDirty {
+            marksAreDirty = false
+            let marks = loopMarks.prefix(Self.headRecords - 1).map { mark in
+                Record(words: [mark == nil ? 0 : 1, mark?.epoch ?? 0, mark?.offset ?? 0])
+            }
+            changes.append((marks.flatMap(\.bytes), UInt64(Self.recordBytes)))
+        }
+        dirty.sort()
+        var last: UInt32?
+        for place in dirty {
+            entries[Int(place)].isDirty = false
+            let bytes = Record(entries[Int(place)]).bytes
+            if let last, place == last + 1, !changes.isEmpty {
+                changes[changes.count - 1].bytes += bytes
+            } else {
+                changes.append((bytes, UInt64(Self.headRecords + Int(place)) * UInt64(Self.recordBytes)))
+            }
+            last = place
+        }
+        dirty.removeAll(keepingCapacity: dirty.count < 4096)
+        return changes
+    }
+
+    /// The file's first record.
+    public static func head(_ secret: Secret) -> [UInt8] {
+        Record(words: [magic, secret.first, secret.second]).bytes
+    }
+
+    /// Nil where this is no such file.
+    public static func secret(in file: RawSpan) -> Secret? {
+        guard let head = Record(file, 0), head.words[0] == magic else { return nil }
+        return Secret(first: head.words[1], second: head.words[2])
+    }
+
+    /// What is not whole is as if it had never been.
+    public mutating func restore(_ file: RawSpan, now: Int64, until expires: Int64) {
+        let marks: [LogMark?] = (1..<Self.headRecords).map { number in
+            guard let record = Record(file, number), record.words[0] == 1 else { return nil }
+            return LogMark(epoch: record.words[1], offset: record.words[2])
+        }
+        let count = max(0, file.byteCount / Self.recordBytes - Self.headRecords)
+        let written = (0..<count).map { Record(file, Self.headRecords + $0)?.entry }
+        restore(written, marks, now: now, until: expires)
+    }
+
+    /// With the version of the format.
+    private static let magic: UInt64 = 0x0100_4441_5645_4c54
+
+    private struct Record {
+        /// Seven, and what they add up to.
+        var words: [UInt64]
+
+        init(words: [UInt64]) { self.words = words + Array(repeating: 0, count: 7 - words.count) }
+
+        init(_ entry: Entry) {
+            let flags: UInt64 = (entry.hasOwnMark ? 1 : 0) | (entry.owesLoss ? 2 : 0)
+            self.init(words: [
+                UInt64(entry.standing.rawValue) | flags << 8 | UInt64(entry.loop) << 16 | UInt64(entry.lastRef) << 32,
+                entry.key.high, entry.key.low, entry.mark.epoch, entry.mark.offset,
+                UInt64(bitPattern: entry.expires),
+            ])
+        }
+
+        init?(_ file: RawSpan, _ number: Int) {
+            let start = number * DepartureBook.recordBytes
+            guard start + DepartureBook.recordBytes <= file.byteCount else { return nil }
+            let words = (0..<8).map { word in
+                // SAFETY: the record lies in the span; any bit pattern is a valid integer.
+                unsafe file.unsafeLoadUnaligned(fromByteOffset: start + word * 8, as: UInt64.self).littleEndian
+            }
+            self.words = Array(words.prefix(7))
+            guard words[7] == sum else { return nil }
+        }
+
+        private var sum: UInt64 {
+            var hash = KeyHash(seed: 0x6465_7061_7274)
+            for word in words { hash.combine(word) }
+            return hash.value
+        }
+
+        var bytes: [UInt8] {
+            (words + [sum]).flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> (8 * UInt64($0))) } }
+        }
+
+        var entry: Entry? {
+            guard let standing = Entry.Standing(rawValue: UInt8(truncatingIfNeeded: words[0])) else { return nil }
+            return Entry(
+                standing: standing, hasOwnMark: words[0] >> 8 & 1 == 1, owesLoss: words[0] >> 8 & 2 == 2,
+                loop: UInt16(truncatingIfNeeded: words[0] >> 16), lastRef: UInt32(truncatingIfNeeded: words[0] >> 32),
+                key: DepartureKey(high: words[1], low: words[2]), mark: LogMark(epoch: words[3], offset: words[4]),
+                expires: Int64(bitPattern: words[5]))
+        }
+    }
+}

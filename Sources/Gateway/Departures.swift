@@ -1,0 +1,212 @@
+import Auth
+import Bytes
+import Channels
+import Diagnostics
+import Protocol
+import Settings
+import Synchronization
+import System
+
+/// Where a project's channels stand, and stood whose clients may come back: for all of its loops, and across restarts.
+///
+/// Loops change it once a second, and when a channel comes or goes. A thread of its own writes down what has changed, so
+/// that no loop waits for a disk.
+public final class Departures: Sendable {
+    private let book: Mutex<DepartureBook>
+    private let scope: CatchUpScope
+    private let graceSeconds: Int64
+    private let secret: DepartureBook.Secret
+    /// Nil where it is kept in memory alone.
+    private let file: (any StorageFile)?
+    private let pulse = Pulse()
+    private let isEnding = Atomic<Bool>(false)
+    private let hasFailed = Atomic<Bool>(false)
+    private let writer = Mutex<BackgroundThread?>(nil)
+
+    static let fileName = "departures"
+    private static let newName = "departures.new"
+
+    /// What an earlier process wrote down is taken up again: its clients have all gone.
+    public init(
+        loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?, now: Int64,
+        secret: DepartureBook.Secret = DepartureBook.Secret(
+            first: .random(in: 0 ... .max), second: .random(in: 0 ... .max))
+    ) throws(SystemError) {
+        self.scope = scope
+        graceSeconds = grace.components.seconds
+        var book = DepartureBook(maximum: Limits.maximumDepartures, loops: loops)
+        var kept: DepartureBook.Secret?
+        if let directory, let bytes = try Self.read(directory) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
+            let span = unsafe bytes.span.bytes
+            kept = DepartureBook.secret(in: span)
+            if kept != nil { book.restore(span, now: now, until: now + grace.components.seconds) }
+        }
+        let known = kept ?? secret
+        self.secret = known
+        file = try directory.map { directory throws(SystemError) in try Self.begin(directory, known, &book) }
+        self.book = Mutex(book)
+    }
+
+    private static func read(_ directory: any StorageDirectory) throws(SystemError) -> [UInt8]? {
+        guard try directory.names().contains(fileName) else { return nil }
+        let file = try directory.open(fileName, for: .reading)
+        var bytes = [UInt8](repeating: 0, count: Int(clamping: min(try file.size(), maximumBytes)))
+        // SAFETY: the kernel writes inside the buffer, which lives for the call.
+        let answer = unsafe bytes.withUnsafeMutableBytes { buffer in
+            Result { () throws(SystemError) in unsafe try file.read(into: buffer, at: 0) }
+        }
+        let count = try answer.get()
+        bytes.removeLast(bytes.count - count)
+        return bytes
+    }
+
+    private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * DepartureBook.recordBytes)
+
+    /// A file of what is known now, in the place of the one before when it is whole.
+    private static func begin(
+        _ directory: any StorageDirectory, _ secret: DepartureBook.Secret, _ book: inout DepartureBook
+    ) throws(SystemError) -> any StorageFile {
+        let file = try directory.open(newName, for: .creating)
+        try write([(DepartureBook.head(secret), 0)] + book.takeChanges(), to: file)
+        try file.sync()
+        try directory.rename(newName, to: fileName)
+        try directory.sync()
+        return file
+    }
+
+    private static func write(_ changes: [(bytes: [UInt8], at: UInt64)], to file: any StorageFile) throws(SystemError) {
+        for (bytes, place) in changes {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            try file.write(unsafe bytes.span.bytes, at: place)
+        }
+    }
+
+    // MARK: Who it is
+
+    /// Nil for those who could not be told from others.
+    func key(of channel: Channel) -> DepartureKey? {
+        guard let identity = identity(of: channel) else { return nil }
+        var words = [Array(identity.kind.utf8), Array(identity.name.utf8)]
+        words.append(channel.claims.role.copied())
+        words.append(channel.claims.subject.copied())
+        words.append(channel.topic)
+        words.append(channel.conversation.isPrivate ? [1] : [0])
+        for binding in channel.bindings { words += binding.words }
+        var high = KeyHash(seed: secret.first)
+        var low = KeyHash(seed: secret.second)
+        for word in words {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
+            let bytes = unsafe word.span.bytes
+            high.combine(bytes)
+            low.combine(bytes)
+        }
+        return DepartureKey(high: high.value, low: low.value)
+    }
+
+    private func identity(of channel: Channel) -> (kind: String, name: String)? {
+        if let name = channel.session.clientID { return ("client_id", name) }
+        guard scope == .sessions, let session = channel.claims.sessionID else { return nil }
+        return ("session_id", session)
+    }
+
+    // MARK: What becomes of it
+
+    func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
+        book.withLock { $0.claim(key, firstRef: firstRef, now: now) }
+    }
+
+    func arrive(_ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
+        book.withLock { $0.arrive(key, on: loop, lastRef: lastRef, at: mark) }
+    }
+
+    func leave(_ place: DepartureBook.Place) { book.withLock { $0.leave(place) } }
+
+    func depart(
+        _ place: DepartureBook.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: Int64
+    ) {
+        book.withLock { book in
+            book.stand(place, at: mark, lastRef: lastRef)
+            book.depart(place, owesLoss: owesLoss, heard: heard, until: now + graceSeconds)
+        }
+        pulse.beat()
+    }
+
+    struct Stand {
+        let place: DepartureBook.Place
+        let mark: LogMark?
+        let lastRef: UInt32
+    }
+
+    /// Once a second for each loop.
+    func update(_ mark: LogMark, of loop: Int, _ stands: [Stand], now: Int64, _ metrics: ProjectMetrics) {
+        book.withLock { book in
+            for stand in stands { book.stand(stand.place, at: stand.mark, lastRef: stand.lastRef) }
+            book.set(mark, of: loop)
+            book.expire(now: now)
+            metrics.departures.set(Int64(book.goneCount))
+            metrics.departuresEvicted.add(book.takeEvicted())
+        }
+        pulse.beat()
+    }
+
+    // MARK: Writing down
+
+    public func start() throws(SystemError) {
+        guard file != nil else { return }
+        let thread = try BackgroundThread("departures") { [self] in run() }
+        writer.withLock { $0 = thread }
+    }
+
+    /// What is known then is written down.
+    public func stop() {
+        isEnding.store(true, ordering: .releasing)
+        pulse.beat()
+        writer.withLock { $0.take() }?.join()
+    }
+
+    private func run() {
+        var seen: UInt64 = 0
+        while !isEnding.load(ordering: .acquiring) {
+            seen = pulse.wait(beyond: seen, untilMonotonic: .max)
+            flush()
+        }
+        flush()
+    }
+
+    /// Writes down what has changed. Where the disk refuses, it is all written again when there is something new.
+    public func flush() {
+        guard let file else { return }
+        let changes = book.withLock { book in
+            if hasFailed.load(ordering: .relaxed) { book.touchAll() }
+            return book.takeChanges()
+        }
+        guard !changes.isEmpty else { return }
+        do throws(SystemError) {
+            try Self.write(changes, to: file)
+            try file.sync()
+            if hasFailed.exchange(false, ordering: .relaxed) {
+                Log.shared.info("where clients stood is written down again", [.path(file.path)])
+            }
+        } catch {
+            if !hasFailed.exchange(true, ordering: .relaxed) {
+                Log.shared.warning(
+                    "where clients stand cannot be written down: after a restart they would begin anew",
+                    [.path(file.path), .error("\(error)")])
+            }
+        }
+    }
+}
+
+extension Channel.Binding {
+    /// All that it asks for.
+    fileprivate var words: [[UInt8]] {
+        guard let parameters else { return [[]] }
+        let texts =
+            ["\(parameters.event.name)", parameters.schema, parameters.table, parameters.filter.map { "=" + $0 } ?? ""]
+            + parameters.select
+        return texts.map { Array($0.utf8) } + [
+            [wantsMoves ? 1 : 0, UInt8(truncatingIfNeeded: parameters.select.count)]
+        ]
+    }
+}

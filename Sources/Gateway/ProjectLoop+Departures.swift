@@ -1,0 +1,242 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Net
+import System
+import WebSocket
+
+extension Channel {
+    /// What is kept of a channel, so that its client goes on where it was when it comes back.
+    struct Departure {
+        enum Reach {
+            /// So far.
+            case offset(UInt64)
+            /// As far as its socket.
+            case socket
+        }
+
+        let key: DepartureKey
+        var place: DepartureBook.Place?
+        /// What its client has got, where that is not what its socket's receipt says, and what a ping under way asks about.
+        var own: UInt64?
+        var pinged: Reach?
+    }
+}
+
+/// Clients that come back after their socket was cut, and ask for nothing: they are known again, and go on where they were.
+extension ProjectLoop {
+    // MARK: Coming
+
+    /// Before its bindings are placed: nothing can refuse the join any more.
+    func goOnWhereItStood(_ channel: Channel) {
+        guard let departures = project.settings.departures, !channel.bindings.isEmpty || channel.conversation.isPrivate,
+            let key = departures.key(of: channel)
+        else { return }
+        channel.departure = Channel.Departure(key: key)
+        guard let claim = departures.claim(key, firstRef: channel.session.firstRef, now: loop.now),
+            channel.recovery == .none
+        else { return }
+        channel.isReturning = true
+        channel.recovery = .asked(EventLogPosition(epoch: claim.mark.epoch, offset: claim.mark.offset))
+        if claim.owesLoss { channel.missesUntilBound = true }
+    }
+
+    /// It is joined: from here on it is known where it stands.
+    func expectBack(_ channel: Channel) {
+        guard channel.departure != nil else { return }
+        channel.departure?.own = channel.since ?? live.pipeline.frontier
+        apart.insert(channel.place)
+        enter(channel)
+        clients.watchReceipts()
+    }
+
+    /// Into the book, where the log has begun and there is room.
+    private func enter(_ channel: Channel) {
+        guard let departure = channel.departure, departure.place == nil, let own = departure.own,
+            let departures = project.settings.departures, let mark = logMark(own)
+        else { return }
+        channel.departure?.place = departures.arrive(
+            departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark)
+    }
+
+    private func logMark(_ offset: UInt64) -> LogMark? {
+        project.delivery.log.end().map { LogMark(epoch: $0.state.position.epoch, offset: offset) }
+    }
+
+    // MARK: Going
+
+    func hasEnded(_ channel: Channel) {
+        apart.remove(channel.place)
+        restated.remove(channel.place)
+        guard let departures = project.settings.departures, let departure = channel.departure else { return }
+        let session = channel.session
+        guard session.hasGone else {
+            if let place = departure.place { departures.leave(place) }
+            return
+        }
+        // A join that went with its socket took with it where it was to go on.
+        let offset = channel.isOpen ? stood(channel) : channel.recovery.offset
+        guard let offset, let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset),
+            let place = departure.place
+                ?? departures.arrive(departure.key, on: clients.number, lastRef: session.lastRef, at: mark)
+        else { return }
+        departures.depart(
+            place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
+            heard: loop.lastReceived(session.connection) ?? 0, now: loop.time.unixSeconds)
+    }
+
+    /// Up to where its client has certainly got everything.
+    private func stood(_ channel: Channel) -> UInt64? {
+        channel.departure?.own ?? channel.session.receipt.since ?? mark
+    }
+
+    // MARK: What clients have got
+
+    /// Before clients are asked: who waits for PostgreSQL has not got what the others have.
+    func setApartWhoWaits() {
+        guard project.settings.departures != nil, live.pipeline.holdsAnybody else { return }
+        for place in channels.indices {
+            guard let channel = channels[place], channel.isOpen, let departure = channel.departure,
+                departure.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
+            else { continue }
+            channel.departure?.own = stood(channel)
+            apart.insert(place)
+            restated.insert(place)
+        }
+    }
+
+    /// The client was sent something: it is asked to say that it has got it, unless it is being asked.
+    func ping(_ session: Session) {
+        guard let mark, let epoch = project.delivery.log.end()?.state.position.epoch else { return }
+        let places = session.channels.compactMap(\.self).filter { channels[$0]?.departure != nil }
+        guard !places.isEmpty else { return }
+        guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
+        for place in places {
+            guard let channel = channels[place] else { continue }
+            if channel.departure?.own != nil { channel.departure?.pinged = reach(channel) }
+            restated.insert(place)
+        }
+        clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
+    }
+
+    /// The client has got what it was sent before that ping.
+    func ponged(_ text: String, _ session: Session) {
+        guard let position = EventLogPosition(text) else { return }
+        switch session.receipt.answered(position.offset) {
+        case .none: return
+        case .quiet: break
+        case .more: clients.pingsDue.append(session.connection)
+        }
+        for case let place? in session.channels {
+            guard let channel = channels[place], let departure = channel.departure else { continue }
+            if departure.own != nil { settle(channel, departure.pinged) }
+            channel.departure?.pinged = nil
+            restated.insert(place)
+        }
+    }
+
+    /// How far it was told of everything by now; nil where something is on its way to it.
+    private func reach(_ channel: Channel) -> Channel.Departure.Reach? {
+        guard channel.isOpen, channel.ticket == 0, let follower = channel.follower else { return nil }
+        if let listener = channel.listener, follower.pipeline.isHeld(listener) { return nil }
+        return follower.isAtEnd ? .socket : .offset(max(channel.since ?? 0, follower.pipeline.frontier))
+    }
+
+    private func settle(_ channel: Channel, _ reach: Channel.Departure.Reach?) {
+        switch reach {
+        case nil: return
+        case .offset(let offset):
+            let before = channel.departure?.own ?? 0
+            channel.departure?.own = max(offset, before)
+        case .socket:
+            channel.departure?.own = nil
+            apart.remove(channel.place)
+        }
+        restated.insert(channel.place)
+    }
+
+    /// After clients were asked: what is known now is written down.
+    func writeReceipts() {
+        guard let departures = project.settings.departures, live.pipeline.isOpen,
+            let now = logMark(live.pipeline.frontier)
+        else { return }
+        for place in apart.sorted() {
+            guard let channel = channels[place] else { continue }
+            // Nothing was sent that it has not got.
+            if channel.session.receipt.since == nil { settle(channel, reach(channel)) }
+            enter(channel)
+        }
+        mark = now.offset
+        var stands: [Departures.Stand] = []
+        for channel in restated.sorted().compactMap({ channels[$0] }) {
+            guard let departure = channel.departure, let place = departure.place else { continue }
+            let own = departure.own ?? channel.session.receipt.since
+            stands.append(
+                Departures.Stand(place: place, mark: own.flatMap(logMark), lastRef: channel.session.lastRef))
+        }
+        restated = []
+        departures.update(now, of: clients.number, stands, now: loop.time.unixSeconds, metrics)
+    }
+}
+
+extension ClientLoop {
+    /// Once a second, from the first client on that may come back.
+    func watchReceipts() {
+        guard !watchesReceipts else { return }
+        watchesReceipts = true
+        _ = loop.takeSent()
+        loop.after(nanoseconds: Limits.receiptInterval.wholeNanoseconds, token: TimerToken.receipts.rawValue)
+    }
+
+    func receiptsAreDue() {
+        for case let project? in projects { project.setApartWhoWaits() }
+        let due = pingsDue
+        pingsDue = []
+        for connection in loop.takeSent() + due {
+            guard let session = session(connection), case .client = session.stage else { continue }
+            session.project?.ping(session)
+        }
+        // The pings themselves are nothing to ask about.
+        _ = loop.takeSent()
+        for case let project? in projects { project.writeReceipts() }
+        loop.after(nanoseconds: Limits.receiptInterval.wholeNanoseconds, token: TimerToken.receipts.rawValue)
+    }
+
+    func ping(_ text: String, _ session: Session) {
+        let payload = Array(text.utf8)
+        writer.removeAll()
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        FrameEncoder.appendPing(unsafe payload.span.bytes, to: &writer)
+        Self.send(writer, to: session, on: loop)
+    }
+
+    func ponged(_ payload: RawSpan, _ session: Session) {
+        guard session.receipt.awaitsPong else { return }
+        session.project?.ponged(payload.text, session)
+    }
+}
+
+extension Channel {
+    /// Something that its client is to be told of has not been said.
+    fileprivate var owesLoss: Bool {
+        hasUntoldLoss || missesUntilBound || lacksUntold || !untoldTruncations.isEmpty
+    }
+}
+
+extension Channel.Recovery {
+    fileprivate var offset: UInt64? {
+        switch self {
+        case .asked(let position): position.offset
+        case .from(let offset): offset
+        case .none, .refused: nil
+        }
+    }
+
+    /// Of a join that did not come to know whether it could go on.
+    fileprivate func mark(for offset: UInt64, isOpen: Bool) -> LogMark? {
+        guard !isOpen, case .asked(let position) = self else { return nil }
+        return LogMark(epoch: position.epoch, offset: offset)
+    }
+}
