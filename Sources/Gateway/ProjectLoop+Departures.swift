@@ -46,7 +46,9 @@ extension ProjectLoop {
     /// It is joined: from here on it is known where it stands.
     func expectBack(_ channel: Channel) {
         guard channel.departure != nil else { return }
-        channel.departure?.own = channel.since ?? live.pipeline.frontier
+        let begins = channel.since ?? live.pipeline.frontier
+        channel.departure?.own = begins
+        if mark == nil { mark = begins }
         apart.insert(channel.place)
         enter(channel)
         clients.watchReceipts()

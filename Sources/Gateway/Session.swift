@@ -72,16 +72,19 @@ final class Session {
     /// Of its project; nil of whoever only asks for pages.
     var metrics: ProjectMetrics? { project?.metrics }
 
-    /// Clients number their messages; what is no number says nothing.
+    /// Clients number their messages; what is no number says nothing. It is as it was sent, most often in quotes.
     func note(ref: RawSpan) {
-        guard (1...9).contains(ref.byteCount) else { return }
+        guard (1...11).contains(ref.byteCount) else { return }
         var number: UInt32 = 0
         for index in 0..<ref.byteCount {
-            // SAFETY: any byte is a valid UInt8.
-            let digit = unsafe ref.unsafeLoad(fromByteOffset: index, as: UInt8.self) &- UInt8(ascii: "0")
-            guard digit < 10 else { return }
+            // SAFETY: the index lies in the span; any byte is a valid UInt8.
+            let byte = unsafe ref.unsafeLoad(fromByteOffset: index, as: UInt8.self)
+            if byte == UInt8(ascii: "\""), index == 0 || index == ref.byteCount - 1 { continue }
+            let digit = byte &- UInt8(ascii: "0")
+            guard digit < 10, number < 100_000_000 else { return }
             number = number * 10 + UInt32(digit)
         }
+        guard number > 0 else { return }
         if firstRef == 0 { firstRef = number }
         lastRef = max(lastRef, number)
     }

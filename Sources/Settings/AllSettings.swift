@@ -92,7 +92,8 @@ public struct AllSettings: Sendable {
             + "(session_id in the token) or a client_id in their address, client_id only the latter.")
 
     public let catchUpGrace = TypedSetting(
-        "catch_up_grace", .clients, .duration(.seconds(1)...Limits.maximumDepartureGrace), default: "2m",
+        "catch_up_grace", .clients, .duration(.seconds(1)...Limits.maximumDepartureGrace),
+        default: DurationText.write(Limits.departureGrace),
         "How long a client may be away for that.")
 
     // MARK: Tokens

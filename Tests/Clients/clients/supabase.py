@@ -129,8 +129,8 @@ class SupabaseClients:
         if error is None:
             true(not self.complaints.lines, "messages that the client can read", "\n".join(self.complaints.lines[:3]))
 
-    async def client(self, token: str | None = None, **more) -> AsyncRealtimeClient:
-        client = AsyncRealtimeClient(self.stage.hub.url, token or self.stage.anon, **more)
+    async def client(self, token: str | None = None, url: str | None = None, **more) -> AsyncRealtimeClient:
+        client = AsyncRealtimeClient(url or self.stage.hub.url, token or self.stage.anon, **more)
         self.clients.append(client)
         await client.connect()
         return client

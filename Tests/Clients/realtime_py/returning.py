@@ -1,0 +1,222 @@
+"""Coming back, with the real client as it is: it asks for nothing, and misses nothing."""
+
+import asyncio
+import contextlib
+import signal
+import uuid
+
+from clients.expect import equal, true
+from clients.peer import binding
+from clients.proxy import Proxy
+from clients.scenario import published, scenario
+from clients.stage import ANA
+from clients.supabase import Channel, SupabaseClients
+
+OWNED = (
+    "ALTER TABLE {0} REPLICA IDENTITY FULL; ALTER TABLE {0} ENABLE ROW LEVEL SECURITY;"
+    "CREATE POLICY own ON {0} FOR SELECT USING (owner = auth.uid())"
+)
+#: A ping follows deliveries within a second, and its answer at once.
+ACKNOWLEDGED = 2.5
+
+
+def logged_in(stage) -> str:
+    return stage.token("authenticated", sub=ANA, session_id=str(uuid.uuid4()))
+
+
+class Writer:
+    """Writes rows one after the other, whatever happens to the hub."""
+
+    def __init__(self, stage, table: str):
+        self.stage, self.table, self.last, self.ending = stage, table, 0, False
+
+    async def write(self, count: int, pause: float = 0.0):
+        self.ending = False
+        for _ in range(count):
+            if self.ending:
+                break
+            self.last += 1
+            await self.stage.database.run(f"INSERT INTO {self.table} VALUES ({self.last}, '{ANA}')")
+            await asyncio.sleep(pause)
+
+    @contextlib.asynccontextmanager
+    async def writing(self, pause: float = 0.02):
+        task = asyncio.create_task(self.write(1_000_000, pause))
+        try:
+            yield
+        finally:
+            self.ending = True
+            await task
+
+
+async def ids_until(heard, last: int) -> list[int]:
+    found = []
+    while not found or found[-1] != last:
+        found.append((await heard.next(f"row {last}"))["record"]["id"])
+    return found
+
+
+def check(found: list[int], last: int, first: int = 1):
+    """Every one, in order; what comes again is the end of what came before, and what follows it follows again."""
+    equal(sorted(set(found)), list(range(first, last + 1)), "what came, each counted once")
+    back = [(before, after) for before, after in zip(found, found[1:]) if after != before + 1]
+    true(all(after <= before for before, after in back), "no row before its turn", back)
+
+
+async def returning(stage, supabase, table, **more):
+    client = await supabase.client(initial_backoff=0.2, **({"token": logged_in(stage)} | more))
+    channel = Channel(client, f"returning-{table}")
+    heard = channel.on("INSERT", table)
+    await channel.subscribe()
+    return client, channel, heard
+
+
+TABLE = "id int PRIMARY KEY, owner uuid"
+
+
+@scenario("a socket that is cut while rows are written costs none of them, again and again", tables=published("b_cut", TABLE, OWNED.format("b_cut")))
+async def cut(stage):
+    async with SupabaseClients(stage) as supabase:
+        client, channel, heard = await returning(stage, supabase, "b_cut")
+        writer = Writer(stage, "b_cut")
+        found = []
+        for _ in range(3):
+            async with writer.writing():
+                await asyncio.sleep(0.7)
+                client._ws_connection.transport.abort()
+                await asyncio.sleep(1.5)
+            await channel.ready()
+            found += await ids_until(heard, writer.last)
+        check(found, writer.last)
+
+
+@scenario("what was acknowledged does not come again", tables=published("b_ack", TABLE))
+async def acknowledged(stage):
+    async with SupabaseClients(stage) as supabase:
+        client, channel, heard = await returning(stage, supabase, "b_ack")
+        writer = Writer(stage, "b_ack")
+        await writer.write(20)
+        found = await ids_until(heard, 20)
+        await asyncio.sleep(ACKNOWLEDGED)
+        client._ws_connection.transport.abort()
+        await writer.write(5)
+        await channel.ready()
+        await writer.write(1)
+        equal(found + await ids_until(heard, 26), list(range(1, 27)), "what came, each once")
+
+
+@scenario("a hub that is restarted, or killed, costs no row", tables=published("b_restart", TABLE, OWNED.format("b_restart")), own_hub=True)
+async def restarted(stage):
+    async with SupabaseClients(stage) as supabase:
+        client, channel, heard = await returning(stage, supabase, "b_restart", max_retries=50)
+        writer = Writer(stage, "b_restart")
+        found = []
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
+            async with writer.writing():
+                await asyncio.sleep(1.5)
+                await stage.hub.end(number)
+                await asyncio.sleep(1)
+                await stage.hub.start()
+                await channel.ready()
+            found += await ids_until(heard, writer.last)
+        check(found, writer.last)
+
+
+@scenario("what a proxy had taken when it lost its client comes again, though the hub believes the client is there", tables=published("b_proxy", TABLE))
+async def proxied(stage):
+    async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
+        client, channel, heard = await returning(stage, supabase, "b_proxy", url=proxy.url)
+        writer = Writer(stage, "b_proxy")
+        found = []
+        for pause in (0, ACKNOWLEDGED):
+            await writer.write(10)
+            found += await ids_until(heard, writer.last)
+            proxy.become_greedy()
+            before = proxy.swallowed
+            await writer.write(30)
+            while proxy.swallowed < before + 3000:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
+            client._ws_connection.transport.abort()
+            await channel.ready()
+            await writer.write(3)
+            found += await ids_until(heard, writer.last)
+        check(found, writer.last)
+
+
+@scenario("a fresh page begins afresh, and so does who left with a word", tables=published("b_fresh", TABLE))
+async def fresh(stage):
+    async with SupabaseClients(stage) as supabase:
+        token = logged_in(stage)
+        watcher = await stage.peer()
+        await watcher.subscribe("realtime:watcher", binding("b_fresh"))
+        client, channel, heard = await returning(stage, supabase, "b_fresh", token=token, auto_reconnect=False)
+        writer = Writer(stage, "b_fresh")
+        await writer.write(3)
+        await ids_until(heard, 3)
+        client._ws_connection.transport.abort()
+        await writer.write(3)
+        await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 6)
+        _, _, other = await returning(stage, supabase, "b_fresh", token=token)
+        await writer.write(1)
+        equal(await ids_until(other, 7), [7], "what the other page hears")
+        left, channel, heard = await returning(stage, supabase, "b_fresh")
+        await channel.channel.unsubscribe()
+        await writer.write(2)
+        await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 9)
+        channel = Channel(left, "returning-b_fresh")
+        heard = channel.on("INSERT", "b_fresh")
+        await channel.subscribe()
+        await writer.write(1)
+        equal(await ids_until(heard, 10), [10], "what it hears that left")
+
+
+@scenario("who has no login's session goes on with a client_id, and without one begins anew", tables=published("b_named", TABLE))
+async def named(stage):
+    async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
+        more = {"token": stage.anon, "url": proxy.url, "max_retries": 50}
+        nobody, first, unknown = await returning(stage, supabase, "b_named", **more)
+        named, second, known = await returning(stage, supabase, "b_named", params={"client_id": str(uuid.uuid4())}, **more)
+        writer = Writer(stage, "b_named")
+        watcher = await stage.peer()
+        await watcher.subscribe("realtime:watcher", binding("b_named"))
+        async with proxy.away(nobody, named):
+            await writer.write(5)
+            await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 5)
+        await first.ready()
+        await second.ready()
+        await writer.write(1)
+        equal(await ids_until(known, 6), [1, 2, 3, 4, 5, 6], "what it hears that has a name")
+        equal(await ids_until(unknown, 6), [6], "what the other hears")
+
+
+@scenario("who comes back later than the time of grace begins anew", settings={"catch_up_grace": "1s"}, tables=published("b_late", TABLE))
+async def late(stage):
+    async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
+        client, channel, heard = await returning(stage, supabase, "b_late", url=proxy.url, max_retries=50)
+        writer = Writer(stage, "b_late")
+        watcher = await stage.peer()
+        await watcher.subscribe("realtime:watcher", binding("b_late"))
+        async with proxy.away(client):
+            await writer.write(5)
+            await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 5)
+            await asyncio.sleep(3)
+        await channel.ready()
+        await writer.write(1)
+        equal(await ids_until(heard, 6), [6], "what it hears")
+
+
+@scenario("nobody goes on by itself where that is off", settings={"catch_up": "off"}, tables=published("b_off", TABLE))
+async def off(stage):
+    async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
+        client, channel, heard = await returning(stage, supabase, "b_off", url=proxy.url, max_retries=50)
+        writer = Writer(stage, "b_off")
+        watcher = await stage.peer()
+        await watcher.subscribe("realtime:watcher", binding("b_off"))
+        async with proxy.away(client):
+            await writer.write(5)
+            await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 5)
+            await asyncio.sleep(0.5)
+        await channel.ready()
+        await writer.write(1)
+        equal(await ids_until(heard, 6), [6], "what it hears")
