@@ -73,6 +73,7 @@ public struct DepartureBook: Sendable {
     private var evicted = 0
     /// What each loop's channels have got that have no mark of their own.
     private(set) var loopMarks: [LogMark?]
+    private var doubted: [UInt32] = []
     var dirty: [UInt32] = []
     var marksAreDirty = false
 
@@ -98,8 +99,10 @@ public struct DepartureBook: Sendable {
     }
 
     /// What its client has certainly got: all before the mark, or, without one, all before its loop's.
-    public mutating func stand(_ place: Place, at mark: LogMark?, lastRef: UInt32) {
+    /// `heard` is when anything came from it last.
+    public mutating func stand(_ place: Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64) {
         precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
+        if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
         entries[Int(place)].hasOwnMark = mark != nil
         if let mark { entries[Int(place)].mark = mark }
         entries[Int(place)].lastRef = max(entries[Int(place)].lastRef, lastRef)
@@ -126,6 +129,7 @@ public struct DepartureBook: Sendable {
             return release(place)
         }
         entries[Int(place)].standing = .gone
+        entries[Int(place)].succeeded = 0
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
         entries[Int(place)].owesLoss = owesLoss
@@ -163,8 +167,16 @@ public struct DepartureBook: Sendable {
             release(closest)
         } else {
             entries[Int(closest)].succeeded = now
+            doubted.append(closest)
         }
         return Claim(mark: claimed.mark, owesLoss: claimed.owesLoss)
+    }
+
+    /// Those on a loop for whom somebody was taken who came: if they are still there, they are others, and are to say so.
+    public mutating func takeDoubted(on loop: Int) -> [Place] {
+        let found = doubted.filter { entries[Int($0)].standing == .here && Int(entries[Int($0)].loop) == loop }
+        doubted.removeAll { entries[Int($0)].standing != .here || Int(entries[Int($0)].loop) == loop }
+        return found
     }
 
     private func forEach(of key: DepartureKey, _ body: (UInt32, Entry) -> Void) {

@@ -126,7 +126,7 @@ public final class Departures: Sendable {
         _ place: DepartureBook.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: Int64
     ) {
         book.withLock { book in
-            book.stand(place, at: mark, lastRef: lastRef)
+            book.stand(place, at: mark, lastRef: lastRef, heard: heard)
             book.depart(place, owesLoss: owesLoss, heard: heard, until: now + graceSeconds)
         }
         pulse.beat()
@@ -136,18 +136,24 @@ public final class Departures: Sendable {
         let place: DepartureBook.Place
         let mark: LogMark?
         let lastRef: UInt32
+        let heard: UInt64
     }
 
-    /// Once a second for each loop.
-    func update(_ mark: LogMark, of loop: Int, _ stands: [Stand], now: Int64, _ metrics: ProjectMetrics) {
-        book.withLock { book in
-            for stand in stands { book.stand(stand.place, at: stand.mark, lastRef: stand.lastRef) }
+    /// Once a second for each loop. Those of its channels that are to say whether they are still there.
+    func update(
+        _ mark: LogMark, of loop: Int, _ stands: [Stand], now: Int64, _ metrics: ProjectMetrics
+    ) -> [DepartureBook.Place] {
+        defer { pulse.beat() }
+        return book.withLock { book in
+            for stand in stands {
+                book.stand(stand.place, at: stand.mark, lastRef: stand.lastRef, heard: stand.heard)
+            }
             book.set(mark, of: loop)
             book.expire(now: now)
             metrics.departures.set(Int64(book.goneCount))
             metrics.departuresEvicted.add(book.takeEvicted())
+            return book.takeDoubted(on: loop)
         }
-        pulse.beat()
     }
 
     // MARK: Writing down

@@ -176,10 +176,23 @@ extension ProjectLoop {
             guard let departure = channel.departure, let place = departure.place else { continue }
             let own = departure.own ?? channel.session.receipt.since
             stands.append(
-                Departures.Stand(place: place, mark: own.flatMap(logMark), lastRef: channel.session.lastRef))
+                Departures.Stand(
+                    place: place, mark: own.flatMap(logMark), lastRef: channel.session.lastRef,
+                    heard: loop.lastReceived(channel.session.connection) ?? 0))
         }
         restated = []
-        departures.update(now, of: clients.number, stands, now: loop.time.unixSeconds, metrics)
+        let doubted = departures.update(now, of: clients.number, stands, now: loop.time.unixSeconds, metrics)
+        if !doubted.isEmpty { ask(Set(doubted)) }
+    }
+
+    /// Somebody else came who was taken for these clients.
+    private func ask(_ doubted: Set<DepartureBook.Place>) {
+        for place in channels.indices {
+            guard let channel = channels[place], let entered = channel.departure?.place, doubted.contains(entered) else {
+                continue
+            }
+            ping(channel.session)
+        }
     }
 }
 

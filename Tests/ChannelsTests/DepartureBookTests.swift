@@ -1,0 +1,221 @@
+import Bytes
+import TestSupport
+import Testing
+
+@testable import Channels
+
+/// A book to write in where an expectation looks at what is answered.
+private final class Shelf {
+    var book: DepartureBook
+
+    init(_ book: DepartureBook) { self.book = book }
+
+    var count: Int { book.count }
+    var goneCount: Int { book.goneCount }
+
+    func arrive(_ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
+        book.arrive(key, on: loop, lastRef: lastRef, at: mark)
+    }
+    func stand(_ place: DepartureBook.Place, at mark: LogMark?, lastRef: UInt32) {
+        book.stand(place, at: mark, lastRef: lastRef, heard: 0)
+    }
+    func set(_ mark: LogMark, of loop: Int) { book.set(mark, of: loop) }
+    func leave(_ place: DepartureBook.Place) { book.leave(place) }
+    func depart(_ place: DepartureBook.Place, owesLoss: Bool, heard: UInt64, until: Int64) {
+        book.depart(place, owesLoss: owesLoss, heard: heard, until: until)
+    }
+    func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
+        book.claim(key, firstRef: firstRef, now: now)
+    }
+    func expire(now: Int64) { book.expire(now: now) }
+    func takeEvicted() -> Int { book.takeEvicted() }
+    func takeChanges() -> [(bytes: [UInt8], at: UInt64)] { book.takeChanges() }
+}
+
+@Suite struct DepartureBookTests {
+    private static let key = DepartureKey(high: 1, low: 2)
+
+    private func mark(_ offset: UInt64) -> LogMark { LogMark(epoch: 7, offset: offset) }
+
+    private func book(maximum: Int = 100) -> Shelf {
+        let book = Shelf(DepartureBook(maximum: maximum, loops: 2))
+        book.set(mark(100), of: 0)
+        book.set(mark(100), of: 1)
+        return book
+    }
+
+    @Test func `who comes back goes on where it stood, once`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        book.depart(place, owesLoss: false, heard: 0, until: 60)
+        #expect(book.claim(Self.key, firstRef: 4, now: 1) == DepartureBook.Claim(mark: mark(10), owesLoss: false))
+        #expect(book.claim(Self.key, firstRef: 5, now: 1) == nil)
+        #expect(book.count == 0)
+    }
+
+    @Test func `who begins with a number that was there already is another`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        book.depart(place, owesLoss: true, heard: 0, until: 60)
+        #expect(book.claim(Self.key, firstRef: 1, now: 1) == nil)
+        #expect(book.claim(Self.key, firstRef: 3, now: 1) == nil)
+        #expect(book.claim(DepartureKey(high: 1, low: 3), firstRef: 4, now: 1) == nil)
+        #expect(book.claim(Self.key, firstRef: 4, now: 1)?.owesLoss == true)
+    }
+
+    @Test func `without a mark of its own it stands where its loop does`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 1, lastRef: 3, at: mark(10)))
+        book.stand(place, at: nil, lastRef: 4)
+        book.set(mark(120), of: 1)
+        #expect(book.claim(Self.key, firstRef: 4, now: 1) == nil)
+        #expect(book.claim(Self.key, firstRef: 5, now: 1)?.mark == mark(120))
+    }
+
+    @Test func `one that is believed to be here is not expected back, unless it turns out to be another`() throws {
+        for (heard, comesBack) in [(UInt64(40), false), (60, true)] {
+            let book = book()
+            let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+            #expect(book.claim(Self.key, firstRef: 9, now: 50)?.mark == mark(10))
+            book.depart(place, owesLoss: false, heard: heard, until: 60)
+            #expect((book.claim(Self.key, firstRef: 9, now: 70) != nil) == comesBack)
+        }
+    }
+
+    @Test func `who was believed to be gone is asked, and is known again when it answers`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 1, lastRef: 3, at: mark(10)))
+        #expect(book.claim(Self.key, firstRef: 9, now: 50) != nil)
+        #expect(book.book.takeDoubted(on: 0) == [])
+        #expect(book.book.takeDoubted(on: 1) == [place])
+        #expect(book.book.takeDoubted(on: 1) == [])
+        #expect(book.claim(Self.key, firstRef: 9, now: 51) == nil)
+        book.book.stand(place, at: mark(20), lastRef: 4, heard: 60)
+        #expect(book.claim(Self.key, firstRef: 9, now: 61)?.mark == mark(20))
+    }
+
+    @Test func `time takes them away, and where there is no room those that went first`() throws {
+        let book = book(maximum: 2)
+        let keys = (0..<3).map { DepartureKey(high: $0, low: 0) }
+        for (number, key) in keys.prefix(2).enumerated() {
+            let place = try #require(book.arrive(key, on: 0, lastRef: 1, at: mark(UInt64(number))))
+            book.depart(place, owesLoss: false, heard: 0, until: 60 + Int64(number))
+        }
+        let third = try #require(book.arrive(keys[2], on: 0, lastRef: 1, at: mark(2)))
+        #expect(book.takeEvicted() == 1 && book.takeEvicted() == 0)
+        #expect(book.claim(keys[0], firstRef: 2, now: 1) == nil)
+        book.expire(now: 60)
+        #expect(book.goneCount == 1)
+        book.expire(now: 61)
+        #expect(book.goneCount == 0)
+        book.leave(third)
+        #expect(book.count == 0)
+        let places = (0..<2).map { _ in book.arrive(keys[0], on: 0, lastRef: 1, at: mark(1)) }
+        #expect(places.allSatisfy { $0 != nil } && book.arrive(keys[1], on: 0, lastRef: 1, at: mark(1)) == nil)
+    }
+
+    /// Windows of one browser, cut and back in any order and believed to be here or known to be gone: none goes on behind
+    /// where it stood.
+    @Test(arguments: 0..<200) func `whoever of one login comes back misses nothing`(seed: Int) throws {
+        var random = SeededRandom(seed: UInt64(seed))
+        let book = Shelf(DepartureBook(maximum: 64, loops: 1))
+        struct Window {
+            var ref: UInt32 = 0
+            var stood: UInt64 = 0
+            var place: DepartureBook.Place?
+        }
+        var windows = Array(repeating: Window(), count: 3)
+        var end: UInt64 = 1
+        var clock: UInt64 = 1
+        for _ in 0..<100 {
+            clock += 1
+            end += UInt64.random(in: 0...5, using: &random)
+            book.set(mark(end), of: 0)
+            let number = Int.random(in: 0..<3, using: &random)
+            var window = windows[number]
+            if let place = window.place {
+                if Bool.random(using: &random) {
+                    window.stood = UInt64.random(in: window.stood...end, using: &random)
+                    window.ref += 1
+                    book.stand(place, at: mark(window.stood), lastRef: window.ref)
+                } else {
+                    book.depart(place, owesLoss: false, heard: clock, until: .max)
+                    window.place = nil
+                }
+            } else {
+                // A page that is opened anew begins where the log ends.
+                let isNew = window.ref == 0 || random.next() % 8 == 0
+                window.ref = isNew ? 1 : window.ref + UInt32.random(in: 1...4, using: &random)
+                let claim = book.claim(Self.key, firstRef: window.ref, now: clock)
+                if isNew {
+                    #expect(claim == nil)
+                    window.stood = end
+                } else {
+                    let goesOn = try #require(claim?.mark.offset)
+                    #expect(goesOn <= window.stood)
+                    window.stood = goesOn
+                }
+                window.place = book.arrive(Self.key, on: 0, lastRef: window.ref, at: mark(window.stood))
+            }
+            windows[number] = window
+        }
+    }
+
+    // MARK: Written down
+
+    private func written(_ book: Shelf, over file: [UInt8] = []) -> [UInt8] {
+        var file = file.isEmpty ? DepartureBook.head(.init(first: 3, second: 4)) : file
+        for (bytes, place) in book.takeChanges() {
+            let end = Int(place) + bytes.count
+            if file.count < end { file += [UInt8](repeating: 0, count: end - file.count) }
+            file.replaceSubrange(Int(place)..<end, with: bytes)
+        }
+        return file
+    }
+
+    private func restored(_ file: [UInt8], now: Int64 = 1) -> Shelf {
+        let book = Shelf(DepartureBook(maximum: 100, loops: 2))
+        book.book.restore(file.span.bytes, now: now, until: 99)
+        return book
+    }
+
+    @Test func `what was written down is there after a restart, and all have gone`() throws {
+        let book = book()
+        let here = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        let shared = try #require(book.arrive(DepartureKey(high: 5, low: 5), on: 1, lastRef: 3, at: mark(10)))
+        let left = try #require(book.arrive(DepartureKey(high: 6, low: 5), on: 1, lastRef: 3, at: mark(10)))
+        var file = written(book)
+        book.stand(here, at: mark(17), lastRef: 8)
+        book.stand(shared, at: nil, lastRef: 3)
+        book.set(mark(130), of: 1)
+        book.leave(left)
+        file = written(book, over: file)
+        #expect(book.takeChanges().isEmpty)
+        #expect(DepartureBook.secret(in: file.span.bytes) == .init(first: 3, second: 4))
+        let again = restored(file)
+        #expect(again.goneCount == 2)
+        #expect(again.claim(Self.key, firstRef: 8, now: 1) == nil)
+        #expect(again.claim(Self.key, firstRef: 9, now: 1)?.mark == mark(17))
+        #expect(again.claim(DepartureKey(high: 5, low: 5), firstRef: 9, now: 1)?.mark == mark(130))
+        again.expire(now: 99)
+        #expect(again.count == 0)
+    }
+
+    @Test(arguments: 0..<100) func `a damaged file is read as far as it is whole`(seed: Int) throws {
+        var random = SeededRandom(seed: UInt64(seed))
+        let book = book()
+        for number in 0..<20 {
+            _ = book.arrive(DepartureKey(high: UInt64(number), low: 1), on: 0, lastRef: 1, at: mark(UInt64(number)))
+        }
+        var file = written(book)
+        for _ in 0..<5 {
+            file[Int.random(in: file.indices, using: &random)] ^= UInt8.random(in: 1...255, using: &random)
+        }
+        if Bool.random(using: &random) { file.removeLast(Int.random(in: 0..<file.count, using: &random)) }
+        let again = restored(file)
+        for number in 0..<20 {
+            let claim = again.claim(DepartureKey(high: UInt64(number), low: 1), firstRef: 2, now: 1)
+            #expect(claim == nil || claim?.mark == mark(UInt64(number)))
+        }
+    }
+}
