@@ -742,6 +742,9 @@ struct ChangeRouter: ~Copyable {
     /// Something of it waits for an answer.
     func isHeld(_ listener: UInt32) -> Bool { audience.recipients[Int(listener)].isHeld }
 
+    /// The offset of the first change that waits for it.
+    func firstHeld(_ listener: UInt32) -> UInt64? { waiting[listener]?.next.map { $0.position.offset - 1 } }
+
     /// What waits was judged for somebody else; true when there was anything.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {
         guard let queue = waiting.removeValue(forKey: listener) else { return false }

@@ -197,6 +197,9 @@ extension Pipeline {
     /// Something of it waits for an answer.
     public func isHeld(_ listener: UInt32) -> Bool { router.isHeld(listener) }
 
+    /// The offset of the first change that waits for it.
+    public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
+
     /// Somebody waits for PostgreSQL's answers.
     public var holdsAnybody: Bool { router.holdsAnybody }
 

@@ -140,6 +140,8 @@ struct WaitingQueue {
     var isEmpty: Bool { first == deliveries.count }
     var count: Int { deliveries.count - first }
 
+    var next: WaitingDelivery? { isEmpty ? nil : deliveries[first] }
+
     mutating func append(_ delivery: WaitingDelivery) {
         deliveries.append(delivery)
         bytes += delivery.byteCount

@@ -396,6 +396,7 @@ extension ProjectLoop {
         let isSame = isSameRole && channel.claims.json.equals(claims.json)
         let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
         channel.claims = claims
+        knowAgain(channel)
         watchExpiry(channel)
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }
         // What was found out for the former claims says nothing of these.

@@ -54,6 +54,19 @@ extension ProjectLoop {
         clients.watchReceipts()
     }
 
+    /// Its token is another: with that its client comes back.
+    func knowAgain(_ channel: Channel) {
+        guard let departures = project.settings.departures, let departure = channel.departure else { return }
+        let key = departures.key(of: channel)
+        guard key != departure.key else { return }
+        let stood = stood(channel)
+        if let place = departure.place { departures.leave(place) }
+        channel.departure = key.map { Channel.Departure(key: $0, own: stood) }
+        guard key != nil else { return }
+        apart.insert(channel.place)
+        enter(channel)
+    }
+
     /// Into the book, where the log has begun and there is room.
     private func enter(_ channel: Channel) {
         guard let departure = channel.departure, departure.place == nil, let own = departure.own,
@@ -103,7 +116,8 @@ extension ProjectLoop {
             guard let channel = channels[place], channel.isOpen, let departure = channel.departure,
                 departure.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
             else { continue }
-            channel.departure?.own = stood(channel)
+            let own = stood(channel)
+            channel.departure?.own = own
             apart.insert(place)
             restated.insert(place)
         }
@@ -117,7 +131,8 @@ extension ProjectLoop {
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
         for place in places {
             guard let channel = channels[place] else { continue }
-            if channel.departure?.own != nil { channel.departure?.pinged = reach(channel) }
+            let reached = reach(channel)
+            if channel.departure?.own != nil { channel.departure?.pinged = reached }
             restated.insert(place)
         }
         clients.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
@@ -142,8 +157,12 @@ extension ProjectLoop {
     /// How far it was told of everything by now; nil where something is on its way to it.
     private func reach(_ channel: Channel) -> Channel.Departure.Reach? {
         guard channel.isOpen, channel.ticket == 0, let follower = channel.follower else { return nil }
-        if let listener = channel.listener, follower.pipeline.isHeld(listener) { return nil }
-        return follower.isAtEnd ? .socket : .offset(max(channel.since ?? 0, follower.pipeline.frontier))
+        if let listener = channel.listener, follower.pipeline.isHeld(listener) {
+            return follower.pipeline.firstHeld(listener).map { .offset(max(channel.since ?? 0, $0)) }
+        }
+        // What a loop that lags has yet to read may be from before the channel's join.
+        let (since, frontier) = (channel.since ?? 0, follower.pipeline.frontier)
+        return follower.isAtEnd && frontier >= since ? .socket : .offset(max(since, frontier))
     }
 
     private func settle(_ channel: Channel, _ reach: Channel.Departure.Reach?) {

@@ -32,7 +32,11 @@ enum Heard {
     case position(LogPlace)
     /// Something may be missing, or will not come.
     case told(String)
+    /// All before it has been read, and the client's side of the socket says so.
+    case pinged
     case closed
+    /// With the socket.
+    case cut
 }
 
 enum Recovery: Equatable {
@@ -54,6 +58,8 @@ extension Heard {
         case .change(let change):
             "\(change.operation) \(change.table) \(change.record["version"] ?? change.old["id"] ?? "")"
         case .told(let text): "told \(text)"
+        case .pinged: "pinged"
+        case .cut: "cut"
         case .closed: "closed"
         }
     }
@@ -77,6 +83,8 @@ protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
     /// The client is about to send a join, which goes on from a place that it was told of on that channel.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?)
+    /// Likewise of one that asks for nothing and is known again by its topic.
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String)
     /// The channel's token is about to be another person's.
     func becomes(_ person: String, on channel: Int, of client: Int)
     /// The client has left the channel.
@@ -99,6 +107,8 @@ final class Client {
     private(set) var seats: [Int: Seat] = [:]
     /// Each join has a topic of its own, so that nothing of an earlier one is taken for its own.
     private var topics: [Int: String] = [:]
+    /// How often each channel ended otherwise than with its socket: then it is not taken up again.
+    private var endings: [Int: Int] = [:]
     /// Whose each channel is.
     private var persons: [Int: String] = [:]
     /// Channels whose joins were answered.
@@ -123,13 +133,17 @@ final class Client {
         mask = SeededRandom(seed: seed &+ UInt64(number))
     }
 
+    /// It asks for nothing beyond what clients ask for, as those do that people have.
+    var isPlain: Bool { number % 2 == 1 }
+
     var isConnected: Bool { descriptor != nil }
 
     static let secret = "simulated-secret-of-at-least-32-bytes"
 
     private func token(of person: String) -> String {
+        let session = isPlain ? #","session_id":"\#(number) \#(person)""# : ""
         let claims = Array(
-            #"{"sub":"\#(person)","role":"authenticated","exp":4000000000}"#.utf8)
+            #"{"sub":"\#(person)","role":"authenticated","exp":4000000000\#(session)}"#.utf8)
         return JWT.sign(claims: claims.span, secret: Array(Self.secret.utf8).span)
     }
 
@@ -160,7 +174,7 @@ final class Client {
         StreamSocket.close(descriptor)
         self.descriptor = nil
         for channel in joinRefs.keys.sorted() {
-            hearing.heard(.closed, on: channel, of: number)
+            hearing.heard(isPlain ? .cut : .closed, on: channel, of: number)
         }
         joinRefs = [:]
         tokensSent = [:]
@@ -203,6 +217,7 @@ final class Client {
         }
         while let (opcode, payload) = nextFrame() {
             if opcode == 1 { handle(payload) }
+            if opcode == 9 { pong(payload) }
             if opcode == 8 { return cut() }
         }
     }
@@ -223,10 +238,18 @@ final class Client {
         return (opcode, payload[...])
     }
 
-    private func send(_ text: String) {
-        let payload = Array(text.utf8)
+    private func pong(_ payload: ArraySlice<UInt8>) {
+        for channel in joined.sorted() where joinRefs[channel] != nil {
+            hearing.heard(.pinged, on: channel, of: number)
+        }
+        send(Array(payload), opcode: 10)
+    }
+
+    private func send(_ text: String) { send(Array(text.utf8), opcode: 1) }
+
+    private func send(_ payload: [UInt8], opcode: UInt8) {
         let key = (0..<4).map { _ in UInt8.random(in: 0...255, using: &mask) }
-        output.append(0x81)
+        output.append(0x80 | opcode)
         switch payload.count {
         case ..<126: output.append(0x80 | UInt8(payload.count))
         case ..<65536:
@@ -261,10 +284,18 @@ final class Client {
         let ref = nextRef()
         joinRefs[channel] = ref
         seats[channel] = seat
-        let topic = "realtime:\(seat.topic)-\(ref)"
+        let topic = "realtime:\(seat.topic)-\(isPlain ? "again \(endings[channel, default: 0])" : ref)"
         topics[channel] = topic
         persons[channel] = person
         joined.remove(channel)
+        if isPlain {
+            hearing.joins(seat, as: person, on: channel, of: number, topic: topic)
+            return send(
+                """
+                {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
+                "payload":{"config":{"postgres_changes":[\(bindings)]}}}
+                """)
+        }
         let place = placeToResume(seat, channel)
         hearing.joins(seat, as: person, on: channel, of: number, from: place)
         let resume = place.map { #","resume":"\#(EventLogPosition(epoch: $0.epoch, offset: $0.offset))""# } ?? ""
@@ -283,6 +314,7 @@ final class Client {
 
     func leave(_ channel: Int) {
         guard let ref = joinRefs.removeValue(forKey: channel), let topic = topics[channel] else { return }
+        endings[channel, default: 0] += 1
         hearing.hasGone(channel, of: number)
         send(
             """
@@ -332,11 +364,13 @@ final class Client {
             } else {
                 hearing.heard(.refused("\(content["response"] ?? "")"), on: channel, of: number)
                 joinRefs[channel] = nil
+                endings[channel, default: 0] += 1
             }
         case "system": hear(of: content, on: channel)
         case "postgres_changes": hear(change: content["data"] as? [String: Any] ?? [:], on: channel)
         case "phx_close", "phx_error":
             joinRefs[channel] = nil
+            endings[channel, default: 0] += 1
             hearing.heard(.closed, on: channel, of: number)
         default: break
         }

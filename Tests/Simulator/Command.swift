@@ -93,6 +93,7 @@ struct Totals {
         report.joins += other.joins
         report.resumed += other.resumed
         report.refetched += other.refetched
+        report.returned += other.returned
         report.told += other.told
         report.excused += other.excused
         report.faults += other.faults
@@ -113,7 +114,7 @@ struct Totals {
             """
             \(seeds) seeds, \(String(format: "%.2f", hours)) h simulated in \(String(format: "%.1f", seconds)) s; \
             \(report.commits) commits, \(report.changes) changes, \(report.deliveries) deliveries \
-            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not), \
+            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \(report.returned) came back without asking), \
             \(report.faults) faults, \
             \(report.told) times told, \(report.excused) excused; nothing was lost in silence
             fingerprint \(String(report.fingerprint, radix: 16))

@@ -44,6 +44,11 @@ final class Oracle: Hearing {
         var toldAt = 0
         /// Where it asked to go on, and what it had heard there.
         var resumed: Mark?
+        /// Who had it before a cut, of a client that asks for nothing.
+        var returning: Absent?
+        var topic = ""
+        /// What was heard when it began, or at the ping before the last, and at the last. The hub knows of the one before it.
+        var heardAtPings: [Place] = [Place(commit: 0, change: -1)]
 
         init(_ person: String, _ seat: Seat, _ durable: LSN) {
             self.person = person
@@ -71,7 +76,32 @@ final class Oracle: Hearing {
         var toldAt: Int
     }
 
+    /// Whose client was cut, and may come back.
+    private struct AbsentKey: Hashable {
+        var key: Key
+        var person: String
+        var topic: String
+        var seat: Seat
+    }
+
+    private final class Absent {
+        let listening: Listening
+        /// The hub may have forgotten it.
+        var isUncertain: Bool
+        let at: UInt64
+
+        init(_ listening: Listening, isUncertain: Bool, at: UInt64) {
+            self.listening = listening
+            self.isUncertain = isUncertain
+            self.at = at
+        }
+    }
+
+    /// So long it is surely remembered.
+    private static let surelyRemembered: UInt64 = 100_000_000_000
+
     private let database: ModelDatabase
+    private var absent: [AbsentKey: Absent] = [:]
     private let position: () -> Position
     private var listenings: [Key: Listening] = [:]
     private(set) var complaints: [String] = []
@@ -101,9 +131,14 @@ final class Oracle: Hearing {
         /// Joins that went on where they wanted to, and that did not.
         var resumed = 0
         var refetched = 0
+        /// Joins of clients that ask for nothing and came back.
+        var returned = 0
     }
 
-    init(_ database: ModelDatabase, _ position: @escaping () -> Position) {
+    private let now: () -> UInt64
+
+    init(_ database: ModelDatabase, now: @escaping () -> UInt64 = { 0 }, _ position: @escaping () -> Position) {
+        self.now = now
         self.database = database
         self.position = position
     }
@@ -126,9 +161,55 @@ final class Oracle: Hearing {
         lastPositions[key] = nil
     }
 
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String) {
+        let key = Key(client: client, channel: channel)
+        let listening = Listening(person, seat, position().durable)
+        listening.topic = topic
+        listening.returning = absent[AbsentKey(key: key, person: person, topic: topic, seat: seat)]
+        if let returning = listening.returning, now() - returning.at > Self.surelyRemembered {
+            returning.isUncertain = true
+        }
+        listenings[key] = listening
+    }
+
+    private func wasCut(_ listening: Listening, _ key: Key) {
+        listenings[key] = nil
+        if listening.optionalTo == nil, listening.returning != nil { return }
+        // Whose it is by now depends on whether the hub had read that it is another's.
+        for person in listening.former + [listening.person] {
+            let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
+            absent[AbsentKey(key: key, person: person, topic: listening.topic, seat: listening.seat)] = Absent(
+                listening, isUncertain: isUncertain, at: now())
+        }
+    }
+
+    /// What was not on the disk yet is gone.
+    func losePower() {
+        for absent in absent.values { absent.isUncertain = true }
+    }
+
+    /// It goes on as if it had never been away, from what the hub knew to have been heard at least.
+    private func goOn(_ listening: Listening, as absent: Absent) {
+        let before = listening.optionalTo
+        let former = absent.listening
+        let reached = former.heardAtPings.first ?? Place(commit: 0, change: -1)
+        listening.goOn(
+            from: Mark(
+                place: LogPlace(epoch: 0, offset: 0), durable: former.durable,
+                optionalTo: former.optionalTo ?? 0, lastHeard: reached, heardPlaces: former.heardPlaces,
+                toldAt: former.toldAt))
+        if absent.isUncertain {
+            listening.optionalTo = before
+            listening.lastHeard = Place(commit: 0, change: -1)
+        }
+        listening.heardAtPings = [listening.lastHeard]
+        tally.returned += 1
+    }
+
     private func hasJoined(_ recovery: Recovery?, _ listening: Listening, _ who: String) {
         tally.joins += 1
         listening.optionalTo = database.lastCommit
+        if let returning = listening.returning { goOn(listening, as: returning) }
         switch (recovery, listening.resumed) {
         case (nil, nil): break
         case (.recovered?, let mark?):
@@ -184,6 +265,10 @@ final class Oracle: Hearing {
             tally.told += 1
             listening.toldAt = database.lastCommit
         case .closed: listenings[key] = nil
+        case .cut: wasCut(listening, key)
+        case .pinged:
+            listening.heardAtPings.append(listening.lastHeard)
+            if listening.heardAtPings.count > 2 { listening.heardAtPings.removeFirst() }
         case .change(let change):
             tally.deliveries += 1
             check(

@@ -1,5 +1,6 @@
 import Auth
 import Change
+import Channels
 import Delivery
 import Diagnostics
 import EventLog
@@ -27,6 +28,7 @@ public final class Simulation {
         /// Of those, that went on where they had been, and that could not.
         public var resumed = 0
         public var refetched = 0
+        public var returned = 0
         public var told = 0
         public var excused = 0
         public var faults = 0
@@ -43,6 +45,9 @@ public final class Simulation {
     private let agenda: Agenda
     private let database = ModelDatabase()
     private let storage = FaultyStorage()
+    /// For where clients stood; nothing is wrong with it.
+    private let notes = MemoryDirectory()
+    private var departures: Departures?
     private let server: ModelServer
     private let stream: ModelStream
     private let oracle: Oracle
@@ -76,7 +81,7 @@ public final class Simulation {
         stream = ModelStream(database, storage, time)
         let stream = stream
         let hubBegan = hubBegan
-        oracle = Oracle(database) {
+        oracle = Oracle(database, now: { [time] in time.monotonicNanoseconds() }) {
             Oracle.Position(
                 durable: stream.durable, oldestKept: stream.oldestKept, end: stream.place, start: hubBegan.place)
         }
@@ -107,6 +112,11 @@ public final class Simulation {
                 isPrivateOnly: false, presenceEnabled: false, isSuspended: false))
         settings.time = time
         settings.watcher = coverage.watcher
+        let departures = try Departures(
+            loops: Self.loopCount, scope: .sessions, grace: .seconds(120), in: notes, now: time.unixSeconds,
+            secret: .init(first: 1, second: 2))
+        settings.departures = departures
+        self.departures = departures
         let shared = SharedStream(stream)
         let log = LogSource(
             open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
@@ -139,6 +149,7 @@ public final class Simulation {
         if power { storage.powerCut(&random) } else { storage.processDied() }
         storage.setFaults { _ in }
         for client in clients { client.cut() }
+        if power { oracle.losePower() }
         frozenLoops = [:]
         // Whoever comes first, clients or the database.
         if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
@@ -210,6 +221,7 @@ public final class Simulation {
         report.joins = oracle.tally.joins
         report.resumed = oracle.tally.resumed
         report.refetched = oracle.tally.refetched
+        report.returned = oracle.tally.returned
         report.told = oracle.tally.told
         report.excused = oracle.tally.excused
         report.faults = faults + stream.failures + server.lost
@@ -255,6 +267,7 @@ public final class Simulation {
         var didAnything = agenda.run()
         hearStream()
         turnLoops()
+        departures?.flush()
         let now = time.monotonicNanoseconds()
         for client in clients where client.frozenUntil <= now { didAnything = client.read() || didAnything }
         reconnectLater()
