@@ -38,6 +38,8 @@ public struct DepartureBook: Sendable {
         public let mark: LogMark
         /// Something that was missing had not been told.
         public let owesLoss: Bool
+        /// Where it is in the book from here on, as one that is here; nil where there is no room.
+        public let place: Place?
     }
 
     struct Entry: Sendable {
@@ -144,7 +146,7 @@ public struct DepartureBook: Sendable {
     // MARK: Who comes
 
     /// Where a client goes on whose first message on its socket has this number; nil for one that begins.
-    public mutating func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> Claim? {
+    public mutating func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> Claim? {
         var claimed: (mark: LogMark, owesLoss: Bool)?
         var closest: UInt32?
         forEach(of: key) { place, entry in
@@ -163,13 +165,29 @@ public struct DepartureBook: Sendable {
             entries[Int(place)].mark = claimed.mark
             touch(place)
         }
-        if entries[Int(closest)].standing == .gone {
-            release(closest)
-        } else {
-            entries[Int(closest)].succeeded = now
-            doubted.append(closest)
+        return Claim(
+            mark: claimed.mark, owesLoss: claimed.owesLoss,
+            place: takeOver(closest, at: claimed.mark, key, firstRef, loop, now))
+    }
+
+    /// What is known of whoever comes is never less than what was known of the one that went: the process may end now.
+    private mutating func takeOver(
+        _ place: Place, at mark: LogMark, _ key: DepartureKey, _ firstRef: UInt32, _ loop: Int, _ now: UInt64
+    ) -> Place? {
+        guard entries[Int(place)].standing == .gone else {
+            entries[Int(place)].succeeded = now
+            doubted.append(place)
+            return arrive(key, on: loop, lastRef: firstRef, at: mark)
         }
-        return Claim(mark: claimed.mark, owesLoss: claimed.owesLoss)
+        goneCount -= 1
+        entries[Int(place)].standing = .here
+        entries[Int(place)].loop = UInt16(loop)
+        entries[Int(place)].owesLoss = false
+        entries[Int(place)].hasOwnMark = true
+        entries[Int(place)].mark = mark
+        entries[Int(place)].lastRef = firstRef
+        touch(place)
+        return place
     }
 
     /// Those on a loop for whom somebody was taken who came: if they are still there, they are others, and are to say so.

@@ -112,8 +112,8 @@ public final class Departures: Sendable {
 
     // MARK: What becomes of it
 
-    func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
-        book.withLock { $0.claim(key, firstRef: firstRef, now: now) }
+    func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> DepartureBook.Claim? {
+        book.withLock { $0.claim(key, firstRef: firstRef, on: loop, now: now) }
     }
 
     func arrive(_ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {

@@ -35,9 +35,12 @@ extension ProjectLoop {
             let key = departures.key(of: channel)
         else { return }
         channel.departure = Channel.Departure(key: key)
-        guard let claim = departures.claim(key, firstRef: channel.session.firstRef, now: loop.now),
-            channel.recovery == .none
+        guard
+            let claim = departures.claim(
+                key, firstRef: channel.session.firstRef, on: clients.number, now: loop.now)
         else { return }
+        channel.departure?.place = claim.place
+        guard channel.recovery == .none else { return }
         channel.isReturning = true
         channel.recovery = .asked(EventLogPosition(epoch: claim.mark.epoch, offset: claim.mark.offset))
         if claim.owesLoss { channel.missesUntilBound = true }
@@ -50,6 +53,7 @@ extension ProjectLoop {
         channel.departure?.own = begins
         if mark == nil { mark = begins }
         apart.insert(channel.place)
+        restated.insert(channel.place)
         enter(channel)
         clients.watchReceipts()
     }
@@ -87,7 +91,7 @@ extension ProjectLoop {
         restated.remove(channel.place)
         guard let departures = project.settings.departures, let departure = channel.departure else { return }
         let session = channel.session
-        guard session.hasGone else {
+        guard session.hasGone || channel.isReturning && !channel.isOpen else {
             if let place = departure.place { departures.leave(place) }
             return
         }
@@ -96,7 +100,10 @@ extension ProjectLoop {
         guard let offset, let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset),
             let place = departure.place
                 ?? departures.arrive(departure.key, on: clients.number, lastRef: session.lastRef, at: mark)
-        else { return }
+        else {
+            if let place = departure.place { departures.leave(place) }
+            return
+        }
         departures.depart(
             place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
             heard: loop.lastReceived(session.connection) ?? 0, now: loop.time.unixSeconds)

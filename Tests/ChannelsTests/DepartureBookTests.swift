@@ -25,7 +25,7 @@ private final class Shelf {
         book.depart(place, owesLoss: owesLoss, heard: heard, until: until)
     }
     func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
-        book.claim(key, firstRef: firstRef, now: now)
+        book.claim(key, firstRef: firstRef, on: 0, now: now)
     }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
@@ -48,9 +48,11 @@ private final class Shelf {
         let book = book()
         let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
         book.depart(place, owesLoss: false, heard: 0, until: 60)
-        #expect(book.claim(Self.key, firstRef: 4, now: 1) == DepartureBook.Claim(mark: mark(10), owesLoss: false))
-        #expect(book.claim(Self.key, firstRef: 5, now: 1) == nil)
-        #expect(book.count == 0)
+        #expect(
+            book.claim(Self.key, firstRef: 4, now: 1)
+                == DepartureBook.Claim(mark: mark(10), owesLoss: false, place: place))
+        #expect(book.goneCount == 0 && book.count == 1)
+        #expect(book.claim(Self.key, firstRef: 4, now: 1) == nil)
     }
 
     @Test func `who begins with a number that was there already is another`() throws {
@@ -76,9 +78,11 @@ private final class Shelf {
         for (heard, comesBack) in [(UInt64(40), false), (60, true)] {
             let book = book()
             let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
-            #expect(book.claim(Self.key, firstRef: 9, now: 50)?.mark == mark(10))
+            let other = try #require(book.claim(Self.key, firstRef: 9, now: 50))
+            #expect(other.mark == mark(10))
             book.depart(place, owesLoss: false, heard: heard, until: 60)
             #expect((book.claim(Self.key, firstRef: 9, now: 70) != nil) == comesBack)
+            book.stand(try #require(other.place), at: mark(20), lastRef: 11)
         }
     }
 
@@ -92,6 +96,7 @@ private final class Shelf {
         #expect(book.claim(Self.key, firstRef: 9, now: 51) == nil)
         book.book.stand(place, at: mark(20), lastRef: 4, heard: 60)
         #expect(book.claim(Self.key, firstRef: 9, now: 61)?.mark == mark(20))
+        #expect(book.claim(Self.key, firstRef: 9, now: 61) == nil)
     }
 
     @Test func `time takes them away, and where there is no room those that went first`() throws {
@@ -155,7 +160,8 @@ private final class Shelf {
                     #expect(goesOn <= window.stood)
                     window.stood = goesOn
                 }
-                window.place = book.arrive(Self.key, on: 0, lastRef: window.ref, at: mark(window.stood))
+                window.place =
+                    claim?.place ?? book.arrive(Self.key, on: 0, lastRef: window.ref, at: mark(window.stood))
             }
             windows[number] = window
         }
@@ -197,8 +203,10 @@ private final class Shelf {
         #expect(again.claim(Self.key, firstRef: 8, now: 1) == nil)
         #expect(again.claim(Self.key, firstRef: 9, now: 1)?.mark == mark(17))
         #expect(again.claim(DepartureKey(high: 5, low: 5), firstRef: 9, now: 1)?.mark == mark(130))
-        again.expire(now: 99)
-        #expect(again.count == 0)
+        #expect(again.goneCount == 0)
+        let never = restored(file)
+        never.expire(now: 99)
+        #expect(never.count == 0)
     }
 
     @Test(arguments: 0..<100) func `a damaged file is read as far as it is whole`(seed: Int) throws {

@@ -183,9 +183,13 @@ final class Oracle: Hearing {
         }
     }
 
-    /// What was not on the disk yet is gone.
-    func losePower() {
-        for absent in absent.values { absent.isUncertain = true }
+    /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it may take one that came back
+    /// for two, and go on where the first one was.
+    func hubEnded(power: Bool) {
+        for absent in absent.values {
+            absent.isUncertain = absent.isUncertain || power
+            absent.listening.heardAtPings = [Place(commit: 0, change: -1)]
+        }
     }
 
     /// It goes on as if it had never been away, from what the hub knew to have been heard at least.
@@ -209,7 +213,11 @@ final class Oracle: Hearing {
     private func hasJoined(_ recovery: Recovery?, _ listening: Listening, _ who: String) {
         tally.joins += 1
         listening.optionalTo = database.lastCommit
-        if let returning = listening.returning { goOn(listening, as: returning) }
+        if let returning = listening.returning {
+            goOn(listening, as: returning)
+            // From here on it stands where this one does.
+            absent = absent.filter { $0.value !== returning }
+        }
         switch (recovery, listening.resumed) {
         case (nil, nil): break
         case (.recovered?, let mark?):

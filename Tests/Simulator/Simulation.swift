@@ -149,7 +149,7 @@ public final class Simulation {
         if power { storage.powerCut(&random) } else { storage.processDied() }
         storage.setFaults { _ in }
         for client in clients { client.cut() }
-        if power { oracle.losePower() }
+        oracle.hubEnded(power: power)
         frozenLoops = [:]
         // Whoever comes first, clients or the database.
         if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
