@@ -102,10 +102,13 @@ public struct DepartureBook: Sendable {
 
     /// What its client has certainly got: all before the mark, or, without one, all before its loop's.
     /// `heard` is when anything came from it last.
-    public mutating func stand(_ place: Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64) {
+    public mutating func stand(
+        _ place: Place, at mark: LogMark?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
+    ) {
         precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
         if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
         entries[Int(place)].hasOwnMark = mark != nil
+        entries[Int(place)].owesLoss = owesLoss
         if let mark { entries[Int(place)].mark = mark }
         entries[Int(place)].lastRef = max(entries[Int(place)].lastRef, lastRef)
         touch(place)
@@ -182,7 +185,6 @@ public struct DepartureBook: Sendable {
         goneCount -= 1
         entries[Int(place)].standing = .here
         entries[Int(place)].loop = UInt16(loop)
-        entries[Int(place)].owesLoss = false
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
         entries[Int(place)].lastRef = firstRef

@@ -126,7 +126,7 @@ public final class Departures: Sendable {
         _ place: DepartureBook.Place, at mark: LogMark, lastRef: UInt32, owesLoss: Bool, heard: UInt64, now: Int64
     ) {
         book.withLock { book in
-            book.stand(place, at: mark, lastRef: lastRef, heard: heard)
+            book.stand(place, at: mark, lastRef: lastRef, owesLoss: owesLoss, heard: heard)
             book.depart(place, owesLoss: owesLoss, heard: heard, until: now + graceSeconds)
         }
         pulse.beat()
@@ -136,6 +136,7 @@ public final class Departures: Sendable {
         let place: DepartureBook.Place
         let mark: LogMark?
         let lastRef: UInt32
+        let owesLoss: Bool
         let heard: UInt64
     }
 
@@ -146,7 +147,8 @@ public final class Departures: Sendable {
         defer { pulse.beat() }
         return book.withLock { book in
             for stand in stands {
-                book.stand(stand.place, at: stand.mark, lastRef: stand.lastRef, heard: stand.heard)
+                book.stand(
+                    stand.place, at: stand.mark, lastRef: stand.lastRef, owesLoss: stand.owesLoss, heard: stand.heard)
             }
             book.set(mark, of: loop)
             book.expire(now: now)

@@ -311,6 +311,7 @@ extension ProjectLoop {
 
     /// A message of the changes' side of a channel.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
+        if message.code == .changesMissing { isToldOfLoss(channel) }
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
                 status, .postgresChanges, message.text, message.code, topic: channel.topic, channel.joinRef, to: &writer

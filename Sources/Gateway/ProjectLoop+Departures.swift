@@ -22,6 +22,10 @@ extension Channel {
         /// What its client has got, where that is not what its socket's receipt says, and what a ping under way asks about.
         var own: UInt64?
         var pinged: Reach?
+        var loss = Loss.none
+
+        /// It was told that something is missing, and may not have got that.
+        enum Loss { case none, told, asked }
     }
 }
 
@@ -95,8 +99,9 @@ extension ProjectLoop {
             if let place = departure.place { departures.leave(place) }
             return
         }
-        // A join that went with its socket took with it where it was to go on.
-        let offset = channel.isOpen ? stood(channel) : channel.recovery.offset
+        // A join that went with its socket took with it where it was to go on, or that it was to be told it cannot.
+        let unopened = channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
+        let offset = channel.isOpen ? stood(channel) : unopened
         guard let offset, let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset),
             let place = departure.place
                 ?? departures.arrive(departure.key, on: clients.number, lastRef: session.lastRef, at: mark)
@@ -112,6 +117,13 @@ extension ProjectLoop {
     /// Up to where its client has certainly got everything.
     private func stood(_ channel: Channel) -> UInt64? {
         channel.departure?.own ?? channel.session.receipt.since ?? mark
+    }
+
+    /// It is told that something is missing, which it has got when it says so.
+    func isToldOfLoss(_ channel: Channel) {
+        guard channel.departure != nil else { return }
+        channel.departure?.loss = .told
+        restated.insert(channel.place)
     }
 
     // MARK: What clients have got
@@ -138,6 +150,7 @@ extension ProjectLoop {
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
         for place in places {
             guard let channel = channels[place] else { continue }
+            if channel.departure?.loss == .told { channel.departure?.loss = .asked }
             let reached = reach(channel)
             if channel.departure?.own != nil { channel.departure?.pinged = reached }
             restated.insert(place)
@@ -157,6 +170,7 @@ extension ProjectLoop {
             guard let channel = channels[place], let departure = channel.departure else { continue }
             if departure.own != nil { settle(channel, departure.pinged) }
             channel.departure?.pinged = nil
+            if departure.loss == .asked { channel.departure?.loss = .none }
             restated.insert(place)
         }
     }
@@ -204,7 +218,7 @@ extension ProjectLoop {
             stands.append(
                 Departures.Stand(
                     place: place, mark: own.flatMap(logMark), lastRef: channel.session.lastRef,
-                    heard: loop.lastReceived(channel.session.connection) ?? 0))
+                    owesLoss: channel.owesLoss, heard: loop.lastReceived(channel.session.connection) ?? 0))
         }
         restated = []
         let doubted = departures.update(now, of: clients.number, stands, now: loop.time.unixSeconds, metrics)
@@ -263,6 +277,7 @@ extension Channel {
     /// Something that its client is to be told of has not been said.
     fileprivate var owesLoss: Bool {
         hasUntoldLoss || missesUntilBound || lacksUntold || !untoldTruncations.isEmpty
+            || departure.map { $0.loss != .none } ?? false
     }
 }
 

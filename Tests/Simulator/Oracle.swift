@@ -88,11 +88,14 @@ final class Oracle: Hearing {
         let listening: Listening
         /// The hub may have forgotten it.
         var isUncertain: Bool
+        /// Somebody of the same kind has gone before and not come back: it may go on where that one was.
+        let isOneOfTwo: Bool
         let at: UInt64
 
-        init(_ listening: Listening, isUncertain: Bool, at: UInt64) {
+        init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64) {
             self.listening = listening
             self.isUncertain = isUncertain
+            self.isOneOfTwo = isOneOfTwo
             self.at = at
         }
     }
@@ -178,8 +181,9 @@ final class Oracle: Hearing {
         // Whose it is by now depends on whether the hub had read that it is another's.
         for person in listening.former + [listening.person] {
             let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
-            absent[AbsentKey(key: key, person: person, topic: listening.topic, seat: listening.seat)] = Absent(
-                listening, isUncertain: isUncertain, at: now())
+            let absentKey = AbsentKey(key: key, person: person, topic: listening.topic, seat: listening.seat)
+            absent[absentKey] = Absent(
+                listening, isUncertain: isUncertain, isOneOfTwo: absent[absentKey] != nil, at: now())
         }
     }
 
@@ -196,10 +200,11 @@ final class Oracle: Hearing {
     private func goOn(_ listening: Listening, as absent: Absent) {
         let before = listening.optionalTo
         let former = absent.listening
-        let reached = former.heardAtPings.first ?? Place(commit: 0, change: -1)
+        let began = Place(commit: 0, change: -1)
+        let reached = absent.isOneOfTwo ? began : former.heardAtPings.first ?? began
         listening.goOn(
             from: Mark(
-                place: LogPlace(epoch: 0, offset: 0), durable: former.durable,
+                place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
                 optionalTo: former.optionalTo ?? 0, lastHeard: reached, heardPlaces: former.heardPlaces,
                 toldAt: former.toldAt))
         if absent.isUncertain {
