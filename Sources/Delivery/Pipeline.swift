@@ -26,6 +26,8 @@ public struct Pipeline: ~Copyable {
     private var entry = EntryProgress()
     /// The first change behind what is done with.
     private var passed: UInt64 = 0
+    /// Of history up to there: where it has a gap, another one begins, at the same offset. Nil before it is opened.
+    public private(set) var epoch: UInt64?
     /// The log had not begun when it was looked for first.
     private var isEarly = false
     /// Where it begins to read; nil for one that serves those who are at the log's end.
@@ -148,6 +150,7 @@ public struct Pipeline: ~Copyable {
             let start = hasLostPlace ? nil : self.start
             passed = start ?? (isEarly ? 0 : end.state.position.offset)
             let from = start.map(EventLogStart.offset) ?? (isEarly ? .oldest : .end)
+            epoch = isEarly ? nil : end.state.position.epoch
             feed = try LogFeed(sources.log.open(), end: end, from: from, ringing: loop.bell)
             entryAt = nil
             // What was begun with the feed before says nothing of this one's entries.
@@ -197,6 +200,7 @@ public struct Pipeline: ~Copyable {
             assert(isReading, "nothing is passed while something is awaited")
             // A feed is given first what describes its rows, which stands further back.
             passed = max(passed, entry.offset + UInt64(entry.changeCount))
+            epoch = entry.epoch
             feed.finish()
             entryAt = nil
             self.entry = EntryProgress()

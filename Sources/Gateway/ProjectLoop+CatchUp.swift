@@ -168,9 +168,14 @@ extension ProjectLoop {
         }
     }
 
+    /// Of what it has heard last, which may be from before a gap that stands in the log by now.
+    func epoch(of channel: Channel) -> UInt64? {
+        (channel.follower ?? live).pipeline.epoch ?? project.delivery.log.end()?.state.position.epoch
+    }
+
     /// Where it would go on if it came back now; nil while the log has not begun.
     func position(of channel: Channel) -> EventLogPosition? {
-        guard let epoch = project.delivery.log.end()?.state.position.epoch else { return nil }
+        guard let epoch = epoch(of: channel) else { return nil }
         let reached = channel.follower.map { $0.pipeline.frontier } ?? 0
         return EventLogPosition(epoch: epoch, offset: max(channel.since ?? 0, reached))
     }
@@ -178,7 +183,7 @@ extension ProjectLoop {
     func standing(of channel: Channel) -> LogStanding? {
         let hasAsked = channel.recovery != .none && !channel.isReturning
         guard channel.conversation.options.contains(.hearsPosition) || hasAsked else { return nil }
-        guard let epoch = project.delivery.log.end()?.state.position.epoch else { return nil }
+        guard let epoch = epoch(of: channel) else { return nil }
         let position = EventLogPosition(epoch: epoch, offset: channel.since ?? live.pipeline.frontier)
         let recovery: Result<Void, LogStanding.Refusal>? =
             switch channel.recovery {

@@ -78,14 +78,14 @@ extension ProjectLoop {
     /// Into the book, where the log has begun and there is room.
     private func enter(_ channel: Channel) {
         guard let departure = channel.departure, departure.place == nil, let own = departure.own,
-            let departures = project.settings.departures, let mark = logMark(own)
+            let departures = project.settings.departures, let mark = logMark(own, channel)
         else { return }
         channel.departure?.place = departures.arrive(
             departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark)
     }
 
-    private func logMark(_ offset: UInt64) -> LogMark? {
-        project.delivery.log.end().map { LogMark(epoch: $0.state.position.epoch, offset: offset) }
+    private func logMark(_ offset: UInt64, _ channel: Channel) -> LogMark? {
+        epoch(of: channel).map { LogMark(epoch: $0, offset: offset) }
     }
 
     // MARK: Going
@@ -102,7 +102,8 @@ extension ProjectLoop {
         // A join that went with its socket took with it where it was to go on, or that it was to be told it cannot.
         let unopened = channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
         let offset = channel.isOpen ? stood(channel) : unopened
-        guard let offset, let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset),
+        guard let offset,
+            let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset, channel),
             let place = departure.place
                 ?? departures.arrive(departure.key, on: clients.number, lastRef: session.lastRef, at: mark)
         else {
@@ -144,7 +145,7 @@ extension ProjectLoop {
 
     /// The client was sent something: it is asked to say that it has got it, unless it is being asked.
     func ping(_ session: Session) {
-        guard let mark, let epoch = project.delivery.log.end()?.state.position.epoch else { return }
+        guard let mark, let epoch = live.pipeline.epoch else { return }
         let places = session.channels.compactMap(\.self).filter { channels[$0]?.departure != nil }
         guard !places.isEmpty else { return }
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
@@ -201,9 +202,9 @@ extension ProjectLoop {
 
     /// After clients were asked: what is known now is written down.
     func writeReceipts() {
-        guard let departures = project.settings.departures, live.pipeline.isOpen,
-            let now = logMark(live.pipeline.frontier)
+        guard let departures = project.settings.departures, live.pipeline.isOpen, let epoch = live.pipeline.epoch
         else { return }
+        let now = LogMark(epoch: epoch, offset: live.pipeline.frontier)
         for place in apart.sorted() {
             guard let channel = channels[place] else { continue }
             // Nothing was sent that it has not got.
@@ -217,7 +218,7 @@ extension ProjectLoop {
             let own = departure.own ?? channel.session.receipt.since
             stands.append(
                 Departures.Stand(
-                    place: place, mark: own.flatMap(logMark), lastRef: channel.session.lastRef,
+                    place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.lastRef,
                     owesLoss: channel.owesLoss, heard: loop.lastReceived(channel.session.connection) ?? 0))
         }
         restated = []
@@ -228,7 +229,8 @@ extension ProjectLoop {
     /// Somebody else came who was taken for these clients.
     private func ask(_ doubted: Set<DepartureBook.Place>) {
         for place in channels.indices {
-            guard let channel = channels[place], let entered = channel.departure?.place, doubted.contains(entered) else {
+            guard let channel = channels[place], let entered = channel.departure?.place, doubted.contains(entered)
+            else {
                 continue
             }
             ping(channel.session)
