@@ -125,8 +125,8 @@ let proofs: [Target] = [
         name: "Simulator",
         dependencies: [
             "TestSupport", "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Asking", "Ingest",
-            "Settings", "Replication", "EventLog", "Policy", "Channels", "Net", "Auth", "Change", "Crypto", "Diagnostics",
-            "System", "Bytes",
+            "Settings", "Replication", "EventLog", "Policy", "Channels", "Net", "Auth", "Change", "Crypto",
+            "Diagnostics", "System", "Bytes",
         ],
         path: "Tests/Simulator", exclude: ["Mutants"], swiftSettings: strict),
     .executableTarget(name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict),

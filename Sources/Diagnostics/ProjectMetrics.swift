@@ -131,7 +131,8 @@ public final class ProjectMetrics: Sendable {
         "tidewire_resumes_total", "Joins that asked to go on from a position of the log, by what came of it.")
     public let returns = CounterFamily<Resume>(
         "tidewire_returns_total",
-        "Channels whose clients came back after a cut and asked for nothing, by whether they could go on where they were.")
+        "Channels whose clients came back after a cut and asked for nothing, by whether they could go on where they were."
+    )
     public let departures = Gauge(
         "tidewire_departures", "Channels whose clients are gone and may still come back to where they were.")
     public let departuresEvicted = Counter(

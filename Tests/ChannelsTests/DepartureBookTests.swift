@@ -32,7 +32,7 @@ private final class Shelf {
     func takeChanges() -> [(bytes: [UInt8], at: UInt64)] { book.takeChanges() }
 }
 
-@Suite struct DepartureBookTests {
+@Suite(.within(minutes: 2)) struct DepartureBookTests {
     private static let key = DepartureKey(high: 1, low: 2)
 
     private func mark(_ offset: UInt64) -> LogMark { LogMark(epoch: 7, offset: offset) }

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Channels
@@ -10,7 +11,7 @@ private final class Desk {
     func answered(_ offset: UInt64) -> SocketReceipt.Answer { receipt.answered(offset) }
 }
 
-@Suite struct SocketReceiptTests {
+@Suite(.within(minutes: 2)) struct SocketReceiptTests {
     @Test func `who was sent nothing has all that there is`() {
         #expect(SocketReceipt().since == nil)
     }
