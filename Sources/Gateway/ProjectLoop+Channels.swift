@@ -182,8 +182,10 @@ extension ProjectLoop {
     private func startBinding(_ channel: Channel) {
         goOnWhereItStood(channel)
         channel.follower = follower(for: channel)
-        let isBound = channel.follower?.take(aboard: channel) ?? false
-        join(isBound ? .bound : .bindingsAwaited, channel)
+        guard let follower = channel.follower, follower.take(aboard: channel) else {
+            return join(.bindingsAwaited, channel)
+        }
+        follower.tellThatBound(channel)
     }
 
     private func letGo(of channel: Channel) {
