@@ -95,21 +95,7 @@ extension EndToEnd {
             let metrics = ProjectMetrics()
             let thread = try follow(database, disk, interrupt, status, metrics)
             try eventually("the stream") { status.isStreaming }
-            disk.setFaults { faults in
-                faults.failWriteAfter = 0
-                faults.times = .max
-            }
-            try database.run("INSERT INTO t VALUES (1)")
-            try eventually("the refusal to be met") { metrics.diskStalls.value > 0 }
-            // What PostgreSQL has not sent yet goes with the connection.
-            let committed = try database.value("SELECT pg_current_wal_lsn()") ?? ""
-            try eventually("the change to be sent") {
-                try database.value(
-                    """
-                    SELECT sent_lsn >= '\(committed)' FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid
-                    WHERE slot_name = '\(database.slot)'
-                    """) == "t"
-            }
+            let held = try #require(try refuseAChange(database, disk, metrics))
             let other = try database.cluster.connect()
             try other.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
             try other.execute(
@@ -117,10 +103,30 @@ extension EndToEnd {
             )
             try eventually("the connection to be missed") { !status.isStreaming }
             disk.setFaults { _ in }
-            try eventually("the change") { try Self.history(disk).changes.count == 1 }
+            try eventually("the change") { try Self.history(disk).changes.contains { $0.new["id"] == held } }
             interrupt.ring()
             thread.join()
             try drop(database)
+        }
+
+        /// Until the stream waits for the disk with a whole change in its hands: a refusal that is met before, at a sign
+        /// of life, leaves the change with PostgreSQL, from where it goes with the connection.
+        private func refuseAChange(
+            _ database: TestDatabase, _ disk: FaultyStorage, _ metrics: ProjectMetrics
+        ) throws -> String? {
+            for id in 1...20 {
+                let (stalls, bytes) = (metrics.diskStalls.value, metrics.bytesIngested.value)
+                disk.setFaults { faults in
+                    faults.failWriteAfter = 0
+                    faults.times = .max
+                }
+                try database.run("INSERT INTO t VALUES (\(id))")
+                try eventually("the refusal to be met") { metrics.diskStalls.value > stalls }
+                if metrics.bytesIngested.value > bytes { return "\(id)" }
+                disk.setFaults { _ in }
+                try eventually("the change") { try Self.history(disk).changes.count == id }
+            }
+            return nil
         }
 
         private func follow(
