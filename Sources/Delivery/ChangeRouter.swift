@@ -70,6 +70,13 @@ struct ChangeRouter: ~Copyable {
 
     /// What tables were asked about decisions.
     var opinions: SecondOpinions
+
+    /// Changes were not looked at, or may be missing: rows may be others by now than what is remembered of them.
+    mutating func forgetRows() {
+        recall.forgetAll()
+        opinions.forgetAll()
+    }
+
     /// Policies of which PostgreSQL said something else than was decided without it.
     var contradicted: [UInt32] = []
 

@@ -186,8 +186,7 @@ public struct Pipeline: ~Copyable {
             case .gap:
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 memberships.discardAll()
-                router.recall.forgetAll()
-                router.opinions.forgetAll()
+                router.forgetRows()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
                 if let met = messages.take() { tell(met) }
@@ -252,7 +251,7 @@ public struct Pipeline: ~Copyable {
         router.recall.settle()
         if router.index.count == 0, memberships.isEmpty {
             memberships.pass(try TransactionPart(feed.payload).xid)
-            router.opinions.forgetAll()
+            router.forgetRows()
             return true
         }
         guard sources.catalog.isCurrent else { return pause(nil) }
@@ -728,8 +727,7 @@ public struct Pipeline: ~Copyable {
             gaps.append("the hub was too slow")
             hasLostPlace = true
             memberships.discardAll()
-            router.recall.forgetAll()
-            router.opinions.forgetAll()
+            router.forgetRows()
         } else {
             Log.shared.error("clients cannot be served from the event log", [.reason("\(error)")])
             stage = .failed

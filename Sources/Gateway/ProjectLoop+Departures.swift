@@ -178,7 +178,7 @@ extension ProjectLoop {
 
     /// How far it was told of everything by now; nil where something is on its way to it.
     private func reach(_ channel: Channel) -> Channel.Departure.Reach? {
-        guard channel.isOpen, channel.ticket == 0, let follower = channel.follower else { return nil }
+        guard channel.isOpen, let follower = channel.follower else { return nil }
         if let listener = channel.listener, follower.pipeline.isHeld(listener) {
             return follower.pipeline.firstHeld(listener).map { .offset(max(channel.since ?? 0, $0)) }
         }

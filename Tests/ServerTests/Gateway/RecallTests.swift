@@ -132,6 +132,25 @@ extension Gateways {
         }
 
         @Test(arguments: identities)
+        func `what became of rows while nobody listened is not taken for what they were`(identity: String) throws {
+            let stage = try stage(identity)
+            let before = try user(1, stage)
+            try stage.run(Self.insert(1, 1) + Self.insert(2, 1))
+            // From here on the table's rows are remembered for a while, whoever listens.
+            try stage.run(Self.delete(2))
+            #expect(try gone(before, stage) == [2])
+            before.hangUp()
+            #expect(eventually { stage.metrics.channels.value == 0 })
+            try stage.run(Self.give(1, to: 2))
+            try stage.awaitLog()
+            try stage.awaitCatalog()
+            let (one, two) = (try user(1, stage), try user(2, stage))
+            try stage.run(Self.delete(1))
+            #expect(try gone(one, stage) == [])
+            #expect(try gone(two, stage) == [1])
+        }
+
+        @Test(arguments: identities)
         func `after a table was emptied only what came later counts`(identity: String) throws {
             let stage = try stage(identity)
             try stage.run(Self.insert(1, 1) + Self.insert(2, 1) + "TRUNCATE notes;" + Self.insert(1, 2))
