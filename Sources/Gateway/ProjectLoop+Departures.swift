@@ -214,7 +214,8 @@ extension ProjectLoop {
         mark = now.offset
         var stands: [Departures.Stand] = []
         for channel in restated.sorted().compactMap({ channels[$0] }) {
-            guard let departure = channel.departure, let place = departure.place else { continue }
+            // Who comes back stands where it stood, until it is joined.
+            guard channel.isOpen, let departure = channel.departure, let place = departure.place else { continue }
             let own = departure.own ?? channel.session.receipt.since
             stands.append(
                 Departures.Stand(

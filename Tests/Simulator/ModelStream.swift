@@ -20,6 +20,8 @@ final class ModelStream {
     /// Whatever was committed before it is in the log.
     private(set) var covered = LSN.zero
     private var lastGap = LSN.zero
+    /// Two epochs may begin at one moment.
+    private let epochs = Counter(1)
 
     private final class Process {
         let sink: LogSink
@@ -63,7 +65,7 @@ final class ModelStream {
         options.retentionAge = nil
         options.preparesSegments = false
         options.now = { [time] in time.unixMicroseconds() }
-        options.newEpoch = { [time] in time.monotonicNanoseconds() }
+        options.newEpoch = { [time, epochs] in time.monotonicNanoseconds() + epochs.next() }
         let finder = StoredKeys()
         options.keysOf = { kind, payload in
             switch kind {
