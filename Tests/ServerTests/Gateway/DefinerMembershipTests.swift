@@ -6,7 +6,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayPolicies {
     /// Memberships that functions with SECURITY DEFINER read in their owner's name, as the hub's documented login can or
     /// cannot read them: whatever that is, each hears of what PostgreSQL shows it.
     @Suite(.serialized) struct DefinerMembershipTests {

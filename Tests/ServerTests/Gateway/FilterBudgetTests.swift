@@ -71,8 +71,8 @@ extension Gateways {
             try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly), more: #","tidewire":{"moves":true}"#)
             try stage.run("\(change); INSERT INTO fences VALUES (2)")
             #expect(try light.ids(1) == [2])
-            let told = try heavy.first { $0.isTrouble }
-            #expect(told.said?.contains("take more time") == true)
+            // Others' new roles may have it bound anew meanwhile, which it is told, too.
+            _ = try heavy.first { $0.isTrouble && $0.said?.contains("take more time") == true }
             #expect(!light.takeUnheard().contains { $0.isTrouble })
         }
 

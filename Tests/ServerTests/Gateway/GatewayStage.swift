@@ -201,5 +201,6 @@ final class Bell: Sendable {
     func ring() { isRung.store(true, ordering: .releasing) }
 }
 
-/// They share two cores and a PostgreSQL.
+/// They share two cores and a PostgreSQL: one at a time, and beside it one of those about policies.
 @Suite(.serialized, .within(minutes: 10)) enum Gateways {}
+@Suite(.serialized, .within(minutes: 10)) enum GatewayPolicies {}

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayPolicies {
     /// Memberships are as of the row's own transaction, however far behind the hub is, and whatever else of the catalog
     /// changed meanwhile.
     @Suite(.serialized) struct MembershipLagTests {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayPolicies {
     /// Rows are judged by policies that are at least as new as they are.
     @Suite struct PolicyBarrierTests {
         @Test func `a row is judged by the policy that was made just before it`() throws {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayPolicies {
     /// Edge cases of policies from the table's change to the client's socket.
     ///
     /// Where the forty of the specification are tested:

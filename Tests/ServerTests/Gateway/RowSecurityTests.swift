@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-extension Gateways {
+extension GatewayPolicies {
     /// Who hears of which rows where policies say who may see them.
     @Suite(.serialized) struct RowSecurityTests {
         private static let tables = """
