@@ -149,7 +149,9 @@ public enum Limits {
     /// So long changes wait for the bindings of a join that was answered without them, or of another token; after that they
     /// are not waited for, and their clients are told.
     public static let bindingPatience = Duration.seconds(10)
-    /// When the hub ends, clients have this long to go.
+    /// When the hub ends, clients are sent away over this time, and have that long to go when all were told.
+    public static let drainTime = Duration.seconds(10)
+    public static let maximumDrainTime = Duration.seconds(300)
     public static let drainLimit = Duration.seconds(5)
     public static let bindAgainInterval = Duration.milliseconds(250)
 

@@ -16,6 +16,8 @@ final class GatewayShared: Sendable {
     private let filters: HolderBudget
     private let presence: HolderBudget
     private let operated = Mutex<(any Operators)?>(nil)
+    /// Where the hub ends: loops that have told all of their clients.
+    let saidFarewell = Atomic<Int>(0)
 
     init(_ settings: GatewaySettings, _ metrics: ProcessMetrics) {
         self.settings = settings
@@ -62,6 +64,7 @@ final class ClientLoop: SocketApplication {
     var refusals = Slots<Refusal>()
     var largeInput = LargeInput()
     var isDraining = false
+    private var farewells: Farewells?
     /// Clients that were sent more behind a ping than it asked for.
     var pingsDue: [ConnectionID] = []
     var watchesReceipts = false
@@ -256,8 +259,24 @@ final class ClientLoop: SocketApplication {
     /// New clients and joins are refused; those that are here are sent elsewhere.
     private func drain() {
         isDraining = true
-        for case let session? in sessions { say(.serviceRestart, "the server restarts", to: session) }
+        var clients: [ConnectionID] = []
+        for case let session? in sessions {
+            if case .client = session.stage { clients.append(session.connection) } else { sendAway(session) }
+        }
+        var chance = SystemRandomNumberGenerator()
+        farewells = Farewells(clients, within: shared.settings.drainTime, from: loop.now, using: &chance)
+        farewellsAreDue()
     }
+
+    private func farewellsAreDue() {
+        for connection in farewells?.takeDue(loop.now) ?? [] {
+            if let session = session(connection) { sendAway(session) }
+        }
+        guard farewells?.isOver == false else { return _ = shared.saidFarewell.add(1, ordering: .releasing) }
+        loop.after(nanoseconds: Limits.farewellInterval.wholeNanoseconds, token: TimerToken.farewells.rawValue)
+    }
+
+    private func sendAway(_ session: Session) { say(.serviceRestart, "the server restarts", to: session) }
 
     // MARK: Timers
 
@@ -276,6 +295,7 @@ final class ClientLoop: SocketApplication {
         case .reread(let place): project(place)?.looksAgain()
         case .largeInput: largeInput.restIsOver()
         case .receipts: receiptsAreDue()
+        case .farewells: farewellsAreDue()
         case nil: break
         }
     }
@@ -325,6 +345,8 @@ enum TimerToken {
     case largeInput
     /// It is to be asked what clients have got.
     case receipts
+    /// The hub ends, and more clients are to be sent away.
+    case farewells
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -346,6 +368,7 @@ enum TimerToken {
         case .lack(let place, let generation): Self.pack(10, place.number, generation)
         case .largeInput: Self.pack(11, 0, 0)
         case .receipts: Self.pack(12, 0, 0)
+        case .farewells: Self.pack(13, 0, 0)
         }
     }
 
@@ -371,6 +394,7 @@ enum TimerToken {
         case 10: self = .lack(channel: place, generation: generation)
         case 11: self = .largeInput
         case 12: self = .receipts
+        case 13: self = .farewells
         default: return nil
         }
     }

@@ -59,10 +59,15 @@ public final class Gateway: Sendable {
     public func drain() {
         sockets.stopAccepting()
         for mailbox in mailboxes { mailbox.post(.drain) }
-        let deadline = Clock.monotonicNanoseconds() + Limits.drainLimit.wholeNanoseconds
-        while metrics.sessions.value > 0, Clock.monotonicNanoseconds() < deadline {
-            BackgroundThread.rest(nanoseconds: 10_000_000)
+        wait(shared.settings.drainTime + Limits.drainLimit) {
+            shared.saidFarewell.load(ordering: .acquiring) == mailboxes.count
         }
+        wait(Limits.drainLimit) { metrics.sessions.value == 0 }
+    }
+
+    private func wait(_ time: Duration, until isDone: () -> Bool) {
+        let deadline = Clock.monotonicNanoseconds() + time.wholeNanoseconds
+        while !isDone(), Clock.monotonicNanoseconds() < deadline { BackgroundThread.rest(nanoseconds: 10_000_000) }
     }
 
     /// After it no loop runs any more.

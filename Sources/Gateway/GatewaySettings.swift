@@ -19,6 +19,8 @@ public struct GatewaySettings: Sendable {
     public var joinErrorDelay = Limits.channelErrorBackoff
     /// How long a client that has left its last channel may stay; nil is without limit.
     public var idleChannelLimit: Duration? = Limits.idleChannelTimeout
+    /// Where the hub ends, clients are sent away over this time.
+    public var drainTime = Limits.drainTime
     /// For `/metrics`; nil lets everybody read them.
     public var metricsGate: OperatorGate?
 

@@ -10,4 +10,8 @@ extension Limits {
 
     /// Where the log begins is looked up again after this long, if somebody comes back.
     static let oldestOffsetInterval = Duration.seconds(1)
+
+    /// Where the hub ends, a loop's clients are sent away at least this fast.
+    static let leastFarewellsPerSecond = 500
+    static let farewellInterval = Duration.milliseconds(20)
 }

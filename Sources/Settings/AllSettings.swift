@@ -96,6 +96,12 @@ public struct AllSettings: Sendable {
         default: DurationText.write(Limits.departureGrace),
         "How long a client may be away for that.")
 
+    public let drainTime = TypedSetting(
+        "drain_time", .clients, .duration(.zero...Limits.maximumDrainTime),
+        default: DurationText.write(Limits.drainTime),
+        "When the hub is told to end it sends its clients away over this time, so that they do not come back all at once; "
+            + "few need less.")
+
     // MARK: Tokens
 
     public let jwtSecret = TypedSetting(
