@@ -151,7 +151,9 @@ let proofs: [Target] = [
     tests(
         of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),
     tests(of: "Asking", "Asking", "Postgres", "Diagnostics", "System"),
-    tests(of: "Catalog", "Catalog", "Embedded", "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System"),
+    tests(
+        of: "Catalog", "Catalog", "Asking", "Embedded", "Policy", "Protocol", "Change", "Postgres", "Diagnostics",
+        "System"),
     tests(
         of: "Judging", "Judging", "Catalog", "Asking", "Embedded", "Policy", "Change", "Postgres", "Diagnostics",
         "System"),

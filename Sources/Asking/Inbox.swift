@@ -34,16 +34,16 @@ public struct InboxLoad: Sendable, Equatable {
         self = jobs.reduce(InboxLoad()) { $0 + $1.load }
     }
 
-    static func + (one: InboxLoad, other: InboxLoad) -> InboxLoad {
+    public static func + (one: InboxLoad, other: InboxLoad) -> InboxLoad {
         InboxLoad(jobs: one.jobs + other.jobs, parts: one.parts + other.parts, bytes: one.bytes + other.bytes)
     }
 
     /// What was taken had been added before, so nothing is left below zero.
-    static func - (one: InboxLoad, other: InboxLoad) -> InboxLoad {
+    public static func - (one: InboxLoad, other: InboxLoad) -> InboxLoad {
         InboxLoad(jobs: one.jobs - other.jobs, parts: one.parts - other.parts, bytes: one.bytes - other.bytes)
     }
 
-    func fits(_ limit: InboxLoad) -> Bool {
+    public func fits(_ limit: InboxLoad) -> Bool {
         jobs <= limit.jobs && parts <= limit.parts && bytes <= limit.bytes
     }
 }

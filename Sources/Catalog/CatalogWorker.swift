@@ -17,9 +17,7 @@ final class CatalogWorker: ConnectedWorker {
     private let known: KnownCatalog
     private var view: CatalogView?
     private var fingerprint = ""
-    /// Taken and not yet answered.
-    private var resolves: [CatalogJob.ResolveJob] = []
-    private var refreshes: [CatalogJob.RefreshJob] = []
+    private var backlog = CatalogBacklog()
     /// Whoever asks for much that takes long to read has a quarter of a processor for it.
     private var nextResolve: UInt64 = 0
     private var nextLook: UInt64 = 0
@@ -56,8 +54,9 @@ final class CatalogWorker: ConnectedWorker {
     }
 
     func work(_ jobs: [CatalogJob]) {
-        take(jobs)
-        guard let reader = session() else { return giveUp() }
+        backlog.take(jobs)
+        if known.takeWish() { nextLook = 0 }
+        guard let reader = session() else { return backlog.giveUp() }
         do throws(PostgresError) {
             try lookIfDue(reader)
             try answerRefreshes(reader)
@@ -67,40 +66,22 @@ final class CatalogWorker: ConnectedWorker {
         }
     }
 
-    private func take(_ jobs: [CatalogJob]) {
-        for job in jobs {
-            switch job {
-            case .resolve(let job): resolves.append(job)
-            case .refresh(let job): refreshes.append(job)
-            }
-        }
-        if known.takeWish() { nextLook = 0 }
-    }
-
     func couldNotAsk(_ error: PostgresError) {
         settings.metrics.catalogTroubles.add()
-        giveUp()
+        backlog.giveUp()
     }
 
     func end() {
         link.drop()
-        giveUp()
-    }
-
-    private func giveUp() {
-        let (resolves, refreshes) = (self.resolves, self.refreshes)
-        self.resolves = []
-        self.refreshes = []
-        for job in resolves { job.reply.giveUp() }
-        for job in refreshes { job.reply.giveUp() }
+        backlog.giveUp()
     }
 
     // MARK: Does it still hold?
 
     var nextWake: UInt64 {
         // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
-        var next = min(nextLook, settleAt ?? .max, resolves.isEmpty ? .max : nextResolve)
-        if !refreshes.isEmpty {
+        var next = min(nextLook, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
+        if !backlog.refreshes.isEmpty {
             next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
         }
         return next
@@ -209,32 +190,28 @@ final class CatalogWorker: ConnectedWorker {
     // MARK: Those who wait for news
 
     private func answerRefreshes(_ reader: CatalogReader) throws(PostgresError) {
-        guard !refreshes.isEmpty else { return }
-        let visible = refreshes.contains { $0.xid != nil } ? try reader.visibleTransactions() : nil
+        guard !backlog.refreshes.isEmpty else { return }
+        let visible = backlog.refreshes.contains { $0.xid != nil } ? try reader.visibleTransactions() : nil
         let now = Clock.monotonicNanoseconds()
         let isReady = { (job: CatalogJob.RefreshJob) in job.xid.map { visible?.contains($0) ?? false } ?? true }
-        let overdue = refreshes.filter { !isReady($0) && now >= $0.deadline }
-        let waiting = refreshes.filter { !isReady($0) && now < $0.deadline }
-        let ready = refreshes.filter(isReady)
-        if !ready.isEmpty {
+        if backlog.refreshes.contains(where: isReady) {
             try look(reader)
             // A GRANT becomes visible a moment after its transaction, and holds nobody up: so once more.
             nextLook = min(nextLook, Clock.monotonicNanoseconds() + Limits.catalogSettlingDelay.wholeNanoseconds)
         }
-        refreshes = waiting
-        for job in overdue { job.reply.giveUp() }
-        for job in ready { job.reply.give(view?.snapshot) }
+        for job in backlog.takeRefreshes(where: isReady) { job.reply.give(view?.snapshot) }
+        for job in backlog.takeRefreshes(where: { now >= $0.deadline }) { job.reply.giveUp() }
     }
 
     // MARK: What bindings mean
 
     private func answerSomeResolves(_ reader: CatalogReader) throws(PostgresError) {
-        if resolves.isEmpty || Clock.monotonicNanoseconds() < nextResolve { return }
+        if backlog.resolves.isEmpty || Clock.monotonicNanoseconds() < nextResolve { return }
         let used = Clock.threadNanoseconds()
         defer { rest(after: Clock.threadNanoseconds() - used) }
         var count = 0
         var batch: ArraySlice<CatalogJob.ResolveJob> = []
-        for job in resolves {
+        for job in backlog.resolves {
             if !batch.isEmpty, count + job.requests.count > Limits.bindingBatch { break }
             count += job.requests.count
             batch.append(job)
@@ -246,7 +223,7 @@ final class CatalogWorker: ConnectedWorker {
             outcomes = try attempt(requests, reader)
         }
         try explain(&outcomes, reader)
-        resolves.removeFirst(batch.count)
+        backlog.removeResolves(batch.count)
         remember(outcomes)
         settings.metrics.bindingsResolved.add(count)
         let version = view?.snapshot.version ?? 0

@@ -1,0 +1,49 @@
+import Asking
+
+/// What the catalog's thread was asked and has not answered: as much as its inbox holds, and no more. In: jobs. Out: jobs to
+/// be answered, in their order.
+struct CatalogBacklog {
+    private(set) var resolves: [CatalogJob.ResolveJob] = []
+    private(set) var refreshes: [CatalogJob.RefreshJob] = []
+    private var load = InboxLoad()
+    private let room: InboxLoad
+
+    init(holding room: InboxLoad = CatalogJob.room) { self.room = room }
+
+    /// What finds no room is given up: whoever asked for it asks again.
+    mutating func take(_ jobs: [CatalogJob]) {
+        for job in jobs {
+            let more = load + job.load
+            guard more.fits(room) else {
+                job.giveUp()
+                continue
+            }
+            load = more
+            switch job {
+            case .resolve(let job): resolves.append(job)
+            case .refresh(let job): refreshes.append(job)
+            }
+        }
+    }
+
+    /// The first ones, which are answered now.
+    mutating func removeResolves(_ count: Int) {
+        for job in resolves.prefix(count) { load = load - CatalogJob.resolve(job).load }
+        resolves.removeFirst(count)
+    }
+
+    /// Those are answered now.
+    mutating func takeRefreshes(where isDone: (CatalogJob.RefreshJob) -> Bool) -> [CatalogJob.RefreshJob] {
+        let done = refreshes.filter(isDone)
+        refreshes.removeAll(where: isDone)
+        for job in done { load = load - CatalogJob.refresh(job).load }
+        return done
+    }
+
+    mutating func giveUp() {
+        let (resolves, refreshes) = (self.resolves, self.refreshes)
+        self = CatalogBacklog(holding: room)
+        for job in resolves { job.reply.giveUp() }
+        for job in refreshes { job.reply.giveUp() }
+    }
+}
