@@ -238,7 +238,10 @@ extension Follower {
     private func tellOfUnknownMembers(_ set: LiveSet) {
         // Whoever catches up was promised everything.
         let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waiters)
-        let owed = isAtEnd ? set.owed.intersection(bound) : bound
+        // Who came from a follower behind was not here when the set was filled, and was promised everything.
+        let owed = bound.filter { place in
+            !isAtEnd || set.owed.contains(place) || channel(at: place)?.recovery.isWanted == true
+        }
         for place in owed.sorted() { if let channel = channel(at: place) { home.missed(channel) } }
         set.owed = []
     }

@@ -101,6 +101,9 @@ public final class Simulation {
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time
+        // So little that a turn does not deliver all that somebody has missed.
+        sockets.sendBuffer = 4 << 10
+        sockets.outboxBytes = 64 << 10
         let gateway = try SteppedGateway(GatewaySettings(sockets: sockets), ProcessMetrics())
         let catalog = ModelCatalog(server)
         let asking = DeliveryAsking(
