@@ -31,7 +31,7 @@ public struct Pipeline: ~Copyable {
     /// The log had not begun when it was looked for first.
     private var isEarly = false
     /// Where it begins to read; nil for one that serves those who are at the log's end.
-    private let start: UInt64?
+    private let start: EventLogPosition?
     /// Where the entry begins that is read and not done with.
     private var entryAt: UInt64?
     /// The log does not have what comes next any more.
@@ -57,10 +57,10 @@ public struct Pipeline: ~Copyable {
     private var gaps: [String] = []
 
     /// - Parameters:
-    ///   - start: the offset it begins at, which the log has; nil for the log's end.
+    ///   - start: where it begins, which the log has; nil for the log's end.
     ///   - post: takes the answers to what it asks, from any thread; the loop hands them to `take`.
     public init(
-        _ sources: DeliverySources, _ deflater: Deflater?, from start: UInt64? = nil,
+        _ sources: DeliverySources, _ deflater: Deflater?, from start: EventLogPosition? = nil,
         post: @escaping @Sendable (DeliveryEvent) -> Void
     ) {
         self.sources = sources
@@ -148,9 +148,9 @@ public struct Pipeline: ~Copyable {
         do {
             // Who was too slow for the log's retention goes on at its end.
             let start = hasLostPlace ? nil : self.start
-            passed = start ?? (isEarly ? 0 : end.state.position.offset)
-            let from = start.map(EventLogStart.offset) ?? (isEarly ? .oldest : .end)
-            epoch = isEarly ? nil : end.state.position.epoch
+            passed = start?.offset ?? (isEarly ? 0 : end.state.position.offset)
+            let from = start.map { EventLogStart.offset($0.offset) } ?? (isEarly ? .oldest : .end)
+            epoch = start?.epoch ?? (isEarly ? nil : end.state.position.epoch)
             feed = try LogFeed(sources.log.open(), end: end, from: from, ringing: loop.bell)
             entryAt = nil
             // What was begun with the feed before says nothing of this one's entries.

@@ -29,8 +29,8 @@ final class Channel {
         case none
         /// Whether it can be told what it missed since then is known when the log has begun.
         case asked(EventLogPosition)
-        /// What it missed has been told, or will be.
-        case from(UInt64)
+        /// What it missed from there on has been told, or will be.
+        case from(EventLogPosition)
         case refused(LogStanding.Refusal)
     }
 

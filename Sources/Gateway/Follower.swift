@@ -3,6 +3,7 @@ import Catalog
 import Channels
 import Delivery
 import Diagnostics
+import EventLog
 import Net
 import Policy
 import System
@@ -31,8 +32,8 @@ final class Follower {
     private var crowdedSince: UInt64?
     private var isWaitingForSpace = false
 
-    /// - Parameter start: the offset it begins at; nil for the log's end.
-    init(of home: ProjectLoop, number: UInt32, from start: UInt64? = nil) {
+    /// - Parameter start: where it begins; nil for the log's end.
+    init(of home: ProjectLoop, number: UInt32, from start: EventLogPosition? = nil) {
         self.home = home
         self.number = number
         pipeline = Pipeline(home.project.delivery, home.clients.deflater, from: start) { [mailbox = home.mailbox] in

@@ -20,7 +20,7 @@ extension ProjectLoop {
         if position.epoch != end.epoch { return .refused(.otherEpoch) }
         if position.offset > end.offset { return .refused(.unknown) }
         guard let oldest = oldestOffset() else { return nil }
-        return position.offset < oldest ? .refused(.olderThanRetention) : .from(position.offset)
+        return position.offset < oldest ? .refused(.olderThanRetention) : .from(position)
     }
 
     /// Looked up now and then: who comes back to what retention takes meanwhile is told as its follower begins.
@@ -51,22 +51,22 @@ extension ProjectLoop {
             if channel.isReturning, !recovery.isWanted { channel.missesUntilBound = true }
         }
         guard channel.recovery.isWanted else { return live }
-        guard case .from(let offset) = channel.recovery else {
+        guard case .from(let position) = channel.recovery else {
             waitingForPass.insert(channel.place)
             return nil
         }
-        channel.since = offset
-        channel.conversation.detailed().pastEnd = offset
-        if let known = behind.first(where: { $0.isOpenFor(offset) }) { return known.takeAboard(channel) }
-        if behind.count < Limits.maximumCatchUps { return startPass(from: offset).takeAboard(channel) }
+        channel.since = position.offset
+        channel.conversation.detailed().pastEnd = position.offset
+        if let known = behind.first(where: { $0.isOpenFor(position) }) { return known.takeAboard(channel) }
+        if behind.count < Limits.maximumCatchUps { return startPass(from: position).takeAboard(channel) }
         waitingForPass.insert(channel.place)
         return nil
     }
 
-    private func startPass(from offset: UInt64) -> Follower {
+    private func startPass(from position: EventLogPosition) -> Follower {
         lastFollower = lastFollower &+ 1 & FollowerNumber.mask
         if lastFollower == live.number { lastFollower = 1 }
-        let follower = Follower(of: self, number: lastFollower, from: offset)
+        let follower = Follower(of: self, number: lastFollower, from: position)
         follower.pipeline.openIfBegun(on: loop)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         behind.append(follower)
@@ -105,7 +105,7 @@ extension ProjectLoop {
         }
         // In the order of their positions: the first begins the pass, and it has passed nobody's when all are aboard.
         for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
-            if case .from(let offset) = channel.recovery, offset < oldest { retentionOvertook(channel) }
+            if case .from(let position) = channel.recovery, position.offset < oldest { retentionOvertook(channel) }
             guard let follower = follower(for: channel) else { continue }
             hasBoarded = true
             channel.follower = follower
@@ -126,8 +126,9 @@ extension ProjectLoop {
     /// Those who have come to where the follower at the log's end is go on with that one: it has delivered nothing that
     /// they have not got, and they have got nothing that it has yet to deliver, but for what `since` leaves out.
     private func handOver(_ follower: Follower) {
+        // A gap takes no offset: who has yet to come to it stands where those do who were told of it.
         guard follower.pipeline.isBetweenEntries, follower.rebinding == nil,
-            follower.pipeline.frontier >= live.pipeline.frontier
+            follower.pipeline.frontier >= live.pipeline.frontier, follower.pipeline.epoch == live.pipeline.epoch
         else { return }
         for place in follower.passengers.sorted() {
             guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.isResting else {
@@ -170,7 +171,8 @@ extension ProjectLoop {
 
     /// Of what it has heard last, which may be from before a gap that stands in the log by now.
     func epoch(of channel: Channel) -> UInt64? {
-        (channel.follower ?? live).pipeline.epoch ?? project.delivery.log.end()?.state.position.epoch
+        if channel.follower == nil, case .from(let position) = channel.recovery { return position.epoch }
+        return (channel.follower ?? live).pipeline.epoch ?? project.delivery.log.end()?.state.position.epoch
     }
 
     /// Where it would go on if it came back now; nil while the log has not begun.
@@ -197,7 +199,12 @@ extension ProjectLoop {
 
 extension Follower {
     /// It has not passed the offset: whoever comes aboard now misses nothing.
-    fileprivate func isOpenFor(_ offset: UInt64) -> Bool { pipeline.isOpen && pipeline.frontier <= offset }
+    fileprivate func isOpenFor(_ position: EventLogPosition) -> Bool {
+        guard pipeline.isOpen else { return false }
+        let frontier = pipeline.frontier
+        // A gap takes no offset, and may have been passed there.
+        return frontier < position.offset || frontier == position.offset && pipeline.epoch == position.epoch
+    }
 
     fileprivate func takeAboard(_ channel: Channel) -> Follower {
         assert(channel.since.map { pipeline.frontier <= $0 } ?? false, "who comes aboard has missed nothing")

@@ -287,8 +287,7 @@ extension Channel {
 extension Channel.Recovery {
     fileprivate var offset: UInt64? {
         switch self {
-        case .asked(let position): position.offset
-        case .from(let offset): offset
+        case .asked(let position), .from(let position): position.offset
         case .none, .refused: nil
         }
     }
