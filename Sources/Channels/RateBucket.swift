@@ -46,12 +46,13 @@ public final class RateBucket: Sendable {
         return ahead < window && ahead &+ cost(count) <= window
     }
 
-    /// The window's average now.
+    /// The window's average now. What has begun counts whole, so that nobody is refused and told that there is some left.
     public func level(at nanoseconds: UInt64) -> RateLevel {
         let limit = rate.load(ordering: .relaxed)
         let (high, low) = limit.multipliedFullWidth(by: ahead(at: nanoseconds))
-        let rolling = high >= window ? limit : window.dividingFullWidth((high, low)).quotient
-        return RateLevel(rolling: Int(clamping: rolling), limit: Int(clamping: limit))
+        guard high < window else { return RateLevel(rolling: Int(clamping: limit), limit: Int(clamping: limit)) }
+        let (whole, begun) = window.dividingFullWidth((high, low))
+        return RateLevel(rolling: Int(clamping: whole &+ (begun > 0 ? 1 : 0)), limit: Int(clamping: limit))
     }
 
     private var isUnlimited: Bool { rate.load(ordering: .relaxed) == 0 }

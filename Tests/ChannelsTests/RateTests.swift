@@ -71,6 +71,16 @@ final class WindowStage {
         #expect(bucket.level(at: 30 * second).remaining == 0)
     }
 
+    @Test(arguments: 1...50)
+    func `who is refused is not told that there is some left`(rate: Int) {
+        let bucket = RateBucket(rate: rate, window: 60 * second)
+        let cost = second / UInt64(rate)
+        while bucket.take(at: 0) {}
+        for moment in [0, 1, cost / 2, cost - 1] where !bucket.fits(1, at: moment) {
+            #expect(bucket.level(at: moment).remaining == 0, "after \(moment) ns")
+        }
+    }
+
     @Test func `a rate that changes counts at once`() {
         let bucket = RateBucket(rate: 1, window: second)
         #expect(bucket.take(at: 0) && !bucket.take(at: 0))
