@@ -15,6 +15,7 @@ public struct LiveMemberships: ~Copyable {
     private var numbers: [SetKey: UInt32] = [:]
     private var handles: [UInt32: Handles] = [:]
     private var users: [UInt32: Int] = [:]
+    private var fillings = MembershipFilling.Desk()
     private var tables: [UInt32: CatalogTable] = [:]
     /// Rows as changes leave them, and rows as changes found them.
     private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
@@ -74,7 +75,8 @@ public struct LiveMemberships: ~Copyable {
         }
         let number = sets.nextIndex
         let set = LiveSet(
-            held, claimant, table, number: number, passed: passed.count, followedSince: followedSince.rawValue)
+            held, claimant, table, number: number, filling: fillings.next(of: number), passed: passed.count,
+            followedSince: followedSince.rawValue)
         _ = sets.add(set)
         numbers[key] = number
         users[number] = 1
@@ -157,12 +159,13 @@ public struct LiveMemberships: ~Copyable {
 
     /// PostgreSQL's answer to some sets of one reading. Those that have settled; the others are asked for again.
     public mutating func fill(
-        _ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)], at now: UInt64
+        _ answers: [(filling: MembershipFilling, answer: MembershipFill)], at now: UInt64
     ) -> [LiveSet] {
         var settled: [LiveSet] = []
         var firstUnseen: (snapshot: VisibleTransactions, number: Int)?
-        for (number, filling, answer) in answers {
-            guard let set = sets[number], set.filling == filling, set.state == .filling else { continue }
+        for (filling, answer) in answers {
+            guard let set = self.set(awaiting: filling) else { continue }
+            let number = set.number
             switch answer {
             case .filled(let rows):
                 if firstUnseen?.snapshot != rows.snapshot {
@@ -182,9 +185,15 @@ public struct LiveMemberships: ~Copyable {
     }
 
     /// An answer did not come: the set, which will be asked for again when somebody wants it.
-    public func unanswered(_ number: UInt32, filling: UInt32) -> LiveSet? {
-        guard let set = sets[number], set.filling == filling, set.state == .filling else { return nil }
+    public func unanswered(_ filling: MembershipFilling) -> LiveSet? {
+        guard let set = set(awaiting: filling) else { return nil }
         set.isAsked = false
+        return set
+    }
+
+    /// The set that the answer to this is for; nil where nobody waits for it any more.
+    public func set(awaiting filling: MembershipFilling) -> LiveSet? {
+        guard let set = sets[filling.set], set.filling == filling, set.state == .filling else { return nil }
         return set
     }
 
@@ -196,7 +205,7 @@ public struct LiveMemberships: ~Copyable {
     }
 
     private mutating func refill(_ set: LiveSet) {
-        set.discard(passed: passed.count)
+        set.discard(passed: passed.count, for: fillings.next(of: set.number))
         want(set)
         changed.insert(set.number)
         metrics.membershipRefills.add()

@@ -5,6 +5,28 @@ import Judging
 import Policy
 import System
 
+/// One asking of PostgreSQL which rows there are for a set. None is like another for as long as the loop lives, while sets
+/// take the numbers of those that went: an answer that comes late is nobody else's.
+public struct MembershipFilling: Hashable, Sendable {
+    let set: UInt32
+    private let serial: UInt64
+
+    /// Hands them out.
+    struct Desk {
+        private var last: UInt64 = 0
+
+        mutating func next(of set: UInt32) -> MembershipFilling {
+            last += 1
+            return MembershipFilling(set: set, serial: last)
+        }
+    }
+
+    private init(set: UInt32, serial: UInt64) {
+        self.set = set
+        self.serial = serial
+    }
+}
+
 /// The keys one holder has by a membership: filled by PostgreSQL, then kept from the log, transaction by transaction.
 ///
 /// It counts rows, so that a key stays for as long as one row gives it.
@@ -25,8 +47,8 @@ public final class LiveSet {
     public let table: CatalogTable
     /// Its number on the desk.
     public let number: UInt32
-    /// Tells one filling from the next: an answer to an older one is of no use.
-    public private(set) var filling: UInt32 = 0
+    /// Tells one filling from the next: an answer to an older one is of no use. Nil where nobody is asked for it.
+    public private(set) var filling: MembershipFilling?
     /// How many transactions the log had shown when the filling began: they are not among the deltas.
     private var passed = 0
     private(set) var state = State.filling
@@ -79,9 +101,10 @@ public final class LiveSet {
     }
 
     public init(
-        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, number: UInt32, passed: Int,
-        followedSince: UInt64 = 0
+        _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, number: UInt32 = 0,
+        filling: MembershipFilling? = nil, passed: Int = 0, followedSince: UInt64 = 0
     ) {
+        self.filling = filling
         self.followedSince = followedSince
         self.held = held
         self.claimant = claimant
@@ -120,10 +143,15 @@ public final class LiveSet {
     // MARK: Filling
 
     /// Forgets everything; to be filled anew.
-    func discard(passed: Int) {
-        filling &+= 1
-        isAsked = false
+    func discard(passed: Int, for filling: MembershipFilling) {
+        forget()
+        self.filling = filling
         self.passed = passed
+    }
+
+    private func forget() {
+        filling = nil
+        isAsked = false
         state = .filling
         counts = [:]
         nullCount = 0
@@ -165,7 +193,7 @@ public final class LiveSet {
 
     public func giveUp(_ end: State) {
         assert(end == .failed || end == .left, "giving up is an end")
-        discard(passed: passed)
+        forget()
         state = end
         assert(counts.isEmpty && rowCount == 0, "who gave up counts nobody as a member")
     }

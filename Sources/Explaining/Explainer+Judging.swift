@@ -133,7 +133,7 @@ extension Explainer {
         guard let table = catalog.snapshot?.related(held.membership.table) else {
             return (Held.unknown, "its table is not known")
         }
-        let set = LiveSet(held, claimant, table, number: 0, passed: 0)
+        let set = LiveSet(held, claimant, table)
         switch fill {
         case .filled(let rows):
             _ = set.fill(rows, firstUnseen: 0, at: 0)

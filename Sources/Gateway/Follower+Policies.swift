@@ -178,26 +178,25 @@ extension Follower {
     /// Has PostgreSQL fill what is new.
     func fill(_ unfilled: [LiveSet]) {
         guard !unfilled.isEmpty else { return }
-        let asked = unfilled.map { (set: $0.number, filling: $0.filling) }
+        let asked = unfilled.compactMap(\.filling)
+        assert(asked.count == unfilled.count, "who is to be filled waits for an answer")
         project.policyEvaluator.fill(unfilled.map { ($0.held.membership, $0.claimant) }, seeing: nil) {
             [mailbox, number] answers in
-            mailbox.post(.filled(follower: number, zip(asked, answers).map { ($0.set, $0.filling, $1) }))
+            mailbox.post(.filled(follower: number, zip(asked, answers).map { ($0, $1) }))
         }
     }
 
-    func filled(_ answers: [(set: UInt32, filling: UInt32, answer: MembershipFill)]) {
-        for (number, _, _) in answers {
+    func filled(_ answers: [(filling: MembershipFilling, answer: MembershipFill)]) {
+        for (filling, _) in answers {
             // Who comes new is promised nothing of what was committed before. Who was promised it and is not bound yet may
             // come to wait for the set only when it has been filled for others.
-            guard let set = pipeline.memberships.sets[number] else { continue }
+            guard let set = pipeline.memberships.set(awaiting: filling) else { continue }
             set.owed = set.waiters.filter { channel(at: $0)?.since != nil }.union(rebinding?.missing ?? [])
         }
         for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
-        for (number, filling, answer) in answers {
-            guard case .unavailable = answer, let set = pipeline.memberships.unanswered(number, filling: filling) else {
-                continue
-            }
+        for (filling, answer) in answers {
+            guard case .unavailable = answer, let set = pipeline.memberships.unanswered(filling) else { continue }
             for place in set.waiters.sorted() { if let channel = channel(at: place) { bindLater(channel) } }
         }
     }

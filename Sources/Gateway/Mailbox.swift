@@ -22,7 +22,7 @@ public enum Mail: Sendable {
     /// What terms that speak of a holder's claims alone came to; nil when PostgreSQL could not be asked.
     case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// The keys of memberships.
-    case filled(follower: UInt32, [(set: UInt32, filling: UInt32, answer: MembershipFill)])
+    case filled(follower: UInt32, [(filling: MembershipFilling, answer: MembershipFill)])
     /// A policy is left to PostgreSQL from here on.
     case demoted
     /// What channels of another loop said.

@@ -1,0 +1,65 @@
+import Change
+import Diagnostics
+import Judging
+import TestSupport
+import Testing
+
+@testable import Catalog
+@testable import Delivery
+@testable import Policy
+
+/// The desk of sets: whose answer is whose.
+@Suite(.within(minutes: 5)) struct LiveMembershipsTests {
+    private let table = CatalogTable(
+        oid: 9, schema: "public", name: "members",
+        columns: [
+            CatalogColumn(
+                facts: ColumnFacts(name: "room", type: TypeFacts(oid: 23, name: "integer"), collation: .none),
+                number: 1,
+                typeOID: 23, typeName: "int4", declaredType: "integer", rendering: .scalar(oid: 23))
+        ],
+        primaryKey: [], identity: .full, hasRowSecurity: false, forcesRowSecurity: false, hasPolicies: false,
+        operations: .all)
+    private let held = HeldMembership(
+        membership: Membership(table: 9, keySlot: 0, condition: .undecided, reader: .caller, fillSQL: "SELECT"),
+        rows: .always)
+
+    private func set(of sub: String, on desk: inout LiveMemberships) -> LiveSet {
+        desk.take(
+            held, Claimant(role: "reader", claims: #"{"sub":"\#(sub)"}"#, identity: 0), table, followedSince: .zero)
+    }
+
+    private func rooms(_ rooms: String...) throws -> MembershipFill {
+        .filled(
+            FilledMembership(
+                keys: rooms.map { FilledMembership.Key(text: Array($0.utf8), count: 1) },
+                snapshot: try #require(VisibleTransactions("10:10:")), position: .zero))
+    }
+
+    private func asked(_ desk: inout LiveMemberships, _ set: LiveSet) throws -> MembershipFilling {
+        desk.want(set)
+        return try #require(desk.takeUnfilled().first { $0 === set }?.filling)
+    }
+
+    /// Whoever leaves while PostgreSQL is asked leaves a number behind, and the next takes it.
+    @Test func `what was asked for somebody who left is not taken for who comes next`() throws {
+        var desk = LiveMemberships(ProjectMetrics())
+        let first = set(of: "ana", on: &desk)
+        let ofFirst = try asked(&desk, first)
+        desk.release(first)
+        let second = set(of: "cem", on: &desk)
+        let ofSecond = try asked(&desk, second)
+        try #require(second.number == first.number)
+
+        #expect(desk.fill([(ofFirst, try rooms("7"))], at: 0).isEmpty)
+        #expect(second.keys.isUnknown && second.keys.keys.isEmpty)
+        let isAwaited = desk.unanswered(ofFirst) != nil
+        #expect(!isAwaited)
+
+        #expect(desk.fill([(ofSecond, try rooms("8"))], at: 0).count == 1)
+        #expect(second.keys.keys == [Array("8".utf8)])
+        // Nor is an answer taken twice.
+        #expect(desk.fill([(ofSecond, try rooms("7"))], at: 0).isEmpty)
+        #expect(second.keys.keys == [Array("8".utf8)])
+    }
+}
