@@ -19,9 +19,12 @@ public struct SocketReceipt: Sendable {
         if case .unconfirmed(let since, _, _) = state { since } else { nil }
     }
 
-    public var awaitsPong: Bool {
-        if case .unconfirmed(_, .some, _) = state { true } else { false }
+    /// What the ping under way asks about.
+    public var asked: UInt64? {
+        if case .unconfirmed(_, let pinged, _) = state { pinged } else { nil }
     }
+
+    public var awaitsPong: Bool { asked != nil }
 
     /// It was sent something after `mark`; nothing was since the log was delivered up to `reached`. The offset to ping with,
     /// where one is due.

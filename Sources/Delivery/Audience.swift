@@ -34,7 +34,7 @@ public struct Recipient: BitwiseCopyable {
     /// Each change says where the channel stands.
     let hearsPosition: Bool
     /// Where it stood when that was said last.
-    var told: UInt64
+    var toldAt: UInt64
     /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
     var isHeld = false
     /// Bindings to tables. With one, its envelope is known beforehand.
@@ -46,11 +46,11 @@ public struct Recipient: BitwiseCopyable {
 
     public init(
         _ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64,
-        hearsPosition: Bool = false
+        hearsPosition: Bool = false, toldAt: UInt64? = nil
     ) {
         self.since = since
         self.hearsPosition = hearsPosition
-        told = since
+        self.toldAt = toldAt ?? since
         self.wantsMoves = wantsMoves
         self.connection = connection
         self.isLegacy = isLegacy

@@ -639,9 +639,9 @@ struct ChangeRouter: ~Copyable {
         let shared = audience.envelopes.envelope(envelope)
         let recipient = audience.recipients[Int(listener)]
         guard recipient.hearsPosition else { return shared }
-        assert(position.offset > recipient.told, "a channel is told of what is ahead of it")
-        audience.recipients[Int(listener)].told = position.offset
-        let previous = EventLogPosition(epoch: position.epoch, offset: recipient.told)
+        assert(position.offset > recipient.toldAt, "a channel is told of what is ahead of it")
+        audience.recipients[Int(listener)].toldAt = position.offset
+        let previous = EventLogPosition(epoch: position.epoch, offset: recipient.toldAt)
         return shared.standing(at: "\(position)", behind: "\(previous)")
     }
 
@@ -751,6 +751,9 @@ struct ChangeRouter: ~Copyable {
 
     /// The offset of the first change that waits for it.
     func firstHeld(_ listener: UInt32) -> UInt64? { waiting[listener]?.next.map { $0.position.offset - 1 } }
+
+    /// The position that it was told last.
+    func toldAt(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.toldAt }
 
     /// What waits was judged for somebody else; true when there was anything.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {

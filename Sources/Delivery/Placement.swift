@@ -200,6 +200,9 @@ extension Pipeline {
     /// The offset of the first change that waits for it.
     public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
 
+    /// The position that the listener's client was told last.
+    public func toldAt(_ listener: UInt32) -> UInt64? { router.toldAt(listener) }
+
     /// Somebody waits for PostgreSQL's answers.
     public var holdsAnybody: Bool { router.holdsAnybody }
 

@@ -176,6 +176,9 @@ public enum Limits {
     public static let maximumWaitingDeliveryBytes = 4 << 20
     /// Of all channels of one loop. At half of it the log waits for PostgreSQL, for a while.
     public static let maximumWaitingTotalBytes = 128 << 20
+    /// For so long, before it is read on for a turn, and so often it is looked whether it has to.
+    public static let crowdPatience = Duration.seconds(2)
+    public static let crowdInterval = Duration.milliseconds(20)
 
     /// Joined and joining, on one loop. Each has three timers at most.
     public static let maximumChannelsPerLoop = 1 << 22
@@ -311,17 +314,13 @@ public enum Limits {
     /// What a blocked connection may have queued here, beside the kernel's own buffer …
     public static let outboxBytes = 8 << 20
 
-    /// … how long the log waits for those who have half of it and keep taking, before it is read on for a turn, so that a
-    /// bulk of changes at the speed of memory does not make everybody slow …
-    public static let crowdPatience = Duration.seconds(2)
+    /// … of which so much makes it slow: from there on its channels read the log at its own pace …
+    public static let filledBytes = 1 << 20
 
-    /// … which one does that took something since: the kernel asks for more when a third of its buffer went out …
-    public static let crowdPulse = Duration.seconds(2)
+    /// … or less, where many are: no less than this …
+    public static let leastFilledBytes = 32 << 10
 
-    /// … how often that is looked at …
-    public static let crowdInterval = Duration.milliseconds(20)
-
-    /// … how long the oldest byte of it may wait …
+    /// … how long it may take nothing at all …
     public static let outboxAge = Duration.seconds(30)
 
     /// … and what all that are blocked on one loop may hold together.
@@ -593,7 +592,7 @@ extension Limits {
     private static func checkSockets() {
         precondition(copiedPieceBytes < pieceChunkBytes, "a piece worth copying must fit a chunk")
         precondition(outboxBytes <= outboxTotalBytes, "one connection's outbox must fit what all may hold")
-        precondition(crowdPulse < outboxAge && crowdPatience < outboxAge, "waiting must end before the slow are closed")
+        precondition(leastFilledBytes <= filledBytes && filledBytes < outboxBytes, "the slow are told apart before they are closed")
         precondition(
             maximumWaitingDeliveryBytes < maximumWaitingTotalBytes, "one channel's deliveries must fit those of all")
         precondition(

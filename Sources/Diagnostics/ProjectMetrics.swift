@@ -57,6 +57,16 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "reason"
     }
 
+    /// Why a channel went back to the log.
+    public enum Parked: String, MetricLabel {
+        /// Its socket took less than it was sent.
+        case socket
+        /// What its filters and policies ask was not answered as fast as it came.
+        case answers
+
+        public static let labelName = "reason"
+    }
+
     /// Where the last version of a deleted row was found.
     public enum Recall: String, MetricLabel {
         case memory
@@ -141,6 +151,9 @@ public final class ProjectMetrics: Sendable {
         "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
     public let catchUps = Counter(
         "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
+    public let parked = CounterFamily<Parked>(
+        "tidewire_channels_parked_total",
+        "Times that a slow client's channel was left where it was in the event log, to go on from there at its own pace.")
     public let replaySeconds = Histogram(
         "tidewire_replay_seconds", "Time one such question waited for its answer.", unit: .seconds)
 

@@ -71,6 +71,8 @@ final class Channel {
     var follower: Follower?
     /// Where in the log what it hears begins; nil until it is bound.
     var since: UInt64?
+    /// The position that its client was told last, where that was by another follower than its own.
+    var toldAt: UInt64?
     /// What became of its wish to go on from a position.
     var recovery = Recovery.none
     /// Nobody asked for it: its client came back, and is taken for the one that was here.

@@ -141,6 +141,18 @@ final class ClientLoop: SocketApplication {
         say(.normal, "nothing was received for too long", to: session)
     }
 
+    func filled(_ connection: ConnectionID) {
+        guard let session = session(connection) else { return }
+        session.isSlow = true
+        session.project?.park(session)
+    }
+
+    func drained(_ connection: ConnectionID) {
+        guard let session = session(connection) else { return }
+        session.isSlow = false
+        session.project?.unpark(session)
+    }
+
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         guard let session = session(connection) else { return }
         session.metrics?.drops[.slowConsumer].add()

@@ -252,7 +252,8 @@ extension Follower {
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
                 since: since(channel),
-                hearsPosition: channel.conversation.options.contains(.hearsPosition)))
+                hearsPosition: channel.conversation.options.contains(.hearsPosition), toldAt: channel.toldAt))
+        channel.toldAt = nil
         channel.listener = listener
         return listener
     }
@@ -338,11 +339,7 @@ extension Follower {
     func tell(of losses: DeliveryLosses) {
         for listener in losses.lacking { if let channel = channel(ofListener: listener) { home.lacksValues(channel) } }
         for listener in losses.overfull {
-            guard let channel = channel(ofListener: listener) else { continue }
-            metrics.drops[.slowConsumer].add()
-            clients.say(
-                .tryAgainLater, "a filter's answers took too long: connect again and fetch what was missed",
-                to: channel.session)
+            if let channel = channel(ofListener: listener) { home.goBack(channel) }
         }
         for listener in losses.unanswered { if let channel = channel(ofListener: listener) { home.missed(channel) } }
         for account in losses.stopped {

@@ -122,9 +122,9 @@ final class Follower {
         giveUpOnBindings()
     }
 
-    /// The log is read at the speed of memory, and what it has waits for those who cannot take it as fast: for a while.
+    /// The log is read at the speed of memory, and what it has waits for PostgreSQL, which is not as fast: for a while.
     private func isCrowded() -> Bool {
-        guard pipeline.isCrowded(loop.now) || loop.isCrowded else {
+        guard pipeline.isCrowded(loop.now) else {
             crowdedSince = nil
             return false
         }

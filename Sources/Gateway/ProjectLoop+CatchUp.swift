@@ -55,8 +55,11 @@ extension ProjectLoop {
             waitingForPass.insert(channel.place)
             return nil
         }
+        // Who is slow comes when its socket has taken what there is.
+        if channel.isOpen, channel.session.isSlow { return nil }
         channel.since = position.offset
-        channel.conversation.detailed().pastEnd = position.offset
+        let details = channel.conversation.detailed()
+        details.pastEnd = max(details.pastEnd, position.offset)
         if let known = behind.first(where: { $0.isOpenFor(position) }) { return known.takeAboard(channel) }
         if behind.count < Limits.maximumCatchUps { return startPass(from: position).takeAboard(channel) }
         waitingForPass.insert(channel.place)
@@ -141,15 +144,19 @@ extension ProjectLoop {
     }
 
     private func handOver(_ channel: Channel, from follower: Follower) {
-        let offset = follower.pipeline.frontier
-        assert(offset >= live.pipeline.frontier, "what nobody has delivered to it is still to come")
-        assert(channel.since.map { $0 <= offset } ?? true, "a channel goes on, not back")
+        assert(
+            follower.pipeline.frontier >= live.pipeline.frontier, "what nobody has delivered to it is still to come")
+        // Who was parked by one that was further goes on from there, not back.
+        let offset = max(follower.pipeline.frontier, channel.since ?? 0)
         follower.unbind(channel)
         channel.holder = channel.nextHolder
         channel.nextHolder = nil
         channel.since = offset
         channel.follower = live
-        if channel.wantsReplay { channel.conversation.detailed().pastEnd = offset }
+        if channel.wantsReplay {
+            let details = channel.conversation.detailed()
+            details.pastEnd = max(details.pastEnd, offset)
+        }
         if !live.bind(channel.place, channel) { live.promise(channel) }
         metrics.catchUps.add()
         sayCaughtUp(channel)

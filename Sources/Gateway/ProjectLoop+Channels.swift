@@ -188,7 +188,7 @@ extension ProjectLoop {
         follower.tellThatBound(channel)
     }
 
-    private func letGo(of channel: Channel) {
+    func letGo(of channel: Channel) {
         channel.follower?.unbind(channel)
         waitingForPass.remove(channel.place)
         letGoOfNextHolder(channel)

@@ -136,11 +136,22 @@ extension ProjectLoop {
             guard let channel = channels[place], channel.isOpen, let departure = channel.departure,
                 departure.own == nil, let listener = channel.listener, live.pipeline.isHeld(listener)
             else { continue }
-            let own = stood(channel)
-            channel.departure?.own = own
-            apart.insert(place)
-            restated.insert(place)
+            setApart(channel)
         }
+    }
+
+    /// What its socket's receipt says is not said of the channel any more, but for what was asked before.
+    func setApart(_ channel: Channel) {
+        guard let departure = channel.departure else { return }
+        if let asked = channel.session.receipt.asked {
+            let isOfSocket = if case .socket = departure.pinged { true } else { departure.own == nil }
+            if isOfSocket { channel.departure?.pinged = .offset(asked) }
+        }
+        guard departure.own == nil else { return }
+        let own = stood(channel)
+        channel.departure?.own = own
+        apart.insert(channel.place)
+        restated.insert(channel.place)
     }
 
     /// The client was sent something: it is asked to say that it has got it, unless it is being asked.
@@ -178,7 +189,9 @@ extension ProjectLoop {
 
     /// How far it was told of everything by now; nil where something is on its way to it.
     private func reach(_ channel: Channel) -> Channel.Departure.Reach? {
-        guard channel.isOpen, let follower = channel.follower else { return nil }
+        guard channel.isOpen else { return nil }
+        // It is parked where it was told of everything.
+        guard let follower = channel.follower else { return channel.since.map { .offset($0) } }
         if let listener = channel.listener, follower.pipeline.isHeld(listener) {
             return follower.pipeline.firstHeld(listener).map { .offset(max(channel.since ?? 0, $0)) }
         }

@@ -97,6 +97,9 @@ public final class RehearsalLoop: SocketApplication {
     public func hasNoRoom(_ connection: ConnectionID) { clients.hasNoRoom(connection) }
     public func tookTooLong(_ connection: ConnectionID) { clients.tookTooLong(connection) }
 
+    public func filled(_ connection: ConnectionID) { clients.filled(connection) }
+    public func drained(_ connection: ConnectionID) { clients.drained(connection) }
+
     public func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         clients.fellBehind(connection, queuedBytes: queuedBytes)
     }

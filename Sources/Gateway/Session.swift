@@ -62,6 +62,8 @@ final class Session {
     private(set) var lastRef: UInt32 = 0
     /// A name that its address gave the client.
     var clientID: String?
+    /// Its socket takes less than it is sent: what the log has for its channels waits there.
+    var isSlow = false
     /// Its socket is gone, or is about to be, without a word about its channels.
     var hasGone = false
     /// By the slots of the machine's channels: places among the loop's.

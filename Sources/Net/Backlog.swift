@@ -4,7 +4,6 @@ final class Backlog {
         var extent: PieceArena.Extent
         /// Belongs to the frame of the entry before it.
         var continues: Bool
-        var queuedAt: UInt64
     }
 
     /// A plain ring would do; entries come in batches and go in batches, so an array with a head is one too.
@@ -20,7 +19,6 @@ final class Backlog {
 
     var isEmpty: Bool { head == entries.count }
     var count: Int { entries.count - head }
-    var oldest: UInt64? { isEmpty ? nil : entries[head].queuedAt }
     subscript(_ index: Int) -> Entry { entries[head + index] }
 
     /// The caller has retained the extent's chunk.

@@ -32,6 +32,8 @@ struct Connection: BitwiseCopyable {
         static let hasFallenBehind = Flags(rawValue: 32)
         /// In the list of those that something was queued for since that was asked.
         static let wasSent = Flags(rawValue: 64)
+        /// More waits for it than a moment's, which the application was told.
+        static let isFilled = Flags(rawValue: 128)
     }
 
     var descriptor: Int32

@@ -63,6 +63,12 @@ public protocol SocketApplication: AnyObject {
     /// Nothing was received for the idle limit. Saying goodbye is the application's part.
     func wentIdle(_ connection: ConnectionID)
 
+    /// More waits for it than a moment's: what can be sent later should be. Said again as long as more is added.
+    func filled(_ connection: ConnectionID)
+
+    /// It has taken all of that.
+    func drained(_ connection: ConnectionID)
+
     /// The outbox passed one of its limits. Everything behind the frame under way has been dropped; a farewell may be
     /// sent now. Unless the application closes it, the loop does.
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int)

@@ -194,10 +194,8 @@ extension SocketLoop {
     }
 
     private func sweepBacklog(_ index: Int) -> UInt64 {
-        guard let seat = backlogs[index].seat, table[seat].stage == .open, let oldest = backlogs[index].oldest else {
-            return .max
-        }
-        let (due, isNever) = oldest.addingReportingOverflow(settings.outboxAge.nanoseconds)
+        guard let seat = backlogs[index].seat, table[seat].stage == .open else { return .max }
+        let (due, isNever) = backlogs[index].takenAt.addingReportingOverflow(settings.outboxAge.nanoseconds)
         if isNever { return .max }
         if due > now { return due }
         fall(seat)

@@ -239,10 +239,15 @@ extension SocketLoop {
             extent.offset += UInt32(skip)
             extent.length -= UInt32(skip)
             arena.retain(extent.chunk)
-            backlog.append(.init(extent: extent, continues: entry.continues || skip > 0, queuedAt: now))
+            backlog.append(.init(extent: extent, continues: entry.continues || skip > 0))
             skip = 0
         }
-        if backlog.byteCount > settings.outboxBytes { fall(seat) }
+        if backlog.byteCount > settings.outboxBytes {
+            fall(seat)
+        } else if backlog.byteCount > filledBytes {
+            table[seat].flags.insert(.isFilled)
+            filled.append(UInt32(seat))
+        }
     }
 
     /// There is room again: the backlog goes on where it stopped.
@@ -258,6 +263,10 @@ extension SocketLoop {
         guard table[seat].isLive, backlog.isEmpty else { return }
         releaseBacklog(seat)
         watch(seat)
+        if table[seat].flags.contains(.isFilled) {
+            table[seat].flags.remove(.isFilled)
+            drained.append(UInt32(seat))
+        }
         // What a closing connection has queued this turn goes first.
         if table[seat].stage == .closing { putInQueue(seat) }
     }

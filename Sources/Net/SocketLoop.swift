@@ -28,6 +28,9 @@ public final class SocketLoop {
     /// Told to the application at the end of the turn.
     let ended = PlainArray<UInt32>()
     let fallen = PlainArray<UInt32>()
+    /// Connections that take less than they are sent, and those that have caught up with that.
+    let filled = PlainArray<UInt32>()
+    let drained = PlainArray<UInt32>()
     /// Those who hold what there is no room for.
     let sendAway = PlainArray<UInt32>()
     /// Who pays for unfinished input: first everybody together, then parts that were named.
@@ -200,6 +203,7 @@ public final class SocketLoop {
         repeat {
             flush()
             tellFallen()
+            tellFilled()
             sendOverfullAway()
             tellEnded()
             if queued.isEmpty { endTurn() }

@@ -47,7 +47,10 @@ public struct SocketSettings: Sendable {
     /// … and for how long, whatever else the client sends.
     public var unfinishedLimit = Limits.unfinishedInputLimit
     public var outboxBytes = Limits.outboxBytes
+    /// How long it may take nothing.
     public var outboxAge = Limits.outboxAge
+    /// More than this waits for it: the application is told, which can send some of it later.
+    var filledBytes: Int { min(Limits.filledBytes, outboxBytes / 8) }
     /// What blocked connections may hold together on one loop.
     public var outboxTotalBytes = Limits.outboxTotalBytes
     /// `SO_SNDBUF`; nil leaves it to the kernel, which lets it grow.

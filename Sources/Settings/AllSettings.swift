@@ -259,11 +259,11 @@ public struct AllSettings: Sendable {
     public let outboxBytes = TypedSetting(
         "outbox_size", .limits, .size(64 << 10...Int64(Limits.outboxTotalBytes)),
         default: SizeText.write(Int64(Limits.outboxBytes)),
-        "What may wait for one client that reads too slowly, before it is disconnected.")
+        "What may wait for one client that reads too slowly, before it is disconnected. Changes wait in the log.")
 
     public let outboxAge = TypedSetting(
         "outbox_age", .limits, .duration(.seconds(1)...Duration.seconds(600)),
-        default: DurationText.write(Limits.outboxAge), "How long it may wait.")
+        default: DurationText.write(Limits.outboxAge), "How long such a client may take nothing at all.")
 
     public let idleTimeout = TypedSetting(
         "idle_timeout", .limits, .duration(.zero...Duration.seconds(86_400)),

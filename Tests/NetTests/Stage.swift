@@ -15,6 +15,8 @@ final class Diary: Sendable {
         case timeIsUp(UInt64)
         case wentIdle(ConnectionID)
         case fellBehind(ConnectionID, Int)
+        case filled(ConnectionID)
+        case drained(ConnectionID)
         case hadNoRoom(ConnectionID)
         case tookTooLong(ConnectionID)
         case note(String)
@@ -107,6 +109,9 @@ final class Scripted: SocketApplication, @unchecked Sendable {
 
     func hasNoRoom(_ connection: ConnectionID) { diary.write(.hadNoRoom(connection)) }
     func tookTooLong(_ connection: ConnectionID) { diary.write(.tookTooLong(connection)) }
+
+    func filled(_ connection: ConnectionID) { diary.write(.filled(connection)) }
+    func drained(_ connection: ConnectionID) { diary.write(.drained(connection)) }
 
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         diary.write(.fellBehind(connection, queuedBytes))

@@ -94,6 +94,7 @@ struct Totals {
         report.resumed += other.resumed
         report.refetched += other.refetched
         report.returned += other.returned
+        report.parked += other.parked
         report.told += other.told
         report.excused += other.excused
         report.faults += other.faults
@@ -114,7 +115,7 @@ struct Totals {
             """
             \(seeds) seeds, \(String(format: "%.2f", hours)) h simulated in \(String(format: "%.1f", seconds)) s; \
             \(report.commits) commits, \(report.changes) changes, \(report.deliveries) deliveries \
-            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \(report.returned) came back without asking), \
+            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \(report.returned) came back without asking), \(report.parked) times parked, \
             \(report.faults) faults, \
             \(report.told) times told, \(report.excused) excused; nothing was lost in silence
             fingerprint \(String(report.fingerprint, radix: 16))

@@ -29,6 +29,8 @@ public final class Simulation {
         public var resumed = 0
         public var refetched = 0
         public var returned = 0
+        /// Times that a slow client's channel went back to the log.
+        public var parked = 0
         public var told = 0
         public var excused = 0
         public var faults = 0
@@ -60,6 +62,8 @@ public final class Simulation {
     private var nextBeat: UInt64 = 0
     private var reconnecting: Set<Int> = []
     private let coverage = Coverage()
+    /// Of all hubs.
+    private let metrics = ProjectMetrics()
     private(set) var stepsDone = 0
 
     /// Where the log ended when the hub that runs was started.
@@ -101,9 +105,9 @@ public final class Simulation {
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time
-        // So little that a turn does not deliver all that somebody has missed.
+        // So little that a client which reads nothing for a moment is slow.
         sockets.sendBuffer = 4 << 10
-        sockets.outboxBytes = 64 << 10
+        sockets.outboxBytes = 16 << 10
         let gateway = try SteppedGateway(GatewaySettings(sockets: sockets), ProcessMetrics())
         let catalog = ModelCatalog(server)
         let asking = DeliveryAsking(
@@ -129,7 +133,7 @@ public final class Simulation {
         }
         let project = Project(
             "simulated", settings,
-            ProjectShare(number: 0, loops: Self.loopCount, gateway.budgets(), ProjectMetrics()),
+            ProjectShare(number: 0, loops: Self.loopCount, gateway.budgets(), metrics),
             ProjectServices(asking, authorizer: NoAuthorizer(), archive: NoArchive()),
             TokenVerifier(secret: Client.secret, maximumBytes: 4096), follower)
         gateway.add(project)
@@ -225,6 +229,7 @@ public final class Simulation {
         report.resumed = oracle.tally.resumed
         report.refetched = oracle.tally.refetched
         report.returned = oracle.tally.returned
+        report.parked = Int(metrics.parked[.socket].value + metrics.parked[.answers].value)
         report.told = oracle.tally.told
         report.excused = oracle.tally.excused
         report.faults = faults + stream.failures + server.lost

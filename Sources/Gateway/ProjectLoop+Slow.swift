@@ -1,0 +1,68 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Net
+
+/// Clients that take less than they are sent. What the log has for their channels stays there instead of in memory: each is
+/// parked at its position, and comes back from there when its socket has taken everything, as those do whose socket was cut.
+extension ProjectLoop {
+    func park(_ session: Session) {
+        for case let place? in session.channels {
+            if let channel = channels[place] { park(channel, metrics.parked[.socket]) }
+        }
+    }
+
+    /// More of what its filters and policies ask of PostgreSQL waits than is kept: it goes back to the first of that.
+    func goBack(_ channel: Channel) {
+        park(channel, metrics.parked[.answers])
+        if !channel.session.isSlow { unpark(channel) }
+    }
+
+    func unpark(_ session: Session) {
+        for case let place? in session.channels { if let channel = channels[place] { unpark(channel) } }
+    }
+
+    private func unpark(_ channel: Channel) {
+        guard channel.isOpen, channel.follower == nil, case .from = channel.recovery else { return }
+        waitingForPass.insert(channel.place)
+        loop.turnAgain()
+    }
+
+    private func park(_ channel: Channel, _ reason: Counter) {
+        guard channel.isOpen, !channel.isResting, channel.hearsOfLog, let follower = channel.follower,
+            follower.pipeline.isOpen, let epoch = follower.pipeline.epoch
+        else { return }
+        let frontier = follower.pipeline.frontier
+        let firstHeld = channel.listener.flatMap { follower.pipeline.firstHeld($0) }
+        let offset = max(channel.since ?? 0, firstHeld ?? frontier)
+        assert(firstHeld ?? 0 <= frontier, "what waits was read")
+        // What waits is told of once more by the log, and truncations behind it.
+        if firstHeld != nil { channel.untoldTruncations = [] }
+        assert(channel.untoldTruncations.isEmpty, "a truncation that nothing is before is told")
+        setApart(channel)
+        keepMessages(of: channel, from: frontier)
+        channel.toldAt = channel.listener.flatMap { follower.pipeline.toldAt($0) }
+        if let timer = channel.bindTimer { loop.cancel(timer) }
+        channel.bindTimer = nil
+        letGo(of: channel)
+        channel.follower = nil
+        channel.since = offset
+        channel.recovery = .from(EventLogPosition(epoch: epoch, offset: offset))
+        reason.add()
+    }
+
+    /// Those of the database wait in the log, too: what it has from here on is told when the channel comes there.
+    private func keepMessages(of channel: Channel, from offset: UInt64) {
+        guard let place = channel.conversation.place, topics[place].hearsBroadcasts else { return }
+        let details = channel.conversation.detailed()
+        details.pastEnd = max(details.pastEnd, offset)
+        topics[place].hasReplayed = true
+    }
+}
+
+extension Channel {
+    /// Broadcasts between clients are not of the log.
+    fileprivate var hearsOfLog: Bool { !bindings.isEmpty || conversation.isPrivate }
+}
