@@ -8,14 +8,14 @@ import Protocol
 public struct Listener {
     /// The channel's place among the loop's channels.
     public let channel: UInt32
-    let version: SerializerVersion
+    let form: EnvelopeForm
     let topic: [UInt8]
     /// The numbers by which the client knows its bindings, by their places.
     let ids: [UInt32]
 
-    public init(channel: UInt32, version: SerializerVersion, topic: [UInt8], ids: [UInt32]) {
+    public init(channel: UInt32, form: EnvelopeForm, topic: [UInt8], ids: [UInt32]) {
         self.channel = channel
-        self.version = version
+        self.form = form
         self.topic = topic
         self.ids = ids
     }
@@ -24,6 +24,15 @@ public struct Listener {
 /// What of a listener every delivery looks at. It is plain: copying a listener would count two references, which costs
 /// more than all the rest of a delivery on our side of the kernel.
 public struct Recipient: BitwiseCopyable {
+    /// What is said with each change.
+    public enum Manner: UInt8, BitwiseCopyable, Sendable {
+        case plain
+        /// Where the channel stands.
+        case positioned
+        /// Likewise, in a record of a feed, which gets only so many.
+        case feed
+    }
+
     let connection: ConnectionID
     let isLegacy: Bool
     let wantsCompression: Bool
@@ -31,8 +40,7 @@ public struct Recipient: BitwiseCopyable {
     let wantsMoves: Bool
     /// The log's end when the channel was bound first: what is before it is not for the channel.
     let since: UInt64
-    /// Each change says where the channel stands.
-    let hearsPosition: Bool
+    let manner: Manner
     /// Where it stood when that was said last.
     var toldAt: UInt64
     /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
@@ -46,10 +54,10 @@ public struct Recipient: BitwiseCopyable {
 
     public init(
         _ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64,
-        hearsPosition: Bool = false, toldAt: UInt64? = nil
+        manner: Manner = .plain, toldAt: UInt64? = nil
     ) {
         self.since = since
-        self.hearsPosition = hearsPosition
+        self.manner = manner
         self.toldAt = toldAt ?? since
         self.wantsMoves = wantsMoves
         self.connection = connection
@@ -58,7 +66,25 @@ public struct Recipient: BitwiseCopyable {
     }
 
     /// Its only binding decides what it gets; nothing has to be collected first.
-    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves && !hearsPosition }
+    var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves && manner == .plain }
+}
+
+/// How many changes a feed was told, and how many it may be.
+public struct FeedShare: Sendable, Equatable {
+    /// Nil: as many as there are.
+    public let limit: UInt64?
+    public private(set) var told: UInt64 = 0
+
+    public init(limit: UInt64?) { self.limit = limit }
+
+    public var isFull: Bool { limit.map { told >= $0 } ?? false }
+
+    /// One more, unless it is full.
+    mutating func take() -> Bool {
+        if isFull { return false }
+        told += 1
+        return true
+    }
 }
 
 /// One binding of one channel to one table: what a node of the predicate index points at.
@@ -91,6 +117,8 @@ struct Audience {
     var recipients: [Recipient] = []
     private(set) var members = Slots<Member>()
     var envelopes = EnvelopeTable()
+    /// What listeners that are feeds have had and may have.
+    var feeds: [UInt32: FeedShare] = [:]
     /// Envelopes of channels with several bindings, by what matched; made when they are first needed.
     private var envelopesOfSets: [UInt32: [SetKey: UInt32]] = [:]
 
@@ -147,6 +175,7 @@ struct Audience {
         assert(
             !listeners.contains(index) || recipients[Int(index)].members == 0, "a channel goes after its bindings")
         forgetEnvelopes(of: index)
+        feeds[index] = nil
         listeners.remove(index)
     }
 
@@ -192,6 +221,6 @@ struct Audience {
         }
         assert(!ids.isEmpty, "the client knows a binding that it is for")
         return envelopes.take(
-            EnvelopeKey(version: listener.version, topic: listener.topic, ids: ids, legacy: legacy, view: view))
+            EnvelopeKey(form: listener.form, topic: listener.topic, ids: ids, legacy: legacy, view: view))
     }
 }

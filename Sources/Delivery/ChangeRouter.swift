@@ -55,6 +55,7 @@ struct ChangeRouter: ~Copyable {
 
     init(maximumBodyBytes: Int, deflater: Deflater?, tellsFormerKeys: Bool = false, _ metrics: ProjectMetrics) {
         absent = metrics.drops[.absentValue]
+        fedChanges = metrics.feedChanges
         skipped = SkippedListeners(drops: metrics.drops[.tooMuchWork])
         recall = RowRecall(metrics.recalls)
         total = WaitingTotal(metrics.heldBytes)
@@ -67,6 +68,15 @@ struct ChangeRouter: ~Copyable {
     private(set) var overfull: [UInt32] = []
     /// Channels that miss something because a question was not answered, or could not even be asked: to be told.
     private(set) var unanswered: Set<UInt32> = []
+
+    /// Feeds that were told of changes since the last time.
+    private var fed: Set<UInt32> = []
+    private let fedChanges: Counter
+
+    mutating func takeFed() -> [UInt32] {
+        defer { fed = [] }
+        return fed.isEmpty ? [] : fed.sorted()
+    }
 
     /// What tables were asked about decisions.
     var opinions: SecondOpinions
@@ -618,12 +628,13 @@ struct ChangeRouter: ~Copyable {
                 continue
             }
             let envelope = envelope(touch.listener, touch.seen.view, touch.certain, operation)
-            delivered += 1
-            if recipient.hearsPosition {
-                let own = positioned(envelope, touch.listener, moment.behind)
+            if recipient.manner != .plain {
+                guard let own = positioned(envelope, touch.listener, moment.behind) else { continue }
+                delivered += 1
                 desk.send(touch.seen.view, views, in: own, to: recipient, on: loop)
                 continue
             }
+            delivered += 1
             let frame = desk.frame(
                 envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
                 on: loop)
@@ -632,13 +643,23 @@ struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// The envelope as the listener gets it, which stands there now.
+    /// The envelope as the listener gets it, which stands there now; nil where it has had as many as it may.
     private mutating func positioned(
         _ envelope: UInt32, _ listener: UInt32, _ position: EventLogPosition
-    ) -> ChangeEnvelope {
+    ) -> ChangeEnvelope? {
         let shared = audience.envelopes.envelope(envelope)
         let recipient = audience.recipients[Int(listener)]
-        guard recipient.hearsPosition else { return shared }
+        guard recipient.manner != .plain else { return shared }
+        if recipient.manner == .feed {
+            guard var share = audience.feeds[listener] else { preconditionFailure("a feed has its share") }
+            let isFirst = share.told == 0
+            guard share.take() else { return nil }
+            audience.feeds[listener] = share
+            audience.recipients[Int(listener)].toldAt = position.offset
+            fed.insert(listener)
+            fedChanges.add()
+            return shared.record(at: "\(position)", isFirst: isFirst)
+        }
         assert(position.offset > recipient.toldAt, "a channel is told of what is ahead of it")
         audience.recipients[Int(listener)].toldAt = position.offset
         let previous = EventLogPosition(epoch: position.epoch, offset: recipient.toldAt)
@@ -739,7 +760,7 @@ struct ChangeRouter: ~Copyable {
         assert(bindings & ~delivery.asked == 0, "only bindings that it was for get a delivery")
         let shown = delivery.shown
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
-        let own = positioned(envelope, index, delivery.position)
+        guard let own = positioned(envelope, index, delivery.position) else { return false }
         desk.send(body: shown.body.bytes, in: own, to: recipient, on: loop)
         return true
     }
@@ -754,6 +775,9 @@ struct ChangeRouter: ~Copyable {
 
     /// The position that it was told last.
     func toldAt(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.toldAt }
+
+    /// Nil of who is no feed.
+    func share(_ listener: UInt32) -> FeedShare? { audience.feeds[listener] }
 
     /// What waits was judged for somebody else; true when there was anything.
     mutating func dropWaiting(_ listener: UInt32) -> Bool {

@@ -17,6 +17,8 @@ public struct DeliveryReport {
     public let truncated: Set<UInt32>
     /// Holes in history, in words.
     public let gaps: [String]
+    /// Listeners that are feeds and were told of changes.
+    public let fed: [UInt32]
 }
 
 /// What could not be delivered, by the listeners that miss it.

@@ -3,10 +3,10 @@ import Change
 import Net
 import Protocol
 
-/// What surrounds a change's body on its way to some channels: all that have the same topic, serializer and ids, and see
-/// the same columns, share one, and so share each frame.
+/// What surrounds a change's body on its way to some channels: all that have the same topic, form and ids, and see the same
+/// columns, share one, and so share each frame.
 struct EnvelopeKey: Hashable {
-    var version: SerializerVersion
+    var form: EnvelopeForm
     var topic: [UInt8]
     var ids: [UInt32]
     /// For channels joined in the old form, whose event names the operation.
@@ -14,10 +14,16 @@ struct EnvelopeKey: Hashable {
     var view: UInt32
 
     var envelope: ChangeEnvelope {
+        guard case .messages(let version) = form else { return recordEnvelope }
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         let topic = unsafe topic.span.bytes
         if let legacy { return ChangeEnvelope(version, topic: topic, legacy: legacy) }
         return ChangeEnvelope(version, topic: topic, ids: ids)
+    }
+
+    private var recordEnvelope: ChangeEnvelope {
+        guard case .records(let form) = form, legacy == nil else { preconditionFailure("a feed joins in no old form") }
+        return ChangeEnvelope(form)
     }
 }
 

@@ -117,6 +117,7 @@ struct BodyFramer: ~Copyable {
         let body = bodies.bytes.extracting(place)
         let size = envelope.byteCount(around: body.byteCount)
         frame.removeAll()
+        if let feed = envelope.feed { return record(body, envelope, feed, size, on: loop) }
         if compressed, let deflater, size >= Limits.compressionThresholdBytes {
             return Self.compressed(body, envelope, deflater, &frame, on: loop)
         }
@@ -131,6 +132,25 @@ struct BodyFramer: ~Copyable {
         frame.removeAll()
         envelope.appendEnd(to: &frame)
         return FramePieces(head: head, body: shared ?? loop.share(body), tail: loop.share(frame.bytes))
+    }
+
+    /// Its client tells records apart by line breaks. JSON has them between values only, where a blank means the same, and
+    /// PostgreSQL keeps those of a `json` value.
+    private mutating func record(
+        _ body: RawSpan, _ envelope: ChangeEnvelope, _ feed: FeedForm, _ size: Int, on loop: SocketLoop
+    ) -> FramePieces {
+        feed.appendPieceHead(size, to: &frame)
+        frame.append(envelope.prefix)
+        var at = 0
+        for index in 0..<body.byteCount where body.byte(index) == 0x0a || body.byte(index) == 0x0d {
+            frame.append(body.extracting(at..<index))
+            frame.append(UInt8(ascii: " "))
+            at = index + 1
+        }
+        frame.append(body.extracting(at..<body.byteCount))
+        envelope.appendEnd(to: &frame)
+        feed.appendPieceEnd(to: &frame)
+        return FramePieces(head: loop.share(frame.bytes))
     }
 
     private static func compressed(

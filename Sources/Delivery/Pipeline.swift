@@ -89,7 +89,8 @@ public struct Pipeline: ~Copyable {
             changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(),
             isTiredOfWaiting: hasTiredOfWaiting(),
             contradicted: router.takeContradicted().compactMap { router.policies.entries[$0]?.policy },
-            uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated, gaps: gaps)
+            uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated, gaps: gaps,
+            fed: router.takeFed())
     }
 
     // MARK: Reading

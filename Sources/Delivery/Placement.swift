@@ -184,9 +184,16 @@ extension Pipeline {
 // MARK: Who listens
 
 extension Pipeline {
-    public mutating func add(_ listener: Listener, _ recipient: Recipient) -> UInt32 {
-        router.audience.add(listener, recipient)
+    /// - Parameter share: of a feed.
+    public mutating func add(_ listener: Listener, _ recipient: Recipient, _ share: FeedShare? = nil) -> UInt32 {
+        precondition((recipient.manner == .feed) == (share != nil), "a feed has its share, and nobody else has one")
+        let index = router.audience.add(listener, recipient)
+        router.audience.feeds[index] = share
+        return index
     }
+
+    /// Nil of who is no feed.
+    public func share(_ listener: UInt32) -> FeedShare? { router.share(listener) }
 
     /// A channel is gone: nothing waits for it any more.
     public mutating func forget(_ listener: UInt32) { router.forget(listener) }

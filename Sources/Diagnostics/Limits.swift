@@ -155,6 +155,15 @@ public enum Limits {
     public static let drainLimit = Duration.seconds(5)
     public static let bindAgainInterval = Duration.milliseconds(250)
 
+    /// Changes of one page of a feed, where the request says nothing else, and at most.
+    public static let feedPageChanges: UInt64 = 1000
+    public static let maximumFeedPageChanges: UInt64 = 10_000
+    /// A page says after this long how far it has come; one that waits at the log's end, that it waited in vain.
+    public static let feedPageTime = Duration.seconds(10)
+    public static let feedPollTime = Duration.seconds(25)
+    /// A stream that has nothing to tell says after this long that it lives, and where it stands.
+    public static let feedHeartbeat = Duration.seconds(15)
+
     /// A request's head, from its first byte or from the answer before.
     public static let requestTimeLimit = Duration.seconds(10)
 

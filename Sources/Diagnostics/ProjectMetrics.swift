@@ -57,6 +57,16 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "reason"
     }
 
+    public enum FeedEvent: String, MetricLabel {
+        case begun, refused
+        /// It has to fetch again what it shows.
+        case behind
+        /// Before its end: a token's, the hub's, or that of history.
+        case cut
+
+        public static let labelName = "event"
+    }
+
     /// Why a channel went back to the log.
     public enum Parked: String, MetricLabel {
         /// Its socket took less than it was sent.
@@ -153,7 +163,8 @@ public final class ProjectMetrics: Sendable {
         "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
     public let parked = CounterFamily<Parked>(
         "tidewire_channels_parked_total",
-        "Times that a slow client's channel was left where it was in the event log, to go on from there at its own pace.")
+        "Times that a slow client's channel was left where it was in the event log, to go on from there at its own pace."
+    )
     public let replaySeconds = Histogram(
         "tidewire_replay_seconds", "Time one such question waited for its answer.", unit: .seconds)
 
@@ -189,6 +200,10 @@ public final class ProjectMetrics: Sendable {
     public let presenceDeliveries = Counter(
         "tidewire_presence_deliveries_total", "Differences in presence handed to a socket, one for each channel.")
     public let deliveries = Counter("tidewire_deliveries_total", "Changes handed to a socket, one for each channel.")
+    public let feeds = Gauge("tidewire_feeds", "Requests for changes that are being answered, page by page or live.")
+    public let feedEvents = CounterFamily<FeedEvent>(
+        "tidewire_feed_requests_total", "What happened to requests for changes.")
+    public let feedChanges = Counter("tidewire_feed_changes_total", "Changes told in answers to requests for them.")
     public let drops = CounterFamily<DropReason>(
         "tidewire_drops_total", "Deliveries that were not made, by reason; the client was told each time.")
     public let commitToSocketSeconds = Histogram(

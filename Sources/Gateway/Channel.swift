@@ -156,6 +156,12 @@ final class Channel {
     /// What the database says to its topic is looked at one by one, whether it is for the channel.
     var wantsReplay: Bool { replay != .none || recovery != .none }
 
+    /// How its changes are told.
+    var manner: Recipient.Manner {
+        if session.feed != nil { return .feed }
+        return conversation.options.contains(.hearsPosition) ? .positioned : .plain
+    }
+
     /// What that follower comes to is for it.
     func isServed(by other: Follower) -> Bool {
         if let follower { return follower === other }

@@ -14,6 +14,7 @@ extension ClientLoop {
 
     /// All but what concerns the frame at hand.
     func perform(_ action: ChannelAction, for session: Session) {
+        if let feed = session.feed { return perform(action, feed, session) }
         switch action {
         case .heartbeat(let ref):
             send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }

@@ -120,7 +120,7 @@ extension ClientLoop {
 
 extension HTTPRequest {
     /// `Authorization: Bearer` in any case, or else the header `apikey`, which some clients send alone.
-    fileprivate var bearerToken: String? {
+    var bearerToken: String? {
         if let header = header("authorization") {
             let parts = header.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
             if parts.count == 2, parts[0].lowercased() == "bearer", !parts[1].allSatisfy(\.isWhitespace) {

@@ -91,8 +91,10 @@ extension ClientLoop {
         switch incoming.route {
         case .socket: openSocket(request, session)
         case .echo: upgrade(request, session, as: .echo)
-        case _ where request.method == "OPTIONS" && incoming.route.isForBrowsers: answer(session, .preflight)
+        case _ where request.method == "OPTIONS" && incoming.route.isForBrowsers:
+            answer(session, .preflight(incoming.route))
         case .broadcast, .broadcastOne: post(incoming, session)
+        case .changes: serveChanges(incoming, session)
         case .tenants: administer(incoming, session)
         default:
             var response = page(incoming.route, request)
@@ -136,7 +138,7 @@ extension ClientLoop {
         loop.showAgain(connection)
     }
 
-    private func waitForRequest(_ session: Session) {
+    func waitForRequest(_ session: Session) {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = loop.after(
             nanoseconds: Limits.requestTimeLimit.wholeNanoseconds,
@@ -160,6 +162,7 @@ extension ClientLoop {
             answer(session, .error(.requestTimeout, "the request took too long"), keepAlive: false)
         case .answering: answer(session, .error(.serviceUnavailable, "the answer took too long"), keepAlive: false)
         case .client: hasNoChannels(session)
+        case .feed(let feed): feedIsDue(feed, session)
         case .echo, .ending: break
         }
     }
@@ -214,7 +217,7 @@ extension ClientLoop {
             HTTPResponse(
                 .ok, contentType: "text/plain; charset=utf-8",
                 body: Array("Tidewire \(Product.version) is here. Clients connect to /realtime/v1.\n".utf8))
-        case .unknown, .socket, .echo, .broadcast, .broadcastOne, .tenants:
+        case .unknown, .socket, .echo, .broadcast, .broadcastOne, .changes, .tenants:
             .json(.notFound, Array(#""Not Found""#.utf8))
         }
     }

@@ -112,7 +112,7 @@ final class ClientLoop: SocketApplication {
             let count = receiveBody(session, &bytes)
             if count < bytes.byteCount { loop.showAgain(connection) }
             return count
-        case .answering: return 0
+        case .answering, .feed: return 0
         case .client:
             let held = bytes.byteCount + (session.frames?.unfinishedBytes ?? 0)
             if largeInput.mustWait(connection, holding: held, mayGrow: session.wantsCompression) {
@@ -130,6 +130,7 @@ final class ClientLoop: SocketApplication {
         sessions[Int(connection.seat)] = nil
         if let timer = session.timer { loop.cancel(timer) }
         guard session.machine != nil else { return }
+        if session.feed != nil { return forget(session) }
         metrics.sessions.add(-1)
         leaveAll(session)
         session.machine = nil
@@ -137,7 +138,8 @@ final class ClientLoop: SocketApplication {
     }
 
     func wentIdle(_ connection: ConnectionID) {
-        guard let session = session(connection) else { return }
+        // Who follows a feed has nothing to say.
+        guard let session = session(connection), session.feed == nil else { return }
         say(.normal, "nothing was received for too long", to: session)
     }
 
@@ -156,6 +158,7 @@ final class ClientLoop: SocketApplication {
     func fellBehind(_ connection: ConnectionID, queuedBytes: Int) {
         guard let session = session(connection) else { return }
         session.metrics?.drops[.slowConsumer].add()
+        if session.feed != nil { return abandon(session) }
         // Resumable: a client that comes back joins again and fetches what it shows.
         say(.tryAgainLater, "too slow: connect again and fetch what was missed", to: session)
     }
@@ -175,6 +178,7 @@ final class ClientLoop: SocketApplication {
         switch session.stage {
         case .client, .echo: say(code, reason, to: session)
         case .request, .body: answer(session, .error(status, reason), keepAlive: false)
+        case .feed: abandon(session)
         case .refused, .answering, .ending: loop.close(connection, afterFlushing: .zero)
         }
     }
@@ -186,6 +190,7 @@ final class ClientLoop: SocketApplication {
             writer.removeAll()
             FrameEncoder.appendClose(code, reason, to: &writer)
             sayFarewell(to: session)
+        case .feed(let feed): cut(feed, session, FeedEnding.Reason(code: "\(code.feedCode)", reason))
         case .ending: break
         case .request, .refused, .body, .answering: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         }
@@ -199,7 +204,7 @@ final class ClientLoop: SocketApplication {
         leaveAll(session)
     }
 
-    private func leaveAll(_ session: Session) {
+    func leaveAll(_ session: Session) {
         session.hasGone = true
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
@@ -273,7 +278,10 @@ final class ClientLoop: SocketApplication {
         isDraining = true
         var clients: [ConnectionID] = []
         for case let session? in sessions {
-            if case .client = session.stage { clients.append(session.connection) } else { sendAway(session) }
+            switch session.stage {
+            case .client, .feed: clients.append(session.connection)
+            default: sendAway(session)
+            }
         }
         var chance = SystemRandomNumberGenerator()
         farewells = Farewells(clients, within: shared.settings.drainTime, from: loop.now, using: &chance)

@@ -246,13 +246,13 @@ extension Follower {
         if let known = channel.listener { return known }
         let listener = pipeline.add(
             Listener(
-                channel: channel.place, version: channel.session.version, topic: channel.topic,
+                channel: channel.place, form: channel.session.envelopeForm, topic: channel.topic,
                 ids: channel.bindings.map(\.id)),
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: since(channel),
-                hearsPosition: channel.conversation.options.contains(.hearsPosition), toldAt: channel.toldAt))
+                since: since(channel), manner: channel.manner, toldAt: channel.toldAt),
+            channel.session.feed?.share)
         channel.toldAt = nil
         channel.listener = listener
         return listener
@@ -272,7 +272,10 @@ extension Follower {
             for placed in channel.bindings[index].tables { remove(placed, channel) }
             channel.bindings[index].tables = []
         }
-        if let listener = channel.listener { pipeline.forget(listener) }
+        if let listener = channel.listener {
+            if let share = pipeline.share(listener) { channel.session.feed?.share = share }
+            pipeline.forget(listener)
+        }
         channel.listener = nil
         if let holder = channel.holder { release(holder, of: channel) }
         channel.holder = nil
@@ -405,7 +408,7 @@ extension Follower {
         home.missed(channel)
     }
 
-    private func channel(ofListener listener: UInt32) -> Channel? {
+    func channel(ofListener listener: UInt32) -> Channel? {
         pipeline.channel(of: listener).flatMap { channel(at: $0) }
     }
 
@@ -419,6 +422,10 @@ extension Follower {
                 continue
             }
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
+            if let feed = channel.session.feed {
+                home.cut(feed, channel, TextCode.changesMissing.rawValue, text)
+                continue
+            }
             home.tell(channel, .error, ClientText(.changesMissing, text))
         }
     }

@@ -84,6 +84,7 @@ final class Follower {
         tell(of: report.losses)
         tellOfTruncations(report.truncated)
         for gap in report.gaps { tellOfGap(gap) }
+        for listener in report.fed { if let channel = channel(ofListener: listener) { home.isFed(channel) } }
         if report.isTiredOfWaiting { sendAway() }
     }
 

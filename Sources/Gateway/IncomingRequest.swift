@@ -55,13 +55,16 @@ extension HTTPResponse {
     }
 
     /// What a browser asks before it lets a page of another host send something.
-    static let preflight = HTTPResponse(
-        .noContent,
-        headers: [
-            HTTPHeader("access-control-allow-methods", "POST, OPTIONS"),
-            HTTPHeader(
-                "access-control-allow-headers",
-                "authorization, apikey, content-type, x-client-info, x-supabase-api-version"),
-            HTTPHeader("access-control-max-age", "86400"),
-        ])
+    static func preflight(_ route: Route) -> HTTPResponse {
+        let (methods, more) = route == .changes ? ("GET, HEAD, OPTIONS", ", last-event-id") : ("POST, OPTIONS", "")
+        return HTTPResponse(
+            .noContent,
+            headers: [
+                HTTPHeader("access-control-allow-methods", methods),
+                HTTPHeader(
+                    "access-control-allow-headers",
+                    "authorization, apikey, content-type, x-client-info, x-supabase-api-version" + more),
+                HTTPHeader("access-control-max-age", "86400"),
+            ])
+    }
 }

@@ -109,6 +109,7 @@ extension ProjectLoop {
         // In the order of their positions: the first begins the pass, and it has passed nobody's when all are aboard.
         for channel in waiting.sorted(by: { ($0.since ?? 0, $0.place) < ($1.since ?? 0, $1.place) }) {
             if case .from(let position) = channel.recovery, position.offset < oldest { retentionOvertook(channel) }
+            if let feed = channel.session.feed, case .cut = feed.stage { continue }
             guard let follower = follower(for: channel) else { continue }
             hasBoarded = true
             channel.follower = follower
@@ -121,6 +122,9 @@ extension ProjectLoop {
     private func retentionOvertook(_ channel: Channel) {
         channel.recovery = .refused(.olderThanRetention)
         channel.since = nil
+        if let feed = channel.session.feed, channel.isOpen {
+            return cut(feed, channel, "MustFetchAgain", "older_than_retention: fetch again what is shown")
+        }
         if channel.join.isAnswered || channel.isReturning { channel.missesUntilBound = true }
     }
 
@@ -138,6 +142,10 @@ extension ProjectLoop {
                 continue
             }
             if let listener = channel.listener, follower.pipeline.isHeld(listener) { continue }
+            if let feed = channel.session.feed, feed.endsAtSeam {
+                isFinished(feed, channel)
+                continue
+            }
             guard live.prepare(channel) else { continue }
             handOver(channel, from: follower)
         }
@@ -164,16 +172,24 @@ extension ProjectLoop {
 
     /// Whatever is before its position has been told, but for a loss that is told before it.
     func sayCaughtUp(_ channel: Channel) {
+        if let feed = channel.session.feed {
+            if channel.isOpen, channel.follower === live { hasCaughtUp(feed, channel) }
+            return
+        }
         guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.follower === live,
             !channel.missesUntilBound, let position = position(of: channel)
         else { return }
         tellWhatIsUntold(channel)
-        let time = WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000)
+        let text = caughtUpText("\(position)")
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
-                .ok, .system, "Caught up to \(position) at \(time)", .caughtUp, position: "\(position)",
+                .ok, .system, text, .caughtUp, position: "\(position)",
                 topic: channel.topic, channel.joinRef, to: &writer)
         }
+    }
+
+    func caughtUpText(_ position: String) -> String {
+        "Caught up to \(position) at \(WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000))"
     }
 
     /// Of what it has heard last, which may be from before a gap that stands in the log by now.

@@ -74,13 +74,13 @@ extension ProjectLoop {
         }
     }
 
-    private enum JoinRefusal: Error {
+    enum JoinRefusal: Error {
         case reason(String)
         /// The socket ends with it.
         case tooManyJoins
     }
 
-    private func takeFilterParts(of channel: Channel) throws(JoinRefusal) {
+    func takeFilterParts(of channel: Channel) throws(JoinRefusal) {
         if channel.hasFilters, let seconds = channel.session.rest.secondsLeft(loop.now) {
             throw .reason("TooMuchFilterWork: \(FilterRest.message(seconds))")
         }
@@ -126,16 +126,20 @@ extension ProjectLoop {
     }
 
     /// First whether it may be joined at all, then what came before, then what it wants of the tables.
-    private func begin(_ channel: Channel) {
+    func begin(_ channel: Channel) {
         let place = channels.add(channel)
         channel.session.set(place, for: channel.id)
         clients.isInUse(channel.session)
         channel.place = place
-        let topic = channel.topic
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        channel.conversation.topic = topics.join(
-            unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
-        metrics.channels.add(1)
+        if channel.session.feed != nil {
+            metrics.feeds.add(1)
+        } else {
+            let topic = channel.topic
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            channel.conversation.topic = topics.join(
+                unsafe topic.span.bytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
+            metrics.channels.add(1)
+        }
         // While anybody is in a private channel, a change of its rules matters.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
         for action in channel.firstOfJoin { perform(action, channel) }
@@ -167,6 +171,7 @@ extension ProjectLoop {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
         stop(id, session)
+        if let feed = session.feed { return clients.refuse(feed, session, reason) }
         clients.refuse(id, reason, session, waited: loop.now - channel.begun)
     }
 
@@ -278,7 +283,7 @@ extension ProjectLoop {
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
         hasEnded(channel)
-        metrics.channels.add(-1)
+        if session.feed != nil { metrics.feeds.add(-1) } else { metrics.channels.add(-1) }
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         if let timer = channel.expiry { loop.cancel(timer) }
         if let timer = channel.joinTimer { loop.cancel(timer) }
@@ -313,6 +318,7 @@ extension ProjectLoop {
 
     /// A message of the changes' side of a channel.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
+        if let feed = channel.session.feed { return tell(feed, channel, status, message) }
         if message.code == .changesMissing { isToldOfLoss(channel) }
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
@@ -409,7 +415,7 @@ extension ProjectLoop {
         if isJudgedAsBefore { sayAgain(channel) } else { channel.follower?.resubscribe(channel.place, channel) }
     }
 
-    private func watchExpiry(_ channel: Channel) {
+    func watchExpiry(_ channel: Channel) {
         nextExpiry = min(nextExpiry, channel.claims.expiry)
         if let timer = channel.expiry { loop.cancel(timer) }
         let left = max(0, channel.claims.expiry - now)

@@ -35,7 +35,8 @@ extension ProjectLoop {
 
     /// Before its bindings are placed: nothing can refuse the join any more.
     func goOnWhereItStood(_ channel: Channel) {
-        guard let departures = project.settings.departures, !channel.bindings.isEmpty || channel.conversation.isPrivate,
+        guard channel.session.feed == nil, let departures = project.settings.departures,
+            !channel.bindings.isEmpty || channel.conversation.isPrivate,
             let key = departures.key(of: channel)
         else { return }
         channel.departure = Channel.Departure(key: key)

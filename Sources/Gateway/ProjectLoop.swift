@@ -27,6 +27,8 @@ final class ProjectLoop {
     var oldestKnown: (offset: UInt64, at: UInt64)?
     /// Channels that come back, until a follower can begin where they have to go on.
     var waitingForPass: Set<UInt32> = []
+    /// Requests for changes that may be at their end.
+    var feedsDue: Set<UInt32> = []
     /// What clients have got to which nothing was sent since.
     var mark: UInt64?
     /// Channels that have got less, or more, than their sockets' receipts say.
@@ -137,6 +139,7 @@ final class ProjectLoop {
             passOn()
         }
         let more = live.turn()
+        defer { finishFeeds() }
         return catchUp() || more
     }
 

@@ -10,6 +10,7 @@ enum Route: Equatable {
     case metrics
     case ping
     case broadcast
+    case changes
     case broadcastOne(topic: String, event: String)
     case tenants
     case openAPI
@@ -33,6 +34,7 @@ enum Route: Equatable {
         case ["metrics"]: self = .metrics
         case ["api", "ping"]: self = .ping
         case ["api", "broadcast"]: self = .broadcast
+        case ["api", "changes"]: self = .changes
         case let one
         where one.count == 5 && one[0] == "api" && one[1] == "broadcast" && one[3] == "events" && !one[2].isEmpty
             && !one[4].isEmpty:
@@ -53,5 +55,10 @@ enum Route: Equatable {
     }
 
     /// Pages of other hosts may ask for it.
-    var isForBrowsers: Bool { takesBody && self != .tenants }
+    var isForBrowsers: Bool {
+        switch self {
+        case .broadcast, .broadcastOne, .changes: true
+        default: false
+        }
+    }
 }

@@ -19,6 +19,8 @@ final class Session {
         case answering
         case client
         case echo
+        /// Its request is answered with changes, for as long as that lasts; what it sends meanwhile is kept for later.
+        case feed(Feed)
         /// Farewell was said; what still comes is not read.
         case ending
     }

@@ -107,6 +107,13 @@ public struct ChangeBinding: Sendable {
                 filter: parts.count > 2 ? parts[2] : nil))
     }
 
+    /// Nobody's: it is not repeated to anybody.
+    init(feed: BindingParameters, id: UInt32) {
+        verbatim = []
+        self.id = id
+        parameters = .success(feed)
+    }
+
     /// The client's object with the id as its last member.
     public func appendReply(to writer: inout ByteWriter) {
         // SAFETY: any byte is a valid UInt8, and the span lives as long as `verbatim`.

@@ -48,6 +48,13 @@ public struct JoinRequest: Sendable {
 
     init() {}
 
+    /// Of a channel that nobody joins: these bindings, and nothing else.
+    public init(feed: [BindingParameters]) {
+        isLegacy = false
+        options[.position] = true
+        bindings = feed.enumerated().map { ChangeBinding(feed: $1, id: UInt32($0) + 1) }
+    }
+
     /// What the socket asked for, where the join says nothing else.
     public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
 

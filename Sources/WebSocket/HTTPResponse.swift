@@ -71,6 +71,13 @@ public struct HTTPResponse: Sendable {
         if !toHead, !status.hasNoBody { writer.append(body) }
     }
 
+    /// The head of a response whose body follows in pieces: it says no length. Without chunks it ends with the connection.
+    public func appendStreamHead(to writer: inout ByteWriter, keepAlive: Bool, inChunks: Bool) {
+        appendHead(to: &writer)
+        if inChunks { writer.append("transfer-encoding: chunked\r\n") }
+        writer.append(keepAlive && inChunks ? "connection: keep-alive\r\n\r\n" : "connection: close\r\n\r\n")
+    }
+
     public func bytes(keepAlive: Bool, toHead: Bool = false) -> [UInt8] {
         var writer = ByteWriter(capacity: 256 + body.count)
         append(to: &writer, keepAlive: keepAlive, toHead: toHead)

@@ -19,7 +19,9 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
     public static let forbidden = HTTPStatus(rawValue: 403)
     public static let notFound = HTTPStatus(rawValue: 404)
     public static let methodNotAllowed = HTTPStatus(rawValue: 405)
+    public static let notAcceptable = HTTPStatus(rawValue: 406)
     public static let requestTimeout = HTTPStatus(rawValue: 408)
+    public static let conflict = HTTPStatus(rawValue: 409)
     public static let contentTooLarge = HTTPStatus(rawValue: 413)
     public static let uriTooLong = HTTPStatus(rawValue: 414)
     public static let expectationFailed = HTTPStatus(rawValue: 417)
@@ -35,8 +37,9 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
     private static let phrases: [UInt16: StaticString] = [
         100: "Continue", 101: "Switching Protocols", 200: "OK", 201: "Created", 202: "Accepted", 204: "No Content",
         302: "Found", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
-        405: "Method Not Allowed", 408: "Request Timeout", 413: "Content Too Large", 414: "URI Too Long",
-        417: "Expectation Failed", 422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
+        405: "Method Not Allowed", 406: "Not Acceptable", 408: "Request Timeout", 409: "Conflict",
+        413: "Content Too Large", 414: "URI Too Long", 417: "Expectation Failed", 422: "Unprocessable Content",
+        426: "Upgrade Required", 429: "Too Many Requests",
         431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
         503: "Service Unavailable", 505: "HTTP Version Not Supported",
     ]

@@ -1,0 +1,282 @@
+import Auth
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import Settings
+import WebSocket
+
+/// Changes as the answer to a request: pages, and streams that go on.
+extension ClientLoop {
+    func serveChanges(_ incoming: IncomingRequest, _ session: Session) {
+        let request = incoming.request
+        guard request.method == "GET" || request.isHead else {
+            var response = HTTPResponse.error(.methodNotAllowed, "only GET is answered here")
+            response.headers.append(HTTPHeader("allow", "GET, HEAD, OPTIONS"))
+            return answer(session, response)
+        }
+        do throws(FeedRefusal) {
+            let project = try admit(request)
+            session.claims = try claims(of: request, project)
+            let feed = try FeedRequest(request)
+            try checkRoom(project)
+            if request.isHead { return answerHead(session, feed.form) }
+            session.project = project
+            session.headers = request.headersForPolicies { $0.hasPrefix("x-") && $0 != "x-api-key" }
+            session.machine = ChannelMachine(project.limits.channelLimits, closesReplaced: false)
+            do throws(FeedRefusal) {
+                try project.begin(feed, session)
+            } catch {
+                refuse(session, error)
+            }
+        } catch {
+            metrics.refusals[error.refusal].add()
+            answer(session, error.response)
+        }
+    }
+
+    private func admit(_ request: HTTPRequest) throws(FeedRefusal) -> ProjectLoop {
+        guard let project = served(request) else {
+            throw shared.operators == nil ? .unavailable("The server is starting") : .unknownProject
+        }
+        if isDraining || project.live.pipeline.hasFailed {
+            throw .unavailable("The server restarts, or its event log cannot be read")
+        }
+        if project.limits.isSuspended { throw .suspended }
+        if project.limits.isPrivateOnly { throw .privateOnly }
+        return project
+    }
+
+    private func claims(of request: HTTPRequest, _ project: ProjectLoop) throws(FeedRefusal) -> Claims {
+        // A browser's EventSource sends no headers of its own.
+        guard let token = request.bearerToken ?? request.header("x-api-key") ?? request.query("apikey") else {
+            throw .noToken
+        }
+        do throws(TokenError) {
+            return try project.verify(Array(token.utf8))
+        } catch {
+            throw .token(error)
+        }
+    }
+
+    /// Before it is begun: whoever only asks whether it may is told, too.
+    private func checkRoom(_ project: ProjectLoop) throws(FeedRefusal) {
+        guard project.project.hasRoom else { throw .tooMany("Too many connected users") }
+        guard !project.project.rates.joins.isExhausted(at: loop.now) else {
+            throw .tooMany("Too many joins per second")
+        }
+    }
+
+    private func answerHead(_ session: Session, _ form: FeedForm) {
+        let keepAlive = writeHead(session, form)
+        session.incoming = nil
+        Self.send(writer, to: session, on: loop)
+        goOn(session, keepAlive: keepAlive)
+    }
+
+    // MARK: What its channel does
+
+    func perform(_ action: ChannelAction, _ feed: Feed, _ session: Session) {
+        switch action {
+        case .acceptJoin: begin(feed, session)
+        case .open:
+            guard let project = session.project, let channel = project.channel(of: feed, session) else { return }
+            project.open(feed, channel)
+        case .stop(let id):
+            if let project = session.project, let channel = project.channel(of: feed, session) {
+                feed.stood = project.feedPosition(channel)
+            }
+            session.project?.stop(id, session)
+        case .systemError(_, let ending):
+            cut(feed, session, FeedEnding.Reason(code: ending.code, ending.text))
+        case .refuseJoin(_, let reason): refuse(session, .unavailable(reason))
+        case .fail: cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again"))
+        // The answer's end says it.
+        case .close: break
+        case .heartbeat, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting, .startJoin,
+            .startRefresh, .push:
+            preconditionFailure("only what a client says starts this")
+        }
+    }
+
+    private func begin(_ feed: Feed, _ session: Session) {
+        guard let project = session.project, let channel = project.channel(of: feed, session) else { return }
+        if let refusal = project.refusal(of: channel) { return refuse(session, refusal) }
+        guard let position = project.feedPosition(channel) else {
+            return refuse(session, .unavailable("The event log has not begun: try again later"))
+        }
+        project.metrics.feedEvents[.begun].add()
+        session.hasJoined = true
+        feed.stage = .telling
+        _ = writeHead(session, feed.form)
+        Self.send(writer, to: session, on: loop)
+        write(to: session, feed) { encoder, writer in encoder.appendStart(at: position, to: &writer) }
+        watch(feed, session)
+    }
+
+    /// True when the connection stays behind the answer.
+    private func writeHead(_ session: Session, _ form: FeedForm) -> Bool {
+        let keepAlive = stays(session, form)
+        var head = HTTPResponse(.ok, contentType: form.format.contentType, body: [])
+        // What stands between must neither keep it nor hold it back.
+        head.headers += [HTTPHeader("cache-control", "no-store"), HTTPHeader("x-accel-buffering", "no")]
+        if let incoming = session.incoming { head.headers += incoming.headers }
+        writer.removeAll()
+        head.appendStreamHead(to: &writer, keepAlive: keepAlive, inChunks: form.framing == .chunks)
+        return keepAlive
+    }
+
+    private func stays(_ session: Session, _ form: FeedForm) -> Bool {
+        form.framing == .chunks && session.incoming?.request.keepAlive == true && !isDraining
+    }
+
+    /// One piece of the answer.
+    func write(to session: Session, _ feed: Feed, _ write: (FeedEncoder, inout ByteWriter) -> Void) {
+        writer.removeAll()
+        write(FeedEncoder(feed.form.format), &writer)
+        frame.removeAll()
+        feed.form.appendPiece(writer.bytes, to: &frame)
+        Self.send(frame, to: session, on: loop)
+        writer.shrink(to: Limits.keptWriterBytes)
+        frame.shrink(to: Limits.keptWriterBytes)
+    }
+
+    // MARK: While it lasts
+
+    private func watch(_ feed: Feed, _ session: Session) {
+        if let timer = session.timer { loop.cancel(timer) }
+        let time =
+            switch (feed.isPage, feed.request.isLive) {
+            case (true, true): Limits.feedPollTime
+            case (true, false): Limits.feedPageTime
+            case (false, _): Limits.feedHeartbeat
+            }
+        session.timer = loop.after(
+            nanoseconds: time.wholeNanoseconds, token: TimerToken.request(session.connection).rawValue)
+    }
+
+    /// A page ends with what it has; a stream says that it lives, and where it stands.
+    func feedIsDue(_ feed: Feed, _ session: Session) {
+        guard case .telling = feed.stage, !feed.isPage else { return finish(feed, session) }
+        watch(feed, session)
+        guard !session.isSlow, let project = session.project, let channel = project.channel(of: feed, session),
+            let position = project.feedPosition(channel)
+        else { return }
+        write(to: session, feed) { encoder, writer in encoder.appendPosition(position, to: &writer) }
+    }
+
+    // MARK: Its end
+
+    func finish(_ feed: Feed, _ session: Session) {
+        guard let project = session.project, let channel = project.channel(of: feed, session),
+            let ending = project.ending(of: feed, channel)
+        else { return cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again")) }
+        end(feed, session, ending)
+    }
+
+    /// It ends before it was to: a token's end, or the hub's.
+    func cut(_ feed: Feed, _ session: Session, _ reason: FeedEnding.Reason) {
+        if case .joining = feed.stage { return refuse(session, .unavailable(reason.text)) }
+        let channel = session.project?.channel(of: feed, session)
+        if let channel { session.project?.tellWhatIsUntold(channel) }
+        guard let position = channel.flatMap({ session.project?.feedPosition($0) }) ?? feed.stood else {
+            return abandon(session)
+        }
+        end(feed, session, FeedEnding(at: position, hasMore: true, because: reason))
+    }
+
+    private func end(_ feed: Feed, _ session: Session, _ ending: FeedEnding) {
+        if let reason = ending.reason {
+            session.metrics?.feedEvents[.cut].add()
+            if feed.isPage {
+                feed.notes.append(SystemRecord(.error, code: reason.code, reason.text, at: ending.position))
+            }
+        }
+        write(to: session, feed) { encoder, writer in encoder.appendEnd(ending, feed.notes, to: &writer) }
+        writer.removeAll()
+        feed.form.appendEnd(to: &writer)
+        Self.send(writer, to: session, on: loop)
+        let keepAlive = stays(session, feed.form)
+        let next = release(session)
+        next.incoming = nil
+        goOn(next, keepAlive: keepAlive)
+    }
+
+    /// What its client has not got was dropped: it sees that the answer is not whole, and goes on from what it has.
+    func abandon(_ session: Session) {
+        session.metrics?.feedEvents[.cut].add()
+        let next = release(session)
+        next.stage = .ending
+        loop.close(next.connection, afterFlushing: .zero)
+    }
+
+    private func refuse(_ session: Session, _ refusal: FeedRefusal) {
+        if case .mustFetchAgain = refusal {
+            session.metrics?.feedEvents[.behind].add()
+        } else {
+            session.metrics?.feedEvents[.refused].add()
+        }
+        let next = release(session)
+        answer(next, refusal.response)
+        if case .request = next.stage { loop.showAgain(next.connection) }
+    }
+
+    func refuse(_ feed: Feed, _ session: Session, _ reason: String) { refuse(session, .unavailable(reason)) }
+
+    private func goOn(_ session: Session, keepAlive: Bool) {
+        guard keepAlive else {
+            session.stage = .ending
+            return loop.close(session.connection, afterFlushing: Limits.farewellLimit)
+        }
+        session.stage = .request(scanned: 0)
+        waitForRequest(session)
+        loop.showAgain(session.connection)
+    }
+
+    /// The connection as it was when the request came: nothing is kept for it any more.
+    private func release(_ session: Session) -> Session {
+        forget(session)
+        let next = Session(session.connection)
+        next.incoming = session.incoming
+        session.incoming = nil
+        session.stage = .ending
+        sessions[Int(session.connection.seat)] = next
+        return next
+    }
+
+    /// The channel of its request, and its place among the project's users.
+    func forget(_ session: Session) {
+        if let timer = session.timer { loop.cancel(timer) }
+        session.timer = nil
+        leaveAll(session)
+        session.machine = nil
+        session.project?.project.hasEnded(session)
+    }
+}
+
+extension FeedRefusal {
+    fileprivate var refusal: ProcessMetrics.Refusal {
+        switch self {
+        case .token, .noToken: .token
+        case .tooMany: .limit
+        case .unknownProject: .notFound
+        case .suspended, .privateOnly: .suspended
+        case .unavailable: .draining
+        case .unknownParameter, .parameter, .notAcceptable, .binding, .mustFetchAgain: .badRequest
+        }
+    }
+}
+
+extension CloseCode {
+    /// What a socket would be closed with, to whoever follows a feed.
+    var feedCode: StaticString {
+        switch self {
+        case .serviceRestart: "Restarting"
+        case .tryAgainLater: "TryAgainLater"
+        case .internalError: "LogUnreadable"
+        default: "Closed"
+        }
+    }
+}

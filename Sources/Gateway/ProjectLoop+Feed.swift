@@ -1,0 +1,170 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import EventLog
+import Net
+import Protocol
+
+/// Requests for changes: each has a channel that nobody joined.
+extension ProjectLoop {
+    /// Where the request's channel would be told from is found out like that of any that comes back.
+    func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
+        guard let claims = session.claims else { preconditionFailure("a feed of nobody") }
+        guard project.reserve(for: session) else { throw .tooMany("Too many connected users") }
+        guard project.rates.joins.take(at: loop.now) else { throw .tooMany("Too many joins per second") }
+        guard channels.count < Limits.maximumChannelsPerLoop else { throw .tooMany("Too many channels") }
+        guard let id = session.joinOnly(Self.topicOfFeeds) else {
+            preconditionFailure("a feed's channel is its only one")
+        }
+        let feed = Feed(request, id)
+        session.stage = .feed(feed)
+        let channel = Channel(
+            id, session, topic: Self.topicOfFeeds, joinRef: [], claims: claims, JoinRequest(request), at: loop.now)
+        channel.recovery = request.after.map { .asked($0) } ?? .none
+        do throws(JoinRefusal) {
+            try takeFilterParts(of: channel)
+        } catch {
+            switch error {
+            case .reason(let text): throw .tooMany(text)
+            case .tooManyJoins: throw .tooMany("Too many joins per second")
+            }
+        }
+        begin(channel)
+    }
+
+    /// Only the machine of its own request knows it.
+    private static let topicOfFeeds = Array("realtime:changes".utf8)
+
+    func channel(of feed: Feed, _ session: Session) -> Channel? { session.channel(feed.id).flatMap { channels[$0] } }
+
+    // MARK: The answer's beginning
+
+    /// What its bindings came to is known, or is not found out: nil where it may be told.
+    func refusal(of channel: Channel) -> FeedRefusal? {
+        if case .refused(let refusal) = channel.recovery, let position = feedPosition(channel) {
+            return .mustFetchAgain(refusal, from: position)
+        }
+        for binding in channel.bindings {
+            switch binding.outcome {
+            case .subscribed: continue
+            case .failed(let texts): if let text = texts.first { return .binding(text) }
+            // Who waits for a pass will know when it begins.
+            case .nothing where channel.follower == nil: continue
+            case .nothing: return .unavailable("The database cannot be asked what the tables are: try again")
+            }
+        }
+        return nil
+    }
+
+    /// The answer has begun.
+    func open(_ feed: Feed, _ channel: Channel) {
+        join(.replied, channel)
+        watchExpiry(channel)
+        for advice in channel.advice { tell(channel, .ok, advice) }
+        channel.advice = []
+        sayWhatBindingsCameTo(channel)
+        if !channel.recovery.isWanted { hasCaughtUp(feed, channel) }
+    }
+
+    // MARK: What is told
+
+    /// Whatever is before it has been told, or is not for it; nothing from there on.
+    func feedPosition(_ channel: Channel) -> String? {
+        guard let epoch = epoch(of: channel) else { return nil }
+        let follower = channel.follower
+        if let listener = channel.listener, follower?.pipeline.share(listener)?.isFull == true,
+            let toldAt = follower?.pipeline.toldAt(listener)
+        {
+            return "\(EventLogPosition(epoch: epoch, offset: toldAt))"
+        }
+        let firstHeld = channel.listener.flatMap { follower?.pipeline.firstHeld($0) }
+        let reached = firstHeld ?? follower?.pipeline.frontier ?? 0
+        return "\(EventLogPosition(epoch: epoch, offset: max(channel.since ?? 0, reached)))"
+    }
+
+    func tell(_ feed: Feed, _ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
+        guard let position = feedPosition(channel) else { return }
+        let record = SystemRecord(status, code: message.code.rawValue, message.text, at: position)
+        guard feed.isPage else {
+            return clients.write(to: channel.session, feed) { encoder, writer in
+                encoder.appendSystem(record, to: &writer)
+            }
+        }
+        feed.notes.append(record)
+        // The changes of a page stand together: those behind it are of another one.
+        guard message.code == .truncated, case .telling = feed.stage else { return }
+        feed.stage = .interrupted
+        isDue(channel)
+    }
+
+    /// It was told of changes.
+    func isFed(_ channel: Channel) {
+        guard let feed = channel.session.feed, let listener = channel.listener else { return }
+        if let share = channel.follower?.pipeline.share(listener) { feed.share = share }
+        if feed.share.isFull || feed.isPage { isDue(channel) }
+    }
+
+    /// It has come to where those are who have missed nothing, and waits for what is to come.
+    func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
+        if feed.endsAtSeam { return isFinished(feed, channel) }
+        guard !feed.isPage, let position = feedPosition(channel) else { return }
+        tellWhatIsUntold(channel)
+        tell(channel, .ok, ClientText(.caughtUp, caughtUpText(position)))
+    }
+
+    func isFinished(_ feed: Feed, _ channel: Channel) {
+        feed.stage = .finished
+        isDue(channel)
+    }
+
+    /// It cannot go on, and is told from where another one can.
+    func cut(_ feed: Feed, _ channel: Channel, _ code: String, _ text: String) {
+        feed.stage = .cut(FeedEnding.Reason(code: code, text))
+        isDue(channel)
+    }
+
+    private func isDue(_ channel: Channel) {
+        feedsDue.insert(channel.place)
+        loop.turnAgain()
+    }
+
+    // MARK: The answer's end
+
+    /// After a turn's deliveries: those that are at an end.
+    func finishFeeds() {
+        guard !feedsDue.isEmpty else { return }
+        let due = feedsDue.sorted()
+        feedsDue = []
+        for place in due {
+            guard let channel = channels[place], channel.isOpen, let feed = channel.session.feed else { continue }
+            // A page that waited at the log's end has what it waited for.
+            if channel.follower === live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
+            guard feed.isOver else { continue }
+            clients.finish(feed, channel.session)
+        }
+    }
+
+    func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
+        tellWhatIsUntold(channel)
+        // What its bindings would have matched meanwhile was passed by.
+        if channel.missesUntilBound { missed(channel) }
+        guard let position = feedPosition(channel) else { return nil }
+        if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
+        let isAtEnd = if case .finished = feed.stage { true } else { channel.follower === live }
+        return FeedEnding(at: position, hasMore: feed.share.isFull || !isAtEnd)
+    }
+}
+
+extension Session {
+    /// A machine's only channel; nil where it has others.
+    fileprivate func joinOnly(_ topic: [UInt8]) -> ChannelID? {
+        var actions: [ChannelAction] = []
+        let none: [UInt8] = []
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
+        let (name, empty) = unsafe (topic.span.bytes, none.span.bytes)
+        machine?.handle(ChannelFrame(.join, topic: name, joinRef: empty, ref: empty, whole: empty), into: &actions)
+        if case .startJoin(let id)? = actions.first { return id }
+        return nil
+    }
+}
