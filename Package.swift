@@ -163,7 +163,7 @@ let proofs: [Target] = [
     tests(of: "Authorizing", "Authorizing", "Asking", "Embedded", "Protocol", "Postgres", "Diagnostics", "System"),
     tests(
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
-    tests(of: "Gateway", "Gateway", "Net"),
+    tests(of: "Gateway", "Gateway", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics", "Bytes"),
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(

@@ -188,7 +188,7 @@ extension Pipeline {
     public mutating func add(_ listener: Listener, _ recipient: Recipient, _ share: FeedShare? = nil) -> UInt32 {
         precondition((recipient.manner == .feed) == (share != nil), "a feed has its share, and nobody else has one")
         let index = router.audience.add(listener, recipient)
-        router.audience.feeds[index] = share
+        if let share { router.audience.feeds[index] = share }
         return index
     }
 

@@ -50,8 +50,9 @@ extension ClientLoop {
     }
 
     private func claims(of request: HTTPRequest, _ project: ProjectLoop) throws(FeedRefusal) -> Claims {
-        // A browser's EventSource sends no headers of its own.
-        guard let token = request.bearerToken ?? request.header("x-api-key") ?? request.query("apikey") else {
+        // A browser's EventSource sends no headers of its own. What names a user counts before the key of an application.
+        let ofUser = request.header("authorization") == nil ? request.query("access_token") : nil
+        guard let token = ofUser ?? request.bearerToken ?? request.header("x-api-key") ?? request.query("apikey") else {
             throw .noToken
         }
         do throws(TokenError) {
@@ -113,6 +114,10 @@ extension ClientLoop {
         _ = writeHead(session, feed.form)
         Self.send(writer, to: session, on: loop)
         write(to: session, feed) { encoder, writer in encoder.appendStart(at: position, to: &writer) }
+        if !feed.isPage {
+            for note in feed.notes { write(note, to: session, feed) }
+            feed.notes = []
+        }
         watch(feed, session)
     }
 
@@ -141,6 +146,10 @@ extension ClientLoop {
         Self.send(frame, to: session, on: loop)
         writer.shrink(to: Limits.keptWriterBytes)
         frame.shrink(to: Limits.keptWriterBytes)
+    }
+
+    func write(_ record: SystemRecord, to session: Session, _ feed: Feed) {
+        write(to: session, feed) { encoder, writer in encoder.appendSystem(record, to: &writer) }
     }
 
     // MARK: While it lasts

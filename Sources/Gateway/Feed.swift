@@ -19,16 +19,19 @@ final class Feed {
 
     let request: FeedRequest
     let id: ChannelID
+    /// The log's end when it was asked for. Loops are not equally far: what somebody has seen on another one is in a page.
+    let reach: UInt64
     var stage = Stage.joining
     /// While no follower keeps it.
     var share: FeedShare
-    /// What a page tells beside its changes.
+    /// What a page tells beside its changes, or a stream that has not begun.
     var notes: [SystemRecord] = []
     /// Where it stood when its channel ended.
     var stood: String?
 
-    init(_ request: FeedRequest, _ id: ChannelID) {
+    init(_ request: FeedRequest, _ id: ChannelID, reach: UInt64) {
         self.request = request
+        self.reach = reach
         self.id = id
         share = FeedShare(limit: request.limit)
     }

@@ -18,7 +18,7 @@ struct FeedRequest: Equatable {
 
 extension FeedRequest {
     private static let names = [
-        "table", "schema", "event", "filter", "select", "after", "limit", "live", "moves", "apikey",
+        "table", "schema", "event", "filter", "select", "after", "limit", "live", "moves", "apikey", "access_token",
     ]
 
     init(_ request: HTTPRequest) throws(FeedRefusal) {
@@ -57,7 +57,7 @@ extension FeedRequest {
             case "limit": try readLimit(item.value)
             case "live": isLive = try Self.boolean(item)
             case "moves", "tidewire.moves": moves = try Self.boolean(item)
-            case "apikey": break
+            case "apikey", "access_token": break
             default: throw .unknownParameter(item.name, nearest: NearestName.to(item.name, among: FeedRequest.names))
             }
         }

@@ -81,10 +81,10 @@ final class Follower {
         fill(report.unfilledSets)
         demote(report.contradicted)
         tellOfUncomputed(report.uncomputed)
+        for listener in report.fed { if let channel = channel(ofListener: listener) { home.isFed(channel) } }
         tell(of: report.losses)
         tellOfTruncations(report.truncated)
         for gap in report.gaps { tellOfGap(gap) }
-        for listener in report.fed { if let channel = channel(ofListener: listener) { home.isFed(channel) } }
         if report.isTiredOfWaiting { sendAway() }
     }
 

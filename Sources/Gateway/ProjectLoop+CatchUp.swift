@@ -142,8 +142,8 @@ extension ProjectLoop {
                 continue
             }
             if let listener = channel.listener, follower.pipeline.isHeld(listener) { continue }
-            if let feed = channel.session.feed, feed.endsAtSeam {
-                isFinished(feed, channel)
+            if let feed = channel.session.feed, feed.isOver || feed.endsAtSeam {
+                isAtSeam(feed, channel, follower)
                 continue
             }
             guard live.prepare(channel) else { continue }

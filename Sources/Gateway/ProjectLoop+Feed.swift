@@ -17,7 +17,7 @@ extension ProjectLoop {
         guard let id = session.joinOnly(Self.topicOfFeeds) else {
             preconditionFailure("a feed's channel is its only one")
         }
-        let feed = Feed(request, id)
+        let feed = Feed(request, id, reach: project.delivery.log.end()?.state.position.offset ?? 0)
         session.stage = .feed(feed)
         let channel = Channel(
             id, session, topic: Self.topicOfFeeds, joinRef: [], claims: claims, JoinRequest(request), at: loop.now)
@@ -72,25 +72,28 @@ extension ProjectLoop {
     /// Whatever is before it has been told, or is not for it; nothing from there on.
     func feedPosition(_ channel: Channel) -> String? {
         guard let epoch = epoch(of: channel) else { return nil }
-        let follower = channel.follower
-        if let listener = channel.listener, follower?.pipeline.share(listener)?.isFull == true,
-            let toldAt = follower?.pipeline.toldAt(listener)
-        {
-            return "\(EventLogPosition(epoch: epoch, offset: toldAt))"
+        return "\(EventLogPosition(epoch: epoch, offset: offset(of: channel)))"
+    }
+
+    private func offset(of channel: Channel) -> UInt64 {
+        let begins = channel.since ?? 0
+        guard let follower = channel.follower else {
+            // It was left at a place where it had no room for more already.
+            return channel.session.feed?.share.isFull == true ? channel.toldAt ?? begins : begins
         }
-        let firstHeld = channel.listener.flatMap { follower?.pipeline.firstHeld($0) }
-        let reached = firstHeld ?? follower?.pipeline.frontier ?? 0
-        return "\(EventLogPosition(epoch: epoch, offset: max(channel.since ?? 0, reached)))"
+        guard let listener = channel.listener else { return max(begins, follower.pipeline.frontier) }
+        // What came behind the last one for which it had room was not told.
+        if follower.pipeline.share(listener)?.isFull == true {
+            return follower.pipeline.toldAt(listener) ?? begins
+        }
+        return max(begins, follower.pipeline.firstHeld(listener) ?? follower.pipeline.frontier)
     }
 
     func tell(_ feed: Feed, _ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
         guard let position = feedPosition(channel) else { return }
         let record = SystemRecord(status, code: message.code.rawValue, message.text, at: position)
-        guard feed.isPage else {
-            return clients.write(to: channel.session, feed) { encoder, writer in
-                encoder.appendSystem(record, to: &writer)
-            }
-        }
+        if case .joining = feed.stage { return feed.notes.append(record) }
+        guard feed.isPage else { return clients.write(record, to: channel.session, feed) }
         feed.notes.append(record)
         // The changes of a page stand together: those behind it are of another one.
         guard message.code == .truncated, case .telling = feed.stage else { return }
@@ -113,8 +116,8 @@ extension ProjectLoop {
         tell(channel, .ok, ClientText(.caughtUp, caughtUpText(position)))
     }
 
-    func isFinished(_ feed: Feed, _ channel: Channel) {
-        feed.stage = .finished
+    private func isFinished(_ feed: Feed, _ channel: Channel) {
+        if !feed.isOver { feed.stage = .finished }
         isDue(channel)
     }
 
@@ -122,6 +125,11 @@ extension ProjectLoop {
     func cut(_ feed: Feed, _ channel: Channel, _ code: String, _ text: String) {
         feed.stage = .cut(FeedEnding.Reason(code: code, text))
         isDue(channel)
+    }
+
+    /// What its follower has told is all that was to be told there.
+    func isAtSeam(_ feed: Feed, _ channel: Channel, _ follower: Follower) {
+        if feed.isOver || follower.pipeline.frontier >= feed.reach { isFinished(feed, channel) }
     }
 
     private func isDue(_ channel: Channel) {

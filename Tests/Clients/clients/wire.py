@@ -118,12 +118,12 @@ class Connection:
         return await limited(self.reader.read(), "the body of a response up to the end of the connection")
 
     async def _chunks(self) -> bytes:
-        body = b""
+        body = []
         while size := int((await self.reader.readline()).split(b";")[0], 16):
-            body += await self.reader.readexactly(size)
+            body.append(await self.reader.readexactly(size))
             await self.reader.readexactly(2)
         await self.reader.readline()
-        return body
+        return b"".join(body)
 
     # WebSocket
 

@@ -235,6 +235,8 @@ def check_proxy(peer, key, log):
     demand(status == 202, f"a broadcast: {status} {body}")
     status, body, _ = peer.ask("/realtime/v1/api/broadcast", "POST", message, Content_Type="application/json")
     demand(status == 401, f"a broadcast without a key: {status} {body}")
+    status, body, isHub = peer.ask("/realtime/v1/api/changes?table=x")
+    demand(status == 401 and isHub and "TokenMissing" in str(body), f"changes without a key: {status} {body}")
     status, said = peer.heartbeat(f"/realtime/v1/websocket?apikey={key}&vsn=2.0.0")
     demand(status == 101 and '"ok"' in said, f"a socket: {status} {said}")
     status, _ = peer.heartbeat("/realtime/v1/websocket?apikey=nonsense&vsn=2.0.0")
