@@ -69,24 +69,6 @@ public struct Recipient: BitwiseCopyable {
     var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves && manner == .plain }
 }
 
-/// How many changes a feed was told, and how many it may be.
-public struct FeedShare: Sendable, Equatable {
-    /// Nil: as many as there are.
-    public let limit: UInt64?
-    public private(set) var told: UInt64 = 0
-
-    public init(limit: UInt64?) { self.limit = limit }
-
-    public var isFull: Bool { limit.map { told >= $0 } ?? false }
-
-    /// One more, unless it is full.
-    mutating func take() -> Bool {
-        if isFull { return false }
-        told += 1
-        return true
-    }
-}
-
 /// One binding of one channel to one table: what a node of the predicate index points at.
 struct Member {
     static let noPolicy: UInt32 = .max

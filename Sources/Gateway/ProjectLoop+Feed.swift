@@ -14,9 +14,7 @@ extension ProjectLoop {
         guard project.reserve(for: session) else { throw .tooMany("Too many connected users") }
         guard project.rates.joins.take(at: loop.now) else { throw .tooMany("Too many joins per second") }
         guard channels.count < Limits.maximumChannelsPerLoop else { throw .tooMany("Too many channels") }
-        guard let id = session.joinOnly(Self.topicOfFeeds) else {
-            preconditionFailure("a feed's channel is its only one")
-        }
+        guard let id = session.joinOnly(Self.topicOfFeeds) else { throw .tooMany("Too many channels") }
         let feed = Feed(request, id, reach: project.delivery.log.end()?.state.position.offset ?? 0)
         session.stage = .feed(feed)
         let channel = Channel(
@@ -154,9 +152,9 @@ extension ProjectLoop {
     }
 
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
-        tellWhatIsUntold(channel)
         // What its bindings would have matched meanwhile was passed by.
         if channel.missesUntilBound { missed(channel) }
+        tellWhatIsUntold(channel)
         guard let position = feedPosition(channel) else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
         let isAtEnd = if case .finished = feed.stage { true } else { channel.follower === live }
