@@ -42,8 +42,10 @@ private struct Prelude {
 
 /// A position in; the entries from there on out, in order: old ones and live ones by the same code.
 ///
-/// It shows whole transactions only. With the writer's `end` it stops at what is durable; without (another process,
-/// or no writer at all) at the last whole transaction in the files. It never writes. One thread uses it at a time.
+/// It shows whole transactions only: of one with several parts nothing is shown before all of them have been read, so that
+/// damage in the last is met before the first is given. With the writer's `end` it stops at what is durable; without
+/// (another process, or no writer at all) at the last whole transaction in the files. It never writes. One thread uses it
+/// at a time.
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
@@ -53,7 +55,7 @@ public struct EventLogReader: ~Copyable, Sendable {
     var scanner: SegmentScanner
     /// No more is written to the present segment.
     var isSealed: Bool
-    /// Entries before this belong to whole transactions; of no concern in a sealed segment or before a live end.
+    /// Entries before this belong to whole transactions, every part of which was read.
     var wholeEnd: UInt64
     /// Odd bytes here were looked into and are only a write that is not finished.
     var unfinishedAt: UInt64
@@ -171,6 +173,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             }
             switch try reading({ () throws(SystemError) in try scanner.step() }) {
             case .entry:
+                if scanner.entry.isContinued, scanner.position >= wholeEnd { try requireWholeTransaction() }
                 show(precedesStart: false)
                 return true
             case .end where isSealed:
@@ -179,6 +182,24 @@ public struct EventLogReader: ~Copyable, Sendable {
                 throw files.damage(scanner.header.sequence, at: scanner.next, step.words)
             }
         }
+    }
+
+    /// Reads the transaction whose first part it stands on to its end, and comes back to that part. If it does not read,
+    /// the reader stays before it.
+    private mutating func requireWholeTransaction() throws(EventLogError) {
+        let first = scanner.startOfEntry
+        while scanner.entry.isContinued {
+            let step = try reading { () throws(SystemError) in try scanner.step() }
+            guard step == .entry else {
+                let stop = scanner.next
+                scanner.move(to: first)
+                throw files.damage(scanner.header.sequence, at: stop, step.words)
+            }
+        }
+        wholeEnd = scanner.next
+        scanner.move(to: first)
+        let again = try reading { () throws(SystemError) in try scanner.step() }
+        guard again == .entry else { throw files.damage(scanner.header.sequence, at: scanner.next, again.words) }
     }
 
     private mutating func show(precedesStart: Bool) {

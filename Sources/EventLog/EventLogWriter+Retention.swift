@@ -21,8 +21,17 @@ extension EventLogWriter {
     private func isExpired(_ segment: SegmentSummary, _ now: Int64) -> Bool {
         if let largest = options.retentionBytes, segments.reduce(0, { $0 + $1.bytes }) > largest { return true }
         guard let age = options.retentionAge else { return false }
+        return latestTime(segment, now) < now - age.components.seconds * 1_000_000
+    }
+
+    /// Commit times are of the database's clock. One that has not come yet says nothing, and must not keep its segment
+    /// until then: the moment the next segment was begun counts in its place.
+    private func latestTime(_ segment: SegmentSummary, _ now: Int64) -> Int64 {
         let latest = segment.isEmpty ? segment.header.created : segment.maximumTime
-        return latest < now - age.components.seconds * 1_000_000
+        guard latest > now, let next = segments.first(where: { $0.sequence == segment.sequence + 1 }) else {
+            return latest
+        }
+        return next.header.created
     }
 
     private func delete(_ segment: SegmentSummary) throws(EventLogFailure) {

@@ -30,6 +30,8 @@ public struct SegmentScanner: ~Copyable, Sendable {
     private let largestWindow: Int
     private var expectedOffset: UInt64
     private var reachedLSN: UInt64
+    /// What was reached before the entry last stepped on.
+    private var lsnBefore: UInt64
 
     /// Starts at the first entry, or at a place that an index says an entry begins at.
     public init(
@@ -44,6 +46,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         position = start.position
         expectedOffset = start.offset
         reachedLSN = start.lsn
+        lsnBefore = start.lsn
         entry = EntryHeader(
             payloadBytes: 0, kind: EntryKind(rawValue: 0), isContinued: false, changeCount: 0, offset: start.offset,
             lsn: start.lsn, time: 0, publishedBytes: 0)
@@ -58,6 +61,11 @@ public struct SegmentScanner: ~Copyable, Sendable {
     /// The state to come back to: an index point for the next entry.
     public var nextPoint: IndexPoint {
         IndexPoint(position: next, offset: expectedOffset, lsn: reachedLSN, time: .min)
+    }
+
+    /// The place of the entry last stepped on, to step on it again.
+    var startOfEntry: IndexPoint {
+        IndexPoint(position: position, offset: entry.offset, lsn: lsnBefore, time: .min)
     }
 
     /// Goes back (or on) to a place where an entry begins.
@@ -102,6 +110,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         entry = found
         next += UInt64(found.byteCount)
         expectedOffset = found.endOffset
+        lsnBefore = reachedLSN
         reachedLSN = found.lsn
         return .entry
     }

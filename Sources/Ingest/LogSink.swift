@@ -26,6 +26,8 @@ public final class LogSink: TransactionSink {
     private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
     private var lastRetention: UInt64 = 0
+    private var retentionClock: RetentionClock
+    private var isRetentionBehind = false
     private let opened: (EventLogEnd) -> Void
     private let followed: (FollowedPublication?) -> Void
 
@@ -51,6 +53,8 @@ public final class LogSink: TransactionSink {
         self.metrics = metrics
         self.presence = presence
         self.time = time
+        retentionClock = RetentionClock(
+            known: nil, wall: time.unixMicroseconds(), monotonic: time.monotonicNanoseconds())
         self.followed = followed
         self.opened = opened
         guard let last = try LogSink.newestSegment(directory) else { return }
@@ -77,6 +81,10 @@ public final class LogSink: TransactionSink {
         self.writer = writer
         position = LSN(writer.appendedLSN)
         writtenIn = writer.segmentSequence
+        // Before anything is written with what the clock says now.
+        retentionClock = RetentionClock(
+            known: writer.segments.last.map(\.latest), wall: time.unixMicroseconds(),
+            monotonic: time.monotonicNanoseconds())
         if let cut = writer.recovery.cutAt {
             Log.shared.warning(
                 "an unfinished write at the log's end was cut off; the database sends it again",
@@ -292,7 +300,8 @@ public final class LogSink: TransactionSink {
     private func retain(_ writer: EventLogWriter, now: UInt64) throws {
         guard now - lastRetention > LogSink.retentionInterval else { return }
         lastRetention = now
-        let removed = try stalling { try writer.enforceRetention(now: time.unixMicroseconds()) }
+        let moment = retentionTime(monotonic: now)
+        let removed = try stalling { try writer.enforceRetention(now: moment) }
         for segment in removed {
             metrics.segmentsRemoved.add()
             Log.shared.info(
@@ -303,6 +312,23 @@ public final class LogSink: TransactionSink {
         metrics.logFirstOffset.set(segments.first?.firstOffset ?? 0)
         metrics.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
     }
+
+    private func retentionTime(monotonic: UInt64) -> Int64 {
+        let wall = time.unixMicroseconds()
+        let moment = retentionClock.now(wall: wall, monotonic: monotonic)
+        let lag = retentionClock.lag(wall: wall)
+        let isBehind = options.retentionAge != nil && lag > LogSink.tellingLag
+        if isBehind, !isRetentionBehind {
+            Log.shared.warning(
+                "the clock is far ahead of the log's last entry or of the time that passed; retention by age follows slowly",
+                [.path(directory.path), .duration(lag)])
+        }
+        isRetentionBehind = isBehind
+        return moment
+    }
+
+    /// A clock that is ahead by more is worth a line.
+    private static let tellingLag = Duration.seconds(3600)
 
     /// The disk's refusals, in the words of those who wait for it.
     private func stalling<T>(_ body: () throws -> T) throws -> T {
@@ -318,4 +344,9 @@ public final class LogSink: TransactionSink {
             operation: failure.operation, path: failure.path,
             reason: SystemError(operation: "", subject: "", code: failure.code).reason, hint: failure.hint)
     }
+}
+
+extension SegmentSummary {
+    /// A time that has certainly been when the segment was written.
+    fileprivate var latest: Int64 { isEmpty ? header.created : max(header.created, maximumTime) }
 }

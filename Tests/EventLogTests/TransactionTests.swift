@@ -68,6 +68,47 @@ import Testing
         #expect(try readAll(storage, end: writer.end) == expected)
     }
 
+    /// In the segment that is written, in a sealed one, with a writer's word and without: always up to the last whole one.
+    @Test(arguments: seeds(60)) func `shows no part of a transaction of which another part is damaged`(
+        seed: Seed
+    ) throws {
+        var random = SeededRandom(seed: seed)
+        let storage = FaultyStorage()
+        let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 8192))
+        var lsn: UInt64 = 0
+        for _ in 0..<Int.random(in: 3...30, using: &random) {
+            let parts = Int.random(in: 1...4, using: &random)
+            try writer.rollIfNeeded(adding: 4000)
+            for part in 1...parts {
+                lsn += part == parts ? 10 : 0
+                try writer.put(
+                    payload(lsn + UInt64(part), Int.random(in: 0...900, using: &random)), continued: part < parts,
+                    lsn: lsn)
+            }
+            try writer.flush()
+        }
+        let whole = try readAll(storage, end: writer.end)
+        let segments = writer.segments
+        for _ in 0..<20 {
+            let segment = random.pick(segments)
+            let damaged = storage.copy()
+            damaged.flipBit(Int.random(in: 128 * 8..<Int(segment.bytes) * 8, using: &random), in: file(segment))
+            for end in [writer.end, nil] {
+                var reader = try EventLogReader(directory: damaged, end: end)
+                var shown: [Seen] = []
+                do { while try reader.next() { shown.append(reader.seen) } } catch EventLogError.damaged {}
+                #expect(shown == Array(whole.prefix(shown.count)))
+                #expect(shown.last?.continued != true, "the last part shown is \(shown.last?.description ?? "")")
+                if end != nil { #expect(shown.count < whole.count) }
+            }
+        }
+    }
+
+    private func file(_ segment: SegmentSummary) -> String {
+        let digits = String(segment.sequence)
+        return String(repeating: "0", count: 10 - digits.count) + digits + ".segment"
+    }
+
     @Test func `returns entries of kinds it does not know`() throws {
         let storage = FaultyStorage()
         let writer = try EventLogWriter(directory: storage, options: testOptions())
