@@ -10,6 +10,16 @@ public struct Gap: Sendable, Equatable {
         case databaseRestored = "database_restored"
         case otherDatabase = "other_database"
         case publicationRecreated = "publication_recreated"
+        /// An operator gave up a damaged part of the log.
+        case logDamaged = "log_damaged"
+
+        /// What follows may be of another database, or of an older state of this one: its oids mean what they mean there.
+        public var mayChangeDatabase: Bool {
+            switch self {
+            case .databaseRestored, .otherDatabase: true
+            case .slotMissing, .slotInvalidated, .slotAdvanced, .publicationRecreated, .logDamaged: false
+            }
+        }
     }
 
     public var reason: Reason

@@ -18,6 +18,17 @@ public enum RowKey {
         return hash.value
     }
 
+    /// Every part of the transactions of this number. Noted since `scheme` 1.
+    public static func transaction(xid: UInt32) -> UInt64 {
+        var hash = KeyHash(seed: 4)
+        hash.combine(UInt64(xid))
+        return hash.value
+    }
+
+    /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
+    /// know of.
+    public static let scheme: UInt64 = 1
+
     /// One row: begin with this, then combine the text of each key column in column order, then take `value`.
     @inlinable
     public static func row(table: UInt64) -> KeyHash {

@@ -48,6 +48,9 @@ struct ActiveSegment: ~Copyable {
         entry.append(payload: payload, seed: header.checksum, to: &batch)
     }
 
+    /// There are keys that nobody can name.
+    mutating func giveUpKeys() { index.giveUpKeys() }
+
     /// Writes and syncs what is in memory. After a failure call it again: nothing is lost and nothing counts as durable.
     mutating func makeDurable() throws(EventLogFailure) {
         try clearStale()

@@ -164,9 +164,21 @@ extension EventLogReader {
         return summaries
     }
 
-    /// The payload of every schema entry of the log. Where an index says where they are, nothing else is read.
+    /// Whether a segment may have this key, of a scheme that notes such keys from that number on. Without an index that says
+    /// so it may.
+    public static func mayContain(
+        _ key: UInt64, scheme: UInt64, segment: UInt64, in directory: any StorageDirectory
+    ) throws(EventLogError) -> Bool {
+        let files = SegmentFiles(directory: directory)
+        guard let (file, header) = try files.open(segment) else { return false }
+        guard let map = files.sidecar(of: file, header), map.keyScheme >= scheme else { return true }
+        return map.filter.mayContain(key)
+    }
+
+    /// The payload of every schema entry of the log, with the header of its segment. Where an index says where they are,
+    /// nothing else is read.
     public static func visitSchemas(
-        in directory: any StorageDirectory, _ visit: (RawSpan) -> Void
+        in directory: any StorageDirectory, _ visit: (RawSpan, SegmentHeader) -> Void
     ) throws(EventLogError) {
         let files = SegmentFiles(directory: directory)
         for sequence in try files.sequences() {
@@ -176,15 +188,34 @@ extension EventLogReader {
                 for point in map.relations {
                     scanner.move(to: point)
                     if try reading({ () throws(SystemError) in try scanner.step() }) == .entry {
-                        visit(scanner.payload)
+                        visit(scanner.payload, header)
                     }
                 }
             } else {
                 var scanner = SegmentScanner(file, header)
                 while try reading({ () throws(SystemError) in try scanner.step() }) == .entry {
-                    if scanner.entry.kind == .relation { visit(scanner.payload) }
+                    if scanner.entry.kind == .relation { visit(scanner.payload, header) }
                 }
             }
         }
+    }
+
+    /// The payloads of the gaps that epochs begin with, oldest first, each with the epoch that it begins.
+    public static func gaps(
+        in directory: any StorageDirectory
+    ) throws(EventLogError) -> [(epoch: UInt64, payload: [UInt8])] {
+        let files = SegmentFiles(directory: directory)
+        var gaps: [(epoch: UInt64, payload: [UInt8])] = []
+        var epoch: UInt64?
+        for sequence in try files.sequences() {
+            guard let (file, header) = try files.open(sequence) else { continue }
+            defer { epoch = header.epoch }
+            guard header.epoch != epoch else { continue }
+            var scanner = SegmentScanner(file, header, readBytes: 4 << 10)
+            if try reading({ () throws(SystemError) in try scanner.step() }) == .entry, scanner.entry.kind == .gap {
+                gaps.append((header.epoch, scanner.payload.copied()))
+            }
+        }
+        return gaps
     }
 }

@@ -111,6 +111,9 @@ public final class EventLogWriter {
         return entry.offset
     }
 
+    /// Of the entry that is appended next nobody can name the keys: the segment may hold any.
+    public func giveUpKeys() { active.giveUpKeys() }
+
     /// Makes everything taken so far durable with one write and one sync, and publishes the whole transactions in it.
     ///
     /// After a failure (full disk, failed sync) nothing was published and nothing is lost: all of it is still in
@@ -206,7 +209,7 @@ public final class EventLogWriter {
 
     /// The index beside the segment, then the segment cut to its size. Repeated without harm if it fails half-way.
     private func seal() throws(EventLogFailure) {
-        let map = active.index.map(sealed: true)
+        let map = active.index.map(sealed: true, keyScheme: options.keyScheme)
         var bytes = ByteWriter(capacity: 4096)
         Sidecar.encode(map, to: &bytes)
         do {

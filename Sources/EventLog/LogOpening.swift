@@ -87,7 +87,7 @@ struct LogOpening {
         guard scan.stoppedAt == size, !scan.index.isInsideTransaction else {
             throw files.damage(sequence, at: scan.stoppedAt, scan.finding.words)
         }
-        let map = scan.index.map(sealed: true)
+        let map = scan.index.map(sealed: true, keyScheme: options.keyScheme)
         // Only a convenience for the next time: a full disk must not keep the log from opening.
         try? write(sidecar: map)
         return map.summary

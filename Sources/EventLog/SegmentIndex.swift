@@ -127,15 +127,17 @@ struct SegmentMap: Sendable {
     var points: [IndexPoint]
     var relations: [IndexPoint]
     var filter: KeyFilter
+    /// Which keys the filter knows of; see `EventLogOptions.keyScheme`.
+    var keyScheme: UInt64 = 0
 }
 
 extension SegmentIndex {
     /// The index as it is kept; filters are made when a segment is sealed.
-    func map(sealed: Bool) -> SegmentMap {
+    func map(sealed: Bool, keyScheme: UInt64 = 0) -> SegmentMap {
         var summary = whole
         summary.isSealed = sealed
         return SegmentMap(
             summary: summary, points: points, relations: Array(relations.prefix(wholeRelations)),
-            filter: sealed ? keys.filter() : .everything)
+            filter: sealed ? keys.filter() : .everything, keyScheme: keyScheme)
     }
 }

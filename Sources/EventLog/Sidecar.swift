@@ -5,7 +5,7 @@ import System
 /// a reason to do that.
 ///
 ///     "TWINDEX1"  u32 header checksum of its segment  u32 number of points  u32 of relations  u32 of filter words
-///     summary (7 words), points and relations (4 words each), filter words, u32 CRC-32C of all before
+///     summary (6 words and the scheme of keys), points and relations (4 words each), filter words, u32 CRC-32C of all before
 enum Sidecar {
     static func encode(_ map: SegmentMap, to writer: inout ByteWriter) {
         writer.append("TWINDEX1")
@@ -17,7 +17,7 @@ enum Sidecar {
         for word in [summary.bytes, summary.entries, summary.endOffset, summary.lastLSN] { writer.append(little: word) }
         writer.append(little: UInt64(bitPattern: summary.minimumTime))
         writer.append(little: UInt64(bitPattern: summary.maximumTime))
-        writer.append(little: UInt64(0))
+        writer.append(little: map.keyScheme)
         for point in map.points { append(point, to: &writer) }
         for relation in map.relations { append(relation, to: &writer) }
         for word in map.filter.words { writer.append(little: word) }
@@ -55,6 +55,7 @@ enum Sidecar {
             reader.remaining == 56 + 32 * (pointCount + relationCount) + 8 * wordCount
         else { throw ByteError(expected: "as many points as announced", offset: reader.offset) }
         let summary = try summary(&reader, header)
+        let keyScheme = try reader.littleUInt64()
         var points: [IndexPoint] = []
         for _ in 0..<pointCount { points.append(try point(&reader)) }
         var relations: [IndexPoint] = []
@@ -62,7 +63,9 @@ enum Sidecar {
         var words: [UInt64] = []
         words.reserveCapacity(wordCount)
         for _ in 0..<wordCount { words.append(try reader.littleUInt64()) }
-        return SegmentMap(summary: summary, points: points, relations: relations, filter: KeyFilter(words: words))
+        return SegmentMap(
+            summary: summary, points: points, relations: relations, filter: KeyFilter(words: words),
+            keyScheme: keyScheme)
     }
 
     private static func summary(
@@ -76,7 +79,6 @@ enum Sidecar {
         summary.lastLSN = try reader.littleUInt64()
         summary.minimumTime = Int64(bitPattern: try reader.littleUInt64())
         summary.maximumTime = Int64(bitPattern: try reader.littleUInt64())
-        try reader.skip(8)
         guard summary.endOffset >= header.baseOffset else {
             throw ByteError(expected: "offsets that grow", offset: reader.offset)
         }

@@ -20,7 +20,7 @@ public struct HistoryLog: Sendable {
     public func relations() throws(EventLogError) -> [RecordedRelation] {
         var found: [UInt64: RecordedRelation] = [:]
         var order: [UInt64] = []
-        try EventLogReader.visitSchemas(in: directory) { payload in
+        try EventLogReader.visitSchemas(in: directory) { payload, _ in
             let fingerprint = RelationCodec.fingerprint(of: payload)
             guard found[fingerprint] == nil, let relation = try? RecordedRelation(stored: payload) else { return }
             found[fingerprint] = relation
@@ -58,7 +58,7 @@ public struct RecordedTransaction: Sendable, Equatable {
 /// How a transaction is asked for.
 public enum TransactionName: Sendable, Hashable {
     case xid(UInt32)
-    /// Where its commit record begins or ends, or anything between.
+    /// Where its commit record begins or ends; a place between is no place of anything.
     case lsn(LSN)
 
     /// `7421`, `xid:7421`, `0/16B3748` or `lsn:0/16B3748`.
@@ -104,6 +104,10 @@ extension HistoryLog {
     private func transactions(_ xid: UInt32, in segment: SegmentSummary) throws -> [RecordedTransaction] {
         var found: [RecordedTransaction] = []
         guard segment.changes > 0 else { return found }
+        let key = RowKey.transaction(xid: xid)
+        guard try EventLogReader.mayContain(key, scheme: 1, segment: segment.sequence, in: directory) else {
+            return found
+        }
         var reader: EventLogReader
         do {
             reader = try EventLogReader(directory: directory, from: .offset(segment.firstOffset))
@@ -124,7 +128,7 @@ extension HistoryLog {
         if first.info.commitLSN != lsn, let second = try reader.nextTransaction(), second.info.commitLSN == lsn {
             return second
         }
-        return first.info.commitLSN <= lsn && lsn <= first.info.endLSN ? first : nil
+        return first.info.commitLSN == lsn || first.info.endLSN == lsn ? first : nil
     }
 }
 

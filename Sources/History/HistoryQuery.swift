@@ -1,3 +1,4 @@
+import Bytes
 import Change
 
 /// What is asked of the log: a window, and which of its changes.
@@ -14,6 +15,10 @@ public struct HistoryQuery: Sendable {
     public var masks: [ColumnMask] = []
     /// Also who came and went.
     public var includesPresence = false
+    /// Schemas that are wanted whatever their table was called, by fingerprint.
+    var alsoWanted: Set<UInt64> = []
+    /// Hashes of the rows that alone are wanted, and of rows that cannot be told; nil is all.
+    var rows: Set<UInt64>?
 
     public init(from: HistoryBound? = nil, to: HistoryBound? = nil) {
         self.from = from
@@ -46,8 +51,15 @@ public struct ColumnMask: Sendable, Hashable {
             && (schema ?? relation.schema) == relation.schema
     }
 
-    func columns(of relation: Relation) -> [Int] {
-        relation.columns.indices.filter { covers(relation, relation.columns[$0]) }
+    func columns(of relation: Relation, alsoCalled names: Set<TableName> = []) -> [Int] {
+        let namesakes = names.map { name in
+            var other = relation
+            (other.schema, other.name) = (name.schema, name.name)
+            return other
+        }
+        return relation.columns.indices.filter { column in
+            ([relation] + namesakes).contains { covers($0, relation.columns[column]) }
+        }
     }
 }
 
@@ -155,15 +167,43 @@ struct PreparedRelation {
     /// Nil when it lacks a column of a condition, so that no row of it can fulfil that.
     let conditions: [(column: Int, condition: RowCondition)]?
 
-    init(_ known: RecordedRelation, for query: HistoryQuery) {
+    /// - Parameter names: what the table is called elsewhere in the log.
+    init(_ known: RecordedRelation, for query: HistoryQuery, alsoCalled names: Set<TableName>) {
         let relation = known.relation
         self.known = known
-        isWanted = query.tables.isEmpty || query.tables.contains(known.table)
-        masked = Set(query.masks.flatMap { $0.columns(of: relation) })
+        isWanted =
+            query.tables.isEmpty || query.tables.contains(known.table) || query.alsoWanted.contains(known.fingerprint)
+        masked = Set(query.masks.flatMap { $0.columns(of: relation, alsoCalled: names) })
         let found = query.conditions.compactMap { condition in
             relation.column(named: condition.column).map { (column: $0, condition: condition) }
         }
         conditions = found.count == query.conditions.count ? found : nil
+    }
+
+    /// Whether it may be of one of these rows, by its key in place: most rows of a table are others, and not worth taking
+    /// apart. Never falsely not.
+    func mayConcern(_ rows: Set<UInt64>, _ change: borrowing Change) -> Bool {
+        if change.operation == .truncate || known.keyColumns.isEmpty { return true }
+        if let new = change.new, rows.contains(key(new) ?? known.unkeyed) { return true }
+        if let old = change.old, rows.contains(key(old) ?? known.unkeyed) { return true }
+        return false
+    }
+
+    /// As `RecordedRelation.rowKey`.
+    private func key(_ tuple: borrowing Tuple) -> UInt64? {
+        var hash = RowKey.row(table: known.tableKey)
+        var columns = tuple.columns()
+        var (index, wanted) = (0, 0)
+        while wanted < known.keyColumns.count {
+            guard let value = try? columns.next() else { return nil }
+            if index == known.keyColumns[wanted] {
+                guard case .text(let bytes) = copy value else { return nil }
+                hash.combine(bytes)
+                wanted += 1
+            }
+            index += 1
+        }
+        return hash.value
     }
 
     func fulfils(_ change: RecordedChange) -> Bool {

@@ -13,6 +13,9 @@ public struct HistoryReader: ~Copyable {
     public let window: HistoryWindow
     private var reader: EventLogReader
     private var relations: [UInt64: PreparedRelation] = [:]
+    /// As in the query, and the keys that these rows were given since.
+    private var rows: Set<UInt64>?
+    private var names: TableNames
     private var found: [HistoryItem] = []
     private var given = 0
     /// Messages outside of transactions have no time: they are taken to be as old as what was logged before them.
@@ -25,11 +28,15 @@ public struct HistoryReader: ~Copyable {
     /// `matching` overrides the keys by which segments are passed over.
     public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
     {
+        let names = try TableNames(log, for: query.masks)
+        let keys = keys ?? query.tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
+        let reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
         self.log = log
         self.query = query
         self.window = window
-        let keys = keys ?? query.tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
-        reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
+        self.rows = query.rows
+        self.names = names
+        self.reader = reader
     }
 
     public init(_ log: HistoryLog, _ query: HistoryQuery) throws {
@@ -39,8 +46,11 @@ public struct HistoryReader: ~Copyable {
     /// Where it stands: the offset of the next change that it has not looked at.
     public var offset: UInt64 { reader.position.offset }
 
-    /// From the next segment on, this row is looked for too.
-    public mutating func alsoMatch(_ key: UInt64) { reader.alsoMatch(key) }
+    /// From the next change on this row is looked for too, and from the next segment on where it is the only one.
+    public mutating func alsoMatch(_ key: UInt64) {
+        reader.alsoMatch(key)
+        rows?.insert(key)
+    }
 
     public mutating func next() throws -> HistoryItem? {
         guard let item = try nextUnmasked() else { return nil }
@@ -90,7 +100,9 @@ public struct HistoryReader: ~Copyable {
     private mutating func learn() throws {
         let fingerprint = RelationCodec.fingerprint(of: reader.payload)
         guard relations[fingerprint] == nil else { return }
-        relations[fingerprint] = PreparedRelation(try RecordedRelation(stored: reader.payload), for: query)
+        let known = try RecordedRelation(stored: reader.payload)
+        names.note(known.relation)
+        relations[fingerprint] = PreparedRelation(known, for: query, alsoCalled: names[known.relation])
     }
 
     private mutating func noteGap(_ entry: EventLogEntry) throws {
@@ -113,6 +125,7 @@ public struct HistoryReader: ~Copyable {
         let time = entry.time == 0 ? lastTime : entry.time
         // Its own scope: a part borrows the reader's bytes.
         var taken: [HistoryItem] = []
+        var rows = rows
         var part = try TransactionPart(reader.payload)
         var info = part.info
         info.endLSN = end
@@ -126,12 +139,15 @@ public struct HistoryReader: ~Copyable {
                 offset: entry.offset + index, epoch: entry.epoch, transaction: info,
                 index: part.firstIndex + UInt32(index), operation: change.operation, oldImage: change.oldImage,
                 options: change.options, relation: nil, old: [], new: [])
-            if let kept = try keep(change, place) { taken.append(.change(kept)) }
+            if let kept = try keep(change, place, &rows) { taken.append(.change(kept)) }
         }
         found = taken
+        self.rows = rows
     }
 
-    private func keep(_ change: borrowing Change, _ place: RecordedChange) throws -> RecordedChange? {
+    private func keep(
+        _ change: borrowing Change, _ place: RecordedChange, _ rows: inout Set<UInt64>?
+    ) throws -> RecordedChange? {
         var kept = place
         if change.operation == .message {
             guard query.tables.isEmpty, query.conditions.isEmpty else { return nil }
@@ -143,11 +159,16 @@ public struct HistoryReader: ~Copyable {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
         }
         guard relation.isWanted else { return nil }
+        if let rows, !relation.mayConcern(rows, change) { return nil }
         kept.relation = relation.known
         if let old = change.old { kept.old = try Self.values(old, of: relation.known) }
         if let new = change.new { kept.new = try Self.values(new, of: relation.known) }
         guard query.conditions.isEmpty || (change.operation != .truncate && relation.fulfils(kept)) else { return nil }
         kept.compareImages()
+        // A later change of the same transaction may be of the row under its new key.
+        if rows != nil, kept.oldKey != nil, let hash = relation.known.rowKey(fromKey: kept.key.map(\.value)) {
+            rows?.insert(hash)
+        }
         return kept
     }
 

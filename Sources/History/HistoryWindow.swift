@@ -103,8 +103,9 @@ extension SegmentSummary {
         switch bound {
         case .oldest, .end, .xid: false
         case .offset(let offset): offset < firstOffset
-        case .time(let time): sequence > 1 && time < begin
-        case .lsn(let lsn): sequence > 1 && lsn.rawValue < header.baseLSN
+        // A log that was imported from a window begins with its first segment too, and not with its first change.
+        case .time(let time): (sequence > 1 || firstOffset > 0) && time < begin
+        case .lsn(let lsn): (sequence > 1 || firstOffset > 0) && lsn.rawValue < header.baseLSN
         }
     }
 }

@@ -19,7 +19,10 @@ public struct LogExport: ~Copyable {
     private var reader: EventLogReader
     /// For a window with an end in time: where the last transaction in it ends.
     private let endOffset: UInt64
+    /// What is exported, as far as that is known before.
+    public let offsets: Range<UInt64>
     private let masks: [ColumnMask]
+    private var names: TableNames
     private var relations: [UInt64: ExportedRelation] = [:]
     private var line = ByteWriter(capacity: 4096)
     private var lines = 0
@@ -31,10 +34,15 @@ public struct LogExport: ~Copyable {
     public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, masks: [ColumnMask]) throws {
         let window = try log.window(from: from, to: to)
         let endOffset = try Self.endOffset(log, window)
+        let names = try TableNames(log, for: masks)
+        let segments = try log.segments()
         let reader = try EventLogReader(directory: log.directory, from: window.start)
+        let first = max(window.firstOffset, segments[0].firstOffset)
+        self.offsets = first..<max(first, min(endOffset, segments[segments.count - 1].endOffset))
         self.endOffset = endOffset
         self.reader = reader
         self.masks = masks
+        self.names = names
     }
 
     private static func endOffset(_ log: HistoryLog, _ window: HistoryWindow) throws -> UInt64 {
@@ -49,8 +57,10 @@ public struct LogExport: ~Copyable {
         return min(end, window.endOffset)
     }
 
-    /// Gives line after line, each with its line break.
-    public mutating func run(_ write: (RawSpan) throws -> Void) throws {
+    /// Gives line after line, each with its line break, and after each entry where it has come to.
+    public mutating func run(
+        _ write: (RawSpan) throws -> Void, noting: (UInt64) -> Void = { _ in }
+    ) throws {
         while try reader.next() {
             let entry = reader.entry
             if !isInside, !entry.precedesStart, entry.offset >= endOffset, entry.kind != .relation { break }
@@ -62,6 +72,7 @@ public struct LogExport: ~Copyable {
             try writeEntry(entry, write)
             isInside = entry.isContinued
             nextOffset = entry.offset + UInt64(entry.changeCount)
+            noting(nextOffset)
         }
         if lines == 0 { try writeHeader(write) }
         line.append("{\"type\":\"end\",\"offset\":")
@@ -84,7 +95,8 @@ public struct LogExport: ~Copyable {
         let fingerprint = RelationCodec.fingerprint(of: reader.payload)
         guard relations[fingerprint] == nil else { return }
         guard let relation = try? RelationCodec.decode(reader.payload) else { return }
-        let masked = Set(masks.flatMap { $0.columns(of: relation) })
+        names.note(relation)
+        let masked = Set(masks.flatMap { $0.columns(of: relation, alsoCalled: names[relation]) })
         relations[fingerprint] = ExportedRelation(relation: relation, masked: masked)
     }
 

@@ -16,7 +16,9 @@ public struct ImportRefusal: Error, Sendable, CustomStringConvertible {
 
 /// Lines of an export in; the log they tell of, made in an empty directory.
 ///
-/// Offsets, positions, epochs, times and payloads are those of the export. Segments are cut anew.
+/// Offsets, positions, epochs, times and payloads are those of the export. Segments are cut anew, and all that was imported
+/// is sealed in the end: what a later flush would vouch for in a log that is written, is vouched for by the segments' sizes
+/// here. A bit that changes is then damage, and never taken for the torn tail of a crash.
 public final class LogImport {
     private struct OpenPart {
         var offset: UInt64
@@ -38,6 +40,8 @@ public final class LogImport {
     private var part: OpenPart?
     private var payload = ByteWriter(capacity: 64 << 10)
     private var isEnded = false
+    private var finalOffset: UInt64 = 0
+    private var order = ImportOrder()
     public private(set) var lines = 0
 
     public init(into directory: any StorageDirectory, segmentBytes: UInt64) {
@@ -45,8 +49,8 @@ public final class LogImport {
         self.segmentBytes = segmentBytes
     }
 
-    /// How many changes the log has by now, and where it ends.
-    public var endOffset: UInt64 { writer?.nextOffset ?? 0 }
+    /// Where the log ends by now.
+    public var endOffset: UInt64 { writer?.nextOffset ?? finalOffset }
 
     /// One line without its line break.
     public func take(_ line: RawSpan) throws {
@@ -72,6 +76,11 @@ public final class LogImport {
             throw ImportRefusal(line: lines + 1, reason: "the export ends before its end line")
         }
         try writer.flush()
+        if !writer.isAtSegmentStart {
+            try writer.roll()
+            try writer.flush()
+        }
+        finalOffset = writer.nextOffset
         self.writer = nil
     }
 
@@ -111,7 +120,9 @@ public final class LogImport {
         options.retentionAge = nil
         options.retentionBytes = nil
         options.preparesSegments = false
+        options.keyScheme = RowKey.scheme
         options.firstOffset = try fields.number("offset")
+        guard options.firstOffset <= Self.largestOffset else { throw Refused("an offset that no log comes to") }
         options.firstLSN = try fields.lsn("lsn").rawValue
         epoch.value = try fields.hex("epoch")
         let epoch = epoch
@@ -141,11 +152,16 @@ public final class LogImport {
         guard kind == .transaction || (!writer.isInsideTransaction && changes == 0) else {
             throw Refused("a transaction without its last part")
         }
+        guard writer.nextOffset <= Self.largestOffset - UInt64(changes) else {
+            throw Refused("an offset that no log comes to")
+        }
         guard payload.byteCount <= Limits.maximumEntryPayloadBytes else { throw Refused("an entry that is too large") }
         try writer.append(
             kind: kind, continued: place.isContinued, changeCount: changes, lsn: place.lsn.rawValue, time: place.time,
             payload: payload, keys: keys.span)
     }
+
+    private static let largestOffset = UInt64(Int64.max)
 
     private func gap(_ fields: ImportFields) throws {
         let writer = try open()
@@ -157,6 +173,7 @@ public final class LogImport {
         var payload = ByteWriter()
         GapCodec.encode(Gap(reason: reason, from: try fields.lsn("from"), to: try fields.lsn("to")), to: &payload)
         let place = try fields.place()
+        order.beginEpoch()
         try writer.beginEpoch(
             source: try fields.decimal("source"), lsn: place.lsn.rawValue, time: place.time, payload: payload.bytes)
     }
@@ -170,8 +187,20 @@ public final class LogImport {
         guard let bytes = HexText.decode(try fields.text("payload")) else {
             throw Refused("expected hexadecimal digits")
         }
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        try append(kind, try fields.place(), changes: try fields.number("changes"), payload: unsafe bytes.span.bytes)
+        let (place, changes): (EntryPlace, UInt32) = (try fields.place(), try fields.number("changes"))
+        // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
+        if kind == .transaction {
+            try follow(unsafe bytes.span.bytes, changes: changes, place)
+            try open().giveUpKeys()
+        }
+        try append(kind, place, changes: changes, payload: unsafe bytes.span.bytes)
+    }
+
+    private func follow(_ payload: RawSpan, changes: UInt32, _ place: EntryPlace) throws(Refused) {
+        guard let part = try? TransactionPart(payload) else {
+            return order.takeUnread(changes: changes, place)
+        }
+        try order.take(part.info, firstIndex: part.firstIndex, changes: changes, place)
     }
 
     private func requireOffset(_ offset: UInt64) throws {
@@ -210,13 +239,15 @@ public final class LogImport {
         let info = TransactionInfo(
             xid: try fields.number("xid"), commitLSN: try fields.lsn("commit_lsn"), endLSN: try fields.lsn("end_lsn"),
             commitTime: try fields.time("commit_time"), origin: try fields.text(optional: "origin") ?? "")
-        let changes: UInt32 = try fields.number("changes")
+        let (changes, firstIndex): (UInt32, UInt32) = (try fields.number("changes"), try fields.number("first_index"))
+        let place = try fields.place()
+        try order.take(info, firstIndex: firstIndex, changes: changes, place)
         payload.removeAll()
         payload.shrink(to: 4 << 20)
-        TransactionCodec.begin(info, firstIndex: try fields.number("first_index"), to: &payload)
+        TransactionCodec.begin(info, firstIndex: firstIndex, to: &payload)
         part = OpenPart(
-            offset: try fields.number("offset"), end: info.endLSN, place: try fields.place(), changes: changes,
-            left: changes)
+            offset: try fields.number("offset"), end: info.endLSN, place: place, changes: changes, left: changes,
+            keys: [RowKey.transaction(xid: info.xid)])
         try endPartIfWhole()
     }
 

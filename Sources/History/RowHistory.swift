@@ -50,20 +50,33 @@ public enum RowHistoryItem: Sendable {
 
 /// A row's name in; all its versions, in order.
 ///
-/// When a change gives the row another key, it is followed under the new key too. Whole segments that have neither are
-/// not read.
+/// The table is every one that was once called so, under whatever name it was then: a rename loses nothing. When a change
+/// gives the row another key, it is followed under the new key too. Whole segments that have neither are not read, and of
+/// the others no more of other rows than their keys.
 public struct RowHistory: ~Copyable {
     /// What is known of a row after its last version, by the columns' names: a schema may change in between.
     private typealias State = [String: RowValue]
 
+    /// A key in one table.
+    private struct Place: Hashable {
+        var table: TableFamilies.Identity
+        var key: [RowValue]
+    }
+
     private var reader: HistoryReader
     private let name: RowName
+    private let families: TableFamilies
+    private let tables: Set<TableFamilies.Identity>
     /// Keys that the row is known by, each with its last known state; empty when it is gone.
-    private var states: [[RowValue]: State] = [:]
+    private var states: [Place: State] = [:]
     private var keysByRelation: [UInt64: [RowValue]?] = [:]
 
     public init(_ log: HistoryLog, _ table: TableName, _ name: RowName, _ query: HistoryQuery) throws {
-        let relations = try log.relations().filter { $0.table == table }
+        // First: what retention has deleted is no reason to say that there never was such a table.
+        let window = try log.window(from: query.from, to: query.to)
+        let families = try TableFamilies(log)
+        let tables = families.tables(called: table)
+        let relations = families.schemas.filter { tables.contains($0.identity) }.map(\.relation)
         guard let newest = relations.last else { throw RowNameError.unknownTable(table) }
         guard !name.operands.isEmpty, relations.contains(where: { RowHistory.fits(name, $0) }) else {
             throw RowNameError.doesNotFit(
@@ -71,10 +84,15 @@ public struct RowHistory: ~Copyable {
         }
         var query = query
         query.tables = [table]
+        query.alsoWanted = Set(relations.map(\.fingerprint))
+        let hashes = Self.hashes(name, relations)
+        query.rows = hashes.map { Set($0) }
         let reader = try HistoryReader(
-            log, query, window: log.window(from: query.from, to: query.to), matching: Self.hashes(name, relations))
+            log, query, window: window, matching: hashes ?? Array(Set(relations.map(\.tableKey))))
         self.reader = reader
         self.name = name
+        self.families = families
+        self.tables = tables
     }
 
     private static func fits(_ name: RowName, _ relation: RecordedRelation) -> Bool {
@@ -97,12 +115,12 @@ public struct RowHistory: ~Copyable {
     }
 
     /// By which segments are passed over: the row's hash under each schema the table had, and that of changes which could
-    /// not be told apart. If some schema has no such key, all of the table is read.
-    private static func hashes(_ name: RowName, _ relations: [RecordedRelation]) -> [UInt64] {
+    /// not be told apart. Nil if some schema has no such key: then all of the table is read.
+    private static func hashes(_ name: RowName, _ relations: [RecordedRelation]) -> [UInt64]? {
         var hashes: Set<UInt64> = []
         for relation in relations {
             guard let key = key(name, of: relation), let hash = relation.rowKey(fromKey: key) else {
-                return [relation.tableKey]
+                return nil
             }
             hashes.insert(hash)
             hashes.insert(relation.unkeyed)
@@ -127,10 +145,13 @@ public struct RowHistory: ~Copyable {
     // MARK: Which changes concern it
 
     private mutating func concerns(_ change: RecordedChange, _ relation: RecordedRelation) -> Bool {
-        if change.operation == .truncate { return states.values.contains { !$0.isEmpty } }
+        let table = families.identity(of: relation, in: change.epoch)
+        guard tables.contains(table) else { return false }
+        if change.operation == .truncate { return states.contains { $0.key.table == table && !$0.value.isEmpty } }
         guard let wanted = wantedKey(relation) else { return concernsByColumns(change, relation) }
-        let key = change.key.map(\.value)
-        return [key, change.oldKey].contains { $0 == wanted || ($0.map { states[$0] != nil } ?? false) }
+        return [change.key.map(\.value), change.oldKey].compactMap { $0 }.contains { key in
+            key == wanted || states[Place(table: table, key: key)] != nil
+        }
     }
 
     private mutating func wantedKey(_ relation: RecordedRelation) -> [RowValue]? {
@@ -150,16 +171,18 @@ public struct RowHistory: ~Copyable {
     // MARK: What a change did to it
 
     private mutating func version(_ change: RecordedChange, _ relation: RecordedRelation) -> RowVersion {
+        let table = families.identity(of: relation, in: change.epoch)
         if change.operation == .truncate {
-            states = states.mapValues { _ in [:] }
+            for place in states.keys where place.table == table { states[place] = [:] }
             return RowVersion(change: change)
         }
         let isKeyed = (wantedKey(relation) ?? nil) != nil
         // Rows of a table without a key cannot be told apart, so each of its changes stands for itself.
-        let key = isKeyed ? change.key.map(\.value) : []
-        let before = isKeyed ? states[change.oldKey ?? key] : nil
+        let place = Place(table: table, key: isKeyed ? change.key.map(\.value) : [])
+        let former = change.oldKey.map { Place(table: table, key: $0) }
+        let before = isKeyed ? states[former ?? place] : nil
         let differences = differences(change, relation, before)
-        if isKeyed { remember(change, relation, key, before) }
+        if isKeyed { remember(change, relation, place, former, before) }
         let masked = reader.masks(of: relation)
         return RowVersion(
             change: change.masking(masked), differences: differences.map { $0.map { $0.masked(masked) } },
@@ -179,21 +202,21 @@ public struct RowHistory: ~Copyable {
     }
 
     private mutating func remember(
-        _ change: RecordedChange, _ relation: RecordedRelation, _ key: [RowValue], _ before: State?
+        _ change: RecordedChange, _ relation: RecordedRelation, _ place: Place, _ former: Place?, _ before: State?
     ) {
-        if let oldKey = change.oldKey {
-            states[oldKey] = [:]
-            if let hash = relation.rowKey(fromKey: key) { reader.alsoMatch(hash) }
+        if let former {
+            states[former] = [:]
+            if let hash = relation.rowKey(fromKey: place.key) { reader.alsoMatch(hash) }
         }
         guard change.operation != .delete else {
-            states[key] = [:]
+            states[place] = [:]
             return
         }
         var state = change.operation == .insert ? [:] : before ?? [:]
         for column in change.new.indices {
             if let value = change.value(of: column) { state[relation.relation.columns[column].name] = value }
         }
-        states[key] = state
+        states[place] = state
     }
 }
 

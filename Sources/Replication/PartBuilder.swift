@@ -29,6 +29,7 @@ struct PartBuilder: ~Copyable {
         payload.shrink(to: 4 * Limits.transactionPartTargetBytes)
         schemas.removeAll(keepingCapacity: true)
         keys.removeAll(keepingCapacity: true)
+        keys.append(RowKey.transaction(xid: info.xid))
         changeCount = 0
         lastUsed = nil
         TransactionCodec.begin(info, firstIndex: nextIndex, to: &payload)

@@ -338,6 +338,7 @@ extension Gap.Reason {
         case .databaseRestored: "the database is an older copy than the one the log followed"
         case .otherDatabase: "the database URL leads to another server than before"
         case .publicationRecreated: "the publication was dropped and made again; changes between cannot be decoded"
+        case .logDamaged: "an operator gave up a damaged part of the log"
         }
     }
 }

@@ -24,6 +24,7 @@ public final class StoredKeys: Sendable {
         var keys: Set<UInt64> = []
         do throws(ByteError) {
             var part = try TransactionPart(payload)
+            keys.insert(RowKey.transaction(xid: part.info.xid))
             while let change = try part.next() {
                 if change.operation == .message { continue }
                 guard let schema = schemas[change.relation] else { return nil }

@@ -16,6 +16,9 @@ struct RowCommand: Command {
         columns will do, also of a table without a key; then every change is shown whose row had these values before or \
         after it.
 
+        A table that was renamed is followed under all its names, whichever of them is given, and a line says what it was \
+        called when. Where a name was given to another table later, rows of both are shown, and a line says so.
+
         When a change gave the row another key, the row is followed under the new one as well, and a line says so. Values \
         come from the log alone: of an update in a table without REPLICA IDENTITY FULL, what was before is known from the \
         version before.
@@ -87,6 +90,7 @@ private struct VersionPrinter {
     private var count = 0
     private var gaps: [RecordedGap] = []
     private var firstOffset: UInt64 = 0
+    private var last: RecordedRelation?
 
     init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
         self.terminal = terminal
@@ -120,11 +124,25 @@ private struct VersionPrinter {
         }
         count += 1
         guard !isJSON else { return try terminal.print(version.json) }
+        try printTable(version.change)
         try terminal.print(table.line(text.place(version.change) + [changed(version)]))
         if let formerKey = version.formerKey {
             let key = formerKey.map { $0.plainText ?? $0.word }.joined(separator: ",")
             try terminal.print("──── its key was \(key) and is now \(text.key(version.change)); both are followed ────")
         }
+    }
+
+    /// Where the table is called otherwise than in the version before, or is another.
+    private mutating func printTable(_ change: RecordedChange) throws {
+        guard let relation = change.relation else { return }
+        defer { last = relation }
+        guard let last, last.table != relation.table || last.relation.oid != relation.relation.oid else { return }
+        let (former, table, place) = (last.table, relation.table, "from @\(change.offset) on")
+        let isSame = last.relation.oid == relation.relation.oid
+        try terminal.print(
+            isSame
+                ? "──── its table was \(former) until here and is \(table) \(place) ────"
+                : "──── until here a row of \(former), \(place) one of another table, \(table) ────")
     }
 
     private func changed(_ version: RowVersion) -> String {

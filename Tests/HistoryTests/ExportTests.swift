@@ -62,14 +62,6 @@ import Testing
         }
     }
 
-    private func imported(_ lines: [[UInt8]], segmentBytes: UInt64 = 3000) throws -> HistoryLog {
-        let storage = FaultyStorage()
-        let log = LogImport(into: storage, segmentBytes: segmentBytes)
-        for line in lines { try log.take(line.span.bytes.extracting(0..<line.count - 1)) }
-        try log.finish()
-        return HistoryLog(directory: storage)
-    }
-
     private struct Entry: Equatable {
         var header: [UInt64]
         var payload: [UInt8]
@@ -125,6 +117,47 @@ import Testing
             do { _ = try imported(changed) } catch let refusal as ImportRefusal {
                 #expect((1...changed.count + 1).contains(refusal.line))
             }
+        }
+    }
+
+    @Test(arguments: seeds(10)) func `every bit of an imported log that changes is damage`(seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let copy = try imported(try randomLog(&random).log.export(), segmentBytes: 5000)
+        let storage = try #require(copy.directory as? FaultyStorage)
+        let segments = try copy.segments()
+        for _ in 0..<60 {
+            let segment = random.pick(segments)
+            let digits = String(segment.sequence)
+            let name = String(repeating: "0", count: 10 - digits.count) + digits + ".segment"
+            let damaged = storage.copy()
+            damaged.flipBit(Int.random(in: 0..<Int(segment.bytes) * 8, using: &random), in: name)
+            let problems = try EventLogVerifier.verify(damaged).flatMap(\.problems)
+            #expect(problems.contains { $0.isDamage }, "\(name): \(problems)")
+        }
+    }
+
+    @Test(
+        arguments: [
+            (1, #""offset":0"#, #""offset":18446744073709551610"#, "an offset that no log"),
+            (3, #""first_index":0"#, #""first_index":4000000000"#, "first_index is 4000000000"),
+            (5, #""commit_lsn":"0/1040""#, #""commit_lsn":"0/10""#, "a commit_lsn before"),
+            (8, #""end_lsn":"0/1070""#, #""end_lsn":"0/10F0""#, "an end_lsn that is not"),
+            (8, #""first_index":2"#, #""first_index":1"#, "first_index is 1 where 2"),
+            (8, #""xid":1"#, #""xid":2"#, "another transaction"),
+        ])
+    func `refuses transactions that cannot have been`(line: Int, was: String, becomes: String, reason: String) throws {
+        let stage = try HistoryStage()
+        let row = Put.insert(notes, ["2", "a", .null])
+        try stage.commit([row])
+        try stage.commit([row, row, row], partSize: 2)
+        var lines = try stage.log.export().map { String(decoding: $0, as: UTF8.self) }
+        try #require(lines[line - 1].contains(was), "\(lines[line - 1])")
+        lines[line - 1].replace(was, with: becomes)
+        do {
+            _ = try imported(lines.map { Array($0.utf8) })
+            Issue.record("it was taken")
+        } catch let refusal as ImportRefusal {
+            #expect(refusal.line == line && refusal.reason.contains(reason), "\(refusal)")
         }
     }
 

@@ -174,6 +174,34 @@ let users = Relation(
         #expect(found.count == 2)
     }
 
+    @Test(arguments: seeds(20)) func `finds each transaction by its number, also where segments are passed over`(
+        seed: Seed
+    ) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try HistoryStage(segmentBytes: 900)
+        var offsets: [UInt32: [Range<UInt64>]] = [:]
+        for _ in 0..<60 {
+            let xid = UInt32.random(in: 1...40, using: &random)
+            let count = Int.random(in: 1...4, using: &random)
+            let begin = stage.writer.nextOffset
+            let puts = (0..<count).map { Put.insert(notes, [RowValue(stringLiteral: "\($0)"), "a", .null]) }
+            try stage.commit(puts, xid: xid, partSize: Int.random(in: 1...4, using: &random))
+            offsets[xid, default: []].append(begin..<stage.writer.nextOffset)
+        }
+        for log in [stage.log, try imported(try stage.log.export(), segmentBytes: 900)] {
+            for xid in 0...41 as ClosedRange<UInt32> {
+                var found: [Range<UInt64>] = []
+                try log.transactions(.xid(xid)) { transaction in
+                    found.append(transaction.offsets)
+                    return true
+                }
+                #expect(found.reversed() == offsets[xid] ?? [])
+            }
+        }
+        // A segment with the index of an earlier version, which did not note transactions, is read.
+        #expect(try EventLogReader.mayContain(7, scheme: 2, segment: 1, in: stage.storage))
+    }
+
     @Test func `filters rows and masks what is shown`() throws {
         let stage = try HistoryStage()
         try stage.commit([
@@ -254,6 +282,87 @@ let users = Relation(
         #expect(found[2].formerKey == ["1"])
         #expect(found[3].differences?.map(\.before) == ["b"])
         #expect(try versions(stage, "notes", ["email=n"]).count == 40)
+    }
+
+    private func renamed(_ relation: Relation, _ name: String, oid: UInt32? = nil) -> Relation {
+        var other = relation
+        other.name = name
+        other.oid = oid ?? relation.oid
+        return other
+    }
+
+    @Test func `follows a table through renames, in segments that have no other key`() throws {
+        let stage = try HistoryStage(segmentBytes: 700)
+        func noise(_ relation: Relation) throws {
+            for index in 0..<20 {
+                try stage.commit([.insert(relation, [RowValue(stringLiteral: "1\(index)"), "noise", "n"])])
+            }
+        }
+        var wide = renamed(notes, "papers")
+        wide.columns.append(column("more"))
+        try stage.commit([.insert(notes, ["1", "a", "x"])])
+        try noise(notes)
+        try stage.commit([.update(renamed(notes, "papers"), ["1", "b", "x"])])
+        try noise(renamed(notes, "papers"))
+        try stage.commit([.update(wide, ["1", "c", "x", "m"])])
+        // The old name is given to another table, whose rows are others.
+        let other = renamed(notes, "notes", oid: notes.oid + 1)
+        try stage.commit([.insert(other, ["1", "z", "x"])])
+        try stage.commit([.truncate(other)])
+        try stage.commit([.update(wide, ["1", "d", "x", "m"])])
+        let byNew = try versions(stage, "papers", ["1"])
+        #expect(byNew.map { $0.change.relation?.relation.name } == ["notes", "papers", "papers", "papers"])
+        #expect(byNew.map { $0.differences?.first?.before } == [nil, "a", "b", "c"])
+        #expect(
+            try versions(stage, "notes", ["1"]).map(\.change.operation) == [
+                .insert, .update, .update, .insert, .truncate, .update,
+            ])
+    }
+
+    @Test func `an oid of another database is another table`() throws {
+        for (reason, count) in [(Gap.Reason.otherDatabase, 1), (.databaseRestored, 1), (.slotMissing, 2)] {
+            let stage = try HistoryStage()
+            try stage.commit([.insert(notes, ["1", "a", "x"])])
+            try stage.gap(reason)
+            try stage.commit([.insert(renamed(notes, "papers"), ["1", "b", "x"])])
+            #expect(try versions(stage, "papers", ["1"]).count == count)
+        }
+    }
+
+    @Test func `a mask holds under every name of its table`() throws {
+        let stage = try HistoryStage()
+        let people = renamed(users, "people")
+        try stage.commit([.insert(users, ["7f3c0000-0000-4000-8000-000000000001", "secret"])])
+        try stage.commit([.insert(people, ["7f3c0000-0000-4000-8000-000000000002", "secret"])])
+        for text in ["app.users.email", "people.email"] {
+            let mask = try #require(ColumnMask(text))
+            var query = HistoryQuery()
+            query.masks = [mask]
+            let shown = try stage.log.items(query).compactMap { $0.recorded?.new[1] }
+            #expect(shown == [.masked, .masked])
+            let lines = String(decoding: try stage.log.export(masks: [mask]).joined(), as: UTF8.self)
+            #expect(!lines.contains("secret"))
+        }
+    }
+
+    @Test func `a row that gets another key and changes in one transaction is followed there`() throws {
+        let stage = try HistoryStage()
+        try stage.commit([
+            .insert(notes, ["1", "a", "x"]), .insert(notes, ["2", "b", "x"]),
+            .update(notes, ["9", "a", "x"], old: ["1", .null, .null], .key), .update(notes, ["9", "c", "x"]),
+            .update(notes, ["2", "d", "x"]),
+        ])
+        #expect(try versions(stage, "notes", ["1"]).map(\.change.offset) == [0, 2, 3])
+    }
+
+    @Test func `before retention is before retention, whatever the table`() throws {
+        let stage = try HistoryStage(segmentBytes: 700)
+        for index in 0..<40 { try stage.commit([.insert(notes, [RowValue(stringLiteral: "\(index)"), "a", "x"])]) }
+        stage.storage.delete("0000000001.segment")
+        let old = HistoryQuery(from: .offset(0))
+        for table in [TableName(schema: "public", name: "notes"), TableName(schema: "public", name: "gone")] {
+            #expect(throws: HistoryError.self) { _ = try RowHistory(stage.log, table, RowName(["1"]), old) }
+        }
     }
 
     @Test func `takes a uuid in any case`() throws {

@@ -87,6 +87,7 @@ final class HistoryStage {
         var options = EventLogOptions(source: 99)
         options.segmentBytes = segmentBytes
         options.preparesSegments = false
+        options.keyScheme = RowKey.scheme
         options.now = { 1 }
         let epochs = Counter(7)
         options.newEpoch = { epochs.next() }
@@ -119,7 +120,7 @@ final class HistoryStage {
         _ puts: [Put], _ info: TransactionInfo, firstIndex: Int, isLast: Bool, lsn: UInt64
     ) throws {
         var payload = ByteWriter()
-        var keys: [UInt64] = []
+        var keys = [RowKey.transaction(xid: info.xid)]
         TransactionCodec.begin(info, firstIndex: UInt32(firstIndex), to: &payload)
         var used: [(fingerprint: UInt64, bytes: [UInt8])] = []
         for put in puts {
@@ -199,4 +200,13 @@ extension HistoryLog {
 
 extension HistoryItem {
     var recorded: RecordedChange? { if case .change(let change) = self { change } else { nil } }
+}
+
+/// The log that lines of an export tell of.
+func imported(_ lines: [[UInt8]], segmentBytes: UInt64 = 3000) throws -> HistoryLog {
+    let storage = FaultyStorage()
+    let log = LogImport(into: storage, segmentBytes: segmentBytes)
+    for line in lines { try log.take(line.span.bytes.extracting(0..<line.count - 1)) }
+    try log.finish()
+    return HistoryLog(directory: storage)
 }

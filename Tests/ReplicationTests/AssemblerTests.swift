@@ -317,6 +317,7 @@ import Testing
 
     private func row(_ table: UInt64, _ key: String...) -> UInt64 { RowKey.row(table: table, key: key) }
 
+    /// Of rows and tables; each part has its transaction's own besides.
     private func keys(primaryKeys: [UInt32: Set<String>] = [:], _ messages: [UInt8]...) throws -> Set<UInt64> {
         let talk = Conversation()
         talk.primaryKeys = primaryKeys
@@ -324,7 +325,10 @@ import Testing
         for message in messages { try talk.hear(one: message) }
         try talk.hear(PgOutput.commit(100, end: 130))
         talk.expectNoBreach()
-        return try #require(talk.sink.transactions.first).keys
+        let transaction = try #require(talk.sink.transactions.first)
+        let own = RowKey.transaction(xid: transaction.info.xid)
+        #expect(transaction.parts.allSatisfy { $0.keys.contains(own) })
+        return transaction.keys.subtracting([own])
     }
 }
 

@@ -22,7 +22,7 @@ import Testing
 
     @Test func `a truncate is found by every row`() {
         let keys = stored(orders).keys(ofTransaction: payload(.truncate, orders).span.bytes)
-        #expect(keys.map(Set.init) == [orders.tableKey, orders.rows.unkeyedKey])
+        #expect(keys.map(Set.init) == [orders.tableKey, orders.rows.unkeyedKey, RowKey.transaction(xid: 1)])
     }
 
     @Test func `says nothing of a schema it was not shown`() {
