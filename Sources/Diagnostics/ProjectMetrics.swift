@@ -179,6 +179,15 @@ public final class ProjectMetrics: Sendable {
         "Time from a transaction's commit in PostgreSQL to its durability here (both clocks).", unit: .seconds)
     public let diskStalls = Counter(
         "tidewire_disk_stalls_total", "Times that ingest stopped because the disk was full or failed.")
+    public let scrubbedBytes = Counter(
+        "tidewire_log_scrubbed_bytes_total",
+        "Bytes of the event log's sealed segments that were read again in the background to find damage.")
+    public let scrubDueSegments = Gauge(
+        "tidewire_log_scrub_due_segments",
+        "Sealed segments of the event log that were not read again in the last day, nor since the hub started.")
+    public let damagedSegments = Gauge(
+        "tidewire_log_damaged_segments",
+        "Sealed segments of the event log that did not read back when they were last looked at.")
     public let segmentsRemoved = Counter(
         "tidewire_log_segments_removed_total", "Segments removed because they were past retention.")
 

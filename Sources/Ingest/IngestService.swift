@@ -6,7 +6,8 @@ import Replication
 import Synchronization
 import System
 
-/// The ingest thread with all it owns: log, sink, replicator. Started once, stopped once.
+/// The ingest thread with all it owns: log, sink, replicator; and the one that reads old segments again. Started once,
+/// stopped once.
 public final class IngestService: Sendable {
     public struct Settings: Sendable {
         public var replication: ReplicationSettings
@@ -14,16 +15,19 @@ public final class IngestService: Sendable {
         public var segmentBytes: Int
         public var retentionAge: Duration?
         public var retentionBytes: Int64?
+        /// Bytes of sealed segments that are read again each second; nil is none.
+        public var scrubRate: Int?
 
         public init(
             replication: ReplicationSettings, dataDirectory: String, segmentBytes: Int = Limits.defaultSegmentBytes,
-            retentionAge: Duration? = nil, retentionBytes: Int64? = nil
+            retentionAge: Duration? = nil, retentionBytes: Int64? = nil, scrubRate: Int? = nil
         ) {
             self.replication = replication
             self.dataDirectory = dataDirectory
             self.segmentBytes = segmentBytes
             self.retentionAge = retentionAge
             self.retentionBytes = retentionBytes
+            self.scrubRate = scrubRate
         }
 
         /// The event log's own directory below the data directory.
@@ -33,6 +37,7 @@ public final class IngestService: Sendable {
 
     private let interrupt: Wake
     private let thread: BackgroundThread
+    private let scrubbing: (scrubber: LogScrubber, thread: BackgroundThread)?
     private let logEnd: SharedEnd
     private let followed: SharedFollowing
     private let presence: PresenceTimeline
@@ -46,7 +51,7 @@ public final class IngestService: Sendable {
         let spool = try IngestService.directory(
             Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
         // The log's own lock comes with the log, which is made when the database is first reached.
-        let lock = try IngestService.lock(spool, settings.dataDirectory)
+        let lock = try IngestService.lock(settings.dataDirectory)
         let metrics = settings.replication.metrics
         let presence = PresenceTimeline(dropped: metrics.presenceMarksDropped)
         let logEnd = SharedEnd()
@@ -70,6 +75,11 @@ public final class IngestService: Sendable {
             ).run()
             handed.close()
         }
+        scrubbing = settings.scrubRate.flatMap { rate in
+            let scrubber = LogScrubber(log, bytesPerSecond: rate, metrics: metrics, end: logEnd.get)
+            // Without it the hub does all that it promises.
+            return (try? BackgroundThread("log-scrub") { scrubber.run() }).map { (scrubber, $0) }
+        }
     }
 
     /// What readers in this process follow; nil until the log has begun.
@@ -87,8 +97,10 @@ public final class IngestService: Sendable {
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {
+        scrubbing?.scrubber.stop()
         interrupt.ring()
         thread.join()
+        scrubbing?.thread.join()
     }
 
     private static func directory(_ path: String, below parent: String) throws(SystemError) -> DiskDirectory {
@@ -96,8 +108,11 @@ public final class IngestService: Sendable {
         return try DiskDirectory(path, creating: true)
     }
 
-    private static func lock(_ directory: DiskDirectory, _ dataDirectory: String) throws -> any StorageLock {
-        switch try directory.lock("LOCK") {
+    /// The right to be the one hub of this data directory, for as long as the lock lives; directories are made as needed.
+    public static func lock(_ dataDirectory: String) throws -> any StorageLock {
+        try Directories.make(dataDirectory)
+        let spool = try DiskDirectory(Settings.spoolDirectory(dataDirectory), creating: true)
+        switch try spool.lock("LOCK") {
         case .taken(let lock): return lock
         case .heldElsewhere(let processID):
             throw EventLogError.lockedElsewhere(path: dataDirectory, processID: processID)
@@ -109,6 +124,7 @@ public final class IngestService: Sendable {
         options.segmentBytes = UInt64(settings.segmentBytes)
         options.retentionAge = settings.retentionAge
         options.retentionBytes = settings.retentionBytes.map { UInt64($0) }
+        options.keyScheme = RowKey.scheme
         let finder = StoredKeys()
         options.keysOf = { kind, payload in
             switch kind {

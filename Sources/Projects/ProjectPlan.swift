@@ -110,6 +110,7 @@ public struct ProjectPlanner: Sendable {
                 mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
                 streaming: configuration.streamsTransactionsInProgress, coverage: StreamCoverage()),
             dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
-            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes.map { Int64($0) })
+            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes.map { Int64($0) },
+            scrubRate: configuration.scrubRate)
     }
 }

@@ -55,6 +55,11 @@ public struct AllSettings: Sendable {
         "How many bytes of events are kept at most; 0 is without limit."
     ).unlessZero
 
+    public let scrubRate = TypedSetting(
+        "scrub_rate", .eventLog, .size(0...1 << 30), default: "8MB",
+        "How many bytes of sealed segments are read again each second, to find damage early; 0 is none."
+    ).unlessZero
+
     // MARK: Clients
 
     public let listen = TypedSetting(

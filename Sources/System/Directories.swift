@@ -16,6 +16,26 @@ public enum Directories {
         }
     }
 
+    /// Gives the directory another name, which is free or that of an empty directory. At any moment, and after a power cut,
+    /// it has one of the two names.
+    public static func move(_ path: String, to newPath: String) throws(SystemError) {
+        // SAFETY: Swift passes C strings that live for the call.
+        _ = try systemCall("rename", path) { unsafe rename(path, newPath) }
+        try DiskDirectory(parent(of: newPath)).sync()
+    }
+
+    /// Removes a directory that is empty.
+    public static func remove(_ path: String) throws(SystemError) {
+        // SAFETY: Swift passes a C string that lives for the call.
+        _ = try systemCall("remove directory", path) { unsafe rmdir(path) }
+    }
+
+    public static func parent(of path: String) -> String {
+        let parts = path.split(separator: "/").dropLast()
+        if path.hasPrefix("/") { return "/" + parts.joined(separator: "/") }
+        return parts.isEmpty ? "." : parts.joined(separator: "/")
+    }
+
     /// The path from the root, for programs that are started in another directory.
     public static func absolute(_ path: String) throws(SystemError) -> String {
         guard !path.hasPrefix("/") else { return path }

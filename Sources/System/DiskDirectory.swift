@@ -68,6 +68,12 @@ public final class DiskDirectory: StorageDirectory {
         _ = try systemCall("rename", path(of: name)) { unsafe renameat(descriptor, name, descriptor, newName) }
     }
 
+    /// To another directory of the same file system. Durable after `sync` of both.
+    public func move(_ name: String, into other: DiskDirectory) throws(SystemError) {
+        // SAFETY: Swift passes C strings that live for the call.
+        _ = try systemCall("move", path(of: name)) { unsafe renameat(descriptor, name, other.descriptor, name) }
+    }
+
     public func remove(_ name: String) throws(SystemError) {
         // SAFETY: Swift passes a C string that lives for the call.
         _ = try systemCall("remove", path(of: name)) { unsafe unlinkat(descriptor, name, 0) }

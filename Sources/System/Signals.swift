@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Synchronization
 
 /// Signals taken by waiting for them, in one place, instead of by handlers that run anywhere.
 public enum Signals {
@@ -21,6 +22,25 @@ public enum Signals {
         let number = unsafe sigtimedwait(&set, nil, &time)
         return number > 0 ? number : nil
     }
+
+    /// From now on the first Ctrl-C (or TERM) ends nothing but is noted, for work that has something to clear away; the
+    /// second ends the program. For commands, whose threads are not all ours, so that none could wait for it.
+    public static func noteInterruptions() {
+        isNoted.store(false, ordering: .relaxed)
+        for number in [SIGINT, SIGTERM] {
+            var action = sigaction()
+            // SAFETY: the handler does nothing but a store to an atomic that is there already.
+            unsafe action.__sigaction_handler.sa_handler = { _ in Signals.isNoted.store(true, ordering: .relaxed) }
+            action.sa_flags = Int32(bitPattern: UInt32(SA_RESETHAND))
+            // SAFETY: the action is a local.
+            unsafe sigaction(number, &action, nil)
+        }
+    }
+
+    /// Whether there was one.
+    public static var wasInterrupted: Bool { isNoted.load(ordering: .relaxed) }
+
+    private static let isNoted = Atomic(false)
 
     private static func signalSet(_ numbers: [Int32]) -> sigset_t {
         var set = sigset_t()

@@ -1,0 +1,126 @@
+import Diagnostics
+import EventLog
+import Glibc
+import System
+
+/// Sealed segments, read again and again, slowly: what went bad on the disk is then known before somebody needs it, and
+/// while there may still be a good copy. What is found is told in the log and in the metrics; nothing is changed.
+///
+/// A thread of its own does it, which leaves processors and disk to others.
+final class LogScrubber: Sendable {
+    private let directory: any StorageDirectory
+    private let bytesPerSecond: Int
+    private let metrics: ProjectMetrics
+    private let end: @Sendable () -> EventLogEnd?
+    private let stopping = Pulse()
+
+    /// A step, and how often it looks whether there is something to do.
+    private static let stepBytes: UInt64 = 256 << 10
+    private static let idleNanoseconds: UInt64 = 60_000_000_000
+
+    init(
+        _ directory: any StorageDirectory, bytesPerSecond: Int, metrics: ProjectMetrics,
+        end: @escaping @Sendable () -> EventLogEnd?
+    ) {
+        self.directory = directory
+        self.bytesPerSecond = bytesPerSecond
+        self.metrics = metrics
+        self.end = end
+    }
+
+    func run() {
+        BackgroundThread.letOthersFirst()
+        var schedule = ScrubSchedule()
+        while !isStopping {
+            guard let segment = next(&schedule) else {
+                rest(Self.idleNanoseconds)
+                continue
+            }
+            check(segment, &schedule)
+        }
+    }
+
+    func stop() { stopping.beat() }
+
+    private var isStopping: Bool { stopping.value > 0 }
+
+    private func rest(_ nanoseconds: UInt64) {
+        _ = stopping.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + nanoseconds)
+    }
+
+    private func next(_ schedule: inout ScrubSchedule) -> UInt64? {
+        guard let active = end()?.state.segment,
+            let sealed = try? SegmentCheck.sealed(in: directory, before: active)
+        else { return nil }
+        let next = schedule.next(sealed, now: Clock.monotonicNanoseconds())
+        publish(schedule)
+        return next
+    }
+
+    private func publish(_ schedule: ScrubSchedule) {
+        metrics.scrubDueSegments.set(Int64(schedule.dueCount))
+        metrics.damagedSegments.set(Int64(schedule.damaged.count))
+    }
+
+    private func check(_ segment: UInt64, _ schedule: inout ScrubSchedule) {
+        var finding: String?
+        do throws(EventLogError) {
+            guard try readWhole(segment) else { return }
+        } catch {
+            finding = "\(error)"
+        }
+        schedule.note(segment, isDamaged: finding != nil, now: Clock.monotonicNanoseconds())
+        publish(schedule)
+        guard let finding else { return }
+        Log.shared.error(
+            "a sealed segment of the event log does not read back",
+            [
+                .path(directory.path), .segment(segment), .reason(finding),
+                .hint("restore it from a backup; tidewire help log accept-loss says how to go on without it"),
+            ])
+    }
+
+    /// False if it was stopped before the end.
+    private func readWhole(_ segment: UInt64) throws(EventLogError) -> Bool {
+        guard var check = try SegmentCheck(directory, segment: segment) else { return true }
+        var isMore = true
+        while isMore {
+            let before = check.bytesRead
+            isMore = try check.step(over: Self.stepBytes)
+            let bytes = check.bytesRead - before
+            metrics.scrubbedBytes.add(bytes)
+            if isStopping { return false }
+            rest(bytes * 1_000_000_000 / UInt64(bytesPerSecond))
+        }
+        return true
+    }
+}
+
+/// Which segment is to be read next.
+struct ScrubSchedule {
+    /// When each was read last.
+    private var checked: [UInt64: UInt64] = [:]
+    private(set) var damaged: Set<UInt64> = []
+    /// Segments that wait to be read, as of the last question.
+    private(set) var dueCount = 0
+
+    /// Each is read once in this time, and at first when it is new.
+    static let interval: UInt64 = 24 * 3_600_000_000_000
+
+    /// The one that was not read for longest, if that is long enough. What is not among the sealed ones any more is
+    /// forgotten.
+    mutating func next(_ sealed: [UInt64], now: UInt64) -> UInt64? {
+        let present = Set(sealed)
+        checked = checked.filter { present.contains($0.key) }
+        damaged.formIntersection(present)
+        let due = sealed.filter { segment in checked[segment].map { now - min($0, now) >= Self.interval } ?? true }
+        dueCount = due.count
+        return due.min { (checked[$0] ?? 0, $0) < (checked[$1] ?? 0, $1) }
+    }
+
+    mutating func note(_ segment: UInt64, isDamaged: Bool, now: UInt64) {
+        checked[segment] = max(now, 1)
+        if isDamaged { damaged.insert(segment) } else { damaged.remove(segment) }
+        dueCount = max(0, dueCount - 1)
+    }
+}
