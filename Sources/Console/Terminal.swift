@@ -26,6 +26,8 @@ public final class Terminal {
 
     /// The columns of the screen, or nil when nobody looks at one: then nothing is cut and nothing coloured.
     public let width: Int?
+    /// A person sees what is said on stderr.
+    public let hasErrorScreen: Bool
     public let surroundings: ConfigurationSurroundings
     private let writeOutput: Writer
     private let writeErrors: Writer
@@ -37,8 +39,9 @@ public final class Terminal {
 
     public init(
         width: Int?, surroundings: ConfigurationSurroundings, output: @escaping Writer, errors: @escaping Writer,
-        answers: (() -> String?)? = nil
+        hasErrorScreen: Bool = false, answers: (() -> String?)? = nil
     ) {
+        self.hasErrorScreen = hasErrorScreen
         self.width = width
         self.surroundings = surroundings
         writeOutput = output
@@ -93,7 +96,7 @@ extension Terminal {
         return Terminal(
             width: StandardStream.output.columns, surroundings: surroundings,
             output: StandardStream.output.write, errors: StandardStream.errors.write,
-            answers: isatty(STDIN_FILENO) == 1 ? { readLine() } : nil)
+            hasErrorScreen: isatty(STDERR_FILENO) == 1, answers: isatty(STDIN_FILENO) == 1 ? { readLine() } : nil)
     }
 }
 

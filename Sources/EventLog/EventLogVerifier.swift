@@ -12,6 +12,14 @@ public enum EventLogProblem: Sendable, Equatable {
     case missingSegment
     /// The segment does not begin where the one before ends.
     case discontinuity(expected: UInt64, found: UInt64)
+
+    /// Something that was durable is gone, or cannot be trusted.
+    public var isDamage: Bool {
+        switch self {
+        case .tornTail, .badIndex: false
+        case .damaged, .missingSegment, .discontinuity: true
+        }
+    }
 }
 
 public struct SegmentReport: Sendable, Equatable {
@@ -24,7 +32,11 @@ public struct SegmentReport: Sendable, Equatable {
 
 /// Reads every checksum of a log. It changes nothing and may run beside a writer.
 public enum EventLogVerifier {
-    public static func verify(_ directory: any StorageDirectory) throws(EventLogError) -> [SegmentReport] {
+    ///
+    /// - Parameter progress: told of each segment that was read: how many by now, of how many.
+    public static func verify(
+        _ directory: any StorageDirectory, progress: (Int, Int) -> Void = { _, _ in }
+    ) throws(EventLogError) -> [SegmentReport] {
         let files = SegmentFiles(directory: directory)
         let sequences = try files.sequences()
         guard let last = sequences.last else { throw .missing(path: directory.path) }
@@ -37,6 +49,7 @@ public enum EventLogVerifier {
             try examine(files, isLast: sequence == last, &report)
             noteContinuity(after: reports.last?.summary, &report)
             reports.append(report)
+            progress(reports.count, sequences.count)
         }
         return reports
     }

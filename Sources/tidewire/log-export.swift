@@ -21,7 +21,7 @@ struct LogExportCommand: Command {
         progress: lsn, time. gap: offset, epoch, source, reason, from, to, lsn, time. end: offset, lines. NULL is null, \
         {"unchanged":true} a large value that PostgreSQL did not send, {"hex":…} bytes that are no text.
         """
-    let options: [Option] = [.from, .to, .mask, .zone, .log]
+    let options: [Option] = [.from, .to, .mask, .withoutProgress, .zone, .log]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log export | gzip > log.ndjson.gz", "A backup that other programs can read:"),
@@ -37,7 +37,15 @@ struct LogExportCommand: Command {
             let log = try arguments.historyLog(terminal)
             try NameCheck(log).check(query.masks)
             var export = try LogExport(log, from: query.from, to: query.to, masks: query.masks)
-            try export.run { line in try terminal.write(line.copied()) }
+            let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress), sharesScreen: true)
+            defer { progress.clear() }
+            let offsets = export.offsets
+            try export.run { line in
+                try terminal.write(line.copied())
+            } noting: { offset in
+                let done = Progress.percent(offset - min(offset, offsets.lowerBound), of: UInt64(offsets.count))
+                progress.note("exported \(done), up to @\(offset)")
+            }
         }
         return .ok
     }

@@ -14,10 +14,12 @@ struct LogImportCommand: Command {
     let discussion = """
         Reads what 'tidewire log export' wrote, from FILE or with - from standard input, and makes the log it tells of, \
         with the same offsets, positions, epochs, times and values. Only into a directory without a log. A line that is \
-        not as it should be stops the import with its number, and nothing is left behind.
+        not as it should be stops the import with its number, and nothing is left behind. The log is made in a directory \
+        beside its own (DIR.import) and gets its place at the end: an import that was interrupted, whatever by, has made no \
+        log, and can be run again.
         """
     let operands = [Operand("FILE", .one, "The export; - is standard input.")]
-    let options: [Option] = [.log]
+    let options: [Option] = [.withoutProgress, .log]
     let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.dataDirectory), Setting(\.segmentBytes)])]
     let examples = [
         Example("tidewire log import incident.ndjson --data-dir /tmp/incident", "Look at somebody else's log:"),
@@ -27,49 +29,40 @@ struct LogImportCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let name = arguments.operands[0]
-        let segmentBytes = UInt64(try arguments.configuration(terminal).segmentBytes)
+        let configuration = try arguments.configuration(terminal)
         let path = try arguments.logDirectory(terminal)
         let source = try LineSource(name)
+        let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
         return try LogAccess.explained {
-            let directory = try emptyDirectory(path)
+            let place = try ImportPlace(
+                path, dataDirectory: arguments.value(of: .log) == nil ? configuration.dataDirectory : nil)
+            Signals.noteInterruptions()
             do {
-                let log = LogImport(into: directory, segmentBytes: segmentBytes)
-                try source.forEachLine { try log.take($0) }
-                let end = log.endOffset
-                try log.finish()
-                try terminal.print("imported \(log.lines) lines into \(path); the log ends at @\(end)")
+                let log = LogImport(into: place.directory, segmentBytes: UInt64(configuration.segmentBytes))
+                try take(source, into: log, progress)
+                try place.keep()
+                try terminal.print("imported \(log.lines) lines into \(path); the log ends at @\(log.endOffset)")
                 return .ok
             } catch let refusal as ImportRefusal {
-                clear(directory)
+                place.clear()
                 throw CommandFailure(.notFound, "\(name == "-" ? "standard input" : name), \(refusal)")
             } catch {
-                clear(directory)
+                place.clear()
                 throw error
             }
         }
     }
 
-    private func emptyDirectory(_ path: String) throws -> DiskDirectory {
-        do throws(SystemError) {
-            try Directories.make(path)
-            let directory = try DiskDirectory(path)
-            guard try directory.names().allSatisfy({ $0 == "LOCK" }) else {
-                throw SystemError(operation: "import into", subject: path, code: ENOTEMPTY)
+    private func take(_ source: LineSource, into log: LogImport, _ progress: Progress) throws {
+        defer { progress.clear() }
+        try source.forEachLine { line, bytesRead in
+            if Signals.wasInterrupted {
+                throw CommandFailure(.notFound, "interrupted; nothing of the import is left")
             }
-            return directory
-        } catch {
-            if error.code == ENOTEMPTY {
-                throw CommandFailure(
-                    .notFound, "\(path) is not empty: an export is imported only where no log is",
-                    hint: "Choose another directory with --data-dir or --log.")
-            }
-            throw CommandFailure(.unreachable, "\(error)")
+            try log.take(line)
+            progress.note("\(source.share(bytesRead)), the log is at @\(log.endOffset)")
         }
-    }
-
-    /// The directory was empty before, so everything in it is of this import.
-    private func clear(_ directory: DiskDirectory) {
-        for name in (try? directory.names()) ?? [] { try? directory.remove(name) }
+        try log.finish()
     }
 }
 
@@ -77,9 +70,12 @@ struct LogImportCommand: Command {
 private struct LineSource {
     private let descriptor: Int32
     private let name: String
+    /// Nil of a pipe.
+    private var size: UInt64?
 
     init(_ name: String) throws {
         self.name = name
+        size = nil
         guard name != "-" else {
             descriptor = STDIN_FILENO
             return
@@ -90,15 +86,31 @@ private struct LineSource {
         } catch {
             throw CommandFailure(.unreachable, "cannot read the export: \(error)")
         }
+        let end = lseek(descriptor, 0, SEEK_END)
+        // What cannot be moved in has no size.
+        guard end > 0, lseek(descriptor, 0, SEEK_SET) == 0 else { return }
+        size = UInt64(end)
     }
 
-    func forEachLine(_ take: (RawSpan) throws -> Void) throws {
+    /// How much of it these bytes are.
+    func share(_ bytes: UInt64) -> String {
+        let text = "\(ByteText.write(bytes)) read"
+        guard let size, size > 0 else { return text }
+        return "\(Progress.percent(bytes, of: size)), \(text)"
+    }
+
+    /// Line by line, with the bytes that were read for it.
+    func forEachLine(_ take: (RawSpan, UInt64) throws -> Void) throws {
         var pending = ByteWriter(capacity: 256 << 10)
         var searched = 0
-        while try read(into: &pending) > 0 {
+        var bytesRead: UInt64 = 0
+        while true {
+            let count = try read(into: &pending)
+            if count == 0 { break }
+            bytesRead += UInt64(count)
             var start = 0
             for at in searched..<pending.count where pending.bytes.byte(at) == UInt8(ascii: "\n") {
-                try take(pending.bytes.extracting(start..<at))
+                try take(pending.bytes.extracting(start..<at), bytesRead)
                 start = at + 1
             }
             pending.dropFirst(start)
@@ -107,7 +119,7 @@ private struct LineSource {
                 throw CommandFailure(.notFound, "\(name): a line that is too long")
             }
         }
-        if pending.count > 0 { try take(pending.bytes) }
+        if pending.count > 0 { try take(pending.bytes, bytesRead) }
     }
 
     private func read(into buffer: inout ByteWriter) throws -> Int {

@@ -16,12 +16,15 @@ struct LogInfoCommand: Command {
         entries and its size; then the log as a whole and how long it is kept. A new epoch begins after a gap: changes \
         before and after it are not one unbroken history.
 
+        Every checksum is read for it, so that a damaged log is called one here, too: a line on stderr for each damage, and \
+        exit code 5. --unchecked reads no more than it shows.
+
         JSON. One object a segment with kind "segment", sequence, epoch, first_offset, end_offset (of the next change \
         after it), changes, entries, base_lsn, last_lsn, from, to (times; null if it is empty), bytes, sealed; then one \
         with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, from, \
         to, bytes, retention_seconds and retention_bytes (null without a limit).
         """
-    let options: [Option] = [.json, .zone, .log]
+    let options: [Option] = [.unchecked, .withoutProgress, .json, .zone, .log]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [Setting(\.dataDirectory), Setting(\.retentionAge), Setting(\.retentionBytes)])
     ]
@@ -36,8 +39,12 @@ struct LogInfoCommand: Command {
         let configuration = try arguments.configuration(terminal)
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
+            let (segments, damage) = try held(log, arguments, terminal)
+            for line in damage { terminal.complain(line) }
+            if !damage.isEmpty { terminal.complain("'tidewire help log accept-loss' says how to go on") }
+            guard !segments.isEmpty else { return .damaged }
             let info = LogInfo(
-                path: log.directory.path, segments: try log.segments(), retentionAge: configuration.retentionAge,
+                path: log.directory.path, segments: segments, retentionAge: configuration.retentionAge,
                 retentionBytes: configuration.retentionBytes.map { Int64($0) })
             if arguments.has(.json) {
                 for segment in info.segments { try terminal.print(segment.json) }
@@ -46,9 +53,27 @@ struct LogInfoCommand: Command {
                 for line in info.table(zone).lines(width: terminal.width) { try terminal.print(line) }
                 for line in info.sentences(zone) { try terminal.print(line) }
             }
-            return .ok
+            return damage.isEmpty ? .ok : .damaged
         }
     }
+
+    /// The segments, as far as they can be read, and what is damaged.
+    private func held(
+        _ log: HistoryLog, _ arguments: Arguments, _ terminal: Terminal
+    ) throws -> (segments: [SegmentSummary], damage: [String]) {
+        if arguments.has(.unchecked) { return (try log.segments(), []) }
+        let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
+        let reports = try LogAccess.verified(log.directory, progress)
+        let damage = reports.flatMap { report in
+            report.problems.filter(\.isDamage).map { "\(report.path): \($0.words)" }
+        }
+        return (reports.compactMap(\.summary), damage)
+    }
+}
+
+extension Option {
+    fileprivate static let unchecked = Option.flag(
+        "unchecked", "Do not read checksums: faster, and damage is not seen.")
 }
 
 private struct LogInfo {

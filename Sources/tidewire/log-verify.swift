@@ -13,16 +13,17 @@ struct LogVerifyCommand: Command {
         Reads every byte of every segment and checks what can be checked: checksums, order, that one segment goes on where \
         the one before ends. It changes nothing and may run beside the hub.
 
-        A torn tail is what a crash leaves of a write that was never confirmed to anyone. It is no loss: the database sends \
-        it again, and the next start of the hub cuts it off. --repair does that now; nothing else is ever repaired, and \
-        not beside a running hub, which may just be writing there. Damage is bytes that were durable and do not read \
-        back: restore the segment from a backup, or live with the loss knowingly.
+        A torn tail is what a crash leaves of a write that was never confirmed to anyone. The database sends it again, or, \
+        where it cannot any more, the hub marks a gap; the next start of the hub cuts the tail off. --repair does that now; \
+        nothing else is ever repaired, and not beside a running hub, which may just be writing there. Damage is bytes that \
+        were durable and do not read back: restore the segment from a backup, or give up what is lost, knowingly, with \
+        'tidewire log accept-loss'.
 
         JSON. One object a segment: sequence, path, ok, changes, first_offset, end_offset, bytes (the last four null where \
         its header does not read), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
         discontinuity), position and text.
         """
-    let options: [Option] = [.repair, .json, .log]
+    let options: [Option] = [.repair, .withoutProgress, .json, .log]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log verify", "Is every byte what was written?"),
@@ -34,10 +35,8 @@ struct LogVerifyCommand: Command {
         try LogAccess.explained {
             let directory = try LogAccess.open(arguments.logDirectory(terminal))
             if arguments.has(.repair) { try repair(directory, terminal) }
-            let progress = Progress(terminal)
-            progress.say("reading every checksum of \(directory.path) …")
-            let reports = try EventLogVerifier.verify(directory)
-            progress.clear()
+            let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
+            let reports = try LogAccess.verified(directory, progress)
             for report in reports { try show(report, arguments, terminal) }
             let verdict = Verdict(reports)
             if !arguments.has(.json) { try terminal.print(verdict.sentence) }
@@ -75,20 +74,6 @@ extension Option {
     fileprivate static let repair = Option.flag("repair", "Cut off a torn tail.")
 }
 
-/// A line that a person sees while something takes long, and that is gone afterwards.
-struct Progress {
-    private let terminal: Terminal
-    private let isShown: Bool
-
-    init(_ terminal: Terminal) {
-        self.terminal = terminal
-        isShown = terminal.isInteractive && isatty(STDERR_FILENO) == 1
-    }
-
-    func say(_ text: String) { if isShown { terminal.complain(part: "\r\u{1b}[K" + text) } }
-    func clear() { say("") }
-}
-
 private struct Verdict {
     private let reports: [SegmentReport]
 
@@ -117,13 +102,6 @@ private struct Verdict {
 extension EventLogProblem {
     fileprivate var isTorn: Bool { if case .tornTail = self { true } else { false } }
 
-    fileprivate var isDamage: Bool {
-        switch self {
-        case .tornTail, .badIndex: false
-        case .damaged, .missingSegment, .discontinuity: true
-        }
-    }
-
     fileprivate var kind: String {
         switch self {
         case .tornTail: "torn_tail"
@@ -134,7 +112,7 @@ extension EventLogProblem {
         }
     }
 
-    fileprivate var words: String {
+    var words: String {
         switch self {
         case .tornTail(let position, let bytes):
             "\(bytes) bytes of an unfinished write at byte \(position) (if a hub is running, it may be at it just now)"

@@ -143,6 +143,52 @@ struct TemporaryLog {
         #expect(try await onLog("row", "fullrep", "99").exitCode == .notFound)
     }
 
+    /// A table that was renamed between two changes of a row.
+    private func renamedLog() throws -> TemporaryLog {
+        var lines = [
+            #"{"type":"header","format":"tidewire-log","version":1,"source":"7","epoch":"7dfdd7af39bc2da8","offset":0,"lsn":"0/0"}"#
+        ]
+        for (index, name) in ["orders", "old orders"].enumerated() {
+            let columns = [
+                Column(name: "id", typeOID: 23, typeName: "int4", isIdentity: true, isPrimaryKey: true),
+                Column(name: "state", typeOID: 25, typeName: "text", isIdentity: false, isPrimaryKey: false),
+            ]
+            var writer = ByteWriter()
+            RelationCodec.encode(
+                Relation(oid: 16_406, schema: "public", name: name, identity: .primaryKey, columns: columns),
+                to: &writer)
+            let fingerprint = Hex.text(RelationCodec.fingerprint(of: writer.bytes))
+            let lsn = "\"0/\(index + 1)00\""
+            let time = "\"2026-11-21T10:04:5\(index).000000Z\""
+            lines.append(
+                #"{"type":"relation","relation":"\#(fingerprint)","oid":16406,"schema":"public","table":"\#(name)","replica_identity":"d","columns":[{"name":"id","type":"int4","type_oid":23,"type_modifier":-1,"identity":true,"primary_key":true},{"name":"state","type":"text","type_oid":25,"type_modifier":-1,"identity":false,"primary_key":false}]}"#
+            )
+            lines.append(
+                #"{"type":"transaction","offset":\#(index),"changes":1,"xid":74\#(index),"commit_lsn":\#(lsn),"end_lsn":\#(lsn),"commit_time":\#(time),"first_index":0,"continued":false,"lsn":\#(lsn),"time":\#(time)}"#
+            )
+            let operation = index == 0 ? "INSERT" : "UPDATE"
+            lines.append(
+                #"{"type":"change","offset":\#(index),"op":"\#(operation)","relation":"\#(fingerprint)","new":{"id":"5","state":"s\#(index)"}}"#
+            )
+        }
+        lines.append(#"{"type":"end","offset":2,"lines":8}"#)
+        return try TemporaryLog(lines.joined(separator: "\n"))
+    }
+
+    @Test(arguments: ["orders", "\"old orders\""]) func `row tells what its table was called`(name: String) async throws
+    {
+        let log = try renamedLog()
+        defer { log.remove() }
+        let result = await run(["row", name, "5", "--log", log.path], commands: commands)
+        #expect(
+            result.output.split(separator: "\n").dropFirst().prefix(3).map(String.init) == [
+                "       0  2026-11-21 10:04:50.000  0/100          740  I   state: \"s0\"",
+                "──── its table was public.orders until here and is public.\"old orders\" from @1 on ────",
+                "       1  2026-11-21 10:04:51.000  0/200          741  U   state: \"s0\"→\"s1\"",
+            ], "\(result.output)")
+        #expect(result.output.contains("2 versions; first seen at @0"))
+    }
+
     @Test func `tx tells of a whole transaction`() async throws {
         for name in ["742", "xid:742", "0/153F018", "lsn:0/153F048"] {
             let result = try await onLog("tx", name)
@@ -154,10 +200,12 @@ struct TemporaryLog {
                     """ + "\n")
         }
         #expect(try await onLog("tx", "9").exitCode == .notFound)
+        // A place inside the commit record is the place of nothing.
+        #expect(try await onLog("tx", "0/153F020").exitCode == .notFound)
     }
 
     @Test func `log verify and export agree with the import`() async throws {
-        #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is right: 1 segment, 7 changes"))
+        #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is right: 2 segments, 7 changes"))
         #expect(try await onLog("log", "export").output == export + "\n")
         #expect(try await onLog("log", "info", "--json").output.contains(#""first_offset":12,"end_offset":19"#))
     }
@@ -173,6 +221,9 @@ struct TemporaryLog {
             (["tail", "--mask", "emial"], .usage, "did you mean email?"),
             (["tail", "--where", "bdy=x"], .usage, "did you mean body?"),
             (["tail", "--from", "@3"], .outsideRetention, "the oldest kept is @12"),
+            (["tail", "--from", "2026-01-01"], .outsideRetention, "the oldest kept is @12"),
+            (["row", "fullrep", "1", "--from", "2026-01-01"], .outsideRetention, "the oldest kept is @12"),
+            (["row", "gone", "1", "--from", "@3"], .outsideRetention, "the oldest kept is @12"),
             (["tail", "--from", "2100-01-01"], .notFound, "no changes found"),
             (["tail", "--from", "xid:3"], .notFound, "no transaction 3"),
             (["tail", "-f", "--to", "now"], .usage, "--follow goes on without end"),
@@ -202,7 +253,7 @@ struct TemporaryLog {
     @Test func `keeps every manual within eighty columns`() async {
         for words in [
             ["tail"], ["row"], ["tx"], ["log"], ["log", "info"], ["log", "verify"], ["log", "export"],
-            ["log", "import"], ["slot", "status"], ["slot", "drop"],
+            ["log", "import"], ["log", "accept-loss"], ["slot", "status"], ["slot", "drop"],
         ] {
             let manual = await run(["help"] + words, commands: commands).output
             for line in manual.split(separator: "\n") where !line.contains("tidewire ") {

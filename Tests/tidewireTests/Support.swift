@@ -12,7 +12,7 @@ struct Run {
 /// Runs the program with a screen, environment and files that exist in the test only.
 func run(
     _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), SampleLogCommand()],
-    width: Int? = nil,
+    width: Int? = nil, hasErrorScreen: Bool = false,
     environment: [String: String] = [:], files: [String: String] = [:], outputFailure: OutputFailure? = nil,
     answers: (() -> String?)? = nil
 ) async -> Run {
@@ -26,7 +26,8 @@ func run(
             if let outputFailure { throw outputFailure }
             recorder.output += bytes
         },
-        errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes }, answers: answers)
+        errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes },
+        hasErrorScreen: hasErrorScreen, answers: answers)
     let exitCode = await Program(commands: commands).run(words, terminal)
     return Run(
         exitCode: exitCode, output: String(decoding: recorder.output, as: UTF8.self),

@@ -68,6 +68,14 @@ enum LogAccess {
         }
     }
 
+    /// Every checksum, with a line for who waits.
+    static func verified(_ directory: any StorageDirectory, _ progress: Progress) throws -> [SegmentReport] {
+        defer { progress.clear() }
+        return try EventLogVerifier.verify(directory) { done, all in
+            progress.note("reading checksums of \(directory.path): \(done) of \(all) segments")
+        }
+    }
+
     static func failure(_ error: EventLogError) -> CommandFailure {
         switch error {
         case .missing(let path): missing(path)

@@ -1,0 +1,81 @@
+import Console
+import EventLog
+import Glibc
+import Ingest
+import System
+
+/// Where an imported log is made: aside, in a directory beside the one that it is for, which gets its name when all of it is
+/// durable. Whatever stops an import, the log's directory has the whole log or none; what was left aside goes with the next
+/// import.
+final class ImportPlace {
+    let directory: DiskDirectory
+    private let path: String
+    private let aside: String
+    private var locks: [any StorageLock] = []
+
+    /// Says in the directory aside that somebody is at work there.
+    private static let mark = "IMPORT"
+    /// What a directory may have that no log was in yet.
+    private static let lock = "LOCK"
+
+    /// - Parameter dataDirectory: that of the hub whose log it will be, if it will be a hub's: none may run meanwhile.
+    init(_ path: String, dataDirectory: String?) throws {
+        let path = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
+        self.path = path
+        aside = path + ".import"
+        do {
+            if let dataDirectory { locks.append(try IngestService.lock(dataDirectory)) }
+            try ImportPlace.requireEmpty(path)
+            try Directories.make(Directories.parent(of: path))
+            directory = try DiskDirectory(aside, creating: true)
+            switch try directory.lock(Self.mark) {
+            case .taken(let lock): locks.append(lock)
+            case .heldElsewhere(let process):
+                throw CommandFailure(
+                    .notFound, "\(process.map { "process \($0)" } ?? "another process") is importing into \(path)")
+            }
+            for name in try directory.names() where name != Self.mark { try directory.remove(name) }
+        } catch let error as SystemError {
+            throw CommandFailure(.unreachable, "\(error)")
+        }
+    }
+
+    private static func requireEmpty(_ path: String) throws {
+        guard let names = try names(path), !names.allSatisfy({ $0 == lock }) else { return }
+        throw CommandFailure(
+            .notFound, "\(path) is not empty: an export is imported only where no log is",
+            hint: "Choose another directory with --data-dir or --log.")
+    }
+
+    /// Nil if there is no such directory.
+    private static func names(_ path: String) throws(SystemError) -> [String]? {
+        let directory: DiskDirectory
+        do {
+            directory = try DiskDirectory(path)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw error
+        }
+        return try directory.names()
+    }
+
+    /// The log is whole and durable: it gets its place.
+    func keep() throws {
+        do throws(SystemError) {
+            try directory.remove(Self.mark)
+            try directory.sync()
+            try? DiskDirectory(path).remove(Self.lock)
+            try Directories.move(aside, to: path)
+        } catch {
+            throw CommandFailure(
+                .notFound, "the import cannot take its place: \(error)",
+                hint: "Has something else made a log in \(path) meanwhile?")
+        }
+    }
+
+    /// Nothing is left of it.
+    func clear() {
+        for name in (try? directory.names()) ?? [] { try? directory.remove(name) }
+        try? Directories.remove(aside)
+    }
+}
