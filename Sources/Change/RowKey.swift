@@ -27,7 +27,7 @@ public enum RowKey {
 
     /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
     /// know of.
-    public static let scheme: UInt64 = 1
+    public static let scheme: UInt32 = 1
 
     /// One row: begin with this, then combine the text of each key column in column order, then take `value`.
     @inlinable

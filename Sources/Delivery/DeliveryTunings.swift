@@ -10,6 +10,9 @@ extension Limits {
     /// What part of that those take who catch up, so that those at the log's end hardly wait for them.
     static let catchUpShare = 8
 
+    /// What it takes of a turn to find that a segment has nothing for anybody, beside so many bytes that are read.
+    static let passedSegmentBytes = 32 << 10
+
     /// What a delivery that waits takes beside its body.
     static let waitingDeliveryBytes = 160
 

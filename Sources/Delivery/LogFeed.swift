@@ -29,14 +29,35 @@ struct LogFeed: ~Copyable {
     /// Another reader, of what comes behind the entry at hand.
     func ahead() -> EventLogReader { reader.ahead() }
 
+    /// What comes next, where it stands between entries.
+    var position: EventLogPosition { reader.position }
+
     deinit { end.removeWaker(waker) }
 
-    /// The entry to deal with; nil when there is none for now. The same one again until `finish`.
-    mutating func entry() throws(EventLogError) -> EventLogEntry? {
-        if isOnEntry { return reader.entry }
-        guard try reader.next() else { return nil }
-        isOnEntry = true
-        return reader.entry
+    enum Step {
+        case entry(EventLogEntry)
+        /// There is none for now.
+        case none
+        /// A segment has nothing for anybody.
+        case passedOver
+    }
+
+    /// The entry to deal with; the same one again until `finish`.
+    mutating func next() throws(EventLogError) -> Step {
+        if !isOnEntry { isOnEntry = try reader.next() }
+        return isOnEntry ? .entry(reader.entry) : .none
+    }
+
+    /// The same, passing over segments of which that says so.
+    mutating func next(passingOver isUseless: (SealedSegment) -> Bool) throws(EventLogError) -> Step {
+        if isOnEntry { return .entry(reader.entry) }
+        switch try reader.next(passingOver: isUseless) {
+        case .none: return .none
+        case .passedOver: return .passedOver
+        case .entry:
+            isOnEntry = true
+            return .entry(reader.entry)
+        }
     }
 
     mutating func finish() { isOnEntry = false }

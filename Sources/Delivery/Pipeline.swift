@@ -55,6 +55,10 @@ public struct Pipeline: ~Copyable {
     private var flaws: FlawLog
     /// Gaps that were met, to be told.
     private var gaps: [String] = []
+    /// What of the log is wanted at all, where there may be much of it; nil for one that is at its end.
+    var needs: SegmentNeeds?
+    /// Messages before this offset have been told.
+    private var gathered: UInt64 = 0
 
     /// - Parameters:
     ///   - start: where it begins, which the log has; nil for the log's end.
@@ -65,6 +69,7 @@ public struct Pipeline: ~Copyable {
     ) {
         self.sources = sources
         self.start = start
+        needs = start == nil ? nil : SegmentNeeds()
         self.post = post
         router = ChangeRouter(
             maximumBodyBytes: sources.maximumBodyBytes, deflater: deflater,
@@ -167,6 +172,9 @@ public struct Pipeline: ~Copyable {
     /// Whatever is before this offset has been delivered, or waits for an answer; nothing from there on.
     public var frontier: UInt64 { max(passed, entryAt.map { $0 + UInt64(entry.done) } ?? 0) }
 
+    /// The same of messages to topics, which an entry's changes follow.
+    public var messageFrontier: UInt64 { max(frontier, gathered) }
+
     /// It stands between entries, and nothing keeps it from going on.
     public var isBetweenEntries: Bool { isOpen && isReading && entryAt == nil }
 
@@ -179,7 +187,14 @@ public struct Pipeline: ~Copyable {
     ) throws -> Bool {
         var budget = budget
         while budget.isLeft(on: loop), budget.isBeforeExpiry(sources.time.unixSeconds) {
-            guard let entry = try feed.entry() else { return false }
+            let entry: EventLogEntry
+            switch try next(&feed) {
+            case .entry(let next): entry = next
+            case .none: return false
+            case .passedOver:
+                passOver(to: feed.position, &budget)
+                continue
+            }
             entryAt = entry.offset
             schemas.enter(segment: entry.segment)
             switch entry.kind {
@@ -211,12 +226,31 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
+    /// Who follows memberships has to see every transaction, whatever it is about.
+    private mutating func next(_ feed: inout LogFeed) throws(EventLogError) -> LogFeed.Step {
+        guard var wanted = needs, memberships.isEmpty else { return try feed.next() }
+        defer { needs = wanted }
+        return try feed.next { wanted.isUseless($0) }
+    }
+
+    /// Nothing up to there is for anybody.
+    private mutating func passOver(to position: EventLogPosition, _ budget: inout TurnBudget) {
+        assert(entryAt == nil && position.epoch == epoch, "a segment is passed over between entries")
+        assert(position.offset >= passed, "what is passed over lies ahead")
+        passed = max(passed, position.offset)
+        // Rows that are remembered may be others by now.
+        router.forgetRows()
+        sources.metrics.segmentsPassedOver.add()
+        budget.spend(entry: Limits.passedSegmentBytes)
+    }
+
     /// What the entry has for topics. Nobody is judged for it, so it does not wait for the catalog.
     private mutating func gatherMessages(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
     ) throws {
         guard !self.entry.hasGathered, !schemas.messages.isEmpty else { return }
         self.entry.hasGathered = true
+        gathered = entry.offset + UInt64(entry.changeCount)
         var part = try TransactionPart(feed.payload)
         var offset = entry.offset
         while let change = try part.next() {

@@ -117,6 +117,7 @@ extension Pipeline {
         router.audience.removeMember(placement.member)
         router.views.release(placement.view)
         guard let open = placement.openDeletes else { return }
+        needs?.remove(open.member)
         router.index.remove(open.handle)
         router.audience.removeMember(open.member)
         router.views.release(open.view)
@@ -136,6 +137,7 @@ extension Pipeline {
             Impossible.happened("a binding is placed in the index of its own table", in: .delivery)
             predicate = .never
         }
+        needs?.add(placement.member, binding.table, predicate)
         placement.handle = router.index.add(
             table: binding.table.oid, operations: operations, predicate: predicate, member: placement.member,
             account: placement.account)
@@ -162,6 +164,7 @@ extension Pipeline {
     private mutating func delist(_ placement: Placement) {
         let table = placement.binding.table.oid
         assert(placement.handle != nil, "what is taken out was put in")
+        needs?.remove(placement.member)
         if let handle = placement.handle { router.index.remove(handle) }
         if let departure = placement.departure { router.departures.remove(departure) }
         if placement.isRecalled { router.recall.leave(table) }
@@ -174,8 +177,10 @@ extension Pipeline {
             ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
         let member = router.audience.add(
             Member(listener: request.listener, view: view, binding: UInt8(request.place)))
+        let predicate = binding.predicate ?? .always
+        needs?.add(member, binding.table, predicate)
         let handle = router.index.add(
-            table: binding.table.oid, operations: .delete, predicate: binding.predicate ?? .always, member: member,
+            table: binding.table.oid, operations: .delete, predicate: predicate, member: member,
             account: request.account)
         return OpenDeletes(member: member, view: view, handle: handle)
     }

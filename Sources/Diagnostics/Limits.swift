@@ -332,6 +332,9 @@ public enum Limits {
     /// … how long it may take nothing at all …
     public static let outboxAge = Duration.seconds(30)
 
+    /// … how many changes it may be told to be behind at most, where that is limited …
+    public static let maximumOutboxLag: Int64 = 1 << 40
+
     /// … and what all that are blocked on one loop may hold together.
     public static let outboxTotalBytes = 128 << 20
 
@@ -601,7 +604,9 @@ extension Limits {
     private static func checkSockets() {
         precondition(copiedPieceBytes < pieceChunkBytes, "a piece worth copying must fit a chunk")
         precondition(outboxBytes <= outboxTotalBytes, "one connection's outbox must fit what all may hold")
-        precondition(leastFilledBytes <= filledBytes && filledBytes < outboxBytes, "the slow are told apart before they are closed")
+        precondition(
+            leastFilledBytes <= filledBytes && filledBytes < outboxBytes,
+            "the slow are told apart before they are closed")
         precondition(
             maximumWaitingDeliveryBytes < maximumWaitingTotalBytes, "one channel's deliveries must fit those of all")
         precondition(

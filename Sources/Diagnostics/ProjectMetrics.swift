@@ -159,6 +159,9 @@ public final class ProjectMetrics: Sendable {
         "tidewire_departures_evicted_total", "Of those, channels that were forgotten early because there was no room.")
     public let catchUpPasses = Counter(
         "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
+    public let segmentsPassedOver = Counter(
+        "tidewire_catch_up_segments_passed_over_total",
+        "Segments of the event log that such a pass did not read, as they have nothing for its channels.")
     public let catchUps = Counter(
         "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
     public let parked = CounterFamily<Parked>(

@@ -20,6 +20,31 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let presence = EntryKind(rawValue: 6)
 }
 
+/// Which kinds of entries a segment has. One that was sealed before that was noted does not say.
+public struct EntryKinds: Sendable, Equatable {
+    private static let isKnownBit: UInt32 = 1 << 31
+
+    /// As it is kept: a bit for each kind, and one that says so; zero says nothing.
+    private(set) var rawValue: UInt32
+
+    static let unknown = EntryKinds(rawValue: 0)
+    static let none = EntryKinds(rawValue: isKnownBit)
+
+    init(rawValue: UInt32) { self.rawValue = rawValue & Self.isKnownBit == 0 ? 0 : rawValue }
+
+    mutating func insert(_ kind: EntryKind) {
+        guard rawValue != 0 else { return }
+        // A kind that has no bit may be any.
+        rawValue = kind.rawValue < 31 ? rawValue | 1 << UInt32(kind.rawValue) : 0
+    }
+
+    /// Whether there is certainly nothing but these.
+    public func hasOnly(_ kinds: EntryKind...) -> Bool {
+        guard rawValue != 0 else { return false }
+        return kinds.reduce(rawValue & ~Self.isKnownBit) { $0 & ~(1 << UInt32($1.rawValue)) } == 0
+    }
+}
+
 /// The 48 bytes before each payload, little-endian:
 ///
 ///     0  u32 payload length      (a zero here and in the next word: nothing was written here yet)

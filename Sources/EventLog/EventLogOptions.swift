@@ -12,7 +12,7 @@ public struct EventLogOptions: Sendable {
     /// The oldest sealed segments are deleted while the log is larger.
     public var retentionBytes: UInt64? = 10 << 30
     /// Which keys are noted, as a number of the caller's own that sealed segments keep: later ones note more.
-    public var keyScheme: UInt64 = 0
+    public var keyScheme: UInt32 = 0
     /// Finds keys again when an index must be made from the entries.
     public var keysOf: EventLogKeys?
     /// Prepares the next segment on a thread of its own, and fills the first one with zeros: a sync is then faster,

@@ -167,7 +167,7 @@ extension EventLogReader {
     /// Whether a segment may have this key, of a scheme that notes such keys from that number on. Without an index that says
     /// so it may.
     public static func mayContain(
-        _ key: UInt64, scheme: UInt64, segment: UInt64, in directory: any StorageDirectory
+        _ key: UInt64, scheme: UInt32, segment: UInt64, in directory: any StorageDirectory
     ) throws(EventLogError) -> Bool {
         let files = SegmentFiles(directory: directory)
         guard let (file, header) = try files.open(segment) else { return false }

@@ -151,8 +151,31 @@ public struct EventLogReader: ~Copyable, Sendable {
         EventLogPosition(epoch: scanner.header.epoch, offset: (prelude.start ?? scanner.nextPoint).offset)
     }
 
+    /// What a step came to.
+    public enum Step: Sendable {
+        case entry
+        /// There is none yet: ask again later, the reader stays where it is.
+        case none
+        /// Behind a sealed segment of which nothing was shown.
+        case passedOver
+    }
+
     /// Moves to the next entry; false if there is none yet. Ask again later: the reader stays where it is.
     public mutating func next() throws(EventLogError) -> Bool {
+        if case .entry = try step(passes: false, { _ in false }) { true } else { false }
+    }
+
+    /// The same, passing over whole sealed segments of which that says so, one at a time. A segment that begins an epoch is
+    /// never passed over, nor is one in which the reader has begun.
+    public mutating func next(
+        passingOver isUseless: (SealedSegment) -> Bool
+    ) throws(EventLogError) -> Step {
+        try step(passes: true, isUseless)
+    }
+
+    private mutating func step(
+        passes: Bool, _ isUseless: (SealedSegment) -> Bool
+    ) throws(EventLogError) -> Step {
         if let point = prelude.relations.popFirst() { return try showPrelude(point) }
         if let point = prelude.start {
             scanner.move(to: point)
@@ -161,23 +184,23 @@ public struct EventLogReader: ~Copyable, Sendable {
         while true {
             if !isSealed, end == nil, scanner.next >= wholeEnd {
                 switch try findWholeTransaction() {
-                case .none: return false
+                case .none: return .none
                 case .ahead: break
                 case .here:
                     show(precedesStart: false)
-                    return true
+                    return .entry
                 }
             }
             if !isSealed, end != nil, scanner.next >= scanner.limit {
-                if try !noteLiveEnd() { return false }
+                if try !noteLiveEnd() { return .none }
             }
             switch try reading({ () throws(SystemError) in try scanner.step() }) {
             case .entry:
                 if scanner.entry.isContinued, scanner.position >= wholeEnd { try requireWholeTransaction() }
                 show(precedesStart: false)
-                return true
+                return .entry
             case .end where isSealed:
-                guard try enterNextSegment() else { return false }
+                if try enterNextSegment(passes, isUseless) == .passedOver { return .passedOver }
             case let step:
                 throw files.damage(scanner.header.sequence, at: scanner.next, step.words)
             }
@@ -208,14 +231,14 @@ public struct EventLogReader: ~Copyable, Sendable {
             position: scanner.position, precedesStart: precedesStart)
     }
 
-    private mutating func showPrelude(_ point: IndexPoint) throws(EventLogError) -> Bool {
+    private mutating func showPrelude(_ point: IndexPoint) throws(EventLogError) -> Step {
         scanner.move(to: point)
         let step = try reading { () throws(SystemError) in try scanner.step() }
         guard step == .entry, scanner.entry.kind == .relation else {
             throw files.damage(scanner.header.sequence, at: point.position, step.words)
         }
         show(precedesStart: true)
-        return true
+        return .entry
     }
 
     mutating func setPrelude(_ relations: [IndexPoint], then point: IndexPoint) {
@@ -312,8 +335,11 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     // MARK: - From segment to segment
 
-    /// False if there is none to go on with.
-    private mutating func enterNextSegment() throws(EventLogError) -> Bool {
+    private enum Entrance { case entered, passedOver }
+
+    private mutating func enterNextSegment(
+        _ passes: Bool, _ isUseless: (SealedSegment) -> Bool
+    ) throws(EventLogError) -> Entrance {
         let file = scanner.file
         let size = try reading { () throws(SystemError) in try file.size() }
         guard scanner.next == size else {
@@ -330,9 +356,24 @@ public struct EventLogReader: ~Copyable, Sendable {
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()
-            guard header.epoch == epoch, let end = excludedEnd() else { return true }
+            guard header.epoch == epoch else { return .entered }
+            if passes, let end = try uselessEnd(isUseless) {
+                setPrelude([], then: end)
+                return .passedOver
+            }
+            guard let end = excludedEnd() else { return .entered }
             expected = end.offset
         }
+    }
+
+    /// The end of a sealed segment that is to be passed over.
+    private func uselessEnd(_ isUseless: (SealedSegment) -> Bool) throws(EventLogError) -> IndexPoint? {
+        guard isSealed, let map = files.sidecar(of: scanner.file, scanner.header) else { return nil }
+        let (file, header) = (scanner.file, scanner.header)
+        let outline = try reading { () throws(SystemError) in try SegmentOutlines.outline(map, file, header) }
+        // All of its schemas could be read, or it has to be read itself.
+        guard outline.relations.count == map.relations.count, isUseless(SealedSegment(map, outline)) else { return nil }
+        return map.summary.end
     }
 
     /// Whether the segment may begin with a gap, as far as one can tell from outside.
@@ -346,9 +387,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header),
             !keys.contains(where: map.filter.mayContain)
         else { return nil }
-        let summary = map.summary
-        return IndexPoint(
-            position: summary.bytes, offset: summary.endOffset, lsn: summary.lastLSN, time: summary.maximumTime)
+        return map.summary.end
     }
 
     /// What to say when a segment that should be there is not.
@@ -357,5 +396,11 @@ public struct EventLogReader: ~Copyable, Sendable {
             if let (_, header) = try files.open(sequence) { return .outsideRetention(oldest: header.baseOffset) }
         }
         return .missing(path: files.directory.path)
+    }
+}
+
+extension SegmentSummary {
+    fileprivate var end: IndexPoint {
+        IndexPoint(position: bytes, offset: endOffset, lsn: lastLSN, time: maximumTime)
     }
 }

@@ -35,6 +35,7 @@ public struct SegmentSummary: Sendable, Equatable {
     /// Smallest and largest time of an entry; commit times do not come in order.
     public var minimumTime: Int64 = .max
     public var maximumTime: Int64 = .min
+    var kinds = EntryKinds.none
 
     init(_ header: SegmentHeader) {
         self.header = header
@@ -54,6 +55,7 @@ public struct SegmentSummary: Sendable, Equatable {
         entries += 1
         endOffset = entry.endOffset
         lastLSN = entry.lsn
+        kinds.insert(entry.kind)
         minimumTime = min(minimumTime, entry.time)
         maximumTime = max(maximumTime, entry.time)
     }
@@ -128,12 +130,12 @@ struct SegmentMap: Sendable {
     var relations: [IndexPoint]
     var filter: KeyFilter
     /// Which keys the filter knows of; see `EventLogOptions.keyScheme`.
-    var keyScheme: UInt64 = 0
+    var keyScheme: UInt32 = 0
 }
 
 extension SegmentIndex {
     /// The index as it is kept; filters are made when a segment is sealed.
-    func map(sealed: Bool, keyScheme: UInt64 = 0) -> SegmentMap {
+    func map(sealed: Bool, keyScheme: UInt32 = 0) -> SegmentMap {
         var summary = whole
         summary.isSealed = sealed
         return SegmentMap(

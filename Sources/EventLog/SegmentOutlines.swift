@@ -60,7 +60,7 @@ public final class SegmentOutlines {
         return outline
     }
 
-    private static func outline(
+    static func outline(
         _ map: SegmentMap, _ file: any StorageFile, _ header: SegmentHeader
     ) throws(SystemError) -> SegmentOutline {
         var outline = SegmentOutline(startOf: header)

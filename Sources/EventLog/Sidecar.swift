@@ -5,7 +5,8 @@ import System
 /// a reason to do that.
 ///
 ///     "TWINDEX1"  u32 header checksum of its segment  u32 number of points  u32 of relations  u32 of filter words
-///     summary (6 words and the scheme of keys), points and relations (4 words each), filter words, u32 CRC-32C of all before
+///     summary (6 words)  u32 kinds of entries  u32 scheme of keys  points and relations (4 words each)  filter words
+///     u32 CRC-32C of all before
 enum Sidecar {
     static func encode(_ map: SegmentMap, to writer: inout ByteWriter) {
         writer.append("TWINDEX1")
@@ -17,6 +18,7 @@ enum Sidecar {
         for word in [summary.bytes, summary.entries, summary.endOffset, summary.lastLSN] { writer.append(little: word) }
         writer.append(little: UInt64(bitPattern: summary.minimumTime))
         writer.append(little: UInt64(bitPattern: summary.maximumTime))
+        writer.append(little: summary.kinds.rawValue)
         writer.append(little: map.keyScheme)
         for point in map.points { append(point, to: &writer) }
         for relation in map.relations { append(relation, to: &writer) }
@@ -55,7 +57,7 @@ enum Sidecar {
             reader.remaining == 56 + 32 * (pointCount + relationCount) + 8 * wordCount
         else { throw ByteError(expected: "as many points as announced", offset: reader.offset) }
         let summary = try summary(&reader, header)
-        let keyScheme = try reader.littleUInt64()
+        let keyScheme = try reader.littleUInt32()
         var points: [IndexPoint] = []
         for _ in 0..<pointCount { points.append(try point(&reader)) }
         var relations: [IndexPoint] = []
@@ -79,6 +81,7 @@ enum Sidecar {
         summary.lastLSN = try reader.littleUInt64()
         summary.minimumTime = Int64(bitPattern: try reader.littleUInt64())
         summary.maximumTime = Int64(bitPattern: try reader.littleUInt64())
+        summary.kinds = EntryKinds(rawValue: try reader.littleUInt32())
         guard summary.endOffset >= header.baseOffset else {
             throw ByteError(expected: "offsets that grow", offset: reader.offset)
         }

@@ -12,6 +12,8 @@ struct Seat: Hashable {
         var operation: ModelOperation?
         /// Only rows of this room.
         var room: Int?
+        /// Only this row, by its key.
+        var row: Int?
     }
 
     var topic: String
@@ -277,7 +279,8 @@ final class Client {
     func join(_ seat: Seat, on channel: Int) {
         guard isConnected, joinRefs[channel] == nil else { return }
         let bindings = seat.bindings.map { binding in
-            let filter = binding.room.map { #","filter":"room=eq.\#($0)""# } ?? ""
+            let condition = binding.row.map { "id=eq.\($0)" } ?? binding.room.map { "room=eq.\($0)" }
+            let filter = condition.map { #","filter":"\#($0)""# } ?? ""
             return
                 #"{"event":"\#(binding.operation?.rawValue ?? "*")","schema":"public","table":"\#(binding.table.name)"\#(filter)}"#
         }.joined(separator: ",")

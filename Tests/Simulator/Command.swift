@@ -95,6 +95,7 @@ struct Totals {
         report.refetched += other.refetched
         report.returned += other.returned
         report.parked += other.parked
+        report.passedOver += other.passedOver
         report.told += other.told
         report.excused += other.excused
         report.faults += other.faults
@@ -115,7 +116,7 @@ struct Totals {
             """
             \(seeds) seeds, \(String(format: "%.2f", hours)) h simulated in \(String(format: "%.1f", seconds)) s; \
             \(report.commits) commits, \(report.changes) changes, \(report.deliveries) deliveries \
-            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \(report.returned) came back without asking), \(report.parked) times parked, \
+            (\(Int(Double(report.deliveries) / max(seconds, 0.001)))/s), \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \(report.returned) came back without asking), \(report.parked) times parked, \(report.passedOver) segments passed over, \
             \(report.faults) faults, \
             \(report.told) times told, \(report.excused) excused; nothing was lost in silence
             fingerprint \(String(report.fingerprint, radix: 16))

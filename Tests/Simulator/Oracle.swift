@@ -414,7 +414,7 @@ final class Oracle: Hearing {
         guard let row = change.new ?? change.old else { return .none }
         let isWanted = seat.bindings.contains { binding in
             binding.table == change.table && binding.operation.map { $0 == change.operation } ?? true
-                && binding.room.map { $0 == row.room } ?? true
+                && binding.room.map { $0 == row.room } ?? true && binding.row.map { $0 == row.id } ?? true
         }
         guard isWanted else { return .none }
         let seen = rules.count { ModelDatabase.sees(person, row, of: change.table, $0, members) }

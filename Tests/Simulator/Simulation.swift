@@ -31,6 +31,8 @@ public final class Simulation {
         public var returned = 0
         /// Times that a slow client's channel went back to the log.
         public var parked = 0
+        /// Segments that a pass did not read.
+        public var passedOver = 0
         public var told = 0
         public var excused = 0
         public var faults = 0
@@ -230,6 +232,7 @@ public final class Simulation {
         report.refetched = oracle.tally.refetched
         report.returned = oracle.tally.returned
         report.parked = Int(metrics.parked[.socket].value + metrics.parked[.answers].value)
+        report.passedOver = Int(metrics.segmentsPassedOver.value)
         report.told = oracle.tally.told
         report.excused = oracle.tally.excused
         report.faults = faults + stream.failures + server.lost
@@ -375,11 +378,18 @@ public final class Simulation {
 
     private func seat(_ seed: UInt64, _ client: Int, _ channel: Int) -> Seat {
         var random = SeededRandom(seed: seed)
+        // Who wants single rows only leaves segments to be passed over.
+        let wantsRows = random.next() % 5 == 0
         let bindings = (0..<Int.random(in: 1...4, using: &random)).map { _ in
-            Seat.Binding(
+            var binding = Seat.Binding(
                 table: random.pick(ModelTable.subscribed),
                 operation: random.pick([nil, nil, nil, .insert, .update, .delete]),
                 room: random.pick([nil, nil, nil, 0, 1, 2]))
+            if wantsRows {
+                binding.room = nil
+                binding.row = Int.random(in: 1...60, using: &random)
+            }
+            return binding
         }
         return Seat(topic: "c\(client)-\(channel)", bindings: bindings)
     }

@@ -1,0 +1,103 @@
+import Bytes
+import Catalog
+import Change
+import EventLog
+import Policy
+
+/// What those who follow a pipeline want of the log, by which whole segments that have nothing of it are passed over.
+///
+/// A segment says which tables it has changes of, and, but for a hash that may be another's, which rows by their primary
+/// keys. So nothing of it is wanted where all want other tables, or single rows by that key which it does not have.
+struct SegmentNeeds {
+    /// Of a binding.
+    private enum Need {
+        /// All of the table's changes may be for it.
+        case table
+        /// Only rows in which this column, which is the primary key, has one of the values.
+        case rows(CatalogColumn, [[UInt8]])
+    }
+
+    private enum Wanted {
+        case table
+        case rows(CatalogColumn, Set<[UInt8]>)
+    }
+
+    /// Beyond so many of a table to look for one by one is more work than to read it.
+    private static let maximumRows = 4096
+
+    /// By members, each with its table.
+    private var needs: [UInt32: (table: UInt32, Need)] = [:]
+    /// Of all together; nil where that has to be found out anew.
+    private var wanted: [UInt32: Wanted]?
+
+    mutating func add(_ member: UInt32, _ table: CatalogTable, _ predicate: Predicate) {
+        wanted = nil
+        switch predicate.access {
+        case .never: needs[member] = nil
+        case .anyOf(let keys): needs[member] = (table.oid, Self.rows(table, keys) ?? .table)
+        case .always, .within, .scan: needs[member] = (table.oid, .table)
+        }
+    }
+
+    mutating func remove(_ member: UInt32) {
+        if needs.removeValue(forKey: member) != nil { wanted = nil }
+    }
+
+    private static func rows(_ table: CatalogTable, _ keys: [EqualityKey]) -> Need? {
+        guard table.primaryKey.count == 1, let slot = table.primaryKey.first,
+            // Equal values have one text each: the one that is hashed.
+            keys.allSatisfy({ $0.slot == slot && $0.part == .whole && $0.form == .asIs })
+        else { return nil }
+        return .rows(table.columns[slot], keys.map(\.bytes))
+    }
+
+    private func gathered() -> [UInt32: Wanted] {
+        var all: [UInt32: Wanted] = [:]
+        for (table, need) in needs.values {
+            switch (all[table], need) {
+            case (.table?, _): continue
+            case (nil, .rows(let column, let values)): all[table] = .rows(column, Set(values))
+            case (.rows(let column, let known)?, .rows(let other, let values)) where column.isSame(as: other):
+                all[table] = .rows(column, known.union(values))
+            case (_, .table), (.rows?, .rows): all[table] = .table
+            }
+            if case .rows(_, let values)? = all[table], values.count > Self.maximumRows { all[table] = .table }
+        }
+        return all
+    }
+
+    /// Whether nobody wants anything of the segment. What is not known of it may be in it.
+    mutating func isUseless(_ segment: SealedSegment) -> Bool {
+        // Gaps and marks of the catalog concern everybody, and what is new here may.
+        guard segment.kinds.hasOnly(.transaction, .relation, .progress, .presence),
+            !segment.mayContain(MessageTable.key)
+        else { return false }
+        let wanted = wanted ?? gathered()
+        self.wanted = wanted
+        return segment.relations.allSatisfy { payload in
+            guard let relation = try? RelationCodec.decode(payload.asBytes) else { return false }
+            guard let rows = wanted[relation.oid] else { return true }
+            guard case .rows(let column, let values) = rows else { return false }
+            return Self.lacks(segment, values, of: column, relation)
+        }
+    }
+
+    private static func lacks(
+        _ segment: SealedSegment, _ values: Set<[UInt8]>, of column: CatalogColumn, _ relation: Relation
+    ) -> Bool {
+        // The table may have had another key then, or a key of another type.
+        let key = relation.keyColumns
+        guard key.count == 1, column.isSame(as: relation.columns[key[0]]) else { return false }
+        let table = RowKey.table(schema: relation.schema, name: relation.name)
+        if segment.mayContain(RowKey.unkeyed(table: table)) { return false }
+        return values.allSatisfy { value in
+            var hash = RowKey.row(table: table)
+            hash.combine(value.asBytes)
+            return !segment.mayContain(hash.value)
+        }
+    }
+}
+
+extension CatalogColumn {
+    fileprivate func isSame(as other: CatalogColumn) -> Bool { name == other.name && typeOID == other.typeOID }
+}
