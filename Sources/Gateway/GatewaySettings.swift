@@ -19,6 +19,8 @@ public struct GatewaySettings: Sendable {
     public var joinErrorDelay = Limits.channelErrorBackoff
     /// How long a client that has left its last channel may stay; nil is without limit.
     public var idleChannelLimit: Duration? = Limits.idleChannelTimeout
+    /// How many changes a slow client may be behind the log's end; nil is without limit.
+    public var outboxLag: UInt64?
     /// Where the hub ends, clients are sent away over this time.
     public var drainTime = Limits.drainTime
     /// For `/metrics`; nil lets everybody read them.

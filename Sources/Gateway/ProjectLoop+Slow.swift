@@ -4,6 +4,7 @@ import Delivery
 import Diagnostics
 import EventLog
 import Net
+import WebSocket
 
 /// Clients that take less than they are sent. What the log has for their channels stays there instead of in memory: each is
 /// parked at its position, and comes back from there when its socket has taken everything, as those do whose socket was cut.
@@ -25,7 +26,8 @@ extension ProjectLoop {
     }
 
     private func unpark(_ channel: Channel) {
-        guard channel.isOpen, channel.follower == nil, case .from = channel.recovery else { return }
+        guard channel.isOpen, channel.follower == nil, case .from(let position) = channel.recovery else { return }
+        if isTooFarBehind(position) { return sendAway(channel, at: position) }
         waitingForPass.insert(channel.place)
         loop.turnAgain()
     }
@@ -42,15 +44,30 @@ extension ProjectLoop {
         if firstHeld != nil { channel.untoldTruncations = [] }
         assert(channel.untoldTruncations.isEmpty, "a truncation that nothing is before is told")
         setApart(channel)
-        keepMessages(of: channel, from: frontier)
+        keepMessages(of: channel, from: follower.pipeline.messageFrontier)
         channel.toldAt = channel.listener.flatMap { follower.pipeline.toldAt($0) }
         if let timer = channel.bindTimer { loop.cancel(timer) }
         channel.bindTimer = nil
         letGo(of: channel)
         channel.follower = nil
         channel.since = offset
-        channel.recovery = .from(EventLogPosition(epoch: epoch, offset: offset))
+        let position = EventLogPosition(epoch: epoch, offset: offset)
+        channel.recovery = .from(position)
         reason.add()
+        if isTooFarBehind(position) { sendAway(channel, at: position) }
+    }
+
+    private func isTooFarBehind(_ position: EventLogPosition) -> Bool {
+        guard let limit = clients.shared.settings.outboxLag, let end = project.delivery.log.end()?.state.position else {
+            return false
+        }
+        return end.epoch == position.epoch && end.offset > position.offset && end.offset - position.offset > limit
+    }
+
+    /// It is known where it stood, and it is told: whether it comes back for all of that or fetches is for it to say.
+    private func sendAway(_ channel: Channel, at position: EventLogPosition) {
+        metrics.drops[.slowConsumer].add()
+        clients.say(.tryAgainLater, "too slow: connect again and go on from \(position), or fetch", to: channel.session)
     }
 
     /// Those of the database wait in the log, too: what it has from here on is told when the channel comes there.

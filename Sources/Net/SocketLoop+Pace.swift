@@ -17,7 +17,7 @@ extension SocketLoop {
             application.filled(table.id(of: Int(seat)))
         }
         while let seat = drained.popLast() {
-            guard table[Int(seat)].stage == .open else { continue }
+            guard table[Int(seat)].stage == .open, !table[Int(seat)].flags.contains(.isFilled) else { continue }
             application.drained(table.id(of: Int(seat)))
         }
     }

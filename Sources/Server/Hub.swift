@@ -86,6 +86,7 @@ public final class Hub: Sendable {
         settings.idleChannelLimit = configuration.idleChannelTimeout
         settings.connectErrorDelay = configuration.connectErrorBackoff
         settings.joinErrorDelay = configuration.channelErrorBackoff
+        settings.outboxLag = configuration.outboxLag.map { UInt64($0) }
         settings.drainTime = configuration.drainTime
         settings.metricsGate = keys.metricsGate
         return settings

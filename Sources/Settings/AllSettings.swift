@@ -270,6 +270,11 @@ public struct AllSettings: Sendable {
         "outbox_age", .limits, .duration(.seconds(1)...Duration.seconds(600)),
         default: DurationText.write(Limits.outboxAge), "How long such a client may take nothing at all.")
 
+    public let outboxLag = TypedSetting(
+        "outbox_lag", .limits, .integer(0...Limits.maximumOutboxLag), default: "0",
+        "How many changes such a client may be behind the event log's end; 0 is without limit but the log's retention."
+    ).unlessZero
+
     public let idleTimeout = TypedSetting(
         "idle_timeout", .limits, .duration(.zero...Duration.seconds(86_400)),
         default: DurationText.write(Limits.socketIdleLimit),

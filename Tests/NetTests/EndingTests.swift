@@ -191,6 +191,56 @@ import Testing
         #expect(stage.metrics.connectionsBlocked.value == 0)
     }
 
+    @Test(arguments: backends)
+    func `whoever takes less than is sent is told of when that is much, and when all of it is taken`(
+        backend: SocketSettings.Backend
+    ) throws {
+        let stage = try Stage({
+            $0.backend = backend
+            $0.sendBuffer = 16_384
+        })
+        let slow = try stage.connect(receiveBuffer: 4096)
+        let id = try #require(stage.diary.waitForOpened(1))[0]
+        func told(_ entry: Diary.Entry, times: Int) -> Bool? {
+            stage.diary.wait { entries in entries.count { $0 == entry } >= times ? true : nil }
+        }
+        for round in 1...2 {
+            for _ in 0..<60 { feed(stage, [id], turn: round, frame: 50_000) }
+            // It is said again as long as more is added.
+            #expect(told(.filled(id), times: round) == true)
+            let before = stage.diary.all.count { $0 == .drained(id) }
+            #expect(before == round - 1, "nothing was taken")
+            let arrived = try slow.receive(60 * 50_002)
+            #expect(arrived.count == 60 * 50_002)
+            #expect(told(.drained(id), times: round) == true)
+        }
+        #expect(stage.metrics.connectionsFellBehind.value == 0)
+        slow.close()
+        #expect(stage.diary.waitForEnd() != nil)
+    }
+
+    @Test func `the more are slow, the less of each is much`() throws {
+        let stage = try Stage({
+            $0.sendBuffer = 8192
+            $0.outboxTotalBytes = 2 << 20
+        })
+        let clients = try (0..<10).map { _ in try stage.connect(receiveBuffer: 4096) }
+        let ids = try #require(stage.diary.waitForOpened(10))
+        for id in ids {
+            stage.act { loop in
+                let much = pattern(150_000)
+                loop.send(much.span.bytes, to: id)
+            }
+            let done = Diary()
+            stage.act { _ in done.write(.note("done")) }
+            done.wait { $0.isEmpty ? nil : true }
+        }
+        #expect(stage.diary.wait { $0.contains(.filled(ids[9])) ? true : nil } == true)
+        #expect(!stage.diary.all.contains(.filled(ids[0])))
+        #expect(stage.metrics.connectionsFellBehind.value == 0)
+        for client in clients { client.close() }
+    }
+
     @Test func `the oldest byte may wait for so long only`() throws {
         let stage = try Stage({
             $0.sendBuffer = 8192

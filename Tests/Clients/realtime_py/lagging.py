@@ -1,7 +1,6 @@
 """Clients that take less than comes, as they are: the real one, which stops reading for a while."""
 
 import asyncio
-import urllib.request
 
 from clients.expect import equal, true
 from clients.peer import binding
@@ -27,8 +26,10 @@ async def write(stage, table: str, first: int, last: int):
 
 
 async def counted(stage, name: str) -> float:
-    text = await asyncio.to_thread(lambda: urllib.request.urlopen(f"{stage.hub.url}/metrics", timeout=10).read().decode())
-    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
+    connection = await stage.connection()
+    response = await connection.request("GET", "/metrics", {"Host": "h", "Connection": "close"})
+    lines = response.body.decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 async def ids_until(heard, last: int) -> list[int]:
@@ -79,13 +80,13 @@ async def drops(stage):
         room.channel.on_broadcast("note", messages.put_nowait)
         await room.subscribe()
         speaker = await stage.peer()
-        await speaker.subscribe("realtime:room")
+        await speaker.join("realtime:room")
         writing = asyncio.create_task(write(stage, "l_drops", 1, ROWS // 2))
         transport = client._ws_connection.transport
         for number in range(40):
             transport.pause_reading()
             await asyncio.sleep(0.1)
-            await speaker.broadcast("realtime:room", "note", {"number": number})
+            await speaker.say("realtime:room", "note", {"number": number})
             transport.resume_reading()
             await asyncio.sleep(0.005)
         await writing
