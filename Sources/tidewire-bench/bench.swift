@@ -219,6 +219,9 @@ private struct ClientsCommand: Command {
           watch KEY
           track COUNT one|all PAYLOAD
           depart COUNT
+          cut
+          back PORT PATH MILLISECONDS TOPIC PAYLOAD
+          slow BYTES MILLISECONDS
           report
           sample
           heartbeat SECONDS
@@ -229,7 +232,8 @@ private struct ClientsCommand: Command {
 
         Clients that talk have joined a channel for each group; so many in a row share it. Each says COUNT messages in \
         each, one in so many MICROSECONDS, or with 0 as soon as its last one has come back. Clients that track have joined with \
-        the presence key that is watched.
+        the presence key that is watched. \
+        Clients that were cut come back as those do whose sockets were: evenly over the time, with refs that go on.
         """
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {

@@ -30,6 +30,12 @@ enum LoadCommand {
     case track(Int, isTogether: Bool, payload: ClientText)
     /// The last so many leave that channel; done when the others' views are.
     case depart(Int)
+    /// All sockets are closed without a word. What was expected still is.
+    case cut
+    /// All connect again, evenly over that time, and each joins as soon as it has; done when all are subscribed.
+    case back(LoadReturn)
+    /// From here on each client reads so many bytes in so many milliseconds; all there is with 0.
+    case slow(bytes: Int, milliseconds: Int)
     case quit
 
     init?(_ line: String) {
@@ -62,6 +68,17 @@ enum LoadCommand {
         case "depart":
             guard words.count == 2, let count = Int(words[1]), count > 0 else { return nil }
             self = .depart(count)
+        case "cut": self = .cut
+        case "back":
+            guard let order = LoadReturn(words: line.split(separator: " ", maxSplits: 5).dropFirst().map(String.init))
+            else { return nil }
+            self = .back(order)
+        case "slow":
+            let numbers = words.dropFirst().compactMap { Int($0) }
+            guard numbers.count == 2, numbers.allSatisfy({ $0 >= 0 }), (numbers[0] == 0) == (numbers[1] == 0),
+                numbers[0] <= LoadGenerator.readBytes
+            else { return nil }
+            self = .slow(bytes: numbers[0], milliseconds: numbers[1])
         case "quit": self = .quit
         default: return nil
         }

@@ -72,6 +72,30 @@ public final class LoadFleet {
         return try reports(order.line, milliseconds: order.milliseconds + Talk.patienceMilliseconds + 30_000)
     }
 
+    // MARK: Coming back
+
+    /// Their sockets are gone, without a word.
+    func cut() throws { for worker in workers { try worker.ask("cut") } }
+
+    /// All come back, evenly over that time, and join; nanoseconds until the last of them is subscribed.
+    func comeBack(
+        port: UInt16, path: String, milliseconds: Int, topic: String, payload: String
+    ) throws -> Int64 {
+        let line = "back \(port) \(path) \(milliseconds) \(topic) \(payload)"
+        for worker in workers { try worker.tell(line) }
+        var longest: Int64 = 0
+        for worker in workers {
+            let answer = try worker.answer(to: line, milliseconds: milliseconds + 120_000)
+            longest = max(longest, answer.numbers["ns"] ?? 0)
+        }
+        return longest
+    }
+
+    /// From here on each reads so many bytes in so many milliseconds; all there is with 0.
+    func readSlowly(bytes: Int, milliseconds: Int) throws {
+        for worker in workers { try worker.ask("slow \(bytes) \(milliseconds)") }
+    }
+
     // MARK: Presence
 
     /// What their presence keys are: from here on their views are looked at.

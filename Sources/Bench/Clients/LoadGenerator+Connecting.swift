@@ -21,7 +21,7 @@ extension LoadGenerator {
         var next = next
         while next < end, inFlight < window {
             do throws(SystemError) {
-                try connect(server, path, next)
+                try connect(server, next)
             } catch {
                 return fail(error.description)
             }
@@ -31,22 +31,26 @@ extension LoadGenerator {
         if next == end, inFlight == 0 { finish("connected", clients.count { $0.phase != .closed }) }
     }
 
-    private mutating func connect(
-        _ server: SocketAddress, _ path: ClientText, _ index: Int
-    ) throws(SystemError) {
+    /// A client that is new, or was cut.
+    mutating func connect(_ server: SocketAddress, _ index: Int) throws(SystemError) {
         let number = firstNumber + index
         // 127.0.1.1 and on: each address has its own ports.
         let source = SocketAddress.loopback(number: 0x101 + UInt32(number / Self.clientsPerAddress), port: 0)
         let descriptor = try StreamSocket.connect(to: server, from: source)
         StreamSocket.prepare(descriptor, sendBuffer: nil)
         try epoll.add(descriptor, [.readable, .writable], key: UInt64(index))
-        clients.append(LoadClient(descriptor: descriptor))
+        if index < clients.count {
+            clients[index].descriptor = descriptor
+            clients[index].phase = .connecting
+        } else {
+            clients.append(LoadClient(descriptor: descriptor))
+        }
         inFlight += 1
     }
 
     /// The connection stands: asks for a WebSocket.
     mutating func upgrade(_ index: Int) {
-        guard case .connecting(let server, let path, _, _) = task else { return }
+        guard let (server, path) = destination else { return }
         let descriptor = clients[index].descriptor
         let code = StreamSocket.pendingFailure(of: descriptor)
         guard code == 0 else {
@@ -68,6 +72,14 @@ extension LoadGenerator {
         }
     }
 
+    private var destination: (SocketAddress, ClientText)? {
+        switch task {
+        case .connecting(let server, let path, _, _): (server, path)
+        case .returning(let order): (order.server, order.path)
+        case .idle, .joining, .awaiting, .talking, .tracking: nil
+        }
+    }
+
     /// Where the frames begin behind the answer to the upgrade; nil when its end has not come.
     mutating func endOfUpgrade(_ index: Int, _ bytes: RawSpan) -> Int? {
         guard let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else { return nil }
@@ -80,6 +92,7 @@ extension LoadGenerator {
         }
         clients[index].phase = .open
         inFlight -= 1
+        if case .returning(let order) = task { join(order.topic, order.payload, index) }
         return end + 4
     }
 
@@ -145,7 +158,7 @@ extension LoadGenerator {
         StreamSocket.close(clients[index].descriptor)
         tally.closed += 1
         switch task {
-        case .connecting, .joining: fail("client \(firstNumber + index): \(reason)")
+        case .connecting, .joining, .returning: fail("client \(firstNumber + index): \(reason)")
         case .idle, .awaiting, .talking, .tracking: break
         }
     }

@@ -14,7 +14,7 @@ extension LoadGenerator {
         if next == clients.count, inFlight == 0 { finish("joined", clients.count { $0.phase == .subscribed }) }
     }
 
-    private mutating func join(_ topic: ClientText, _ payload: ClientText, _ index: Int) {
+    mutating func join(_ topic: ClientText, _ payload: ClientText, _ index: Int) {
         guard clients[index].phase == .open || clients[index].phase == .subscribed else {
             return fail("client \(firstNumber + index) cannot join now")
         }
@@ -31,7 +31,13 @@ extension LoadGenerator {
 
     /// The server took the join.
     mutating func joined(_ index: Int) {
-        guard case .joining(_, _, let bindsChanges, _) = task, clients[index].phase == .joining else { return }
+        let bindsChanges: Bool
+        switch task {
+        case .joining(_, _, let binds, _): bindsChanges = binds
+        case .returning: bindsChanges = true
+        case .idle, .connecting, .awaiting, .talking, .tracking: return
+        }
+        guard clients[index].phase == .joining else { return }
         clients[index].phase = bindsChanges ? .subscribing : .subscribed
         if !bindsChanges { inFlight -= 1 }
     }
@@ -49,7 +55,7 @@ extension LoadGenerator {
 
     mutating func refused(_ index: Int, _ text: RawSpan) {
         switch task {
-        case .joining: fail("client \(firstNumber + index) was refused: " + text.text.prefix(400))
+        case .joining, .returning: fail("client \(firstNumber + index) was refused: " + text.text.prefix(400))
         // Who has left is told that its channel is closed.
         case .tracking where clients[index].phase == .open: break
         case .idle, .connecting, .awaiting, .talking, .tracking: tally.malformed += 1

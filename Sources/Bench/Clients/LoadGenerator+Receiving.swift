@@ -12,28 +12,37 @@ extension LoadGenerator {
 
     /// Reads until nothing is left, and looks at every whole frame.
     private mutating func receive(_ index: Int, _ input: inout ByteWriter) {
-        let descriptor = clients[index].descriptor
         while clients[index].phase != .closed {
-            input.removeAll()
-            input.append(clients[index].incomplete)
-            var outcome = Transfer.wouldBlock
-            // SAFETY: the kernel writes within the room that the writer made.
-            let count = unsafe input.append(upTo: Self.readBytes) { room in
-                outcome = unsafe StreamSocket.receive(descriptor, into: room)
-                return if case .moved(let count) = outcome { count } else { 0 }
-            }
-            switch outcome {
-            case .moved: take(index, input)
-            case .wouldBlock: return
-            case .finished: return lose(index, "the server closed the connection")
-            case .failed(let code):
-                return lose(index, SystemError(operation: "receive", subject: "", code: code).description)
-            }
-            tally.reads += 1
-            tally.bytes += Int64(count)
             // What filled less than the room was all there was; the kernel says when there is more.
-            if count < Self.readBytes { return }
+            if read(index, Self.readBytes, &input) < Self.readBytes { return }
         }
+    }
+
+    /// How much came of so many bytes.
+    @discardableResult
+    mutating func read(_ index: Int, _ most: Int, _ input: inout ByteWriter) -> Int {
+        let descriptor = clients[index].descriptor
+        input.removeAll()
+        input.append(clients[index].incomplete)
+        var outcome = Transfer.wouldBlock
+        // SAFETY: the kernel writes within the room that the writer made.
+        let count = unsafe input.append(upTo: most) { room in
+            outcome = unsafe StreamSocket.receive(descriptor, into: room)
+            return if case .moved(let count) = outcome { count } else { 0 }
+        }
+        switch outcome {
+        case .moved: take(index, input)
+        case .wouldBlock: return 0
+        case .finished:
+            lose(index, "the server closed the connection")
+            return 0
+        case .failed(let code):
+            lose(index, SystemError(operation: "receive", subject: "", code: code).description)
+            return 0
+        }
+        tally.reads += 1
+        tally.bytes += Int64(count)
+        return count
     }
 
     private mutating func take(_ index: Int, _ input: borrowing ByteWriter) {

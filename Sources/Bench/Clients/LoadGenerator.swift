@@ -26,6 +26,7 @@ public struct LoadGenerator: ~Copyable {
         /// Until all is said; then it is awaited.
         case talking
         case tracking(PresenceTask)
+        case returning(LoadReturn)
     }
 
     private var lines: LineReader
@@ -44,6 +45,7 @@ public struct LoadGenerator: ~Copyable {
     var tally = LoadTally()
     var heartbeats = Heartbeats()
     var signature: ClientSignature?
+    var slow: SlowReading?
     private(set) var begun: UInt64 = 0
     private var isOver = false
     /// What is sent, one frame or request at a time.
@@ -74,6 +76,7 @@ public struct LoadGenerator: ~Copyable {
                 if key == Self.inputKey { takeLines() } else { handle(Int(key), events, &input) }
             }
             goOn()
+            readSlowly(&input)
         }
         for client in clients where client.phase != .closed { StreamSocket.close(client.descriptor) }
     }
@@ -84,8 +87,11 @@ public struct LoadGenerator: ~Copyable {
         case .awaiting(let deadline): next = min(next ?? .max, deadline)
         case .talking: next = min(next ?? .max, talk?.nextDue ?? .max)
         case .tracking(let task): next = min(next ?? .max, task.mayGoOn(presence) ? 0 : task.deadline)
-        case .idle, .connecting, .joining: break
+        case .returning(let order) where order.next < clients.count && inFlight < window:
+            next = min(next ?? .max, begun + order.due(order.next, of: clients.count))
+        case .idle, .connecting, .joining, .returning: break
         }
+        if let slow { next = min(next ?? .max, slow.next) }
         guard let next else { return nil }
         let now = Clock.monotonicNanoseconds()
         return next <= now ? 0 : Int32(clamping: (next - now) / 1_000_000 + 1)
@@ -130,6 +136,9 @@ public struct LoadGenerator: ~Copyable {
         case .heartbeat(let seconds):
             heartbeats.seconds = seconds
             answer(WorkerAnswer())
+        case .cut: cut()
+        case .back(let order): beginReturning(order)
+        case .slow(let bytes, let milliseconds): beSlow(bytes, milliseconds)
         case .quit: isOver = true
         }
     }
@@ -166,6 +175,7 @@ public struct LoadGenerator: ~Copyable {
             }
         case .talking: talkOn()
         case .tracking(let task): goOn(task)
+        case .returning(let order): returnMore(order)
         }
         beat()
     }

@@ -6,12 +6,12 @@ import System
 
 /// A private PostgreSQL with tables that hubs serve, and what their clients need.
 final class ServingStage {
-    private static let role = "authenticated"
+    static let role = "authenticated"
 
     let cluster: PrivateCluster
     let connection: Connection
-    private let place: Workplace
-    private let secret: String
+    let place: Workplace
+    let secret: String
     private var hubs = 0
 
     init(_ place: Workplace) throws {
@@ -51,7 +51,7 @@ final class ServingStage {
         _ table: String, loops: Int, backend: String = "auto", _ more: [String] = []
     ) throws -> HubProcess {
         hubs += 1
-        let data = place.path + "/hub\(hubs)"
+        let data = dataOfLastHub
         try Directories.make(data)
         return try HubProcess(
             [
@@ -60,6 +60,11 @@ final class ServingStage {
             ] + more, environment: ["TIDEWIRE_DATABASE_URL": cluster.url(), "TIDEWIRE_JWT_SECRET": secret],
             log: data + ".log")
     }
+
+    private var dataOfLastHub: String { place.path + "/hub\(hubs)" }
+
+    /// The event log of the hub that was started last.
+    var logOfLastHub: String { dataOfLastHub + "/log" }
 
     /// A hub's slot keeps WAL, and its processes, for as long as it is there.
     func end(_ hub: HubProcess) {
