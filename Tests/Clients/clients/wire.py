@@ -119,11 +119,17 @@ class Connection:
 
     async def _chunks(self) -> bytes:
         body = []
-        while size := int((await self.reader.readline()).split(b";")[0], 16):
+        while size := int(await self._size(), 16):
             body.append(await self.reader.readexactly(size))
             await self.reader.readexactly(2)
         await self.reader.readline()
         return b"".join(body)
+
+    async def _size(self) -> bytes:
+        line = await self.reader.readline()
+        if not line:
+            raise Closed(None, "in the middle of a body")
+        return line.split(b";")[0]
 
     # WebSocket
 

@@ -4,16 +4,19 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
+import random
 import re
 import signal
 import urllib.parse
 
+from clients.database import Database
 from clients.expect import contains, equal, fail, keys, true
 from clients.hub import LIMIT
 from clients.peer import binding
 from clients.scenario import published, scenario
 from clients.stage import ANA, BEN
-from clients.wire import Connection
+from clients.wire import Closed, Connection
 from conformance.resume import ASKED, OWNED, POSITION, moved
 
 PATH = "/realtime/v1/api/changes"
@@ -672,3 +675,111 @@ async def leaving(stage):
         await asyncio.sleep(0.05)
     equal(set(left.values()), {0}, f"what is left of {left}")
     equal(len((await page(stage, table="f_leave", after=start, limit=10000))["events"]), 5001, "what others are told")
+
+
+class Follower:
+    """Somebody who wants every change once and in order, whatever happens to hub and connections, by one of the forms."""
+
+    def __init__(self, stage, token: str, form: str, after: str, chance: random.Random):
+        self.stage, self.token, self.form, self.at, self.chance = stage, token, form, after, chance
+        self.found = []
+        self.requests = 0
+
+    async def until(self, last: int):
+        while last not in self.found[-3:]:
+            self.requests += 1
+            # The hub is killed now and then, and a request is refused while it starts.
+            with contextlib.suppress(ConnectionError, EOFError, Closed, asyncio.IncompleteReadError):
+                await (self.by_page() if self.form == "application/json" else self.by_stream())
+                continue
+            await asyncio.sleep(0.02)
+
+    def take(self, record: dict):
+        if record["type"] == "change":
+            self.found.append(record["data"]["record"]["id"])
+        true(record.get("code") != "ChangesMissing", "that nothing is missing", record)
+        self.at = record["position"]
+
+    async def by_page(self):
+        live = self.chance.choice(("true", "false"))
+        response = await get(self.stage, table="f_storm", after=self.at, token=self.token, limit=self.chance.choice((1, 7, 60, 500)), live=live)
+        if response.status == 503:
+            return await asyncio.sleep(0.02)
+        one = page_of(response)
+        for record in [*one["events"], *one["system"]]:
+            self.take(record)
+        self.at = one["position"]
+
+    async def by_stream(self):
+        limit = self.chance.choice((None, self.chance.randint(1, 300)))
+        connection = await self.stage.connection(buffer=self.chance.choice((None, 4096)))
+        lines = [f"GET {target(table='f_storm', after=self.at, limit=limit, live='true')} HTTP/1.1", *(f"{n}: {v}" for n, v in headers(self.stage, self.token, self.form).items()), "", ""]
+        await connection.send("\r\n".join(lines).encode())
+        head = (await asyncio.wait_for(connection._head(), LIMIT)).decode()
+        if head.startswith("HTTP/1.1 503"):
+            connection.abort()
+            return await asyncio.sleep(0.02)
+        true(head.startswith("HTTP/1.1 200"), "an answer", head)
+        stream = Stream(connection, self.form)
+        stream.in_chunks = True
+        cut = self.chance.choice((10**9, self.chance.randint(1, 400)))
+        while cut and (record := await stream.next()) is not None:
+            self.take(record)
+            cut -= 1
+            if self.found[-1:] == [LAST]:
+                break
+        connection.abort()
+
+
+LAST = 10**9
+
+
+async def writes(chance: random.Random, until: asyncio.Event):
+    database = await Database.open(os.environ["TW_DATABASE"])
+    while not until.is_set():
+        count = chance.choice((1, 1, 2, 10, 40))
+        insert = (
+            f"INSERT INTO f_storm (owner, note) SELECT CASE WHEN g % 3 = 0 THEN '{ANA}' WHEN g % 3 = 1 THEN '{BEN}' END::uuid, repeat('x', {chance.choice((1, 3000))}) "
+            f"FROM generate_series(1, {count}) g")
+        match chance.randrange(4):
+            case 0:
+                await database.transaction(insert, "SAVEPOINT s", insert, "ROLLBACK TO s", insert)
+            case 1:
+                await database.run("BEGIN", insert, "ROLLBACK")
+            case _:
+                await database.run(insert)
+        await asyncio.sleep(chance.random() * 0.06)
+    await database.close()
+
+
+@scenario("everybody has every change once and in order, by pages and streams that are cut, under writers and kills of the hub", own_hub=True, tables=FENCE + published("f_storm", "id serial PRIMARY KEY, owner uuid, note text", OWNED.format("f_storm"), "CREATE POLICY last ON f_storm FOR SELECT USING (id = 1000000000)", "GRANT ALL ON SEQUENCE f_storm_id_seq TO PUBLIC"))
+async def storm(stage):
+    seed = int(os.environ.get("SEED") or random.randrange(1 << 30))
+    chance = random.Random(seed)
+    start, done = await here(stage, "f_storm", token=stage.service), asyncio.Event()
+    people = {"service": stage.service, "ana": stage.ana, "ben": stage.ben}
+    followers = [
+        (name, Follower(stage, token, form, start, random.Random(chance.random())))
+        for name, token in people.items() for form in ("application/json", LINES, EVENTS)
+    ]
+    writers = [asyncio.create_task(writes(random.Random(chance.random()), done)) for _ in range(3)]
+    readers = [asyncio.create_task(follower.until(LAST)) for _, follower in followers]
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        await asyncio.sleep(1 + chance.random())
+        with contextlib.suppress(Exception):
+            await stage.hub.end(number)
+        await stage.hub.start()
+    await asyncio.sleep(1)
+    done.set()
+    await asyncio.gather(*writers)
+    # Everybody sees the last one.
+    await stage.database.run(f"INSERT INTO f_storm VALUES ({LAST}, NULL, '')")
+    await asyncio.wait_for(asyncio.gather(*readers), LIMIT * 2)
+    rows = [line.split("|") for line in (await stage.database.run("SELECT id, owner FROM f_storm ORDER BY id")).splitlines()]
+    owner = {int(number): who for number, who in rows}
+    order = followers[0][1].found
+    equal(sorted(order), sorted(owner), f"what the first one was told (SEED={seed})")
+    for name, follower in followers:
+        seen = {"service": (ANA, BEN, ""), "ana": (ANA,), "ben": (BEN,)}[name]
+        wanted = [number for number in order if number == LAST or owner[number] in seen]
+        equal(follower.found, wanted, f"what {name} was told by {follower.form} in {follower.requests} requests (SEED={seed})")
