@@ -587,6 +587,18 @@ async def limits(stage):
         equal(ids_of(following["events"]), list(range(8, 21)), "the others")
         old = await Stream.open(stage, accept=accept, table="f_limit", after=start, limit=7, live="true", version="1.0")
         equal(ids_of(await old.rest()), list(range(1, 8)), "what an old client hears")
+    # What follows a request before its answer has ended is answered behind it.
+    connection = await stage.connection()
+    two = [
+        "\r\n".join([f"GET {target(table='f_limit', after=start, limit=limit, live='true')} HTTP/1.1", *(f"{n}: {v}" for n, v in headers(stage, accept=accept).items()), "", ""])
+        for limit, accept in ((5, LINES), (6, "application/json"))
+    ]
+    await connection.send("".join(two).encode())
+    await connection._head()
+    stream = Stream(connection, LINES)
+    stream.in_chunks = True
+    equal(ids_of(await stream.rest()), [1, 2, 3, 4, 5], "the first answer")
+    equal(ids_of(page_of(await connection.response())["events"]), [1, 2, 3, 4, 5, 6], "the second answer")
     connection = await stage.connection()
     await connection.send(f"GET {target(table='f_limit', after=start, limit=3)} HTTP/1.0\r\nAuthorization: Bearer {stage.anon}\r\n\r\n".encode())
     equal(ids_of(page_of(await connection.response())["events"]), [1, 2, 3], "an old client's page")
