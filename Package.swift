@@ -78,6 +78,9 @@ let floor5: [Target] = [
     room(
         "Judging", "Catalog", "Asking", "Replication", "Policy", "Change", "Postgres", "System",
         "Diagnostics", "Bytes"),
+    room(
+        "Snapshots", "Catalog", "Asking", "EventLog", "Protocol", "Change", "Postgres", "System", "Diagnostics",
+        "Bytes"),
 ]
 
 let floor6: [Target] = [
@@ -85,14 +88,15 @@ let floor6: [Target] = [
         "Delivery", "Judging", "Messages", "Catalog", "Asking", "EventLog", "Matching", "Policy",
         "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
     room(
-        "Gateway", "CTexts", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Settings", "Asking",
+        "Gateway", "CTexts", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Settings",
+        "Asking",
         "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
         "Diagnostics", "System", "Bytes"),
     room(
         "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "Replication", "Policy",
         "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
     room(
-        "Projects", "Gateway", "Delivery", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
+        "Projects", "Gateway", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
         "Settings", "Asking", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
         "Diagnostics", "System", "Bytes"),
     room(

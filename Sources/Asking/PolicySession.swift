@@ -66,6 +66,17 @@ public final class PolicySession {
 
     // MARK: Asking
 
+    /// Asked now and then while an answer is waited for: what nobody wants any more is given up, and the session with it.
+    public var isStillWanted: (() -> Bool)? {
+        get { connection.isStillWanted }
+        set { connection.isStillWanted = newValue }
+    }
+
+    /// The rows of one statement, one after the other; see `Connection`.
+    public func stream(_ sql: String, each: (RawSpan) -> Bool) throws(PostgresError) {
+        try connection.stream(sql, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt, each: each)
+    }
+
     public func pipeline(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         let answers = try connection.pipeline(
             statements, prepared: &prepared, timeoutMilliseconds: answerMilliseconds, interrupt: interrupt)

@@ -37,3 +37,23 @@ public struct VisibleTransactions: Sendable, Hashable {
         return full < firstRunning || full < firstUnassigned && !running.contains(full)
     }
 }
+
+/// The transactions that one reading of the database saw.
+public struct SeenTransactions: Sendable, Hashable {
+    let visible: VisibleTransactions
+    /// All that was visible was committed before this position of PostgreSQL's log.
+    public let end: UInt64
+
+    public init(visible: VisibleTransactions, end: UInt64) {
+        self.visible = visible
+        self.end = end
+    }
+
+    public func contains(_ xid: UInt32) -> Bool { visible.contains(xid) }
+
+    /// What is committed at `lsn` or later was not seen.
+    public func isBehind(_ lsn: UInt64) -> Bool { lsn >= end }
+
+    /// Whether a transaction of the log is in what was read, and so is not to be told once more.
+    public func has(_ xid: UInt32, at lsn: UInt64) -> Bool { !isBehind(lsn) && contains(xid) }
+}

@@ -38,8 +38,9 @@ public struct Recipient: BitwiseCopyable {
     let wantsCompression: Bool
     /// Of rows that leave its view: what it gets of an update depends on all that the update means for it.
     let wantsMoves: Bool
-    /// The log's end when the channel was bound first: what is before it is not for the channel.
-    let since: UInt64
+    /// The log's end when the channel was bound first: what is before it is not for the channel. It moves over transactions
+    /// that the channel has in a snapshot.
+    var since: UInt64
     let manner: Manner
     /// Where it stood when that was said last.
     var toldAt: UInt64

@@ -37,6 +37,8 @@ struct ChangeRouter: ~Copyable {
     private let total: WaitingTotal
     /// Bodies of the change at hand that somebody waits with, by view.
     private var waitingBodies: [UInt32: WaitingBody] = [:]
+    /// Listeners that were told first what rows there were, until the log has come to all that was in that.
+    private var snapshots: [UInt32: SeenTransactions] = [:]
     /// Listeners of whom much waits.
     private var burdened: Set<UInt32> = []
     /// Since when too much waits; nil when it does not.
@@ -789,7 +791,31 @@ struct ChangeRouter: ~Copyable {
     }
 
     /// A channel is gone: nothing waits for it any more.
+    // MARK: Those who began with a snapshot
+
+    /// What was seen is not told to the listener once more.
+    mutating func leaveOut(_ seen: SeenTransactions, for listener: UInt32) {
+        assert(audience.listeners.contains(listener), "who is told less is there")
+        snapshots[listener] = seen
+    }
+
+    /// A transaction, or a part of one, begins, and ends before that offset: it is not for those who have it already.
+    mutating func begin(_ info: TransactionInfo, endingBefore end: UInt64) {
+        if snapshots.isEmpty { return }
+        for (listener, seen) in snapshots {
+            if seen.isBehind(info.commitLSN.rawValue) {
+                snapshots[listener] = nil
+            } else if seen.contains(info.xid) {
+                audience.recipients[Int(listener)].since = max(audience.recipients[Int(listener)].since, end)
+            }
+        }
+    }
+
+    /// What is before it is not for the listener.
+    func since(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.since }
+
     mutating func forget(_ listener: UInt32) {
+        snapshots[listener] = nil
         _ = dropWaiting(listener)
         audience.removeListener(listener)
     }

@@ -317,18 +317,6 @@ public final class LiveSet {
     }
 }
 
-/// The transactions that one reading of the database saw.
-struct SeenTransactions: Sendable {
-    var visible: VisibleTransactions
-    /// All that was visible was committed before this position.
-    var end: UInt64
-
-    func contains(_ xid: UInt32) -> Bool { visible.contains(xid) }
-
-    /// What is committed at `lsn` or later was not seen.
-    func isBehind(_ lsn: UInt64) -> Bool { lsn >= end }
-}
-
 /// The transactions that the log has shown lately: PostgreSQL may still not show what they did.
 struct PassedTransactions {
     private var xids: [UInt32] = []

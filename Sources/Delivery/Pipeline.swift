@@ -312,6 +312,7 @@ public struct Pipeline: ~Copyable {
         precondition(self.entry.done <= part.changeCount, "no more is done than there is")
         for _ in 0..<self.entry.done { _ = try part.next() }
         let info = part.info
+        router.begin(info, endingBefore: entry.offset + UInt64(part.changeCount))
         if !router.opinions.isEmpty { try router.confirmContradictions(at: info.commitLSN) }
         var delivered = 0
         defer {

@@ -215,6 +215,14 @@ extension Pipeline {
     /// The position that the listener's client was told last.
     public func toldAt(_ listener: UInt32) -> UInt64? { router.toldAt(listener) }
 
+    /// It has what was seen there, and is not told of it.
+    public mutating func leaveOut(_ seen: SeenTransactions, for listener: UInt32) {
+        router.leaveOut(seen, for: listener)
+    }
+
+    /// The change that was passed last is not for the listener.
+    public func hasMissedNothing(_ listener: UInt32) -> Bool { router.since(listener).map { $0 >= frontier } ?? false }
+
     /// Somebody waits for PostgreSQL's answers.
     public var holdsAnybody: Bool { router.holdsAnybody }
 

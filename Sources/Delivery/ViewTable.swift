@@ -159,22 +159,3 @@ struct ViewTable {
 
     mutating func keep(_ piece: Piece, of index: UInt32) { views[index]?.bodyPiece = piece }
 }
-
-extension ColumnRendering {
-    /// As the encoder wants it.
-    var value: ValueRendering {
-        switch self {
-        case .scalar(let oid): .plain(BuiltInType.rendering(of: oid))
-        // A box array separates its elements by semicolons: it is left as the text PostgreSQL wrote.
-        case .array(_, let delimiter) where delimiter != UInt8(ascii: ","): .plain(.scalar(.text))
-        case .array(let element, _):
-            if case .plain(.scalar(let scalar)) = element.value {
-                .plain(.array(of: scalar.nested))
-            } else {
-                .array(of: element.value)
-            }
-        case .composite(let fields): .composite(fields.map { ValueRendering.Attribute($0.name, $0.rendering.value) })
-        case .hstore: .plain(.scalar(.hstore))
-        }
-    }
-}

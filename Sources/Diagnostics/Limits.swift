@@ -475,6 +475,22 @@ public enum Limits {
     /// Expressions explained at once.
     public static let maximumExplainedExpressions = 1024
 
+    // MARK: Snapshots
+
+    /// Snapshots of one project that are taken at the same time, each on a connection of its own …
+    public static let snapshotConnections = 4
+    /// … and those that wait for their turn; of one connection's channels one after the other.
+    public static let maximumWaitingSnapshots = 1024
+    public static let maximumSnapshotRows = 100_000
+    /// Of the bodies of its rows.
+    public static let maximumSnapshotBytes = 256 << 20
+    /// How long PostgreSQL may take to read its rows.
+    public static let snapshotStatementTimeout = Duration.seconds(30)
+    /// How long a page waits for a client that does not take the one before.
+    public static let snapshotPagePatience = Duration.seconds(15)
+    /// The whole, from its first page on.
+    public static let snapshotPatience = Duration.seconds(300)
+
     // MARK: Asking PostgreSQL about private channels
 
     /// Connections on which questions are asked together, one more for those like others that took too long …

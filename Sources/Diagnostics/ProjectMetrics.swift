@@ -73,6 +73,8 @@ public final class ProjectMetrics: Sendable {
         case socket
         /// What its filters and policies ask was not answered as fast as it came.
         case answers
+        /// It is told first what rows there are.
+        case snapshot
 
         public static let labelName = "reason"
     }
@@ -102,6 +104,17 @@ public final class ProjectMetrics: Sendable {
         case olderThanRetention = "older_than_retention"
         case otherEpoch = "epoch_changed"
         case unknown = "unknown_position"
+
+        public static let labelName = "outcome"
+    }
+
+    /// What came of a wish to be told first what rows there are.
+    public enum Snapshot: String, MetricLabel {
+        case complete
+        /// The client left, or its token ended.
+        case cancelled
+        /// The client was told why.
+        case failed
 
         public static let labelName = "outcome"
     }
@@ -166,8 +179,14 @@ public final class ProjectMetrics: Sendable {
         "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
     public let parked = CounterFamily<Parked>(
         "tidewire_channels_parked_total",
-        "Times that a slow client's channel was left where it was in the event log, to go on from there at its own pace."
+        "Times that a channel was left where it was in the event log, to go on from there: a slow client's, or a snapshot's."
     )
+    public let snapshots = CounterFamily<Snapshot>(
+        "tidewire_snapshots_total", "Snapshots of tables that clients asked to begin with, by what came of them.")
+    public let snapshotsRunning = Gauge("tidewire_snapshots_running", "Of those, snapshots that are being told now.")
+    public let snapshotRows = Counter("tidewire_snapshot_rows_total", "Rows of snapshots read for clients.")
+    public let snapshotReadSeconds = Histogram(
+        "tidewire_snapshot_read_seconds", "Time PostgreSQL took to read the rows of one snapshot.", unit: .seconds)
     public let replaySeconds = Histogram(
         "tidewire_replay_seconds", "Time one such question waited for its answer.", unit: .seconds)
 

@@ -8,6 +8,7 @@ import EventLog
 import Matching
 import Net
 import Protocol
+import Snapshots
 
 /// A channel that is joined or being joined: whose it is, and what it wants of the tables.
 final class Channel {
@@ -18,6 +19,8 @@ final class Channel {
         var parameters: BindingParameters?
         /// It wants to hear of rows that move out of its view.
         var wantsMoves = false
+        /// It wants to be told first what rows there are.
+        var wantsSnapshot = false
         var tables: [Placement] = []
         /// What it came to, and what of that was said: once each time it changes.
         var outcome = Said.nothing
@@ -75,6 +78,12 @@ final class Channel {
     var toldAt: UInt64?
     /// What became of its wish to go on from a position.
     var recovery = Recovery.none
+    /// What it is told of the rows that there are, before it hears of changes.
+    var snapshot = Snapshot.none
+    /// What it was told so, as long as the log may still come to some of that …
+    var seen: SeenTransactions?
+    /// … and where in the log what it does not have begins.
+    var floor: UInt64 = 0
     /// Nobody asked for it: its client came back, and is taken for the one that was here.
     var isReturning = false
     /// What is kept for its client's coming back; nil where it could not be known again.
@@ -130,11 +139,15 @@ final class Channel {
             isPrivate: join.isPrivate, wantsPast: replay != .none)
         reply = join.bindings
         let movesOfAll = join.options[.moves] ?? false
+        let snapshotOfAll = join.options[.snapshot] ?? false
         bindings = join.bindings.map { binding in
             let parameters = try? binding.parameters.get()
             return Binding(
-                id: binding.id, parameters: parameters, wantsMoves: parameters?.options[.moves] ?? movesOfAll)
+                id: binding.id, parameters: parameters, wantsMoves: parameters?.options[.moves] ?? movesOfAll,
+                wantsSnapshot: parameters?.options[.snapshot] ?? snapshotOfAll)
         }
+        let isSnapshotWanted = bindings.contains(where: \.wantsSnapshot)
+        snapshot = isSnapshotWanted ? .wanted : .none
         filterParts = bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) }
         wantsMoves = bindings.contains(where: \.wantsMoves)
         advice = join.advice
@@ -152,6 +165,8 @@ final class Channel {
     var hasFilters: Bool { bindings.contains { $0.parameters?.filter != nil } }
 
     var isOpen: Bool { join.isOpen }
+
+    var wantsSnapshot: Bool { bindings.contains(where: \.wantsSnapshot) }
 
     /// What the database says to its topic is looked at one by one, whether it is for the channel.
     var wantsReplay: Bool { replay != .none || recovery != .none }

@@ -116,13 +116,13 @@ extension MessageEncoder {
 
     func appendSystem(
         _ status: ReplyStatus, _ name: SystemExtension, _ message: String, _ code: TextCode?, position: String? = nil,
-        topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter
+        rows: Int? = nil, topic: [UInt8], _ joinRef: [UInt8], to writer: inout ByteWriter
     ) {
         let message = Array(message.utf8)
         // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         let bytes = unsafe topic.span.bytes
         appendSystem(
-            status, name, message: unsafe message.span.bytes, code: code, position: position,
+            status, name, message: unsafe message.span.bytes, code: code, position: position, rows: rows,
             channel: bytes.extracting(droppingFirst: 9),
             topic: bytes, joinRef: unsafe joinRef.span.bytes, to: &writer)
     }

@@ -251,10 +251,11 @@ extension Follower {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: since(channel), manner: channel.manner, toldAt: channel.toldAt),
+                since: max(since(channel), channel.floor), manner: channel.manner, toldAt: channel.toldAt),
             channel.session.feed?.share)
         channel.toldAt = nil
         channel.listener = listener
+        if let seen = channel.seen { pipeline.leaveOut(seen, for: listener) }
         return listener
     }
 
@@ -386,6 +387,8 @@ extension Follower {
     }
 
     private func noteTruncations(_ truncated: Set<UInt32>, _ channel: Channel) {
+        // It was emptied before what the channel began with.
+        if let listener = channel.listener, pipeline.hasMissedNothing(listener) { return }
         for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding)
         where truncated.contains(binding.table.oid) && binding.hearsOfTruncation {
             let message = BindingMessages.isTruncated(binding.table)

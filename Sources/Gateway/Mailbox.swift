@@ -7,6 +7,7 @@ import Judging
 import Messages
 import Net
 import Policy
+import Snapshots
 import Synchronization
 import System
 import WebSocket
@@ -35,6 +36,8 @@ public enum Mail: Sendable {
     case authorized(ticket: UInt64, ChannelAnswer)
     /// What the log has for who joins.
     case replayed(ticket: UInt64, ReplayAnswer)
+    /// Of the rows that a channel is told first.
+    case snapshot(channel: UInt32, ticket: UInt64, SnapshotEvent)
     /// Other limits are in force.
     case limits
     /// Other keys are in force for tokens.

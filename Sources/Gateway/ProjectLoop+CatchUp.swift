@@ -47,16 +47,20 @@ extension ProjectLoop {
             if let outcome = recovery.outcome {
                 (channel.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
             }
-            // Who did not ask for it is told by a message what it came to.
-            if channel.isReturning, !recovery.isWanted { channel.missesUntilBound = true }
+            // Who goes on where it was has those rows; who cannot gets them, or is told by a message if it did not ask.
+            if recovery.isWanted {
+                channel.snapshot = .none
+            } else if channel.isReturning, !channel.wantsSnapshot {
+                channel.missesUntilBound = true
+            }
         }
         guard channel.recovery.isWanted else { return live }
         guard case .from(let position) = channel.recovery else {
             waitingForPass.insert(channel.place)
             return nil
         }
-        // Who is slow comes when its socket has taken what there is.
-        if channel.isOpen, channel.session.isSlow { return nil }
+        // Who is slow comes when its socket has taken what there is, who is told rows when it has them all.
+        if channel.isOpen, channel.session.isSlow || channel.isToldRows { return nil }
         channel.since = position.offset
         let details = channel.conversation.detailed()
         details.pastEnd = max(details.pastEnd, position.offset)
@@ -125,7 +129,11 @@ extension ProjectLoop {
         if let feed = channel.session.feed, channel.isOpen {
             return cut(feed, channel, "MustFetchAgain", "older_than_retention: fetch again what is shown")
         }
-        if channel.join.isAnswered || channel.isReturning { channel.missesUntilBound = true }
+        if channel.wantsSnapshot {
+            channel.snapshot = .wanted
+        } else if channel.join.isAnswered || channel.isReturning {
+            channel.missesUntilBound = true
+        }
     }
 
     // MARK: At the seam
@@ -177,7 +185,7 @@ extension ProjectLoop {
             return
         }
         guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.follower === live,
-            !channel.missesUntilBound, let position = position(of: channel)
+            !channel.missesUntilBound, !channel.isSnapshotDue, let position = position(of: channel)
         else { return }
         tellWhatIsUntold(channel)
         let text = caughtUpText("\(position)")

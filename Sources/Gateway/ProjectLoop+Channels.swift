@@ -8,6 +8,7 @@ import EventLog
 import Net
 import Protocol
 import Settings
+import Snapshots
 import System
 import WebSocket
 
@@ -161,7 +162,9 @@ extension ProjectLoop {
                 token: token(channel) { .join(channel: $0, generation: $1) })
         case .promiseBindings: channel.follower?.promise(channel)
         case .reply: reply(to: channel)
-        case .sayWhatBindingsCameTo: sayWhatBindingsCameTo(channel)
+        case .sayWhatBindingsCameTo:
+            sayWhatBindingsCameTo(channel)
+            beginSnapshot(channel)
         case .refuse(let reason): refuseJoin(channel, reason)
         }
     }
@@ -252,6 +255,7 @@ extension ProjectLoop {
         {
             sendPresenceState(channel)
         }
+        beginSnapshot(channel)
     }
 
     /// From here on it hears its topic.
@@ -283,6 +287,7 @@ extension ProjectLoop {
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
         hasEnded(channel)
+        giveUpSnapshot(of: channel)
         if session.feed != nil { metrics.feeds.add(-1) } else { metrics.channels.add(-1) }
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }
         if let timer = channel.expiry { loop.cancel(timer) }
@@ -408,6 +413,9 @@ extension ProjectLoop {
         knowAgain(channel)
         watchExpiry(channel)
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }
+        if isSomebodyElse { failSnapshot(of: channel, .tokenChanged) }
+        // What the log still has of a snapshot is left out, which was another's.
+        if isSomebodyElse, channel.seen != nil { missed(channel) }
         // What was found out for the former claims says nothing of these.
         letGoOfNextHolder(channel)
         // Where policies count, every claim does.

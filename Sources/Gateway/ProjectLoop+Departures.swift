@@ -46,6 +46,8 @@ extension ProjectLoop {
         else { return }
         channel.departure?.place = claim.place
         guard channel.recovery == .none else { return }
+        // It may not have got all of the rows that it was told, or other things; it wants to begin with all there is.
+        if claim.owesLoss, channel.wantsSnapshot { return }
         channel.isReturning = true
         channel.recovery = .asked(EventLogPosition(epoch: claim.mark.epoch, offset: claim.mark.offset))
         if claim.owesLoss { channel.missesUntilBound = true }
@@ -163,7 +165,8 @@ extension ProjectLoop {
         guard let offset = session.receipt.sent(after: mark, upTo: live.pipeline.frontier) else { return }
         for place in places {
             guard let channel = channels[place] else { continue }
-            if channel.departure?.loss == .told { channel.departure?.loss = .asked }
+            let hasItAll = !channel.isSnapshotDue && channel.seen == nil
+            if channel.departure?.loss == .told, hasItAll { channel.departure?.loss = .asked }
             let reached = reach(channel)
             if channel.departure?.own != nil { channel.departure?.pinged = reached }
             restated.insert(place)
@@ -216,6 +219,7 @@ extension ProjectLoop {
 
     /// After clients were asked: what is known now is written down.
     func writeReceipts() {
+        forgetSnapshots()
         guard let departures = project.settings.departures, live.pipeline.isOpen, let epoch = live.pipeline.epoch
         else { return }
         let now = LogMark(epoch: epoch, offset: live.pipeline.frontier)
@@ -293,7 +297,7 @@ extension ClientLoop {
 extension Channel {
     /// Something that its client is to be told of has not been said.
     fileprivate var owesLoss: Bool {
-        hasUntoldLoss || missesUntilBound || lacksUntold || !untoldTruncations.isEmpty
+        hasUntoldLoss || missesUntilBound || isSnapshotDue || seen != nil || lacksUntold || !untoldTruncations.isEmpty
             || departure.map { $0.loss != .none } ?? false
     }
 }

@@ -25,14 +25,15 @@ extension ProjectLoop {
         for case let place? in session.channels { if let channel = channels[place] { unpark(channel) } }
     }
 
-    private func unpark(_ channel: Channel) {
+    func unpark(_ channel: Channel) {
         guard channel.isOpen, channel.follower == nil, case .from(let position) = channel.recovery else { return }
+        if channel.isToldRows { return goOnTelling(channel) }
         if isTooFarBehind(position) { return sendAway(channel, at: position) }
         waitingForPass.insert(channel.place)
         loop.turnAgain()
     }
 
-    private func park(_ channel: Channel, _ reason: Counter) {
+    func park(_ channel: Channel, _ reason: Counter) {
         guard channel.isOpen, !channel.isResting, channel.hearsOfLog, let follower = channel.follower,
             follower.pipeline.isOpen, let epoch = follower.pipeline.epoch
         else { return }

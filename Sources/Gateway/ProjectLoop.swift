@@ -35,6 +35,8 @@ final class ProjectLoop {
     var apart: Set<UInt32> = []
     /// Channels whose marks are to be written down anew.
     var restated: Set<UInt32> = []
+    /// Channels that began with a snapshot, and may have in it what the log has yet to come to.
+    var leavingOut: Set<UInt32> = []
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false
@@ -97,6 +99,7 @@ final class ProjectLoop {
             case .presence(let changes): heard(changes)
             case .authorized(let ticket, let answer): authorized(ticket, answer)
             case .replayed(let ticket, let answer): replayed(ticket, answer)
+            case .snapshot(let channel, let ticket, let event): heard(event, ticket, at: channel)
             case .limits: takeLimits()
             case .keys: tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
             }

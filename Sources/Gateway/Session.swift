@@ -66,6 +66,8 @@ final class Session {
     var clientID: String?
     /// Its socket takes less than it is sent: what the log has for its channels waits there.
     var isSlow = false
+    /// Channels that are told first what rows there are, by place, one after the other.
+    var snapshots: [UInt32] = []
     /// Its socket is gone, or is about to be, without a word about its channels.
     var hasGone = false
     /// By the slots of the machine's channels: places among the loop's.

@@ -143,36 +143,6 @@ final class JudgingConnection {
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", preparedAs: "begin")
     static let end = PipelinedStatement("ROLLBACK", preparedAs: "end")
 
-    static let position = PipelinedStatement(
-        """
-        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
-            ELSE pg_catalog.pg_current_wal_insert_lsn() END
-        """, preparedAs: "position")
-
-    /// Where what the server has on disk ends, and how long it may take to write what it has not.
-    private static let durable = PipelinedStatement(
-        """
-        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
-            ELSE pg_catalog.pg_current_wal_flush_lsn() END,
-            (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'wal_writer_delay')
-        """, preparedAs: "durable")
-
-    /// A position behind all that was visible when the server had written up to `position`, and one that no crash takes back:
-    /// what is behind it after a crash would be other transactions, some with the numbers of lost ones.
-    ///
-    /// Transactions can be seen before they are on disk (`synchronous_commit = off`), for three times the writer's delay at most.
-    func durableEnd(from position: LSN) throws(PostgresError) -> LSN {
-        let began = Clock.monotonicNanoseconds()
-        while true {
-            guard let row = try session.pipeline([JudgingConnection.durable]).first?.get().first,
-                let end = row[0].flatMap({ LSN($0) })
-            else { throw PolicySession.unreadable }
-            let patience = (row[1].flatMap { UInt64($0) } ?? 200) * 3_000_000 + 100_000_000
-            if end >= position || Clock.monotonicNanoseconds() > began + patience { return end }
-            BackgroundThread.rest(nanoseconds: 10_000_000)
-        }
-    }
-
     // MARK: Loops
 
     /// Asks the loop's question for each of the claims. `inputs` holds the elements of each input.
@@ -190,7 +160,7 @@ final class JudgingConnection {
         let head =
             [JudgingConnection.begin] + guards + [
                 PipelinedStatement(VisibleTransactions.question, preparedAs: "snapshot"),
-                JudgingConnection.position,
+                PolicySession.position,
                 try session.surroundingsStatement(loop.role),
             ]
         let body =

@@ -151,7 +151,7 @@ extension JudgingWorker {
     ) throws(PostgresError) -> [MembershipFill] {
         let positions = fills.compactMap { fill in if case .filled(let rows) = fill { rows.position } else { nil } }
         guard let last = positions.max() else { return fills }
-        let end = try connection.durableEnd(from: last)
+        let end = try connection.session.durableEnd(from: last)
         return fills.map { fill in
             guard case .filled(var rows) = fill else { return fill }
             rows.position = end

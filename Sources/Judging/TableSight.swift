@@ -58,7 +58,7 @@ extension JudgingConnection {
     func look(_ sight: TableSight, seeing xid: UInt32?) throws(PostgresError) -> LookOutcome {
         guard try session.readSurroundings(of: sight.claimant.role) else { return .failed }
         let answers = try session.pipeline([
-            JudgingConnection.begin, PipelinedStatement(VisibleTransactions.question), JudgingConnection.position,
+            JudgingConnection.begin, PipelinedStatement(VisibleTransactions.question), PolicySession.position,
             try session.surroundingsStatement(sight.claimant.role),
             claimsStatement(sight.claimant.claims, sight.claimant.role),
             PipelinedStatement(sight.sql, sight.texts), JudgingConnection.end, PolicySession.clean,

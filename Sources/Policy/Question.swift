@@ -14,11 +14,21 @@ public struct Question: Sendable, Hashable {
     }
 }
 
+extension FilterCheck {
+    /// The filter as a condition on the table itself, to stand in a statement: the texts of its values are `$1` and so on.
+    /// `column` says a column as SQL. Values need not be in canonical form.
+    public func condition(on column: (Int) -> String) -> (sql: String, constants: [String]) {
+        QuestionWriter.condition(self, columns: columns.indices.map(column))
+    }
+}
+
 /// Writes a checked filter as SQL, as its client wrote it.
 struct QuestionWriter {
     private let check: FilterCheck
     private let canonical: [String]
     private let slots: [Int]
+    /// Where it is about a table, its columns as SQL; else they are parameters, before the values.
+    private var columns: [String]?
     private var constants: [String] = []
 
     static func question(_ check: FilterCheck, _ canonical: [String]) -> Question {
@@ -28,6 +38,14 @@ struct QuestionWriter {
         precondition(!slots.isEmpty && !sql.isEmpty, "a question about nothing")
         precondition(slots.allSatisfy { !check.settings.hiddenSlots.contains($0) }, "a question about a hidden column")
         return Question(sql: sql, slots: slots, constants: writer.constants)
+    }
+
+    static func condition(_ check: FilterCheck, columns: [String]) -> (sql: String, constants: [String]) {
+        var writer = QuestionWriter(check: check, canonical: check.literals.map(\.text), slots: [])
+        writer.columns = columns
+        let sql = writer.expression(check.root)
+        precondition(!sql.isEmpty, "a condition on nothing")
+        return (sql, writer.constants)
     }
 
     private init(check: FilterCheck, canonical: [String], slots: [Int]) {
@@ -89,9 +107,14 @@ struct QuestionWriter {
     }
 
     private func column(_ slot: Int) -> String {
+        if let columns { return cast(columns[slot], slot) }
         guard let place = slots.firstIndex(of: slot) else { preconditionFailure("a column that is not asked for") }
+        return cast("$\(place + 1)", slot)
+    }
+
+    private func cast(_ value: String, _ slot: Int) -> String {
         let facts = check.columns[slot]
-        return "CAST($\(place + 1) AS \(SQLType.name(facts.type)))" + SQLType.collate(facts.collation)
+        return "CAST(\(value) AS \(SQLType.name(facts.type)))" + SQLType.collate(facts.collation)
     }
 }
 

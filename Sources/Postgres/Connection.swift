@@ -25,6 +25,8 @@ public final class Connection {
     public let purpose: ConnectionTarget.Purpose
     /// libpq has sent its last command; what comes and goes now is read and written past it.
     var isHandedOver = false
+    /// Asked now and then while an answer is waited for: what nobody wants any more is given up.
+    public var isStillWanted: (() -> Bool)?
 
     private static let ownTimeZone = "TimeZone=UTC"
     /// Output settings that make every value's text the same whatever the server's defaults are.
@@ -186,6 +188,14 @@ extension PostgresError {
 public struct Rows: Sendable {
     public let columns: [String]
     public let values: [[String?]]
+    /// Of a command that has no rows, how many it was about, where it says that.
+    public let affected: Int?
+
+    init(columns: [String], values: [[String?]], affected: Int? = nil) {
+        self.columns = columns
+        self.values = values
+        self.affected = affected
+    }
 
     public var first: [String?]? { values.first }
     public var isEmpty: Bool { values.isEmpty }
@@ -247,7 +257,10 @@ extension Connection {
         defer { unsafe PQclear(result) }
         switch unsafe PQresultStatus(result) {
         case PGRES_TUPLES_OK: return unsafe Rows(result)
-        case PGRES_COMMAND_OK: return Rows(columns: [], values: [])
+        case PGRES_COMMAND_OK:
+            // SAFETY: libpq's string lives as long as the result; String copies it.
+            let count = unsafe PQcmdTuples(result).flatMap { unsafe Int(String(cString: $0)) }
+            return Rows(columns: [], values: [], affected: count)
         default: throw unsafe serverError(result, Connection.firstWords(sql))
         }
     }
@@ -280,5 +293,6 @@ extension Rows {
                 unsafe PQgetisnull(result, row, column) == 1 ? nil : String(cString: PQgetvalue(result, row, column))
             }
         }
+        affected = nil
     }
 }

@@ -134,7 +134,7 @@ extension Connection {
     private static let outOfStep = PostgresError(
         operation: "pipeline", message: "answers out of step", isConnectionLost: true)
 
-    private func nextResult(_ deadline: UInt64, _ interrupt: Wake?) throws(PostgresError) -> OpaquePointer? {
+    func nextResult(_ deadline: UInt64, _ interrupt: Wake?) throws(PostgresError) -> OpaquePointer? {
         // SAFETY: libpq calls on this object's own, living handle.
         while true {
             let unsent = unsafe PQflush(handle)
@@ -142,18 +142,30 @@ extension Connection {
             if unsafe PQisBusy(handle) == 0 { return unsafe PQgetResult(handle) }
             let now = Clock.monotonicNanoseconds()
             let left = deadline > now ? Int32(clamping: (deadline - now) / 1_000_000 + 1) : 0
+            let slice = isStillWanted == nil ? left : min(left, Connection.wantedMilliseconds)
             let ready = Poll.wait(
-                socket: socket, forWriting: unsent == 1, interrupt: interrupt, timeoutMilliseconds: left)
+                socket: socket, forWriting: unsent == 1, interrupt: interrupt, timeoutMilliseconds: slice)
             if ready.interrupt { throw abandoned(Connection.interrupted("pipeline")) }
-            guard ready.socket else { throw abandoned(Connection.late) }
+            if !ready.socket {
+                if let isStillWanted, !isStillWanted() { throw abandoned(Connection.unwanted) }
+                guard slice < left else { throw abandoned(Connection.late) }
+                continue
+            }
+            // SAFETY: as above.
             guard unsafe PQconsumeInput(handle) == 1 else { throw connectionError("pipeline") }
         }
     }
 
+    /// How often whoever asked is asked whether the answer is still wanted.
+    private static let wantedMilliseconds: Int32 = 100
+
+    static let unwanted = PostgresError(
+        operation: "pipeline", message: "nobody waits for the answer any more", isConnectionLost: true)
+
     private static let late = PostgresError(
         operation: "pipeline", message: "no answer in time", isConnectionLost: true)
 
-    private func abandoned(_ error: PostgresError) -> PostgresError {
+    func abandoned(_ error: PostgresError) -> PostgresError {
         cancel()
         return error
     }

@@ -7,6 +7,7 @@ import Judging
 import Messages
 import Postgres
 import Replication
+import Snapshots
 import System
 
 extension ProjectServices {
@@ -35,9 +36,14 @@ extension ProjectServices {
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
         authorizing.metrics = metrics
+        var snapshots = SnapshotService.Settings(
+            database: database, policies: policies,
+            openLog: { () throws(SystemError) in try DiskDirectory(logDirectory) }, logEnd: { ingest.end })
+        snapshots.metrics = metrics
         self.init(
             DeliveryAsking(
                 catalog: catalog, filterEvaluator: filterEvaluator, policyEvaluator: policyEvaluator, recall: recall),
-            authorizer: try ChannelAuthorizer(authorizing), archive: archive)
+            authorizer: try ChannelAuthorizer(authorizing), archive: archive,
+            snapshots: try SnapshotService(snapshots))
     }
 }

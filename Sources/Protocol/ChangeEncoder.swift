@@ -88,6 +88,40 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
+    /// Appends a row that is there already, for those who want to begin with all there is: an insert of it, marked as none.
+    /// `isTooLarge`: the row lacks values that are too large to be told. On an error nothing was appended.
+    public func append(
+        existing row: borrowing Tuple, _ view: borrowing ChangeView, readAt time: Int64, isTooLarge: Bool,
+        to writer: inout ByteWriter
+    ) throws(ByteError) {
+        let start = writer.count
+        do throws(ByteError) {
+            if !isTooLarge, try Self.appendExisting(row, view, time, limit: start + maximumBodyBytes, &writer) {
+                return
+            }
+            writer.truncate(to: start)
+            _ = try Self.appendExisting(row, view, time, limit: nil, &writer)
+        } catch {
+            writer.truncate(to: start)
+            throw error
+        }
+    }
+
+    /// Without a limit small values only. False when the body grew beyond the limit.
+    private static func appendExisting(
+        _ row: borrowing Tuple, _ view: borrowing ChangeView, _ time: Int64, limit: Int?, _ writer: inout ByteWriter
+    ) throws(ByteError) -> Bool {
+        appendHead(.insert, view, time, &writer)
+        writer.append(limit == nil ? "[\"Error 413: Payload Too Large\"]," : "null,")
+        // SAFETY: any byte is a valid UInt8, and the span lives as long as the view's text.
+        writer.append(unsafe view.text.span.bytes.extracting(view.columnList))
+        writer.append(",\"record\":{")
+        let rows = RowWriter(view, limit: limit ?? .max, smallOnly: limit == nil)
+        guard try rows.append(row, .all, &writer) else { return false }
+        writer.append("},\"tidewire\":{\"snapshot\":true}}")
+        return limit.map { writer.count <= $0 } ?? true
+    }
+
     /// Up to where `errors` has its value.
     private static func appendHead(
         _ operation: Operation, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter

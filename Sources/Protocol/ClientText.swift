@@ -42,6 +42,8 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
 
     case messageDropped = "MessageDropped"
     case caughtUp = "CaughtUp"
+    case snapshotComplete = "SnapshotComplete"
+    case snapshotFailed = "SnapshotFailed"
 
     // MARK: Why a channel ends
 

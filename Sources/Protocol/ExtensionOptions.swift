@@ -13,12 +13,15 @@ public struct ExtensionOptions: Sendable, Hashable {
         case limits
         /// The log's position is told, from which it can resume.
         case position
+        /// The rows that there are are told first.
+        case snapshot
 
         var text: StaticString {
             switch self {
             case .moves: "moves"
             case .limits: "limits"
             case .position: "position"
+            case .snapshot: "snapshot"
             }
         }
 

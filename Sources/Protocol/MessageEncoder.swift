@@ -156,7 +156,7 @@ public struct MessageEncoder: Sendable {
     /// `channel` is the topic without its prefix; all four members are strings, which Python's client demands.
     public func appendSystem(
         _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, position: String? = nil,
-        channel: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
+        rows: Int? = nil, channel: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append("\"system\"")
@@ -174,6 +174,10 @@ public struct MessageEncoder: Sendable {
             writer.append(",\"position\":\"")
             writer.append(position)
             writer.append("\"")
+        }
+        if let rows {
+            writer.append(",\"rows\":")
+            writer.append(decimal: UInt64(rows))
         }
         writer.append("}")
         end(ref: RawSpan(), to: &writer)

@@ -1,0 +1,103 @@
+import Diagnostics
+import Policy
+import Postgres
+
+/// The rows of a table that a binding wants, as PostgreSQL is asked for all of them: the columns that are delivered, under the
+/// binding's filter, in the order of the primary key. Whoever asks does so in the subscriber's role, so that policies and
+/// privileges are the table's own.
+public struct TableSelection: Sendable {
+    public enum Refusal: Error, Sendable, Hashable {
+        /// The role may not read the primary key, or nothing of the table.
+        case notReadable
+        case noPrimaryKey
+        /// It is no filter of this table any more.
+        case otherTable
+    }
+
+    public let table: CatalogTable
+    /// Slots, in their order.
+    public let columns: [Int]
+    /// Of the filter's values: `$1` and so on.
+    public let constants: [String]
+    /// A policy decides on its rows.
+    public let isJudged: Bool
+    private let condition: String?
+
+    /// - Parameter filter: as the client wrote it; it was checked when the binding was made.
+    public init(_ binding: TableBinding, filter: String?, foldsASCIIPlainly: Bool) throws(Refusal) {
+        switch binding.access {
+        case .readable: break
+        case .noPrimaryKey where binding.policy == nil: throw .noPrimaryKey
+        case .noPrimaryKey, .unauthorized: throw .notReadable
+        }
+        table = binding.table
+        isJudged = binding.policy != nil
+        columns = binding.delivered.filter { binding.table.columns[$0].isKnown }
+        guard let filter else {
+            (condition, constants) = (nil, [])
+            return
+        }
+        guard let check = TableSelection.check(filter, binding.table, foldsASCIIPlainly) else { throw .otherTable }
+        let made = check.condition { TableSelection.column($0, of: binding.table) }
+        (condition, constants) = (made.sql, made.constants)
+    }
+
+    private static func check(_ filter: String, _ table: CatalogTable, _ foldsASCIIPlainly: Bool) -> FilterCheck? {
+        // What the role may not read PostgreSQL refuses itself.
+        let settings = FilterCheck.Settings(
+            maximumListElements: Limits.maximumFilterListElements, maximumKeys: Limits.maximumFilterKeys,
+            maximumWork: Limits.maximumFilterWork, foldsASCIIPlainly: foldsASCIIPlainly)
+        guard let parsed = try? Filter.parse(filter, within: BindingResolver.bounds) else { return nil }
+        return try? FilterCheck(parsed, columns: table.facts, settings: settings)
+    }
+
+    /// It calls nothing that did not come with PostgreSQL, whoever asks.
+    public var callsNothing: Bool { !isJudged && !columns.contains { table.columns[$0].isGenerated } }
+
+    // MARK: As SQL
+
+    /// A first column tells of each large column whether its text is longer than `longest`, by a digit for each; such values
+    /// are left out.
+    public func sql(longest: Int, atMost count: Int) -> String {
+        let large = largeColumns.map { "CASE WHEN \(length(of: $0)) > \(longest) THEN '1' ELSE '0' END" }
+        let marks = large.isEmpty ? "''" : "pg_catalog.concat(\(large.joined(separator: ", ")))"
+        let values = columns.map { slot in
+            isLarge(slot) ? "CASE WHEN \(length(of: slot)) <= \(longest) THEN \(column(slot)) END" : column(slot)
+        }
+        let order = table.primaryKey.map(column).joined(separator: ", ")
+        return """
+            SELECT \(([marks] + values).joined(separator: ", "))
+            FROM \(Quoted.identifier(table.schema)).\(Quoted.identifier(table.name)) AS tw
+            WHERE \(condition ?? "true") ORDER BY \(order) LIMIT \(count)
+            """
+    }
+
+    /// In the order of `columns`.
+    public var largeColumns: [Int] { columns.filter(isLarge) }
+
+    public func isLarge(_ slot: Int) -> Bool { !SmallTypes.oids.contains(table.columns[slot].facts.type.oid) }
+
+    private func length(of slot: Int) -> String { "pg_catalog.octet_length(CAST(\(column(slot)) AS pg_catalog.text))" }
+
+    private func column(_ slot: Int) -> String { TableSelection.column(slot, of: table) }
+
+    private static func column(_ slot: Int, of table: CatalogTable) -> String {
+        "tw." + Quoted.identifier(table.columns[slot].name)
+    }
+
+    /// What makes a table another for whoever reads it: its columns' numbers and types.
+    public var shape: String {
+        columns.map { "\(table.columns[$0].number):\(table.columns[$0].typeOID)" }.joined(separator: ",")
+    }
+
+    public var columnNumbers: String {
+        "{" + columns.map { "\(table.columns[$0].number)" }.joined(separator: ",") + "}"
+    }
+}
+
+/// Types whose values' texts are always short.
+private enum SmallTypes {
+    static let oids: Set<UInt32> = [
+        16, 18, 19, 20, 21, 23, 26, 650, 700, 701, 774, 790, 829, 869, 1082, 1083, 1114, 1184, 1186, 1266, 2950,
+    ]
+}

@@ -1,0 +1,84 @@
+import Postgres
+
+/// Why there is no snapshot, or no more of it.
+public enum SnapshotRefusal: Error, Sendable, Hashable {
+    /// No login may run what policies say.
+    case noLogin
+    /// The login cannot become the role.
+    case roleRefused
+    case notReadable
+    case noPrimaryKey
+    case tableChanged
+    case nothingWanted
+    /// Of what is wanted nothing is subscribed to, which was told.
+    case noTable
+    case tooManyRows(limit: Int)
+    case tooManyBytes(limit: Int)
+    case tookTooLong
+    /// Its pages were not taken.
+    case notTaken
+    case databaseAway
+    /// A standby does not say which transactions it shows.
+    case standby
+    case logNotBegun
+    case busy
+    /// PostgreSQL failed on it, with that code.
+    case failed(sqlState: String)
+    /// Its channel is somebody else's by now.
+    case tokenChanged
+    /// Whoever asked has gone: nobody is told.
+    case cancelled
+
+    init(_ error: PostgresError) {
+        switch error.sqlState {
+        case SQLState.insufficientPrivilege?: self = .notReadable
+        case SQLState.queryCanceled?, SQLState.lockNotAvailable?: self = .tookTooLong
+        case "42P01"?, "42703"?, "3F000"?: self = .tableChanged
+        case let state?: self = .failed(sqlState: state)
+        case nil: self = .databaseAway
+        }
+    }
+
+    /// Asked again soon, there may be a snapshot.
+    public var isPassing: Bool {
+        switch self {
+        case .tableChanged, .databaseAway, .logNotBegun, .busy, .tokenChanged: true
+        case .failed(let state): SQLState.isPassing(state)
+        case .noLogin, .roleRefused, .notReadable, .noPrimaryKey, .standby, .nothingWanted, .noTable, .tooManyRows,
+            .tooManyBytes,
+            .tookTooLong, .notTaken, .cancelled:
+            false
+        }
+    }
+
+    /// In words for the client: what failed, and what to do.
+    public var text: String {
+        switch self {
+        case .noLogin:
+            "no login of the database is fit to run policies (policy_database_url): fetch the rows another way"
+        case .roleRefused:
+            "the login of policy_database_url cannot become the token's role (GRANT the role to it): fetch the rows "
+                + "another way"
+        case .notReadable:
+            "the role may not read a table, or a column that is delivered or filtered by: check its GRANTs"
+        case .noPrimaryKey: "a table has no primary key, which snapshots are ordered by: add one"
+        case .tableChanged: "a table was just altered: join again"
+        case .nothingWanted: "no binding of the channel hears INSERT, as which rows are told: bind to * or INSERT"
+        case .noTable: "no binding that wants one is subscribed to a table: see what was said of them"
+        case .tooManyRows(let limit): "there are more than \(limit) rows: narrow the filter, or fetch them in parts"
+        case .tooManyBytes(let limit):
+            "the rows are larger than \(limit) bytes: narrow the filter or select fewer columns"
+        case .tookTooLong: "PostgreSQL took too long to read the rows: narrow the filter, or index what it reads"
+        case .notTaken: "its rows were not taken in time: join again when the connection is faster"
+        case .standby:
+            "policy_database_url is a standby, and snapshots are taken of the primary: fetch the rows another way"
+        case .databaseAway: "the database cannot be asked now: join again later"
+        case .logNotBegun: "the event log has not begun: join again later"
+        case .busy: "too many snapshots are asked for at once: join again later"
+        case .failed(let state):
+            "PostgreSQL could not read the rows (SQLSTATE \(state)): check the filter and the policies"
+        case .tokenChanged: "the channel's token is of another role or user now: join again"
+        case .cancelled: "it was given up"
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Asking
+import Catalog
+import Change
+import Diagnostics
+import EventLog
+import Postgres
+import System
+
+/// One thread that takes snapshots, one after the other: connects, reads, tells, disconnects.
+final class SnapshotWorker: AskingWorker {
+    let inbox: Inbox<SnapshotLine>
+    private let settings: SnapshotService.Settings
+    private let tail: CommitTail
+    private var restsUntil: UInt64 = 0
+
+    init(_ settings: SnapshotService.Settings, _ inbox: Inbox<SnapshotLine>) {
+        self.settings = settings
+        self.inbox = inbox
+        tail = CommitTail(settings.openLog, settings.logEnd)
+    }
+
+    private var metrics: ProjectMetrics { settings.metrics }
+
+    func work(_ jobs: [SnapshotJob]) {
+        for job in jobs {
+            metrics.snapshotsRunning.add(1)
+            do throws(SnapshotRefusal) {
+                try take(job)
+                job.tell(.complete)
+            } catch {
+                job.tell(.failed(error))
+            }
+            metrics.snapshotsRunning.add(-1)
+        }
+    }
+
+    private func take(_ job: SnapshotJob) throws(SnapshotRefusal) {
+        guard !job.ticket.isCancelled else { throw .cancelled }
+        guard Clock.monotonicNanoseconds() >= restsUntil else { throw .databaseAway }
+        let session = try connect(for: job)
+        metrics.policyConnections.add(1)
+        defer { metrics.policyConnections.add(-1) }
+        let began = Clock.monotonicNanoseconds()
+        let opened = try session.open(job.request)
+        metrics.snapshotReadSeconds.record(Clock.monotonicNanoseconds() - began)
+        guard opened.rowCount <= job.request.maximumRows else {
+            throw .tooManyRows(limit: job.request.maximumRows)
+        }
+        job.tell(.begun(try start(opened)))
+        let pages = SnapshotPages(job, readAt: opened.time, metrics)
+        for index in job.request.selections.indices { try session.read(index, into: pages) }
+        try pages.finish()
+    }
+
+    private func start(_ opened: SnapshotSession.Opened) throws(SnapshotRefusal) -> SnapshotStart {
+        let found: EventLogPosition?
+        do {
+            found = try tail.position(notSeenBy: opened.visible, at: opened.time)
+        } catch {
+            Log.shared.warning("the event log cannot be read for a snapshot", [.reason("\(error)")])
+            throw .logNotBegun
+        }
+        guard let found else { throw .logNotBegun }
+        return SnapshotStart(
+            position: found, seen: SeenTransactions(visible: opened.visible, end: opened.end.rawValue),
+            time: opened.time, rowCount: opened.rowCount)
+    }
+
+    // MARK: Connecting
+
+    private func connect(for job: SnapshotJob) throws(SnapshotRefusal) -> SnapshotSession {
+        let callsNothing = job.request.selections.allSatisfy(\.callsNothing)
+        do throws(PostgresError) {
+            let session = try SnapshotSession(
+                settings.policies ?? settings.database, runsPolicies: true, interrupt: inbox.interrupt)
+            session.isStillWanted = { !job.ticket.isCancelled }
+            let found = try JudgingLogin.examine(session.session, clientRoles: settings.clientRoles)
+            if found == .available { return session }
+            guard callsNothing else { throw SnapshotWorker.unfit }
+            // Where policies would decide by now the server says so.
+            let own = try SnapshotSession(settings.database, runsPolicies: false, interrupt: inbox.interrupt)
+            own.isStillWanted = { !job.ticket.isCancelled }
+            return own
+        } catch {
+            if error == SnapshotWorker.unfit { throw .noLogin }
+            if job.ticket.isCancelled { throw .cancelled }
+            Log.shared.debug("no connection for a snapshot", [.reason(error.message)])
+            restsUntil = Clock.monotonicNanoseconds() + Limits.snapshotRest.wholeNanoseconds
+            throw .databaseAway
+        }
+    }
+
+    private static let unfit = PostgresError(operation: "snapshot", message: "no login is fit to run policies")
+}
