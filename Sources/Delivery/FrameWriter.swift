@@ -134,20 +134,12 @@ struct BodyFramer: ~Copyable {
         return FramePieces(head: head, body: shared ?? loop.share(body), tail: loop.share(frame.bytes))
     }
 
-    /// Its client tells records apart by line breaks. JSON has them between values only, where a blank means the same, and
-    /// PostgreSQL keeps those of a `json` value.
     private mutating func record(
         _ body: RawSpan, _ envelope: ChangeEnvelope, _ feed: FeedForm, _ size: Int, on loop: SocketLoop
     ) -> FramePieces {
         feed.appendPieceHead(size, to: &frame)
         frame.append(envelope.prefix)
-        var at = 0
-        for index in 0..<body.byteCount where body.byte(index) == 0x0a || body.byte(index) == 0x0d {
-            frame.append(body.extracting(at..<index))
-            frame.append(UInt8(ascii: " "))
-            at = index + 1
-        }
-        frame.append(body.extracting(at..<body.byteCount))
+        FeedForm.appendOneLine(body, to: &frame)
         envelope.appendEnd(to: &frame)
         feed.appendPieceEnd(to: &frame)
         return FramePieces(head: loop.share(frame.bytes))

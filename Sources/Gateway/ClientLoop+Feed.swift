@@ -87,7 +87,7 @@ extension ClientLoop {
             project.open(feed, channel)
         case .stop(let id):
             if let project = session.project, let channel = project.channel(of: feed, session) {
-                feed.stood = project.feedPosition(channel)
+                feed.stood = project.feedStanding(channel)
             }
             session.project?.stop(id, session)
         case .systemError(_, let ending):
@@ -105,7 +105,7 @@ extension ClientLoop {
     private func begin(_ feed: Feed, _ session: Session) {
         guard let project = session.project, let channel = project.channel(of: feed, session) else { return }
         if let refusal = project.refusal(of: channel) { return refuse(session, refusal) }
-        guard let position = project.feedPosition(channel) else {
+        guard let standing = project.feedStanding(channel) else {
             return refuse(session, .unavailable("The event log has not begun: try again later"))
         }
         project.metrics.feedEvents[.begun].add()
@@ -113,7 +113,7 @@ extension ClientLoop {
         feed.stage = .telling
         _ = writeHead(session, feed.form)
         Self.send(writer, to: session, on: loop)
-        write(to: session, feed) { encoder, writer in encoder.appendStart(at: position, to: &writer) }
+        write(to: session, feed) { encoder, writer in encoder.appendStart(at: standing.position, to: &writer) }
         if !feed.isPage {
             for note in feed.notes { write(note, to: session, feed) }
             feed.notes = []
@@ -152,6 +152,15 @@ extension ClientLoop {
         write(to: session, feed) { encoder, writer in encoder.appendSystem(record, to: &writer) }
     }
 
+    /// A row that was there before its changes.
+    func write(_ row: RawSpan, in envelope: ChangeEnvelope, to session: Session, _ feed: Feed) {
+        write(to: session, feed) { _, writer in
+            writer.append(envelope.prefix)
+            FeedForm.appendOneLine(row, to: &writer)
+            envelope.appendEnd(to: &writer)
+        }
+    }
+
     // MARK: While it lasts
 
     private func watch(_ feed: Feed, _ session: Session) {
@@ -171,9 +180,9 @@ extension ClientLoop {
         guard case .telling = feed.stage, !feed.isPage else { return finish(feed, session) }
         watch(feed, session)
         guard !session.isSlow, let project = session.project, let channel = project.channel(of: feed, session),
-            let position = project.feedPosition(channel)
+            let standing = project.feedStanding(channel)
         else { return }
-        write(to: session, feed) { encoder, writer in encoder.appendPosition(position, to: &writer) }
+        write(to: session, feed) { encoder, writer in encoder.appendPosition(standing.position, to: &writer) }
     }
 
     // MARK: Its end
@@ -190,10 +199,10 @@ extension ClientLoop {
         if case .joining = feed.stage { return refuse(session, .unavailable(reason.text)) }
         let channel = session.project?.channel(of: feed, session)
         if let channel { session.project?.tellWhatIsUntold(channel) }
-        guard let position = channel.flatMap({ session.project?.feedPosition($0) }) ?? feed.stood else {
+        guard let standing = channel.flatMap({ session.project?.feedStanding($0) }) ?? feed.stood else {
             return abandon(session)
         }
-        end(feed, session, FeedEnding(at: position, hasMore: true, because: reason))
+        end(feed, session, FeedEnding(at: standing.position, hasMore: true, because: reason))
     }
 
     private func end(_ feed: Feed, _ session: Session, _ ending: FeedEnding) {

@@ -27,7 +27,16 @@ final class Feed {
     /// What a page tells beside its changes, or a stream that has not begun.
     var notes: [SystemRecord] = []
     /// Where it stood when its channel ended.
-    var stood: String?
+    var stood: Standing?
+
+    /// Whether, and from where, its client can go on.
+    enum Standing: Equatable {
+        case at(String)
+        /// It has not got all the rows that it begins with.
+        case amongRows
+
+        var position: String? { if case .at(let position) = self { position } else { nil } }
+    }
 
     init(_ request: FeedRequest, _ id: ChannelID, reach: UInt64) {
         self.request = request

@@ -18,7 +18,8 @@ struct FeedRequest: Equatable {
 
 extension FeedRequest {
     private static let names = [
-        "table", "schema", "event", "filter", "select", "after", "limit", "live", "moves", "apikey", "access_token",
+        "table", "schema", "event", "filter", "select", "after", "limit", "live", "moves", "snapshot", "apikey",
+        "access_token",
     ]
 
     init(_ request: HTTPRequest) throws(FeedRefusal) {
@@ -28,7 +29,7 @@ extension FeedRequest {
         for item in request.queryItems { try reader.read(item) }
         // A client that lost its stream asks with the address that it began with.
         if let last = request.header("last-event-id"), !last.isEmpty { try reader.readPosition(last, "Last-Event-ID") }
-        bindings = try reader.finishedBindings()
+        bindings = try reader.finishedBindings(for: format)
         after = reader.after
         isLive = reader.isLive ?? (format == .events)
         limit = try reader.limit(of: format)
@@ -41,6 +42,7 @@ extension FeedRequest {
         var isLive: Bool?
         private var limit: UInt64?
         private var moves: Bool?
+        private var snapshot: Bool?
         private var common = BindingParameters(event: .all, schema: "public", table: "")
         private var bindings: [BindingParameters] = []
 
@@ -57,6 +59,7 @@ extension FeedRequest {
             case "limit": try readLimit(item.value)
             case "live": isLive = try Self.boolean(item)
             case "moves", "tidewire.moves": moves = try Self.boolean(item)
+            case "snapshot": snapshot = try Self.boolean(item)
             case "apikey", "access_token": break
             default: throw .unknownParameter(item.name, nearest: NearestName.to(item.name, among: FeedRequest.names))
             }
@@ -127,11 +130,15 @@ extension FeedRequest {
             }
         }
 
-        func finishedBindings() throws(FeedRefusal) -> [BindingParameters] {
+        func finishedBindings(for format: FeedForm.Format) throws(FeedRefusal) -> [BindingParameters] {
             guard !bindings.isEmpty else { throw .parameter("table", "name at least one; * means all of the schema") }
+            if snapshot == true, format == .page {
+                throw .parameter("snapshot", "rows go into streams: Accept application/x-ndjson or text/event-stream")
+            }
             var all = bindings
             for index in all.indices {
                 all[index].options[.moves] = moves
+                all[index].options[.snapshot] = snapshot
                 if all[index].hasWildcard, !all[index].select.isEmpty {
                     throw .parameter("select", BindingError.selectWithWildcard.message)
                 }

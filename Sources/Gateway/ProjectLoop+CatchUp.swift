@@ -181,7 +181,7 @@ extension ProjectLoop {
     /// Whatever is before its position has been told, but for a loss that is told before it.
     func sayCaughtUp(_ channel: Channel) {
         if let feed = channel.session.feed {
-            if channel.isOpen, channel.follower === live { hasCaughtUp(feed, channel) }
+            if channel.isOpen, channel.follower === live, !channel.isSnapshotDue { hasCaughtUp(feed, channel) }
             return
         }
         guard channel.conversation.options.contains(.hearsPosition), channel.isOpen, channel.follower === live,

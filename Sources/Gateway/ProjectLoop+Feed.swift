@@ -40,7 +40,10 @@ extension ProjectLoop {
 
     /// What its bindings came to is known, or is not found out: nil where it may be told.
     func refusal(of channel: Channel) -> FeedRefusal? {
-        if case .refused(let refusal) = channel.recovery, let position = feedPosition(channel) {
+        // Who can be told all the rows that there are need not fetch them.
+        if case .refused(let refusal) = channel.recovery, !channel.wantsSnapshot,
+            let position = feedStanding(channel)?.position
+        {
             return .mustFetchAgain(refusal, from: position)
         }
         for binding in channel.bindings {
@@ -62,23 +65,22 @@ extension ProjectLoop {
         for advice in channel.advice { tell(channel, .ok, advice) }
         channel.advice = []
         sayWhatBindingsCameTo(channel)
-        if !channel.recovery.isWanted { hasCaughtUp(feed, channel) }
+        beginSnapshot(channel)
+        if !channel.recovery.isWanted, !channel.isSnapshotDue { hasCaughtUp(feed, channel) }
     }
 
     // MARK: What is told
 
     /// Whatever is before it has been told, or is not for it; nothing from there on.
-    func feedPosition(_ channel: Channel) -> String? {
+    func feedStanding(_ channel: Channel) -> Feed.Standing? {
         guard let epoch = epoch(of: channel) else { return nil }
-        return "\(EventLogPosition(epoch: epoch, offset: offset(of: channel)))"
+        return channel.isSnapshotDue
+            ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: offset(of: channel)))")
     }
 
     private func offset(of channel: Channel) -> UInt64 {
+        guard let follower = channel.follower else { return offset(parked: channel) }
         let begins = channel.since ?? 0
-        guard let follower = channel.follower else {
-            // It was left at a place where it had no room for more already.
-            return channel.session.feed?.share.isFull == true ? channel.toldAt ?? begins : begins
-        }
         guard let listener = channel.listener else { return max(begins, follower.pipeline.frontier) }
         // What came behind the last one for which it had room was not told.
         if follower.pipeline.share(listener)?.isFull == true {
@@ -87,9 +89,18 @@ extension ProjectLoop {
         return max(begins, follower.pipeline.firstHeld(listener) ?? follower.pipeline.frontier)
     }
 
-    func tell(_ feed: Feed, _ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
-        guard let position = feedPosition(channel) else { return }
-        let record = SystemRecord(status, code: message.code.rawValue, message.text, at: position)
+    private func offset(parked channel: Channel) -> UInt64 {
+        let begins = if case .from(let position) = channel.recovery { position.offset } else { channel.since ?? 0 }
+        // It may have been left at a place where it had no room for more already.
+        return channel.session.feed?.share.isFull == true ? channel.toldAt ?? begins : begins
+    }
+
+    func tell(
+        _ feed: Feed, _ channel: Channel, _ status: ReplyStatus, _ message: ClientText, rows: Int? = nil
+    ) {
+        guard let standing = feedStanding(channel) else { return }
+        var record = SystemRecord(status, code: message.code.rawValue, message.text, at: standing.position)
+        record.rows = rows
         if case .joining = feed.stage { return feed.notes.append(record) }
         guard feed.isPage else { return clients.write(record, to: channel.session, feed) }
         feed.notes.append(record)
@@ -109,7 +120,7 @@ extension ProjectLoop {
     /// It has come to where those are who have missed nothing, and waits for what is to come.
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
-        guard !feed.isPage, let position = feedPosition(channel) else { return }
+        guard !feed.isPage, let position = feedStanding(channel)?.position else { return }
         tellWhatIsUntold(channel)
         tell(channel, .ok, ClientText(.caughtUp, caughtUpText(position)))
     }
@@ -155,7 +166,7 @@ extension ProjectLoop {
         // What its bindings would have matched meanwhile was passed by.
         if channel.missesUntilBound { missed(channel) }
         tellWhatIsUntold(channel)
-        guard let position = feedPosition(channel) else { return nil }
+        guard let position = feedStanding(channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
         let isAtEnd = if case .finished = feed.stage { true } else { channel.follower === live }
         return FeedEnding(at: position, hasMore: feed.share.isFull || !isAtEnd)

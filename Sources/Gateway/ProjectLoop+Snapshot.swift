@@ -63,8 +63,6 @@ extension ProjectLoop {
         guard case .wanted = channel.snapshot, channel.isOpen, channel.follower != nil, !channel.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
         else { return }
-        // A feed's answers have no place for them.
-        guard channel.session.feed == nil else { return channel.snapshot = .none }
         isToldOfLoss(channel)
         do throws(SnapshotRefusal) {
             let parts = try parts(of: channel)
@@ -118,6 +116,7 @@ extension ProjectLoop {
     }
 
     private func envelope(_ part: SnapshotPart, _ channel: Channel) -> ChangeEnvelope {
+        if let feed = channel.session.feed { return ChangeEnvelope(feed.form).record() }
         let (version, topic) = (channel.session.version, channel.topic)
         // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
         if channel.isLegacy { return ChangeEnvelope(version, topic: unsafe topic.span.bytes, legacy: .insert) }
@@ -154,6 +153,12 @@ extension ProjectLoop {
     private func send(_ page: SnapshotPage, _ telling: SnapshotTelling, to channel: Channel) {
         for row in page.rows {
             let envelope = telling.envelopes[row.selection]
+            if let feed = channel.session.feed {
+                // SAFETY: any byte is a valid UInt8, and the page outlives the call.
+                let body = unsafe page.bytes.span.bytes.extracting(row.body)
+                clients.write(body, in: envelope, to: channel.session, feed)
+                continue
+            }
             clients.send(channel.session) { _, writer in
                 writer.append(envelope.prefix)
                 // SAFETY: any byte is a valid UInt8, and the page outlives the call.
@@ -169,13 +174,16 @@ extension ProjectLoop {
         guard let start = telling.start else { return failSnapshot(of: channel, .databaseAway) }
         assert(telling.rowCount == start.rowCount, "all rows that were counted are told")
         metrics.snapshots[.complete].add()
+        let text = "Snapshot complete: \(telling.rowCount) rows at \(start.position)"
+        leave(channel, behind: start)
+        if let feed = channel.session.feed {
+            return tell(feed, channel, .ok, ClientText(.snapshotComplete, text), rows: telling.rowCount)
+        }
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
-                .ok, .system, "Snapshot complete: \(telling.rowCount) rows at \(start.position)", .snapshotComplete,
-                position: "\(start.position)", rows: telling.rowCount, topic: channel.topic, channel.joinRef,
-                to: &writer)
+                .ok, .system, text, .snapshotComplete, position: "\(start.position)", rows: telling.rowCount,
+                topic: channel.topic, channel.joinRef, to: &writer)
         }
-        leave(channel, behind: start)
     }
 
     /// It is told why, and hears of changes all the same: from where it was joined, or behind the rows that it has.
@@ -186,14 +194,18 @@ extension ProjectLoop {
             telling.ticket.cancel()
             start = telling.start
         }
-        refuseSnapshot(of: channel, refusal)
         leave(channel, behind: start)
+        refuseSnapshot(of: channel, refusal)
     }
 
     private func refuseSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
         metrics.snapshots[.failed].add()
         channel.snapshot = .none
         // Some clients join again at each error: they are told so only where that helps.
+        if let feed = channel.session.feed {
+            let text = "No snapshot: \(refusal.text); changes are told from here on"
+            return tell(feed, channel, refusal.isPassing ? .error : .ok, ClientText(.snapshotFailed, text))
+        }
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
                 refusal.isPassing ? .error : .ok, .system,

@@ -71,6 +71,14 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
+    /// A stream's record of a row that was there before its changes: nobody can go on from behind it.
+    public func record() -> ChangeEnvelope {
+        guard case .record(let form) = kind, form.format != .page else { preconditionFailure("rows go into streams") }
+        var envelope = self
+        envelope.more = Array((form.format == .events ? "}\n" : "}").utf8)
+        return envelope
+    }
+
     /// A feed's record of the change, behind which it stands there.
     public func record(at position: String, isFirst: Bool) -> ChangeEnvelope {
         guard case .record(let form) = kind else { preconditionFailure("a socket has no records") }

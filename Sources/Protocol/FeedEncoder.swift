@@ -6,23 +6,29 @@ public struct FeedEncoder {
 
     public init(_ format: FeedForm.Format) { self.format = format }
 
-    /// What stands before the first record.
-    public func appendStart(at position: String, to writer: inout ByteWriter) {
+    /// What stands before the first record. Without a position nobody can go on until one is told.
+    public func appendStart(at position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: writer.append("{\"events\":[")
         case .lines: appendPosition(position, to: &writer)
         case .events:
-            writer.append("retry: \(Self.retryMilliseconds)\nid: \(position)\n\n")
+            writer.append("retry: \(Self.retryMilliseconds)")
+            end(position, to: &writer)
         }
     }
 
     /// Sign of life of a feed that has nothing to tell: a client that goes on from here misses nothing.
-    public func appendPosition(_ position: String, to writer: inout ByteWriter) {
+    public func appendPosition(_ position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: preconditionFailure("a page says where it stands when it ends")
-        case .lines: writer.append("{\"type\":\"position\",\"position\":\"\(position)\"}\n")
+        case .lines:
+            writer.append("{\"type\":\"position\"")
+            writer.append(position: position)
+            writer.append("}\n")
         // Without data it is no event; the client remembers the id all the same (HTML, "Server-sent events" 9.2.6).
-        case .events: writer.append(": alive\nid: \(position)\n\n")
+        case .events:
+            writer.append(": alive")
+            end(position, to: &writer)
         }
     }
 
@@ -41,7 +47,9 @@ public struct FeedEncoder {
                 if index > 0 { writer.append(",") }
                 note.append(to: &writer)
             }
-            writer.append("],\"position\":\"\(ending.position)\",\"more\":\(ending.hasMore)}\n")
+            writer.append("]")
+            writer.append(position: ending.position)
+            writer.append(",\"more\":\(ending.hasMore)}\n")
         case .lines, .events:
             begin("end", to: &writer)
             writer.append("{\"type\":\"end\"")
@@ -49,7 +57,8 @@ public struct FeedEncoder {
                 writer.append(",\"code\":\"\(reason.code)\",\"message\":")
                 JSONText.appendString(reason.text, to: &writer)
             }
-            writer.append(",\"position\":\"\(ending.position)\",\"more\":\(ending.hasMore)}")
+            writer.append(position: ending.position)
+            writer.append(",\"more\":\(ending.hasMore)}")
             end(ending.position, to: &writer)
         }
     }
@@ -61,8 +70,10 @@ public struct FeedEncoder {
         writer.append("\ndata: ")
     }
 
-    private func end(_ position: String, to writer: inout ByteWriter) {
-        writer.append(format == .events ? "\nid: \(position)\n\n" : "\n")
+    private func end(_ position: String?, to writer: inout ByteWriter) {
+        guard format == .events else { return writer.append("\n") }
+        if let position { writer.append("\nid: \(position)") }
+        writer.append("\n\n")
     }
 
     /// After so long a browser comes back.
@@ -74,9 +85,12 @@ public struct SystemRecord: Sendable, Hashable {
     public let status: ReplyStatus
     public let code: String
     public let text: String
-    public let position: String
+    /// Nil where nobody can go on from there.
+    public let position: String?
+    /// Of a snapshot.
+    public var rows: Int?
 
-    public init(_ status: ReplyStatus, code: String, _ text: String, at position: String) {
+    public init(_ status: ReplyStatus, code: String, _ text: String, at position: String?) {
         self.status = status
         self.code = code
         self.text = text
@@ -88,7 +102,15 @@ public struct SystemRecord: Sendable, Hashable {
         writer.append(status.name)
         writer.append("\",\"code\":\"\(code)\",\"message\":")
         JSONText.appendString(text, to: &writer)
-        writer.append(",\"position\":\"\(position)\"}")
+        if let rows { writer.append(",\"rows\":\(rows)") }
+        writer.append(position: position)
+        writer.append("}")
+    }
+}
+
+extension ByteWriter {
+    fileprivate mutating func append(position: String?) {
+        append(position.map { ",\"position\":\"\($0)\"" } ?? ",\"position\":null")
     }
 }
 
@@ -104,14 +126,14 @@ public struct FeedEnding: Sendable, Hashable {
         }
     }
 
-    /// From where to go on.
-    public let position: String
+    /// From where to go on; nil where that is the beginning.
+    public let position: String?
     /// There may be more in the log already.
     public let hasMore: Bool
     /// Nil where it came to its end as it was to.
     public let reason: Reason?
 
-    public init(at position: String, hasMore: Bool, because reason: Reason? = nil) {
+    public init(at position: String?, hasMore: Bool, because reason: Reason? = nil) {
         self.position = position
         self.hasMore = hasMore
         self.reason = reason

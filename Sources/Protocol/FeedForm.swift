@@ -36,6 +36,18 @@ public struct FeedForm: Sendable, Hashable {
         appendPieceEnd(to: &writer)
     }
 
+    /// Its client tells records apart by line breaks. JSON has them between values only, where a blank means the same, and
+    /// PostgreSQL keeps those of a `json` value.
+    public static func appendOneLine(_ body: RawSpan, to writer: inout ByteWriter) {
+        var at = 0
+        for index in 0..<body.byteCount where body.byte(index) == 0x0a || body.byte(index) == 0x0d {
+            writer.append(body.extracting(at..<index))
+            writer.append(UInt8(ascii: " "))
+            at = index + 1
+        }
+        writer.append(body.extracting(at..<body.byteCount))
+    }
+
     public func appendPieceHead(_ byteCount: Int, to writer: inout ByteWriter) {
         guard framing == .chunks else { return }
         writer.append(String(byteCount, radix: 16))

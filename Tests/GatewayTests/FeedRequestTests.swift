@@ -86,6 +86,12 @@ import WebSocket
         #expect(try read("table=t&live=1").isLive)
         #expect(try read("table=t", accept: "text/event-stream").limit == nil)
         #expect(try read("table=t&limit=3", accept: "text/event-stream").limit == 3)
+        let snapshot = try read("table=t&snapshot=true", accept: "text/event-stream")
+        #expect(snapshot.bindings[0].options[.snapshot] == true && snapshot.bindings[0].options[.moves] == nil)
+        guard case .parameter("snapshot", _)? = try refusal("table=t&snapshot=true") else {
+            Issue.record("rows have no place in a page")
+            return
+        }
         #expect(try read("table=t&limit=\(Limits.maximumFeedPageChanges)").limit == Limits.maximumFeedPageChanges)
     }
 

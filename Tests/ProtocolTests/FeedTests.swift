@@ -28,6 +28,28 @@ import Testing
         #expect(self.record(.events, body: body) == "event: change\ndata: \(record)\nid: \(position)\n\n")
     }
 
+    @Test func `a row that was there before has no place to go on from`() {
+        let body = #"{"a":1}"#
+        for (format, wanted) in [
+            (FeedForm.Format.lines, "{\"type\":\"change\",\"data\":{\"a\":1}}\n"),
+            (.events, "event: change\ndata: {\"type\":\"change\",\"data\":{\"a\":1}}\n\n"),
+        ] {
+            let envelope = ChangeEnvelope(FeedForm(format, .chunks)).record()
+            #expect(
+                written {
+                    $0.append(envelope.prefix)
+                    $0.append(body)
+                    envelope.appendEnd(to: &$0)
+                } == wanted)
+        }
+        #expect(written { FeedEncoder(.events).appendStart(at: nil, to: &$0) } == "retry: 2000\n\n")
+        #expect(written { FeedEncoder(.events).appendPosition(nil, to: &$0) } == ": alive\n\n")
+        var note = SystemRecord(.ok, code: "SnapshotComplete", "x", at: nil)
+        note.rows = 3
+        let json = #"{"type":"system","status":"ok","code":"SnapshotComplete","message":"x","rows":3,"position":null}"#
+        #expect(written { FeedEncoder(.events).appendSystem(note, to: &$0) } == "event: system\ndata: \(json)\n\n")
+    }
+
     @Test(arguments: [1, 9, 15, 16, 255, 256, 4095, 4096, 70_000])
     func `a chunk says its length in hexadecimal digits, and nothing else stands around it`(count: Int) {
         let bytes = [UInt8](repeating: UInt8(ascii: "x"), count: count)

@@ -63,13 +63,16 @@ def page_of(response) -> dict:
 
 
 def check(record: dict):
-    true(POSITION.match(record["position"]), "a position", record)
+    if record.get("position") is not None:
+        true(POSITION.match(record["position"]), "a position", record)
     match record["type"]:
         case "change":
-            keys(record, "type data position", "a change")
+            # Rows of a snapshot have none.
+            is_row = record["data"].get("tidewire") == {"snapshot": True}
+            keys(record, "type data" if is_row else "type data position", "a change")
             true(set(record["data"]) <= DATA_KEYS and "commit_timestamp" in record["data"], "what a client hears of a change", record)
         case "system":
-            keys(record, "type status code message position", "a note")
+            keys(record, "type status code message position" + (" rows" if "rows" in record else ""), "a note")
         case "position":
             keys(record, "type position", "a sign of life")
         case "end":
@@ -189,7 +192,9 @@ class Stream:
         equal(len(data), 1, "the lines of a record")
         record = json.loads(data[0])
         check(record)
-        equal((name, self.last_id), (record["type"], record["position"]), "what stands around the record")
+        equal(name, record["type"], "the event")
+        if record.get("position") is not None:
+            equal(self.last_id, record["position"], "the id of the record")
         return record
 
     async def until(self, condition, what="a record") -> list[dict]:
@@ -687,6 +692,33 @@ async def leaving(stage):
         await asyncio.sleep(0.05)
     equal(set(left.values()), {0}, f"what is left of {left}")
     equal(len((await page(stage, table="f_leave", after=start, limit=10000))["events"]), 5001, "what others are told")
+
+
+@scenario("a stream begins with the rows there are, then come the changes behind them; who is cut among the rows has nothing to go on from", tables=FENCE + published("f_snapshot", "id int PRIMARY KEY, owner uuid, doc json", OWNED.format("f_snapshot")))
+async def snapshot(stage):
+    await here(stage, "f_snapshot")
+    await stage.database.run(
+        f"INSERT INTO f_snapshot SELECT g, CASE WHEN g % 2 = 0 THEN '{ANA}' ELSE '{BEN}' END::uuid, E'{{\\n\"a\":\\n1}}' FROM generate_series(1, 3000) g")
+    for accept in (LINES, EVENTS):
+        stream = await Stream.open(stage, accept=accept, table="f_snapshot", token=stage.ana, snapshot="true", filter="id=gt.1000", live="true")
+        found = await stream.until(lambda r: r.get("code") == "SnapshotComplete")
+        rows = [record for record in found if record["type"] == "change"]
+        equal(ids_of(rows), list(range(1002, 3001, 2)), "her rows under the filter")
+        true(all("position" not in r and r["data"]["tidewire"] == {"snapshot": True} and r["data"]["record"]["doc"] == {"a": 1} for r in rows), "what marks them")
+        true(all(record.get("position") is None for record in found[:-1]), "that nothing before its end has a position", found[:3])
+        true(POSITION.match(found[-1]["position"]) and found[-1]["rows"] == 1000, "how many, and from where changes come", found[-1])
+        await stage.database.run("UPDATE f_snapshot SET doc = '2' WHERE id IN (1001, 1002)", f"INSERT INTO f_snapshot VALUES (4000, '{ANA}', '3')", "DELETE FROM f_snapshot WHERE id = 4000")
+        equal(ids_of(await stream.changes(3)), [1002, 4000, 4000], "what came behind them")
+        last = (await here(stage, "f_snapshot"), stream.connection.abort())[0]
+        # Who can be told what it missed gets that, and no rows.
+        again = await Stream.open(stage, accept=accept, table="f_snapshot", token=stage.ana, snapshot="true", after=last, live="true")
+        equal(ids_of(await again.caught_up()), [], "what it missed")
+        # Who cannot gets the rows instead of a conflict.
+        again = await Stream.open(stage, accept=accept, table="f_snapshot", token=stage.ana, snapshot="true", after=moved(last, epoch="0000000000000017"), filter="id=gt.2900")
+        equal(len(ids_of(await again.until(lambda r: r.get("code") == "SnapshotComplete"))), 50, "the rows instead")
+        await stage.database.run(f"UPDATE f_snapshot SET doc = E'{{\\n\"a\":\\n1}}'")
+        await in_log(stage)
+    equal((await get(stage, table="f_snapshot", snapshot="true")).status, 400, "the status of a page")
 
 
 class Follower:
