@@ -10,14 +10,21 @@ public struct Gap: Sendable, Equatable {
         case databaseRestored = "database_restored"
         case otherDatabase = "other_database"
         case publicationRecreated = "publication_recreated"
+        /// A table was taken out of the publication and put in again.
+        case tableRepublished = "table_republished"
+        /// A slot is there that somebody has used, and the log that followed it is not.
+        case logMissing = "log_missing"
+        /// What the log followed is not known any more.
+        case lineageDamaged = "lineage_damaged"
         /// An operator gave up a damaged part of the log.
         case logDamaged = "log_damaged"
 
         /// What follows may be of another database, or of an older state of this one: its oids mean what they mean there.
         public var mayChangeDatabase: Bool {
             switch self {
-            case .databaseRestored, .otherDatabase: true
-            case .slotMissing, .slotInvalidated, .slotAdvanced, .publicationRecreated, .logDamaged: false
+            case .databaseRestored, .otherDatabase, .logMissing, .lineageDamaged: true
+            case .slotMissing, .slotInvalidated, .slotAdvanced, .publicationRecreated, .tableRepublished, .logDamaged:
+                false
             }
         }
     }

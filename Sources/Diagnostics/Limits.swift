@@ -87,7 +87,11 @@ public enum Limits {
     /// How often an idle slot is moved on, so that it does not keep WAL that holds nothing of ours.
     public static let idleProgressInterval = Duration.seconds(10)
 
-    /// How often the ingest thread looks for the publication of messages, and tries to make it where it is missing.
+    /// Tables and schemas of the publication of which is remembered since when they are in it: a line in a file for each.
+    /// In a publication with more than that, one that is taken out and put in again is not noticed.
+    public static let maximumFollowedMembers = 4096
+
+    /// How often the ingest thread looks at the publications, and tries to make the one of messages where it is missing.
     public static let publicationWatchInterval = Duration.seconds(3)
     public static let publicationRetryInterval = Duration.seconds(60)
 
@@ -143,6 +147,10 @@ public enum Limits {
     public static let receiptInterval = Duration.seconds(1)
     public static let departureGrace = Duration.seconds(120)
     public static let maximumDepartureGrace = Duration.seconds(3600)
+
+    /// Who asks for its position hears of it at least so often while the log moves on.
+    public static let positionInterval = Duration.seconds(30)
+    public static let maximumPositionInterval = Duration.seconds(3600)
 
     /// A join is answered after this long even if its bindings are not in place yet; they go on being tried.
     public static let joinPatience = Duration.seconds(3)

@@ -60,6 +60,7 @@ extension LogField {
     public static let limit = LogKey("limit")
     public static let duration = LogKey("duration_ms")
     public static let delay = LogKey("delay_ms")
+    public static let secondsLeft = LogKey("seconds_left")
     public static let attempt = LogKey("attempt")
 
     // What went wrong

@@ -127,8 +127,21 @@ public final class ProjectMetrics: Sendable {
         "tidewire_confirmed_lsn", "WAL position confirmed to PostgreSQL after it was durable here, as a number.")
     public let slotLagBytes = Gauge(
         "tidewire_slot_lag_bytes", "WAL that PostgreSQL keeps for the slot beyond the confirmed position.")
+    public let slotLagSeconds = Gauge(
+        "tidewire_slot_lag_seconds",
+        "How long ago the event log had everything that PostgreSQL had committed; at least so long.")
+    public let slotKeptBytes = Gauge(
+        "tidewire_slot_kept_bytes", "WAL that PostgreSQL keeps because of the slot, from its restart position on.")
+    public let slotLimitBytes = Gauge(
+        "tidewire_slot_limit_bytes",
+        "How much of it PostgreSQL keeps before it lets go of the slot (max_slot_wal_keep_size); 0 without a limit.")
+    public let dataFreeBytes = Gauge(
+        "tidewire_data_free_bytes", "Room left on the disk of the event log, in bytes.")
     public let logFirstOffset = Gauge("tidewire_log_first_offset", "Oldest offset the event log still holds.")
     public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset the next change will get.")
+    public let slowestReaderOffset = Gauge(
+        "tidewire_slowest_reader_offset",
+        "Where the channel stands in the event log that is furthest behind; the log's end where all have come there.")
     public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
 
     public let catalogConnected = Gauge(

@@ -255,6 +255,7 @@ final class ClientLoop: SocketApplication {
             case .left(let project): left(project)
             case .answered(let connection, let response): answerLater(connection, response)
             case .drain: drain()
+            case .hurry: hurry()
             }
         }
         for case let project? in projects { project.rung() }
@@ -288,6 +289,13 @@ final class ClientLoop: SocketApplication {
         farewellsAreDue()
     }
 
+    /// The timer finds nobody left, and says that it is over.
+    private func hurry() {
+        for connection in farewells?.takeAll() ?? [] {
+            if let session = session(connection) { sendAway(session) }
+        }
+    }
+
     private func farewellsAreDue() {
         for connection in farewells?.takeDue(loop.now) ?? [] {
             if let session = session(connection) { sendAway(session) }
@@ -316,6 +324,7 @@ final class ClientLoop: SocketApplication {
         case .largeInput: largeInput.restIsOver()
         case .receipts: receiptsAreDue()
         case .farewells: farewellsAreDue()
+        case .standings(let place): project(place)?.standingsAreDue()
         case nil: break
         }
     }
@@ -367,6 +376,8 @@ enum TimerToken {
     case receipts
     /// The hub ends, and more clients are to be sent away.
     case farewells
+    /// It is to be looked where a project's channels stand.
+    case standings(ChannelPlace)
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -389,6 +400,7 @@ enum TimerToken {
         case .largeInput: Self.pack(11, 0, 0)
         case .receipts: Self.pack(12, 0, 0)
         case .farewells: Self.pack(13, 0, 0)
+        case .standings(let place): Self.pack(14, place.number, 0)
         }
     }
 
@@ -415,6 +427,7 @@ enum TimerToken {
         case 11: self = .largeInput
         case 12: self = .receipts
         case 13: self = .farewells
+        case 14: self = .standings(place)
         default: return nil
         }
     }

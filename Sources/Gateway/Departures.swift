@@ -15,6 +15,8 @@ public final class Departures: Sendable {
     private let book: Mutex<DepartureBook>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
+    /// When it was begun where no earlier process had written anything down; else nil.
+    private let begunAnew: Int64?
     private let secret: DepartureBook.Secret
     /// Nil where it is kept in memory alone.
     private let file: (any StorageFile)?
@@ -42,6 +44,7 @@ public final class Departures: Sendable {
             kept = DepartureBook.secret(in: span)
             if kept != nil { book.restore(span, now: now, until: now + grace.components.seconds) }
         }
+        begunAnew = kept == nil && directory != nil ? now : nil
         let known = kept ?? secret
         self.secret = known
         file = try directory.map { directory throws(SystemError) in try Self.begin(directory, known, &book) }
@@ -114,6 +117,13 @@ public final class Departures: Sendable {
 
     func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> DepartureBook.Claim? {
         book.withLock { $0.claim(key, firstRef: firstRef, on: loop, now: now) }
+    }
+
+    /// The client was connected before to something that this hub knows nothing of: to one whose data directory is lost, or to
+    /// another. Its messages' numbers say so, of which the first on its socket is not the first of all.
+    func mayHaveForgotten(_ firstRef: UInt32, now: Int64) -> Bool {
+        guard let begunAnew else { return false }
+        return firstRef > 1 && now < begunAnew + graceSeconds
     }
 
     func arrive(_ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {

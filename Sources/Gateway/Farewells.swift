@@ -24,6 +24,12 @@ struct Farewells {
 
     var isOver: Bool { waiting.isEmpty }
 
+    /// Those that are left, whose turn is now.
+    mutating func takeAll() -> [ConnectionID] {
+        defer { waiting = [] }
+        return waiting.reversed()
+    }
+
     mutating func takeDue(_ now: UInt64) -> [ConnectionID] {
         let elapsed = now > began ? now - began : 0
         guard elapsed < span else {

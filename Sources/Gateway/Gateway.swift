@@ -56,13 +56,23 @@ public final class Gateway: Sendable {
     public func reloadTLS() throws { try sockets.reloadTLS() }
 
     /// Sends all clients away, and waits a while until they are gone.
-    public func drain() {
+    ///
+    /// - Parameter isToHurry: asked meanwhile; once it says so, all that are still here are sent away at once.
+    public func drain(unless isToHurry: () -> Bool = { false }) {
         sockets.stopAccepting()
         for mailbox in mailboxes { mailbox.post(.drain) }
+        var isHurried = false
         wait(shared.settings.drainTime + Limits.drainLimit) {
-            shared.saidFarewell.load(ordering: .acquiring) == mailboxes.count
+            if !isHurried, isToHurry() {
+                isHurried = true
+                for mailbox in mailboxes { mailbox.post(.hurry) }
+            }
+            return shared.saidFarewell.load(ordering: .acquiring) == mailboxes.count
         }
-        wait(Limits.drainLimit) { metrics.sessions.value == 0 }
+        // What was sent to them is on its way; who was told to hurry waits for nobody's answer.
+        wait(isHurried ? Limits.hurriedDrainLimit : Limits.drainLimit) {
+            metrics.sessions.value == 0 || !isHurried && isToHurry()
+        }
     }
 
     private func wait(_ time: Duration, until isDone: () -> Bool) {

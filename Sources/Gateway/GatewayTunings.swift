@@ -11,7 +11,13 @@ extension Limits {
     /// Where the log begins is looked up again after this long, if somebody comes back.
     static let oldestOffsetInterval = Duration.seconds(1)
 
+    /// Where channels stand is looked at in steps of so many, and so much later.
+    static let standingsPerStep: UInt32 = 1024
+    static let standingStepInterval = Duration.milliseconds(10)
+
     /// Where the hub ends, a loop's clients are sent away at least this fast.
     static let leastFarewellsPerSecond = 500
     static let farewellInterval = Duration.milliseconds(20)
+    /// Where it is to end at once, it waits so long for sockets to take that they are closed.
+    static let hurriedDrainLimit = Duration.milliseconds(500)
 }

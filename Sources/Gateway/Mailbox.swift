@@ -54,6 +54,8 @@ enum LoopMail: Sendable {
     case answered(ConnectionID, HTTPResponse)
     /// The hub is about to end.
     case drain
+    /// Those that are still to be sent away go now.
+    case hurry
 }
 
 /// Letters for one loop: any thread posts, the loop takes all at once.

@@ -29,6 +29,8 @@ public struct ProjectSettings: Sendable {
     public var roles = RoleRules()
     public var time: any TimeSource = KernelTime()
     public var watcher: DeliveryWatcher?
+    /// Who asks for its position is told it so often, where it hears nothing else.
+    public var positionInterval = Limits.positionInterval
     /// Where clients that went without a word stood; nil where they begin anew.
     public var departures: Departures?
 
@@ -63,6 +65,7 @@ public final class Project: Sendable {
     let mailboxes: [Mailbox<Mail>]
     /// Of broadcasts in those mailboxes.
     private let mailedBytes: [MailedBytes]
+    let slowest: SlowestReader
     /// Policies that were decided otherwise than by PostgreSQL, once: they are left to it.
     private let demoted = Mutex<[PolicyBinding]>([])
     /// A loop failed to read the log: clients are refused.
@@ -94,6 +97,7 @@ public final class Project: Sendable {
         let mailboxes = (0..<share.loops).map { _ in Mailbox<Mail>() }
         self.mailboxes = mailboxes
         mailedBytes = (0..<share.loops).map { _ in MailedBytes() }
+        slowest = SlowestReader(loops: share.loops)
         catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
     }
 

@@ -13,10 +13,14 @@ public struct ProjectHealthReport: Sendable, Equatable {
     public var clients: Int
     /// In words, when changes do not stream: what is in the way. Never a secret: it goes to whoever can reach the port.
     public var trouble: String?
+    /// In words, what may become a loss if nobody does anything.
+    public var warning: String?
 
     public init(
-        isStreaming: Bool, isLogWritable: Bool, isCatalogKnown: Bool, clients: Int, trouble: String?
+        isStreaming: Bool, isLogWritable: Bool, isCatalogKnown: Bool, clients: Int, trouble: String?,
+        warning: String? = nil
     ) {
+        self.warning = warning
         self.isStreaming = isStreaming
         self.isLogWritable = isLogWritable
         self.isCatalogKnown = isCatalogKnown
@@ -37,6 +41,10 @@ public struct ProjectHealthReport: Sendable, Equatable {
         if let trouble {
             writer.append(#","trouble":"#)
             JSONText.appendString(trouble, to: &writer)
+        }
+        if let warning {
+            writer.append(#","warning":"#)
+            JSONText.appendString(warning, to: &writer)
         }
         writer.append("}")
         return writer.copied()

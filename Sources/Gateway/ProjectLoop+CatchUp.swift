@@ -24,7 +24,7 @@ extension ProjectLoop {
     }
 
     /// Looked up now and then: who comes back to what retention takes meanwhile is told as its follower begins.
-    private func oldestOffset() -> UInt64? {
+    func oldestOffset() -> UInt64? {
         if let known = oldestKnown, loop.now < known.at + Limits.oldestOffsetInterval.wholeNanoseconds {
             return known.offset
         }
@@ -77,6 +77,7 @@ extension ProjectLoop {
         follower.pipeline.openIfBegun(on: loop)
         if let snapshot = project.catalog.snapshot { follower.take(snapshot) }
         behind.append(follower)
+        watchStandings()
         metrics.catchUpPasses.add()
         return follower
     }
@@ -188,6 +189,8 @@ extension ProjectLoop {
             !channel.missesUntilBound, !channel.isSnapshotDue, let position = position(of: channel)
         else { return }
         tellWhatIsUntold(channel)
+        channel.conversation.detailed().markedAt = position.offset
+        watchStandings()
         let text = caughtUpText("\(position)")
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(

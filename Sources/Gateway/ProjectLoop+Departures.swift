@@ -43,7 +43,12 @@ extension ProjectLoop {
         guard
             let claim = departures.claim(
                 key, firstRef: channel.session.firstRef, on: clients.number, now: loop.now)
-        else { return }
+        else {
+            guard departures.mayHaveForgotten(channel.session.firstRef, now: loop.time.unixSeconds) else { return }
+            metrics.returns[.unknown].add()
+            channel.missesUntilBound = !channel.bindings.isEmpty
+            return
+        }
         channel.departure?.place = claim.place
         guard channel.recovery == .none else { return }
         // It may not have got all of the rows that it was told, or other things; it wants to begin with all there is.

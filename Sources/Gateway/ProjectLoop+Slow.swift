@@ -55,6 +55,7 @@ extension ProjectLoop {
         let position = EventLogPosition(epoch: epoch, offset: offset)
         channel.recovery = .from(position)
         reason.add()
+        watchStandings()
         if isTooFarBehind(position) { sendAway(channel, at: position) }
     }
 

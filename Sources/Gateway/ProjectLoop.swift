@@ -40,6 +40,8 @@ final class ProjectLoop {
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false
+    /// Where channels stand is looked at, from the first on that this is about.
+    var standingSweep: StandingSweep?
     /// The catalog's answers that are under way, by ticket.
     private var lastTicket: UInt64 = 0
     var limits: ProjectLimits

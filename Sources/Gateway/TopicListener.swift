@@ -95,6 +95,8 @@ final class ConversationDetails {
     /// What the log has before this place is its past: it was replayed, or was not asked for. This loop may still come to
     /// some of it.
     var pastEnd: UInt64 = 0
+    /// The offset that it was told it stands at, by a marker or by what it heard before one was due.
+    var markedAt: UInt64 = 0
     /// To be told once its join is answered.
     var pastMessages: [ArchivedMessage] = []
     /// What the database said while those were looked up.

@@ -1,35 +1,90 @@
 import Bytes
+import Diagnostics
 import Replication
 import System
 
-/// Which history the log follows, in a small file beside its segments: two numbers in text, timeline and database.
+/// Which history the log follows, in a small file beside its segments: lines of text, the last of which is a checksum.
 ///
 /// The file is replaced as a whole, so a crash leaves the old one or the new one. Without it (a log from elsewhere, of
-/// which only the segments were copied) nothing is known, and the next stream notes it.
+/// which only the segments were copied) nothing is known, and the next stream notes it. One that cannot be read is another
+/// matter: there was something to know.
 struct LineageFile {
+    enum Content: Equatable {
+        case none
+        case whole(Lineage)
+        case damaged(String)
+    }
+
     static let name = "lineage"
     private static let unfinished = "lineage.new"
+    /// A line for each member, and a few more.
+    private static let maximumBytes = 32 * (Limits.maximumFollowedMembers + 8)
 
     let directory: any StorageDirectory
 
-    func read() -> Lineage? {
-        guard let file = try? directory.open(Self.name, for: .reading) else { return nil }
-        var bytes = ByteWriter(capacity: 64)
-        // SAFETY: `read` initialises as many bytes of the room as it says.
-        let count = unsafe try? bytes.append(upTo: 64) { room throws(SystemError) in
-            unsafe try file.read(into: room, at: 0)
+    func read() -> Content {
+        do throws(SystemError) {
+            guard try directory.names().contains(Self.name) else { return .none }
+            let file = try directory.open(Self.name, for: .reading)
+            var bytes = ByteWriter(capacity: Self.maximumBytes)
+            // SAFETY: `read` initialises as many bytes of the room as it says.
+            _ = unsafe try bytes.append(upTo: Self.maximumBytes) { room throws(SystemError) in
+                unsafe try file.read(into: room, at: 0)
+            }
+            return Self.decode(bytes.bytes)
+        } catch {
+            return .damaged("\(error)")
         }
-        guard count != nil else { return nil }
-        let words = bytes.bytes.text.split(whereSeparator: \.isWhitespace)
-        guard words.count == 2, let timeline = UInt32(words[0]), let database = UInt32(words[1]) else { return nil }
-        return Lineage(timeline: timeline, database: database)
+    }
+
+    static func decode(_ bytes: RawSpan) -> Content {
+        let lines = bytes.text.split(separator: "\n").map { $0.split(separator: " ") }
+        // As it was before it had a checksum.
+        if lines.count == 1, lines[0].count == 2, let timeline = UInt32(lines[0][0]), let database = UInt32(lines[0][1])
+        {
+            return .whole(Lineage(timeline: timeline, database: database))
+        }
+        guard lines.last?.first == "checksum", let checksum = lines.last?.last.flatMap({ UInt32($0, radix: 16) }) else {
+            return .damaged("its end is missing")
+        }
+        guard let lineage = lineage(lines.dropLast()), bytes.copied() == encode(lineage).copied() else {
+            return .damaged("its checksum is not \(String(checksum, radix: 16))")
+        }
+        return .whole(lineage)
+    }
+
+    private static func lineage(_ lines: some Sequence<[Substring]>) -> Lineage? {
+        var numbers: [Substring: UInt32] = [:]
+        var members: [UInt32: UInt32] = [:]
+        for line in lines {
+            let values = line.dropFirst().compactMap { UInt32($0) }
+            switch (line.first, values.count) {
+            case ("member", 2): members[values[0]] = values[1]
+            case (let name?, 1): numbers[name] = values[0]
+            default: return nil
+            }
+        }
+        guard let timeline = numbers["timeline"], let database = numbers["database"] else { return nil }
+        let publication = numbers["publication"].map { PublishedTables(number: $0, members: members) }
+        return Lineage(timeline: timeline, database: database, publication: publication)
+    }
+
+    static func encode(_ lineage: Lineage) -> ByteWriter {
+        var text = ByteWriter(capacity: 256)
+        text.append("timeline \(lineage.timeline)\ndatabase \(lineage.database)\n")
+        if let publication = lineage.publication {
+            text.append("publication \(publication.number)\n")
+            for (member, row) in publication.members.sorted(by: { $0.key < $1.key }) {
+                text.append("member \(member) \(row)\n")
+            }
+        }
+        text.append("checksum \(String(CRC32C.of(text.bytes), radix: 16))\n")
+        return text
     }
 
     func write(_ lineage: Lineage) throws(SystemError) {
-        var text = ByteWriter(capacity: 64)
-        text.append("\(lineage.timeline) \(lineage.database)\n")
         let file = try directory.open(Self.unfinished, for: .creating)
-        try file.write(text.bytes, at: 0)
+        try file.write(Self.encode(lineage).bytes, at: 0)
         try file.sync()
         try directory.rename(Self.unfinished, to: Self.name)
         try directory.sync()

@@ -19,6 +19,9 @@ public final class LogSink: TransactionSink {
     public private(set) var position: LSN = .zero
     public private(set) var isNew = true
     public private(set) var lineage: Lineage?
+    public private(set) var isLineageDamaged = false
+    /// The slot with which a new log is about to begin.
+    private var beginning: String?
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
     private let presence: PresenceTimeline?
@@ -28,6 +31,7 @@ public final class LogSink: TransactionSink {
     private var lastRetention: UInt64 = 0
     private var retentionClock: RetentionClock
     private var isRetentionBehind = false
+    private var disk = DiskOutlook()
     private let opened: (EventLogEnd) -> Void
     private let followed: (FollowedPublication?) -> Void
 
@@ -57,15 +61,30 @@ public final class LogSink: TransactionSink {
             known: nil, wall: time.unixMicroseconds(), monotonic: time.monotonicNanoseconds())
         self.followed = followed
         self.opened = opened
-        guard let last = try LogSink.newestSegment(directory) else { return }
+        readLineage()
+        let last = try LogSink.newestSegment(directory)
+        defer { if isNew { beginning = BeginningFile(directory: directory).read() } }
+        guard let last else { return }
         var options = options
         options.source = last.header.source
         try take(EventLogWriter(directory: directory, options: options))
         // A log that was made and never begun: a crash came between.
         isNew = position == .zero
-        lineage = LineageFile(directory: directory).read()
+        if !isNew { BeginningFile(directory: directory).remove() }
         messages = MessagesFile(directory: directory).read()
         followed(messages)
+    }
+
+    private func readLineage() {
+        switch LineageFile(directory: directory).read() {
+        case .none: break
+        case .whole(let known): lineage = known
+        case .damaged(let reason):
+            isLineageDamaged = true
+            Log.shared.error(
+                "which history the log followed cannot be read: a gap will be recorded",
+                [.path("\(directory.path)/\(LineageFile.name)"), .reason(reason)])
+        }
     }
 
     private static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> SegmentSummary? {
@@ -100,11 +119,23 @@ public final class LogSink: TransactionSink {
     /// Never beyond `position`: after a gap that led back, and is not on disk yet, the writer still knows the old end.
     public var durablePosition: LSN { min(position, LSN(writer?.durableLSN ?? 0)) }
     public var pendingBytes: Int { writer?.pendingBytes ?? 0 }
+    public var lastTime: Int64? { writer?.segments.last.flatMap { $0.isEmpty ? $0.header.created : $0.maximumTime } }
     public var segments: [SegmentSummary] { writer?.segments ?? [] }
 
     // MARK: The sink
 
-    public func begin(systemIdentifier: UInt64, at position: LSN) throws {
+    public func isBeginning(with slot: String) -> Bool { isNew && beginning == slot }
+
+    public func prepare(for slot: String) throws {
+        do throws(SystemError) {
+            try BeginningFile(directory: directory).write(slot)
+        } catch {
+            throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
+        }
+        beginning = slot
+    }
+
+    public func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws {
         if writer == nil {
             var options = options
             options.source = systemIdentifier
@@ -115,9 +146,16 @@ public final class LogSink: TransactionSink {
                 throw error
             }
         }
-        try advance(to: position)
-        try flush()
+        if let gap {
+            try recordGap(gap, systemIdentifier: systemIdentifier)
+        } else {
+            try advance(to: position)
+            try flush()
+        }
         isNew = false
+        // From here on a slot without a log is a loss.
+        beginning = nil
+        BeginningFile(directory: directory).remove()
     }
 
     public func append(_ part: borrowing StorablePart) throws {
@@ -266,6 +304,7 @@ public final class LogSink: TransactionSink {
             throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
         }
         self.lineage = lineage
+        isLineageDamaged = false
     }
 
     public func followMessages(_ publication: FollowedPublication?) throws {
@@ -310,7 +349,29 @@ public final class LogSink: TransactionSink {
         }
         let segments = writer.segments
         metrics.logFirstOffset.set(segments.first?.firstOffset ?? 0)
-        metrics.logSizeBytes.set(segments.reduce(0) { $0 + $1.bytes })
+        let size = segments.reduce(0) { $0 + $1.bytes }
+        metrics.logSizeBytes.set(size)
+        guard let free = try? directory.freeBytes() else { return }
+        metrics.dataFreeBytes.set(free)
+        watch(
+            DiskOutlook.Sample(free: free, log: size, retention: options.retentionBytes, segment: options.segmentBytes))
+    }
+
+    private func watch(_ sample: DiskOutlook.Sample) {
+        let before = disk.level
+        guard let level = disk.take(sample) else { return }
+        let fields: [LogField] = [
+            .path(directory.path), .bytes(sample.free),
+            .hint("make room, or lower retention_size; when the disk is full nothing is lost, and nothing arrives"),
+        ]
+        switch level {
+        case .well: Log.shared.info("there is room again on the disk of the event log", Array(fields.prefix(2)))
+        // As it stands there is room for a while.
+        case .tight where before == .well:
+            Log.shared.warning("retention_size allows more than the disk of the event log has room for", fields)
+        case .tight: break
+        case .short: Log.shared.error("the disk of the event log is nearly full", fields)
+        }
     }
 
     private func retentionTime(monotonic: UInt64) -> Int64 {

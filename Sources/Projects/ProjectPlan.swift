@@ -94,6 +94,7 @@ public struct ProjectPlanner: Sendable {
         settings.deletesAreStrict = configuration.deletesAreStrict
         settings.replaysPublicChannels = configuration.replaysPublicChannels
         settings.maximumReplay = configuration.replayLimit
+        settings.positionInterval = configuration.positionInterval
         settings.roles = roleRules
         return ProjectPlan(
             name: configuration.projectName, ingest: ingest(target),

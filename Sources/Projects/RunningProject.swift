@@ -96,7 +96,7 @@ public final class RunningProject: Sendable {
         return ProjectHealthReport(
             isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
             isCatalogKnown: isCatalogKnown, clients: clients,
-            trouble: trouble.map { $0.reason.rawValue })
+            trouble: trouble.map { $0.reason.rawValue }, warning: status.danger)
     }
 
     /// Other keys for tokens that come from now on.

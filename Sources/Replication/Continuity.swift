@@ -6,6 +6,10 @@ struct LogState: Equatable {
     var systemIdentifier: UInt64
     var position: LSN
     var lineage: Lineage?
+    /// What was noted of where it comes from cannot be read.
+    var isLineageDamaged = false
+    /// Of a new log: it is to begin with this slot, which was not there before.
+    var isBeginning = false
 }
 
 /// What the server says of itself and of our slot.
@@ -30,6 +34,7 @@ struct ServerState: Equatable {
     /// How far the server's WAL reaches.
     var current: LSN
     var slot: Slot?
+    var publication: PublishedTables?
 }
 
 /// Whether the stream can go on where the log ends; decided before streaming, from what both sides say.
@@ -40,7 +45,7 @@ struct ServerState: Equatable {
 enum Continuity: Equatable {
     /// Stream on.
     case goesOn
-    /// The log is new and begins where the slot stands.
+    /// The log is new and begins where the slot stands, which was made for it.
     case begins
     /// There is no usable slot: make one (after dropping what is left of the old one). The reason is nil for a new log.
     case needsSlot(dropFirst: Bool, gap: Gap.Reason?)
@@ -48,14 +53,29 @@ enum Continuity: Equatable {
     case broken(Gap.Reason)
 
     static func decide(_ log: LogState, _ server: ServerState) -> Continuity {
-        let loss = log.isNew ? nil : lossBeforeSlot(log, server)
-        guard let slot = server.slot else {
-            return .needsSlot(dropFirst: false, gap: log.isNew ? nil : loss ?? .slotMissing)
-        }
-        if slot.isInvalid { return .needsSlot(dropFirst: true, gap: log.isNew ? nil : loss ?? .slotInvalidated) }
-        if log.isNew { return .begins }
+        if log.isNew { return beginning(log, server) }
+        let loss = lossBeforeSlot(log, server)
+        guard let slot = server.slot else { return .needsSlot(dropFirst: false, gap: loss ?? .slotMissing) }
+        if slot.isInvalid { return .needsSlot(dropFirst: true, gap: loss ?? .slotInvalidated) }
         if let loss { return .broken(loss) }
-        return slot.confirmed > log.position ? .broken(.slotAdvanced) : .goesOn
+        if slot.confirmed > log.position { return .broken(.slotAdvanced) }
+        return lossInPublication(log, server).map { .broken($0) } ?? .goesOn
+    }
+
+    /// A slot that was there before its log was made for another one, and let go of what that one had confirmed. So it is
+    /// where something beside the log says that there was one.
+    private static func beginning(_ log: LogState, _ server: ServerState) -> Continuity {
+        let wasThere = log.lineage != nil || log.isLineageDamaged
+        guard let slot = server.slot else { return .needsSlot(dropFirst: false, gap: wasThere ? .logMissing : nil) }
+        let isOurs = log.isBeginning && !wasThere
+        if slot.isInvalid { return .needsSlot(dropFirst: true, gap: isOurs ? nil : .logMissing) }
+        return isOurs ? .begins : .broken(.logMissing)
+    }
+
+    /// What is committed while a table is not published is not decoded, also where that was for a moment only.
+    private static func lossInPublication(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
+        guard let before = log.lineage?.publication, let now = server.publication else { return nil }
+        return before.breach(by: now)
     }
 
     private static func lossBeforeSlot(_ log: LogState, _ server: ServerState) -> Gap.Reason? {
@@ -65,7 +85,7 @@ enum Continuity: Equatable {
         // have written more since; then its timeline tells, if a recovery or a promotion began another.
         if server.current < log.position { return .databaseRestored }
         switch server.branch {
-        case .same: return nil
+        case .same: return log.isLineageDamaged ? .lineageDamaged : nil
         case .left(let fork): return fork < log.position ? .databaseRestored : nil
         case .unrelated: return .databaseRestored
         }

@@ -13,6 +13,8 @@ struct ReplicationSession<Sink: TransactionSink> {
     let spoolDirectory: any StorageDirectory
     let sink: Sink
     let interrupt: Wake
+    let status: ReplicationStatus
+    let lag: Lag
     /// Called when the stream runs.
     let streaming: () -> Void
     /// Called with the position up to which readers of the log have everything.
@@ -46,28 +48,58 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     private func settle(_ keeper: SlotKeeper, _ replication: Connection) throws {
         let (system, timeline, current) = try identify(replication)
-        let lineage = Lineage(timeline: timeline, database: try keeper.databaseNumber())
-        let slot = try keeper.slotState()
+        let publication = try keeper.published()
+        var lineage = Lineage(timeline: timeline, database: try keeper.databaseNumber(), publication: publication)
+        let slot = try slotState(keeper)
         let log = LogState(
-            isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage)
+            isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage,
+            isLineageDamaged: sink.isLineageDamaged, isBeginning: sink.isBeginning(with: settings.slot))
         let server = ServerState(
             systemIdentifier: system, database: lineage.database, branch: try branch(to: timeline, replication),
-            current: current, slot: slot)
-        switch Continuity.decide(log, server) {
+            current: current, slot: slot, publication: publication)
+        let decision = Continuity.decide(log, server)
+        switch decision {
         case .goesOn: break
         case .begins: try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)
         case .needsSlot(let dropFirst, let gap):
             if dropFirst, settings.mayCreateSlot { try keeper.drop() }
+            if sink.isNew, gap == nil { try sink.prepare(for: settings.slot) }
             let start = try keeper.create(replication)
             if let gap {
                 try record(gap, to: start, system)
             } else {
                 try sink.begin(systemIdentifier: system, at: start)
             }
-        case .broken(let gap): try record(gap, to: slot?.confirmed ?? current, system)
+        case .broken(let gap):
+            try record(gap, to: try end(of: gap, keeper, replication) ?? slot?.confirmed ?? current, system)
+        }
+        if decision == .goesOn {
+            lineage.publication =
+                publication?.remembering(sink.lineage?.publication, atMost: Limits.maximumFollowedMembers)
+                ?? sink.lineage?.publication
         }
         // After the gap, so that a crash in between marks it twice rather than never.
         if sink.lineage != lineage { try sink.follow(lineage) }
+    }
+
+    /// Nobody has read from a slot that is still being made: a log that is to begin with it lacks nothing.
+    private func slotState(_ keeper: SlotKeeper) throws -> ServerState.Slot? {
+        do {
+            return try keeper.slotState()
+        } catch let failure as StreamFailure where failure.reason == .slotBusy && sink.isNew {
+            try sink.prepare(for: settings.slot)
+            throw failure
+        }
+    }
+
+    /// Where history goes on behind a gap of the publication's; nil for where the slot stands.
+    private func end(of gap: Gap.Reason, _ keeper: SlotKeeper, _ replication: Connection) throws -> LSN? {
+        switch gap {
+        // Before PostgreSQL 18 what was written while there was no publication cannot be passed but as a whole.
+        case .publicationRecreated where replication.serverVersion < 180_000: try keeper.advanceToEnd()
+        case .publicationRecreated, .tableRepublished: sink.position
+        default: nil
+        }
     }
 
     private func identify(_ replication: Connection) throws -> (system: UInt64, timeline: UInt32, current: LSN) {
@@ -95,7 +127,11 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     private func record(_ reason: Gap.Reason, to start: LSN, _ system: UInt64) throws {
         let gap = Gap(reason: reason, from: sink.position, to: start)
-        try sink.recordGap(gap, systemIdentifier: system)
+        if sink.isNew {
+            try sink.begin(systemIdentifier: system, at: start, after: gap)
+        } else {
+            try sink.recordGap(gap, systemIdentifier: system)
+        }
         settings.metrics.gaps.add()
         Log.shared.error(
             "changes were lost before they reached the log: a gap is recorded and a new epoch begins",
@@ -109,11 +145,11 @@ struct ReplicationSession<Sink: TransactionSink> {
     ) throws {
         var spool = TransactionSpool(directory: spoolDirectory, maximum: Limits.maximumStreamedTransactions)
         try spool.removeAll()
-        let status = StatusSender(connection: replication)
+        let sender = StatusSender(connection: replication)
         var assembler = TransactionAssembler(
             spool: spool, maximumSchemas: Limits.maximumCachedRelations, primaryKey: keeper.primaryKey,
             metrics: settings.metrics,
-            betweenParts: { [sink] in try status.sendIfDue(flushed: sink.durablePosition) })
+            betweenParts: { [sink] in try sender.sendIfDue(flushed: sink.durablePosition) })
         let listed = try listOwnPublications(keeper.catalog, &assembler)
         var stream = try ReplicationStream(
             replication, start(replication.serverVersion, listed), interrupt: interrupt)
@@ -126,10 +162,10 @@ struct ReplicationSession<Sink: TransactionSink> {
         streaming()
         var pace = StreamPace(
             sink.durablePosition,
-            SlotWatch(slot: settings.slot, catalog: keeper.catalog, lagBytes: settings.metrics.slotLagBytes), messages,
-            settings.metrics)
+            SlotWatch(slot: settings.slot, catalog: keeper.catalog, metrics: settings.metrics, status: status),
+            messages, PublicationWatch(keeper), settings.metrics)
         do {
-            try loop(&stream, &assembler, &pace, status)
+            try loop(&stream, &assembler, &pace, sender)
         } catch {
             if assembler.isInTransaction { try abandon() }
             if !listed.isEmpty, Self.isAboutPublications(error) {
@@ -199,9 +235,8 @@ struct ReplicationSession<Sink: TransactionSink> {
             covered(coveredPosition(pace, assembler.isInTransaction))
             // The next stream has more in it; nothing is lost in between.
             let position = max(sink.position, pace.idlePosition)
-            if !assembler.isInTransaction, settings.ownPublications.contains(where: { $0.isWaiting(at: position) }) {
-                return try leave(&pace, status, false)
-            }
+            let isOver = pace.isPublicationBroken || settings.ownPublications.contains { $0.isWaiting(at: position) }
+            if isOver, !assembler.isInTransaction { return try leave(&pace, status, false) }
             let ready = stream.wait(interrupt: interrupt, timeoutMilliseconds: pace.millisecondsToNextDuty())
             if ready.interrupt { return try leave(&pace, status, assembler.isInTransaction) }
             if ready.socket { try stream.receive() }
@@ -275,8 +310,9 @@ struct ReplicationSession<Sink: TransactionSink> {
 
     /// The duties that time brings: a sign of life, and moving an idle slot on.
     private func keepInTouch(_ pace: inout StreamPace, _ status: StatusSender, _ isInTransaction: Bool) throws {
-        pace.watch.look(sink.position)
+        pace.watch.look(sink.position, &lag.clock)
         pace.publication.look()
+        try lookAtTables(&pace, status)
         if !isInTransaction, sink.hasNotes, pace.notesAreDue { try flush(&pace, status) }
         guard pace.hasDuty else { return }
         if !isInTransaction, pace.idlePosition > sink.position, pace.idleIsDue {
@@ -284,6 +320,17 @@ struct ReplicationSession<Sink: TransactionSink> {
             return try flush(&pace, status)
         }
         if pace.statusIsDue { try confirm(&pace, status) }
+    }
+
+    private func lookAtTables(_ pace: inout StreamPace, _ status: StatusSender) throws {
+        guard var lineage = sink.lineage else { return }
+        switch pace.tables.look(lineage.publication) {
+        case .same: break
+        case .broken: pace.isPublicationBroken = true
+        case .other(let tables):
+            lineage.publication = tables
+            try untilTaken(status) { try sink.follow(lineage) }
+        }
     }
 
     private func waitOut(_ stall: StorageStall, _ status: StatusSender) throws {
@@ -339,6 +386,12 @@ extension Gap.Reason {
         case .otherDatabase: "the database URL leads to another server than before"
         case .publicationRecreated: "the publication was dropped and made again; changes between cannot be decoded"
         case .logDamaged: "an operator gave up a damaged part of the log"
+        case .tableRepublished:
+            "a table was taken out of the publication and put in again; its changes between were not decoded"
+        case .logMissing:
+            "the slot is older than this log: see that data_dir is the one that was used before; nothing was lost if this "
+                + "is the first start, with a slot made by hand"
+        case .lineageDamaged: "what the log followed cannot be read (log/lineage): it may have been another history"
         }
     }
 }
@@ -401,12 +454,19 @@ struct StreamPace {
 
     var watch: SlotWatch
     var publication: MessagesPublication
+    var tables: PublicationWatch
+    /// The stream is of no use any more.
+    var isPublicationBroken = false
     private let metrics: ProjectMetrics
 
-    init(_ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ metrics: ProjectMetrics) {
+    init(
+        _ position: LSN, _ watch: SlotWatch, _ publication: MessagesPublication, _ tables: PublicationWatch,
+        _ metrics: ProjectMetrics
+    ) {
         idlePosition = position
         self.watch = watch
         self.publication = publication
+        self.tables = tables
         self.metrics = metrics
     }
 

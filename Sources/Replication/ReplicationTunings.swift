@@ -7,4 +7,6 @@ extension Limits {
 
     /// How often the server is asked about our slot.
     static let slotWatchInterval = Duration.seconds(15)
+    /// How often it is said again that a slot is in danger.
+    static let slotReminderInterval = Duration.seconds(600)
 }

@@ -16,6 +16,8 @@ public final class Replicator<Sink: TransactionSink> {
     private var backoff: Backoff
     private var lastTrouble = ""
     private var lastReport: UInt64 = 0
+    /// How long ago the log had everything, across connections.
+    private let lag: Lag
     /// Where the stream stood when it last failed on a publication that exists.
     private var stuckAt: LSN?
 
@@ -29,6 +31,15 @@ public final class Replicator<Sink: TransactionSink> {
         self.interrupt = interrupt
         self.status = status
         backoff = Backoff(settings.reachability)
+        lag = Lag(caughtUpAt: Self.lastSign(of: sink))
+    }
+
+    /// When a process before this one wrote the log last, on this one's clock.
+    private static func lastSign(of sink: Sink) -> UInt64 {
+        let now = Clock.monotonicNanoseconds()
+        guard let last = sink.lastTime else { return now }
+        let passed = max(0, Clock.unixMicroseconds() - last)
+        return now - min(now, UInt64(passed) * 1000)
     }
 
     public func run() {
@@ -40,6 +51,7 @@ public final class Replicator<Sink: TransactionSink> {
                 try sink.flush()
                 let session = ReplicationSession(
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
+                    status: status, lag: lag,
                     streaming: { [status, self] in
                         status.streamingBegan()
                         settings.metrics.replicationConnected.set(Int64(1))
@@ -63,6 +75,9 @@ public final class Replicator<Sink: TransactionSink> {
     private func ended(_ error: any Error, after nanoseconds: UInt64) {
         if interrupt.isRung { return }
         streamingEnded()
+        let now = Clock.monotonicNanoseconds()
+        lag.clock.lost(sink.position, at: now)
+        settings.metrics.slotLagSeconds.set(lag.clock.seconds(at: now))
         // A connection that held for a while was healthy: begin with short waits again.
         if nanoseconds > Limits.reconnectBackoffMaximum.wholeNanoseconds { backoff.reset() }
         let trouble = overcome(error) ?? StreamFailure.from(error, settings)
@@ -131,12 +146,20 @@ public final class Replicator<Sink: TransactionSink> {
     }
 }
 
+/// The replicator's thread alone changes it.
+final class Lag {
+    var clock: LagClock
+
+    init(caughtUpAt: UInt64) { clock = LagClock(caughtUpAt: caughtUpAt) }
+}
+
 /// What the replicator is doing, for those who ask from other threads.
 public final class ReplicationStatus: Sendable {
     private struct State {
         var isStreaming = false
         var sessions = 0
         var trouble: StreamFailure?
+        var danger: String?
     }
 
     private let state = Mutex(State())
@@ -165,6 +188,10 @@ public final class ReplicationStatus: Sendable {
     func streamingEnded() {
         state.withLock { $0.isStreaming = false }
     }
+
+    /// What may become a gap, in words; nil where nothing is near.
+    public var danger: String? { state.withLock { $0.danger } }
+    func endangered(_ danger: String?) { state.withLock { $0.danger = danger } }
 
     func troubled(_ trouble: StreamFailure) { state.withLock { $0.trouble = trouble } }
 }

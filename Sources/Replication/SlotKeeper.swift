@@ -57,8 +57,14 @@ public struct SlotStatus: Sendable {
     public var retainedBytes: Int64?
     /// What may still be written before the server invalidates it (`max_slot_wal_keep_size`); nil without a limit.
     public var safeBytes: Int64?
+    /// `max_slot_wal_keep_size`; nil without a limit.
+    public var limitBytes: Int64?
+    /// `idle_replication_slot_timeout`, of PostgreSQL 18; nil without one.
+    public var idleLimitSeconds: Int64?
+    /// Why the server let go of it, where it says so (PostgreSQL 17).
+    public var invalidation: String?
 
-    public var isInvalid: Bool { walStatus == "lost" }
+    public var isInvalid: Bool { walStatus == "lost" || invalidation != nil }
 
     /// How much WAL the server has written beyond a position.
     public func lagBytes(behind position: LSN) -> Int64 {
@@ -73,15 +79,21 @@ public struct SlotStatus: Sendable {
             SELECT plugin, database, active, active_pid, confirmed_flush_lsn, restart_lsn, wal_status,
                    pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
                                         ELSE pg_current_wal_lsn() END, restart_lsn)::bigint,
-                   safe_wal_size
-            FROM pg_catalog.pg_replication_slots WHERE slot_name = $1
+                   safe_wal_size,
+                   (SELECT nullif(setting, '-1')::bigint * 1048576 FROM pg_catalog.pg_settings
+                    WHERE name = 'max_slot_wal_keep_size'),
+                   (SELECT nullif(setting, '0')::bigint * CASE unit WHEN 'min' THEN 60 ELSE 1 END
+                    FROM pg_catalog.pg_settings WHERE name = 'idle_replication_slot_timeout'),
+                   to_jsonb(slot) ->> 'invalidation_reason'
+            FROM pg_catalog.pg_replication_slots slot WHERE slot_name = $1
             """, [name])
         guard let row = rows.first else { return nil }
         return SlotStatus(
             name: name, plugin: row[0] ?? "", database: row[1] ?? "", isActive: row[2] == "t",
             activePID: row[3].flatMap { Int($0) }, confirmed: row[4].flatMap { LSN($0) },
             restart: row[5].flatMap { LSN($0) }, walStatus: row[6], retainedBytes: row[7].flatMap { Int64($0) },
-            safeBytes: row[8].flatMap { Int64($0) })
+            safeBytes: row[8].flatMap { Int64($0) }, limitBytes: row[9].flatMap { Int64($0) },
+            idleLimitSeconds: row[10].flatMap { Int64($0) }, invalidation: row[11])
     }
 }
 
@@ -164,6 +176,31 @@ struct SlotKeeper {
             throw StreamFailure(.protocolError, "the server did not say which database this is")
         }
         return number
+    }
+
+    /// The clients' publication as it is now, without members where it has more than are remembered; nil where it is gone.
+    func published() throws(PostgresError) -> PublishedTables? {
+        let rows = try catalog.query(
+            """
+            SELECT p.oid, coalesce(r.prrelid, 0), coalesce(r.oid, 0) FROM pg_catalog.pg_publication p
+            LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = $1
+            \(catalog.serverVersion < 150_000 ? "" : """
+                UNION ALL SELECT p.oid, n.pnnspid, n.oid FROM pg_catalog.pg_publication p
+                JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid WHERE p.pubname = $1
+                """)
+            LIMIT \(Limits.maximumFollowedMembers + 1)
+            """, [settings.publication])
+        guard let number = rows.first?[0].flatMap({ UInt32($0) }) else { return nil }
+        var members: [UInt32: UInt32] = [:]
+        if rows.values.count > Limits.maximumFollowedMembers {
+            return PublishedTables(number: number, members: members)
+        }
+        for row in rows.values {
+            if let member = row[1].flatMap({ UInt32($0) }), let entry = row[2].flatMap({ UInt32($0) }), entry != 0 {
+                members[member] = entry
+            }
+        }
+        return PublishedTables(number: number, members: members)
     }
 
     func drop() throws {

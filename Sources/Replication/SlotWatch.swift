@@ -8,41 +8,64 @@ import System
 struct SlotWatch {
     private let slot: String
     private let catalog: Connection
-    private let lagBytes: Gauge
+    private let metrics: ProjectMetrics
+    private let status: ReplicationStatus
     private var nextAt = Clock.monotonicNanoseconds()
-    private var wasWarned = false
+    private var outlook = SlotOutlook()
+    private var saidIdleLimit = false
 
-    init(slot: String, catalog: Connection, lagBytes: Gauge) {
+    init(slot: String, catalog: Connection, metrics: ProjectMetrics, status: ReplicationStatus) {
         self.slot = slot
-        self.lagBytes = lagBytes
         self.catalog = catalog
+        self.metrics = metrics
+        self.status = status
     }
 
     /// A question that fails is not asked again at once: the stream itself tells when the server is gone.
-    mutating func look(_ position: LSN) {
+    mutating func look(_ position: LSN, _ clock: inout LagClock) {
         let now = Clock.monotonicNanoseconds()
+        clock.pass(position, at: now)
         guard now >= nextAt else { return }
         nextAt = now + Limits.slotWatchInterval.wholeNanoseconds
-        guard let status = try? SlotStatus.read(slot, catalog) else { return }
-        let lag = max(0, status.lagBytes(behind: position))
-        lagBytes.set(lag)
+        guard let seen = try? SlotStatus.read(slot, catalog) else { return }
+        let lag = max(0, seen.lagBytes(behind: position))
+        clock.saw(LSN(position.rawValue + UInt64(lag)), position, at: now)
+        metrics.slotLagBytes.set(lag)
+        metrics.slotLagSeconds.set(clock.seconds(at: now))
+        metrics.slotKeptBytes.set(max(0, seen.retainedBytes ?? 0))
+        metrics.slotLimitBytes.set(seen.limitBytes ?? 0)
         if lag > Limits.noteworthyLagBytes {
             Log.shared.info("catching up", [.slot(slot), .lsn(position), .bytes(lag)])
         }
-        warn(status)
+        sayIdleLimit(seen)
+        let sample = SlotOutlook.Sample(
+            at: now, kept: seen.retainedBytes ?? 0, limit: seen.limitBytes, isUnreserved: seen.walStatus == "unreserved"
+        )
+        let notice = outlook.take(sample, reminding: Limits.slotReminderInterval.wholeNanoseconds)
+        status.endangered(outlook.level >= .near ? "the slot is near max_slot_wal_keep_size" : nil)
+        if let notice { say(notice, sample) }
     }
 
-    /// PostgreSQL, pg_replication_slots.wal_status: `unreserved` may be `lost` after the next checkpoint.
-    private mutating func warn(_ status: SlotStatus) {
-        let isEndangered = status.walStatus == "unreserved"
-        if isEndangered, !wasWarned {
-            Log.shared.error(
-                "the server is about to remove WAL that is still needed: a gap is near",
-                [
-                    .slot(slot), .bytes(status.retainedBytes ?? 0),
-                    .hint("raise max_slot_wal_keep_size, and see what holds the hub up"),
-                ])
+    private func say(_ notice: SlotOutlook.Notice, _ sample: SlotOutlook.Sample) {
+        var fields: [LogField] = [.slot(slot), .bytes(sample.kept)]
+        if let limit = sample.limit { fields.append(.limit(limit)) }
+        if let seconds = notice.secondsLeft { fields.append(.secondsLeft(seconds)) }
+        fields.append(.hint("raise max_slot_wal_keep_size, and see what holds the hub up"))
+        switch notice.level {
+        case .well: Log.shared.info("the slot keeps less than half of max_slot_wal_keep_size again", [.slot(slot)])
+        case .half: Log.shared.warning("the slot keeps more than half of max_slot_wal_keep_size", fields)
+        case .near: Log.shared.error("the slot is near max_slot_wal_keep_size: beyond it is a gap", fields)
+        // PostgreSQL, pg_replication_slots.wal_status: `unreserved` may be `lost` after the next checkpoint.
+        case .beyond: Log.shared.error("the server is about to remove WAL that is still needed: a gap is near", fields)
         }
-        wasWarned = isEndangered
+    }
+
+    /// PostgreSQL 18, idle_replication_slot_timeout: it counts while no hub reads.
+    private mutating func sayIdleLimit(_ seen: SlotStatus) {
+        guard let seconds = seen.idleLimitSeconds, !saidIdleLimit else { return }
+        saidIdleLimit = true
+        Log.shared.info(
+            "the server lets go of the slot where the hub is away for longer than idle_replication_slot_timeout",
+            [.slot(slot), .limit(seconds)])
     }
 }

@@ -51,10 +51,13 @@ public struct StorageStall: Error, Sendable {
 public struct Lineage: Sendable, Equatable {
     public var timeline: UInt32
     public var database: UInt32
+    /// Nil where that was not noted.
+    public var publication: PublishedTables?
 
-    public init(timeline: UInt32, database: UInt32) {
+    public init(timeline: UInt32, database: UInt32, publication: PublishedTables? = nil) {
         self.timeline = timeline
         self.database = database
+        self.publication = publication
     }
 }
 
@@ -90,13 +93,22 @@ public protocol TransactionSink: AnyObject {
     var isNew: Bool { get }
     /// What `position` belongs to; nil when it was never noted.
     var lineage: Lineage? { get }
+    /// It was noted, and cannot be read.
+    var isLineageDamaged: Bool { get }
     /// Since when it has every database message.
     var messages: FollowedPublication? { get }
+    /// When it was last written to, in microseconds since 1970, by this process or one before it; nil where it is not known.
+    var lastTime: Int64? { get }
     /// It has something of its own to write with the next flush.
     var hasNotes: Bool { get }
 
-    /// The first words of a new log: what it is the log of, and where it begins.
-    func begin(systemIdentifier: UInt64, at position: LSN) throws
+    /// Whether a new log was about to begin with this slot, which was not there before.
+    func isBeginning(with slot: String) -> Bool
+    /// A new log is about to begin with this slot, which is not there. Durable when it returns.
+    func prepare(for slot: String) throws
+    /// The first words of a new log: what it is the log of, and where it begins; with a gap, where another one was before.
+    /// Both are there, or neither.
+    func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws
     func append(_ part: borrowing StorablePart) throws
     /// The transaction whose parts were taken will not be finished: forget them.
     func abandon() throws
@@ -115,8 +127,15 @@ public protocol TransactionSink: AnyObject {
 /// For sinks that keep nothing.
 extension TransactionSink {
     public var lineage: Lineage? { nil }
+    public var isLineageDamaged: Bool { false }
+    public func isBeginning(with slot: String) -> Bool { false }
+    public func prepare(for slot: String) throws {}
+    public func begin(systemIdentifier: UInt64, at position: LSN) throws {
+        try begin(systemIdentifier: systemIdentifier, at: position, after: nil)
+    }
     public var messages: FollowedPublication? { nil }
     public var hasNotes: Bool { false }
+    public var lastTime: Int64? { nil }
     public func followMessages(_ publication: FollowedPublication?) throws {}
     public func follow(_ lineage: Lineage) throws {}
 }

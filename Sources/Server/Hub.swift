@@ -145,6 +145,12 @@ public final class Hub: Sendable {
         }
     }
 
+    private static func isToldToHurry() -> Bool {
+        guard let signal = Signals.wait(for: endingSignals, milliseconds: 0) else { return false }
+        Log.shared.info("told to end again: clients are sent away at once", [.signal(Int(signal))])
+        return true
+    }
+
     public static func blockSignals() { Signals.block(endingSignals + [reloadSignal]) }
 
     /// Sleeps until a signal says to end, or the time is up; nil then. A hub is told to read its keys again meanwhile.
@@ -157,9 +163,11 @@ public final class Hub: Sendable {
         return nil
     }
 
+    /// An orderly end. Another of the ending signals meanwhile has the clients sent away at once; everything else is done as
+    /// well, so that nothing is lost by it.
     public func stop() {
         director.close()
-        gateway.drain()
+        gateway.drain(unless: Hub.isToldToHurry)
         gateway.stop()
         director.endAll()
         Log.shared.info("stopped")

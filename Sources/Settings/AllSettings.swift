@@ -101,6 +101,12 @@ public struct AllSettings: Sendable {
         default: DurationText.write(Limits.departureGrace),
         "How long a client may be away for that.")
 
+    public let positionInterval = TypedSetting(
+        "position_interval", .clients, .duration(.seconds(1)...Limits.maximumPositionInterval),
+        default: DurationText.write(Limits.positionInterval),
+        "A channel that asks for its position and hears nothing for so long is told where it stands, if the event log has "
+            + "moved on: so that what it would come back to is not past retention.")
+
     public let drainTime = TypedSetting(
         "drain_time", .clients, .duration(.zero...Limits.maximumDrainTime),
         default: DurationText.write(Limits.drainTime),

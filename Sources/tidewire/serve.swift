@@ -26,8 +26,8 @@ struct ServeCommand: Command {
         signed by jwt_secret or a key of jwks, or an opaque key of api_keys, and receive the postgres_changes they \
         subscribe to. /healthcheck says that the hub lives, /ready that changes stream, /metrics everything in numbers.
 
-        SIGHUP reads keys and certificates again. Ends on SIGINT or SIGTERM after sending the clients away and flushing \
-        and confirming what is whole. One line an event is written to standard error; read the changes with 'tidewire tail'.
+        SIGHUP reads keys and certificates again. Ends on SIGINT or SIGTERM after sending the clients away over drain_time \
+        and flushing and confirming what is whole; a second one has them sent away at once. One line an event is written to standard error; read the changes with 'tidewire tail'.
         """
     let options: [Option] = [.echo]
     let optionGroups: [OptionGroup] = [.configuration]

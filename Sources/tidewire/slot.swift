@@ -68,13 +68,15 @@ struct SlotStatusCommand: Command {
     let discussion = """
         Lag is what was written to the WAL since the last position the hub confirmed, which is not more than what is \
         durable in the event log. WAL kept is what the server cannot remove because of the slot, and headroom what may \
-        still be written before max_slot_wal_keep_size makes it give up the slot (unlimited if that is not set).
+        still be written before max_slot_wal_keep_size makes it give up the slot (unlimited if that is not set). PostgreSQL 18 \
+        also gives up a slot that nobody reads for idle_replication_slot_timeout: the idle limit, where there is one.
 
         The state is PostgreSQL's wal_status: reserved (well), extended (keeps more than max_wal_size), unreserved (will be \
         lost at the next checkpoint, unless the hub catches up), lost (changes are gone; the hub records a gap).
 
         JSON. One object: name, plugin, database, active, active_pid, confirmed_lsn, restart_lsn, lag_bytes, \
-        wal_kept_bytes, headroom_bytes (null: unlimited), wal_status.
+        wal_kept_bytes, headroom_bytes (null: unlimited), limit_bytes (max_slot_wal_keep_size; null: unlimited), \
+        idle_limit_seconds (null: none), wal_status, invalidation_reason (of PostgreSQL 17 and later, else null).
         """
     let options: [Option] = [.json]
     let optionGroups: [OptionGroup] = [.slot]
@@ -102,14 +104,16 @@ struct SlotStatusCommand: Command {
 extension SlotStatus {
     fileprivate func lines(_ lag: Int64?) -> [(String, String)] {
         let user = activePID.map { "in use by server process \($0)" } ?? "not in use"
-        let headroom = safeBytes.map { ByteText.write(max(0, $0)) } ?? "unlimited (max_slot_wal_keep_size is not set)"
+        let limit = limitBytes.map { " of \(ByteText.write($0)) (max_slot_wal_keep_size)" } ?? ""
+        let headroom =
+            safeBytes.map { ByteText.write(max(0, $0)) + limit } ?? "unlimited (max_slot_wal_keep_size is not set)"
+        let idle = idleLimitSeconds.map { [("idle limit", "\($0) s (idle_replication_slot_timeout)")] } ?? []
         return [
             ("slot", name), ("plugin", plugin), ("database", database),
             ("active", isActive ? user : "no: no hub is reading"),
             ("confirmed", confirmed?.description ?? "-"), ("lag", lag.map { ByteText.write(max(0, $0)) } ?? "-"),
             ("WAL kept", retainedBytes.map { ByteText.write(max(0, $0)) } ?? "-"), ("headroom", headroom),
-            ("state", stateWords),
-        ]
+        ] + idle + [("state", stateWords)]
     }
 
     private var stateWords: String {
@@ -117,7 +121,9 @@ extension SlotStatus {
         case "reserved": "reserved: all is well"
         case "extended": "extended: it keeps more WAL than max_wal_size"
         case "unreserved": "unreserved: the next checkpoint may take away WAL that was not read yet"
-        case "lost": "lost: the server has removed WAL that was not read; the hub records a gap when it starts"
+        case "lost":
+            "lost: the server has removed WAL that was not read\(invalidation.map { " (\($0))" } ?? ""); the hub records a gap "
+                + "when it starts"
         case let other: other ?? "-"
         }
     }
@@ -134,7 +140,10 @@ extension SlotStatus {
         line.add("lag_bytes", json: lag.map { String($0) } ?? "null")
         line.add("wal_kept_bytes", json: retainedBytes.map { String($0) } ?? "null")
         line.add("headroom_bytes", json: safeBytes.map { String($0) } ?? "null")
+        line.add("limit_bytes", json: limitBytes.map { String($0) } ?? "null")
+        line.add("idle_limit_seconds", json: idleLimitSeconds.map { String($0) } ?? "null")
         line.add("wal_status", walStatus)
+        line.add("invalidation_reason", invalidation)
         return line.text
     }
 }

@@ -153,6 +153,104 @@ extension EndToEnd {
             cluster.stop()
         }
 
+        /// A volume that was not mounted, a machine that was made anew: the slot has let go of what the lost log had.
+        @Test func `an empty data directory on a slot that was followed is a gap`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1, 'lost with the log')")
+            try hub.caughtUp()
+            hub.stop()
+            try shell("rm -rf \(hub.dataDirectory)/*")
+            try database.run("INSERT INTO t VALUES (2, 'kept')")
+            let before = hub.settings.replication.metrics.gaps.value
+            try hub.start()
+            let history = try hub.caughtUp()
+            #expect(history.gaps.map(\.reason) == [.logMissing])
+            #expect(history.changes(of: "public.t").map { $0.new["id"] } == ["2"], "what the slot still had")
+            #expect(hub.settings.replication.metrics.gaps.value == before + 1)
+            hub.stop()
+            try hub.start()
+            #expect(try hub.caughtUp().gaps.count == 1, "it is told once")
+        }
+
+        @Test(arguments: ["log/*.segment log/*.index", "log/*.segment log/*.index log/messages"])
+        func `a log of which the segments are gone is a gap, with its slot and without`(files: String) throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            hub.stop()
+            try letGo(database)
+            try shell("cd \(hub.dataDirectory) && rm -f \(files)")
+            if files.contains("messages") { try database.run("SELECT pg_drop_replication_slot('\(database.slot)')") }
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1, 'kept')")
+            let history = try hub.caughtUp()
+            #expect(history.gaps.map(\.reason) == [.logMissing])
+            #expect(history.changes(of: "public.t").count == 1)
+        }
+
+        @Test func `a lineage that cannot be read is a gap, and read again from there on`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            hub.stop()
+            try shell("sed -i 's/^timeline ./timeline 9/' \(hub.logDirectory)/lineage")
+            try hub.start()
+            #expect(try hub.caughtUp().gaps.map(\.reason) == [.lineageDamaged])
+            hub.stop()
+            try hub.start()
+            #expect(try hub.caughtUp().gaps.count == 1)
+        }
+
+        @Test(arguments: [false, true])
+        func `a table that was taken out of the publication and put in again is a gap`(whileItRuns: Bool) throws {
+            let database = try TestDatabase()
+            try database.run(
+                "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int); CREATE PUBLICATION supabase_realtime FOR TABLE t"
+            )
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (1, 'kept')")
+            try hub.caughtUp()
+            if !whileItRuns { hub.stop() }
+            try database.run("ALTER PUBLICATION supabase_realtime DROP TABLE t")
+            try database.run("INSERT INTO t VALUES (2, 'never decoded')")
+            try database.run("ALTER PUBLICATION supabase_realtime ADD TABLE t, u")
+            if !whileItRuns { try hub.start() }
+            try eventually("the gap") { try hub.history().gaps.map(\.reason) == [.tableRepublished] }
+            try database.run("INSERT INTO t VALUES (3, 'kept')")
+            let history = try hub.caughtUp()
+            #expect(history.changes(of: "public.t").map { $0.new["id"] } == ["1", "3"])
+            hub.stop()
+            try database.run("ALTER PUBLICATION supabase_realtime DROP TABLE u")
+            try hub.start()
+            #expect(try hub.caughtUp().gaps.count == 1, "what goes and does not come back is no gap")
+        }
+
+        @Test func `a publication that was made anew while the hub was away is a gap`() throws {
+            let database = try TestDatabase()
+            try table(on: database)
+            let hub = try HubUnderTest(database)
+            try hub.start()
+            try hub.caughtUp()
+            hub.stop()
+            try database.run("DROP PUBLICATION supabase_realtime")
+            try database.run("CREATE PUBLICATION supabase_realtime")
+            try database.run("INSERT INTO t VALUES (1, 'never decoded')")
+            try database.run("ALTER PUBLICATION supabase_realtime ADD TABLE t")
+            try hub.start()
+            try database.run("INSERT INTO t VALUES (2, 'kept')")
+            let history = try hub.caughtUp()
+            #expect(history.gaps.map(\.reason) == [.publicationRecreated])
+            #expect(history.changes(of: "public.t").map { $0.new["id"] } == ["2"])
+        }
+
         @Test func `a database that went back in time is a gap`() throws {
             let cluster = try TestCluster.fresh()
             let database = try TestDatabase(on: cluster)

@@ -30,6 +30,15 @@ import Testing
         #expect(gone.count == count && Set(gone) == Set(Self.connections(count)))
     }
 
+    @Test func `who is told to hurry has them go at once, each once`() {
+        let stage = Stage(999, within: .seconds(10))
+        let first = stage.due(after: Self.second / 2)
+        let rest = stage.farewells.takeAll()
+        #expect(!first.isEmpty && !rest.isEmpty && stage.farewells.isOver)
+        #expect((first + rest).count == 999 && Set(first + rest) == Set(Self.connections(999)))
+        #expect(stage.due(after: Self.second).isEmpty)
+    }
+
     @Test func `many are spread evenly`() {
         let stage = Stage(20_000, within: .seconds(10))
         let counts = (1...10).map { stage.due(after: UInt64($0) * Self.second).count }

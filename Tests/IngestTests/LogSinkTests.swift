@@ -1,5 +1,7 @@
+import Bytes
 import Change
 import EventLog
+import Replication
 import Synchronization
 import System
 import TestSupport
@@ -100,6 +102,106 @@ private final class TwoClocks: TimeSource {
     /// Hours, and a minute more: retention looks often enough.
     func pass(hours: UInt64) { passed.add((hours * 3600 + 60) * 1_000_000_000, ordering: .relaxed) }
     func jump(hours: Int64) { jumped.add(hours * 3_600_000_000, ordering: .relaxed) }
+}
+
+@Suite(.within(minutes: 5)) struct LineageTests {
+    private static let lineage = Lineage(
+        timeline: 7, database: 16384, publication: PublishedTables(number: 99, members: [3: 4, 16385: 16390]))
+    private static var options: EventLogOptions {
+        var options = EventLogOptions(source: 0)
+        options.preparesSegments = false
+        options.segmentBytes = 64 << 10
+        return options
+    }
+
+    @Test func `what the log follows is read as it was written`() throws {
+        let storage = FaultyStorage()
+        let file = LineageFile(directory: storage)
+        #expect(file.read() == .none)
+        for lineage in [Self.lineage, Lineage(timeline: 1, database: 5)] {
+            try file.write(lineage)
+            #expect(file.read() == .whole(lineage))
+        }
+        storage.setBytes(Array("3 16384\n".utf8), of: LineageFile.name)
+        #expect(file.read() == .whole(Lineage(timeline: 3, database: 16384)), "as it was written before")
+    }
+
+    @Test func `a damaged one is never taken for another history`() {
+        let whole = LineageFile.encode(Self.lineage).copied()
+        for place in whole.indices {
+            for bit in 0..<8 {
+                var damaged = whole
+                damaged[place] ^= 1 << UInt8(bit)
+                expectDamage(damaged)
+            }
+            expectDamage(Array(whole[..<place]))
+        }
+    }
+
+    private func expectDamage(_ bytes: [UInt8]) {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let content = LineageFile.decode(unsafe bytes.span.bytes)
+        guard case .damaged = content else {
+            Issue.record("\(content) is read from \(String(decoding: bytes, as: UTF8.self))")
+            return
+        }
+    }
+
+    @Test func `a log that was about to begin is none that was lost`() throws {
+        let storage = FaultyStorage()
+        let options = Self.options
+        try LogSink(directory: storage, options: options).prepare(for: "tidewire")
+        let sink = try LogSink(directory: storage, options: options)
+        #expect(sink.isBeginning(with: "tidewire"))
+        #expect(!sink.isBeginning(with: "another"))
+        try sink.begin(systemIdentifier: 7, at: LSN(100))
+        #expect(!sink.isBeginning(with: "tidewire"))
+        #expect(try !storage.names().contains(BeginningFile.name))
+    }
+
+    /// The hub may end between the two, and the next start finds a log.
+    @Test func `the note of a beginning does not outlive it`() throws {
+        let storage = FaultyStorage()
+        let options = Self.options
+        try { () throws in
+            try LogSink(directory: storage, options: options).begin(systemIdentifier: 7, at: LSN(100))
+        }()
+        try BeginningFile(directory: storage).write("tidewire")
+        _ = try LogSink(directory: storage, options: options)
+        #expect(try !storage.names().contains(BeginningFile.name))
+    }
+
+    /// Wherever the process ends while a log begins behind a gap, the log is new or has the gap.
+    @Test(arguments: 0..<12) func `a log that begins with a gap has it, or has nothing`(writes: Int) throws {
+        let storage = FaultyStorage()
+        let options = Self.options
+        storage.setFaults {
+            $0.failWriteAfter = writes
+            $0.times = .max
+        }
+        let gap = Gap(reason: .logMissing, from: .zero, to: LSN(100))
+        try? LogSink(directory: storage, options: options).begin(systemIdentifier: 7, at: LSN(100), after: gap)
+        storage.setFaults { _ in }
+        storage.processDied()
+        let sink = try LogSink(directory: storage, options: options)
+        var gaps = 0
+        if !sink.isNew {
+            var reader = try EventLogReader(directory: storage)
+            while try reader.next() { gaps += reader.entry.kind == .gap ? 1 : 0 }
+        }
+        #expect(sink.isNew || gaps == 1)
+    }
+}
+
+@Suite(.within(minutes: 5)) struct DiskOutlookTests {
+    @Test func `a disk that fills is told before it is full, each thing once`() {
+        var disk = DiskOutlook()
+        let told = [9_000, 5_000, 4_900, 390, 300, 4_900, 9_000].map { (free: UInt64) in
+            disk.take(DiskOutlook.Sample(free: free, log: 4_000, retention: 10_000, segment: 100))
+        }
+        #expect(told == [nil, .tight, nil, .short, nil, .tight, .well])
+        #expect(disk.take(DiskOutlook.Sample(free: 500, log: 4_000, retention: nil, segment: 100)) == nil)
+    }
 }
 
 /// A clock that a test moves on.

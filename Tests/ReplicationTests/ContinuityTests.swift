@@ -15,8 +15,12 @@ import Testing
         /// Nil: there is no slot.
         var confirmed: UInt64?
         var isInvalid = false
+        var isBeginning = false
+        var hasLineage: Bool?
+        var isLineageDamaged = false
         var database: UInt32 = 5
         var branch: ServerState.Branch = .same
+        var publication: PublishedTables? = PublishedTables(number: 3, members: [1: 10, 2: 20])
         var answer: Continuity
     }
 
@@ -24,18 +28,65 @@ import Testing
         Case(
             testDescription: "a new log without a slot makes one", isNew: true,
             answer: .needsSlot(dropFirst: false, gap: nil)),
-        Case(testDescription: "a new log begins where the slot stands", isNew: true, confirmed: 10, answer: .begins),
+        Case(
+            testDescription: "a new log begins where the slot stands that was made for it", isNew: true, confirmed: 10,
+            isBeginning: true, answer: .begins),
         Case(
             testDescription: "a new log begins at a slot that is far ahead", isNew: true, confirmed: 1900,
-            answer: .begins),
+            isBeginning: true, answer: .begins),
         Case(
             testDescription: "a new log replaces a slot that is invalid", isNew: true, confirmed: 10, isInvalid: true,
-            answer: .needsSlot(dropFirst: true, gap: nil)),
+            isBeginning: true, answer: .needsSlot(dropFirst: true, gap: nil)),
         Case(
-            testDescription: "a new log knows no other database", isNew: true, system: 8, confirmed: 10, answer: .begins
-        ),
+            testDescription: "a new log knows no other database", isNew: true, system: 8, confirmed: 10,
+            isBeginning: true, answer: .begins),
         Case(
-            testDescription: "a new log knows no older copy", isNew: true, current: 5, confirmed: 5, answer: .begins),
+            testDescription: "a new log knows no older copy", isNew: true, current: 5, confirmed: 5, isBeginning: true,
+            answer: .begins),
+    ]
+
+    static let ofLostLog: [Case] = [
+        Case(
+            testDescription: "a slot that is older than its log was another one's", isNew: true, confirmed: 10,
+            answer: .broken(.logMissing)),
+        Case(
+            testDescription: "so was one that is invalid", isNew: true, confirmed: 10, isInvalid: true,
+            answer: .needsSlot(dropFirst: true, gap: .logMissing)),
+        Case(
+            testDescription: "a log of which only the lineage is left", isNew: true, confirmed: 10, isBeginning: true,
+            hasLineage: true, answer: .broken(.logMissing)),
+        Case(
+            testDescription: "the same without a slot", isNew: true, hasLineage: true,
+            answer: .needsSlot(dropFirst: false, gap: .logMissing)),
+        Case(
+            testDescription: "the same with a lineage that cannot be read", isNew: true, isLineageDamaged: true,
+            answer: .needsSlot(dropFirst: false, gap: .logMissing)),
+        Case(
+            testDescription: "a log whose lineage cannot be read may be of another history", confirmed: 10,
+            hasLineage: false, isLineageDamaged: true, answer: .broken(.lineageDamaged)),
+        Case(
+            testDescription: "a log that never had one goes on", confirmed: 10, hasLineage: false, answer: .goesOn),
+        Case(
+            testDescription: "what is known for sure says more than that", current: 999, confirmed: 10,
+            hasLineage: false, isLineageDamaged: true, answer: .broken(.databaseRestored)),
+    ]
+
+    static let ofPublications: [Case] = [
+        Case(
+            testDescription: "a publication that is as it was", confirmed: 10,
+            publication: PublishedTables(number: 3, members: [1: 10, 2: 20]), answer: .goesOn),
+        Case(
+            testDescription: "tables that came and went", confirmed: 10,
+            publication: PublishedTables(number: 3, members: [1: 10, 4: 40]), answer: .goesOn),
+        Case(
+            testDescription: "a table that is in it anew", confirmed: 10,
+            publication: PublishedTables(number: 3, members: [1: 11, 2: 20]), answer: .broken(.tableRepublished)),
+        Case(
+            testDescription: "another publication of its name", confirmed: 10,
+            publication: PublishedTables(number: 4, members: [1: 10, 2: 20]), answer: .broken(.publicationRecreated)),
+        Case(
+            testDescription: "a slot that moved says more", confirmed: 1001,
+            publication: PublishedTables(number: 4, members: [:]), answer: .broken(.slotAdvanced)),
     ]
 
     static let withSlot: [Case] = [
@@ -78,8 +129,8 @@ import Testing
             testDescription: "a timeline that does not come from the log's", confirmed: position,
             branch: .unrelated, answer: .broken(.databaseRestored)),
         Case(
-            testDescription: "a new log follows whatever it meets", isNew: true, confirmed: 10, database: 6,
-            branch: .unrelated, answer: .begins),
+            testDescription: "a new log follows whatever it meets", isNew: true, confirmed: 10, isBeginning: true,
+            database: 6, branch: .unrelated, answer: .begins),
         Case(
             testDescription: "an older line without a slot", branch: .left(at: LSN(999)),
             answer: .needsSlot(dropFirst: false, gap: .databaseRestored)),
@@ -104,16 +155,43 @@ import Testing
             answer: .needsSlot(dropFirst: true, gap: .databaseRestored)),
     ]
 
-    @Test(arguments: ofNewLog + withSlot + ofOtherLines + withoutSlot)
+    @Test(arguments: ofNewLog + ofLostLog + withSlot + ofOtherLines + ofPublications + withoutSlot)
     func `is decided by what both sides say`(wanted: Case) {
         let log = LogState(
             isNew: wanted.isNew, systemIdentifier: wanted.isNew ? 0 : 7, position: LSN(Self.position),
-            lineage: wanted.isNew ? nil : Lineage(timeline: 1, database: 5))
+            lineage: wanted.hasLineage ?? !wanted.isNew
+                ? Lineage(timeline: 1, database: 5, publication: PublishedTables(number: 3, members: [1: 10, 2: 20]))
+                : nil,
+            isLineageDamaged: wanted.isLineageDamaged, isBeginning: wanted.isBeginning)
         let slot = wanted.confirmed.map { ServerState.Slot(confirmed: LSN($0), isInvalid: wanted.isInvalid) }
         let server = ServerState(
             systemIdentifier: wanted.system, database: wanted.database, branch: wanted.branch,
-            current: LSN(wanted.current), slot: slot)
+            current: LSN(wanted.current), slot: slot, publication: wanted.publication)
         #expect(Continuity.decide(log, server) == wanted.answer)
+    }
+
+    /// A table that is away for a moment between two looks, or longer, or while the hub is away: it is in it anew.
+    @Test func `a table that was taken out is remembered until it comes back`() {
+        var followed = PublishedTables(number: 3, members: [1: 10, 2: 20])
+        for (seen, wanted) in [
+            ([1: 10, 2: 20, 3: 30], [1: 10, 2: 20, 3: 30]), ([1: 10], [1: 10, 2: 20, 3: 30]),
+        ] as [([UInt32: UInt32], [UInt32: UInt32])] {
+            let sighting = PublicationWatch.compare(followed, .init(number: 3, members: seen), isSilent: false)
+            guard case .other(let next) = sighting, next.members == wanted else {
+                guard sighting == .same, followed.members == wanted else {
+                    Issue.record("\(seen) after \(followed.members): \(sighting)")
+                    return
+                }
+                continue
+            }
+            followed = next
+        }
+        let anew = PublishedTables(number: 3, members: [1: 10, 2: 21])
+        #expect(PublicationWatch.compare(followed, anew, isSilent: false) == .broken)
+        #expect(PublicationWatch.compare(followed, followed, isSilent: false) == .same)
+        #expect(PublicationWatch.compare(followed, nil, isSilent: false) == .same)
+        #expect(PublicationWatch.compare(followed, nil, isSilent: true) == .broken)
+        #expect(anew.remembering(followed, atMost: 2).members == [1: 10, 2: 21], "what is there has room first")
     }
 
     @Test func `a history file says where a timeline was left`() {

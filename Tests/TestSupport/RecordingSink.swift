@@ -67,11 +67,12 @@ public final class RecordingSink: TransactionSink {
 
     public var changes: [RecordedChange] { transactions.flatMap(\.changes) }
 
-    public func begin(systemIdentifier: UInt64, at position: LSN) throws {
+    public func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws {
         try refuseIfAsked("begin")
         check(isNew, "a log begins once")
         self.systemIdentifier = systemIdentifier
         self.position = position
+        if let gap { gaps.append(gap) }
         isNew = false
     }
 

@@ -158,6 +158,21 @@ import Testing
         #expect(unknown.isEmpty, "each of these needs a reason, or another place")
     }
 
+    @Test func `what is promised names the tests that try to break it`() throws {
+        let promised = try #require(
+            Self.house.text("README.md").split(separator: "## What is promised", maxSplits: 1).last?
+                .split(separator: "\n## ", maxSplits: 1).first)
+        for promise in promised.split(separator: "\n* ").dropFirst() {
+            let links = promise.matches(of: /\[([^\]]+)\]\((Tests\/[^)]+)\)/)
+            #expect(!links.isEmpty, "\(promise.prefix(60)): name a test that tries to break it, and its file")
+            for link in links {
+                let file = Self.house.text(String(link.2))
+                let name = link.1.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+                #expect(file.contains("`\(name)`") || file.contains("\"\(name)\""), "\(link.2) has no test \(name)")
+            }
+        }
+    }
+
     @Test func `what clients are told by code stands in the README`() {
         let codes = Self.house.text("Sources/Protocol/ClientText.swift").matches(of: /= "([A-Z][A-Za-z]+)"/).map {
             $0.1

@@ -149,7 +149,7 @@ private final class RenderingSink: TransactionSink {
     var durablePosition: LSN { .zero }
     var pendingBytes: Int { 0 }
     var isNew: Bool { false }
-    func begin(systemIdentifier: UInt64, at position: LSN) {}
+    func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) {}
     func abandon() {}
     func advance(to position: LSN) {}
     func flush() {}

@@ -1,0 +1,157 @@
+"""When history is lost: everybody who is concerned is told, whichever way it was lost and whichever way they come back."""
+
+import asyncio
+import glob
+import os
+import shutil
+import signal
+
+from clients.expect import equal, true
+from clients.peer import binding
+from clients.scenario import published, scenario
+from clients.supabase import SupabaseClients
+from conformance.resume import joined, told
+from realtime_py.conversations import Presences, member
+from realtime_py.returning import TABLE, Writer, check, ids_until, returning
+
+MISSING = "may be missing"
+
+
+async def drop_slot(stage):
+    """The server takes a moment to notice that its reader is gone."""
+    slot = stage.hub.slot
+    while await stage.database.run(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{slot}'"):
+        await stage.database.run(
+            f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active",
+            f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}' AND NOT active")
+        await asyncio.sleep(0.05)
+
+
+async def lose_directory(stage):
+    """All but what the tests themselves write there."""
+    for name in os.listdir(stage.hub.directory):
+        path = os.path.join(stage.hub.directory, name)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif path != stage.hub.log_file:
+            os.remove(path)
+
+
+async def lose_segments(stage):
+    for path in glob.glob(os.path.join(stage.hub.directory, "log", "*.segment")):
+        os.remove(path)
+
+
+async def damage_lineage(stage):
+    path = os.path.join(stage.hub.directory, "log", "lineage")
+    with open(path, "r+b") as file:
+        file.write(b"timelime")
+
+
+async def is_told(stage, table: str, lose, reason: str):
+    """A client that comes back by itself, and one that resumes; then both hear on."""
+    async with SupabaseClients(stage) as supabase:
+        client, channel, heard = await returning(stage, supabase, table, max_retries=50)
+        peer, _ = await joined(stage, "2.0.0", "realtime:asks", binding(table), position=True)
+        await peer.subscribed("realtime:asks")
+        position = await told(peer, "realtime:asks")
+        writer = Writer(stage, table)
+        await writer.write(1)
+        equal((await heard.next())["record"]["id"], 1, "what comes before")
+        await peer.close()
+        await stage.hub.end(signal.SIGKILL)
+        await lose(stage)
+        await writer.write(1)
+        await stage.hub.start()
+        await channel.system(MISSING, f"that changes may be missing, after {reason}")
+        peer, standing = await joined(stage, "2.0.0", "realtime:asks", binding(table), position=True, resume=position)
+        equal((standing["recovered"], standing["reason"]), (False, "epoch_changed"), "what is said of the log")
+        true(standing["position"].split(".")[0] != position.split(".")[0], "another epoch", (position, standing))
+        await peer.subscribed("realtime:asks")
+        await writer.write(1)
+        await heard.until(lambda change: change["record"]["id"] == 3, "what comes after")
+        await peer.changes_until("realtime:asks", lambda data: data["record"]["id"] == 3)
+        true(f"reason={reason}" in stage.hub.log(), "a line of the log that says why", stage.hub.log()[-1500:])
+
+
+@scenario("a slot that was dropped while the hub was away is told to who comes back and to who resumes", own_hub=True, tables=published("lost_slot", TABLE))
+async def slot(stage):
+    await is_told(stage, "lost_slot", drop_slot, "slot_missing")
+
+
+@scenario("a data directory that is lost is told to who comes back and to who resumes", own_hub=True, tables=published("lost_data", TABLE))
+async def directory(stage):
+    await is_told(stage, "lost_data", lose_directory, "log_missing")
+
+
+@scenario("segments that are lost are told to who comes back and to who resumes", own_hub=True, tables=published("lost_log", TABLE))
+async def segments(stage):
+    await is_told(stage, "lost_log", lose_segments, "log_missing")
+
+
+@scenario("a lineage that is damaged is told to who comes back and to who resumes", own_hub=True, tables=published("lost_line", TABLE))
+async def lineage(stage):
+    await is_told(stage, "lost_line", damage_lineage, "lineage_damaged")
+
+
+@scenario("who is connected is told at once: of a slot that is dropped, and of a table that was taken out for a moment", own_hub=True, tables=published("lost_now", TABLE))
+async def connected(stage):
+    async with SupabaseClients(stage) as supabase:
+        _, channel, heard = await returning(stage, supabase, "lost_now")
+        await drop_slot(stage)
+        await channel.system(f"{MISSING} (slot_missing)", "that changes may be missing")
+        # This client joins again at each error.
+        await channel.ready()
+        # It is followed from the moment it was seen in the publication, which is looked at every few seconds.
+        await asyncio.sleep(4)
+        await stage.database.transaction(
+            "ALTER PUBLICATION supabase_realtime DROP TABLE lost_now", "ALTER PUBLICATION supabase_realtime ADD TABLE lost_now")
+        await channel.system(f"{MISSING} (table_republished)", "that changes may be missing")
+        await channel.ready()
+        writer = Writer(stage, "lost_now")
+        await writer.write(1)
+        await heard.until(lambda change: change["record"]["id"] == 1, "what comes after")
+
+
+@scenario("who was present when the hub was killed, and does not come back, has left for those who do", own_hub=True)
+async def ghosts(stage):
+    async with SupabaseClients(stage) as supabase:
+        names = ["stays", "vanishes"]
+        members = [await member(supabase, "ghosts", key=name) for name in names]
+        views = [Presences(one) for one in members]
+        for number, one in enumerate(members):
+            await one.subscribe()
+            await one.channel.track({"n": number})
+        await views[0].becomes({"stays": [0], "vanishes": [1]}, "who is there")
+        await stage.hub.end(signal.SIGKILL)
+        await members[1].channel.socket.close()
+        await stage.hub.start()
+        await members[0].state("SUBSCRIBED", "after the kill")
+        await members[0].channel.track({"n": 2})
+        await views[0].becomes({"stays": [2]}, "who is there after the kill")
+        _, (key, left) = await views[0].left.until(lambda item: item[0] == "vanishes", "that the other has left")
+        equal([one["n"] for one in left], [1], "who left")
+
+
+@scenario("told to end twice, the hub sends everybody away at once, and the next one goes on where they were", own_hub=True, settings={"drain_time": "300s"}, tables=published("lost_time", TABLE))
+async def hurried(stage):
+    async with SupabaseClients(stage) as supabase:
+        client, channel, heard = await returning(stage, supabase, "lost_time", max_retries=50)
+        # At 500 a second on each loop these take a while.
+        peers = await asyncio.gather(*(stage.peer() for _ in range(1500)))
+        writer = Writer(stage, "lost_time")
+        await writer.write(3)
+        process = stage.hub.process
+        ending = asyncio.create_task(stage.hub.end(signal.SIGTERM))
+        while "told to end again" not in stage.hub.log() and process.returncode is None:
+            await asyncio.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+        for peer in peers:
+            await peer.connection.expect_close(1012, "the hub ends at once")
+        equal(await ending, 0, "the exit code of the hub")
+        true("told to end again" in stage.hub.log(), "a line that says so", stage.hub.log()[-800:])
+        await writer.write(2)
+        await stage.hub.start()
+        await channel.ready()
+        await writer.write(1)
+        check(await ids_until(heard, 6), 6)
