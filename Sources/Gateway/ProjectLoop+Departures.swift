@@ -44,7 +44,10 @@ extension ProjectLoop {
             let claim = departures.claim(
                 key, firstRef: channel.session.firstRef, on: clients.number, now: loop.now)
         else {
-            guard departures.mayHaveForgotten(channel.session.firstRef, now: loop.time.unixSeconds) else { return }
+            // Once on its socket: some clients join again when they are told so.
+            guard departures.mayHaveForgotten(channel.session.firstRef, now: loop.time.unixSeconds),
+                channel.session.toldForgotten.insert(channel.topic).inserted
+            else { return }
             metrics.returns[.unknown].add()
             channel.missesUntilBound = !channel.bindings.isEmpty
             return

@@ -12,7 +12,7 @@ from clients.scenario import published, scenario
 from clients.supabase import SupabaseClients
 from conformance.resume import joined, told
 from realtime_py.conversations import Presences, member
-from realtime_py.returning import TABLE, Writer, check, ids_until, returning
+from realtime_py.returning import ACKNOWLEDGED, TABLE, Writer, check, ids_until, returning
 
 MISSING = "may be missing"
 
@@ -48,6 +48,13 @@ async def damage_lineage(stage):
         file.write(b"timelime")
 
 
+async def told_of_loss(channel, words: str):
+    """This client takes it for an error of the channel, and joins again by itself: then it hears on."""
+    await channel.states.until(lambda item: item[0] == "CHANNEL_ERROR" and words in str(item[1]), f"that {words}")
+    await channel.state("SUBSCRIBED", "after that")
+    await channel.ready()
+
+
 async def is_told(stage, table: str, lose, reason: str):
     """A client that comes back by itself, and one that resumes; then both hear on."""
     async with SupabaseClients(stage) as supabase:
@@ -59,11 +66,13 @@ async def is_told(stage, table: str, lose, reason: str):
         await writer.write(1)
         equal((await heard.next())["record"]["id"], 1, "what comes before")
         await peer.close()
+        # Where it stands is written down within a second.
+        await asyncio.sleep(ACKNOWLEDGED)
         await stage.hub.end(signal.SIGKILL)
         await lose(stage)
         await writer.write(1)
         await stage.hub.start()
-        await channel.system(MISSING, f"that changes may be missing, after {reason}")
+        await told_of_loss(channel, MISSING)
         peer, standing = await joined(stage, "2.0.0", "realtime:asks", binding(table), position=True, resume=position)
         equal((standing["recovered"], standing["reason"]), (False, "epoch_changed"), "what is said of the log")
         true(standing["position"].split(".")[0] != position.split(".")[0], "another epoch", (position, standing))
@@ -99,15 +108,12 @@ async def connected(stage):
     async with SupabaseClients(stage) as supabase:
         _, channel, heard = await returning(stage, supabase, "lost_now")
         await drop_slot(stage)
-        await channel.system(f"{MISSING} (slot_missing)", "that changes may be missing")
-        # This client joins again at each error.
-        await channel.ready()
+        await told_of_loss(channel, f"{MISSING} (slot_missing)")
         # It is followed from the moment it was seen in the publication, which is looked at every few seconds.
         await asyncio.sleep(4)
         await stage.database.transaction(
             "ALTER PUBLICATION supabase_realtime DROP TABLE lost_now", "ALTER PUBLICATION supabase_realtime ADD TABLE lost_now")
-        await channel.system(f"{MISSING} (table_republished)", "that changes may be missing")
-        await channel.ready()
+        await told_of_loss(channel, f"{MISSING} (table_republished)")
         writer = Writer(stage, "lost_now")
         await writer.write(1)
         await heard.until(lambda change: change["record"]["id"] == 1, "what comes after")
