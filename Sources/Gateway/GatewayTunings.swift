@@ -15,6 +15,9 @@ extension Limits {
     static let standingsPerStep: UInt32 = 1024
     static let standingStepInterval = Duration.milliseconds(10)
 
+    /// Of so many topics a socket is told that this hub does not know where it stood; a real client has a few.
+    static let forgottenTopics = 256
+
     /// Where the hub ends, a loop's clients are sent away at least this fast.
     static let leastFarewellsPerSecond = 500
     static let farewellInterval = Duration.milliseconds(20)

@@ -46,6 +46,7 @@ extension ProjectLoop {
         else {
             // Once on its socket: some clients join again when they are told so.
             guard departures.mayHaveForgotten(channel.session.firstRef, now: loop.time.unixSeconds),
+                channel.session.toldForgotten.count < Limits.forgottenTopics,
                 channel.session.toldForgotten.insert(channel.topic).inserted
             else { return }
             metrics.returns[.unknown].add()

@@ -61,7 +61,7 @@ final class Session {
     var receipt = SocketReceipt()
     /// The numbers of its first message and of the highest; 0 for none.
     private(set) var firstRef: UInt32 = 0
-    /// Topics of which it was told that this hub does not know where it stood: as many as it may join at once, or joins.
+    /// Topics of which it was told that this hub does not know where it stood.
     var toldForgotten: Set<[UInt8]> = []
     private(set) var lastRef: UInt32 = 0
     /// A name that its address gave the client.

@@ -221,9 +221,11 @@ class Peer:
         self.hears_truncates = False
 
     @classmethod
-    async def open(cls, hub, apikey: str, vsn: str = "2.0.0", path: str | None = None, buffer=None, headers=None) -> "Peer":
+    async def open(
+        cls, hub, apikey: str, vsn: str = "2.0.0", path: str | None = None, buffer=None, headers=None, **parameters,
+    ) -> "Peer":  # fmt: skip
         connection = await Connection.open(hub, buffer)
-        query = urllib.parse.urlencode({"apikey": apikey, "vsn": vsn})
+        query = urllib.parse.urlencode({"apikey": apikey, "vsn": vsn} | parameters)
         response = await connection.upgrade(hub, f"{path or hub.path}?{query}", headers)
         true(response.status == 101, "101 Switching Protocols", response)
         return cls(connection, vsn)

@@ -183,8 +183,12 @@ class Connection:
         return Frame(first & 15, payload, bool(first & 0x80), first >> 4 & 7)
 
     async def receive(self, what: str = "a message", limit: float | None = None) -> Frame:
-        """A whole text or binary message. The hub neither fragments nor pings; a close ends it."""
+        """A whole text or binary message. The hub does not fragment; a close ends it, and a ping is answered as any client's
+        stack does."""
         frame = await self.receive_frame(what, limit)
+        while frame.opcode == PING:
+            await self.frame(PONG, frame.payload)
+            frame = await self.receive_frame(what, limit)
         if frame.opcode == CLOSE:
             raise closed_by(frame)
         true(frame.reserved == 0, "no reserved bits without an extension", frame)

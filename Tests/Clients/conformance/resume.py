@@ -321,3 +321,28 @@ async def killed(stage, vsn):
         peer, standing = await joined(stage, vsn, topic, table, resume=start)
         equal(standing["recovered"], True, "that it goes on")
         equal(await ids_until(peer, topic, number), list(range(1, number + 1)), "what it missed")
+
+
+@scenario("a channel that hears nothing is told where it stands while the log moves on, and can go on from there", vsn=BOTH, settings={"position_interval": "1s", "retention_size": "3MB"}, tables=[*published("r_quiet", "id int PRIMARY KEY"), *published("r_busy", "id serial PRIMARY KEY, filler text")])
+async def quiet(stage, vsn):
+    topic = "realtime:quiet"
+    await stage.database.run("TRUNCATE r_quiet")
+    peer, _ = await joined(stage, vsn, topic, binding("r_quiet"), position=True)
+    await peer.subscribed(topic)
+    first = last = await told(peer, topic)
+    # Segments go as others come, until the log does not reach back to where it joined.
+    while True:
+        await stage.database.run("INSERT INTO r_busy (filler) SELECT repeat(md5(random()::text), 30) FROM generate_series(1, 1000)")
+        position = await told(peer, topic)
+        true(int(position.split(".")[1]) > int(last.split(".")[1]), "a position that moves on", (last, position))
+        last = position
+        other, standing = await joined(stage, vsn, topic, binding("r_quiet"), resume=first)
+        await other.close()
+        if not standing["recovered"]:
+            break
+    await peer.close()
+    await stage.database.run("INSERT INTO r_quiet VALUES (1)")
+    peer, standing = await joined(stage, vsn, topic, binding("r_quiet"), position=True, resume=last)
+    equal(standing["recovered"], True, "that it goes on")
+    await peer.subscribed(topic)
+    equal(await ids_until(peer, topic, 1), [1], "what it missed")

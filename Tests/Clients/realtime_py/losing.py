@@ -2,6 +2,7 @@
 
 import asyncio
 import glob
+import itertools
 import os
 import shutil
 import signal
@@ -9,10 +10,11 @@ import signal
 from clients.expect import equal, true
 from clients.peer import binding
 from clients.scenario import published, scenario
+from clients.stage import ANA
 from clients.supabase import SupabaseClients
 from conformance.resume import joined, told
 from realtime_py.conversations import Presences, member
-from realtime_py.returning import ACKNOWLEDGED, TABLE, Writer, check, ids_until, returning
+from realtime_py.returning import ACKNOWLEDGED, OWNED, TABLE, Writer, check, ids_until, returning
 
 MISSING = "may be missing"
 
@@ -161,3 +163,71 @@ async def hurried(stage):
         await channel.ready()
         await writer.write(1)
         check(await ids_until(heard, 6), 6)
+
+
+#: What the hub asks of PostgreSQL for one subscriber, one row, or both.
+QUESTIONS = ["policy_pairs", "judge_questions", "policy_terms", "membership_fills", "channel_probes", "replays"]
+STORM = min(3000, int(os.environ.get("TW_CROWD", "3000")))
+
+
+class Sleeper:
+    """A client of its own that comes back as the real ones do: its messages' numbers go on."""
+
+    def __init__(self, stage, number: int, table: str):
+        self.stage, self.name, self.table = stage, f"sleeper-{number}-{os.urandom(8).hex()}", table
+        self.refs, self.found = itertools.count(1), []
+
+    async def come(self):
+        self.peer = await self.stage.peer(apikey=self.stage.ana, client_id=self.name)
+        self.peer.refs = self.refs
+        await self.peer.subscribe("realtime:storm", binding(self.table))
+
+    async def hear(self, last: int):
+        while not self.found or self.found[-1] != last:
+            self.found.append((await self.peer.change("realtime:storm")).data["record"]["id"])
+
+
+async def each(sleepers, act, at_once: int = 100):
+    turns = asyncio.Semaphore(at_once)
+
+    async def one(sleeper):
+        async with turns:
+            await act(sleeper)
+
+    await asyncio.gather(*(one(sleeper) for sleeper in sleepers))
+
+
+async def questions(stage) -> dict[str, int]:
+    reader, writer = await asyncio.open_connection(stage.hub.host, stage.hub.port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n")
+    text = (await reader.read()).decode()
+    writer.close()
+    counts = dict.fromkeys(QUESTIONS, 0)
+    for line in text.splitlines():
+        name = line.removeprefix("tidewire_").split("_total")[0]
+        if name in counts and line.startswith("tidewire_"):
+            counts[name] += int(float(line.rsplit(" ", 1)[1]))
+    return counts
+
+
+@scenario("thousands are sent away by a restart and come back: none misses a row, and PostgreSQL is asked about none of them", own_hub=True, settings={"drain_time": "2s"}, tables=published("lost_none", TABLE, OWNED.format("lost_none")))
+async def storm(stage):
+    async with SupabaseClients(stage) as supabase:
+        client, channel, heard = await returning(stage, supabase, "lost_none", max_retries=50)
+        sleepers = [Sleeper(stage, number, "lost_none") for number in range(STORM)]
+        await each(sleepers, Sleeper.come)
+        writer = Writer(stage, "lost_none")
+        await writer.write(3)
+        await each(sleepers, lambda sleeper: sleeper.hear(3))
+        async with writer.writing(0.05):
+            equal(await stage.hub.end(signal.SIGTERM), 0, "the exit code of the hub")
+            for sleeper in sleepers:
+                sleeper.peer.connection.abort()
+            await stage.hub.start()
+            await each(sleepers, Sleeper.come)
+        await each(sleepers, lambda sleeper: sleeper.hear(writer.last))
+        for sleeper in sleepers:
+            check(sleeper.found, writer.last)
+        check(await ids_until(heard, writer.last), writer.last)
+        asked = await questions(stage)
+        true(sum(asked.values()) <= 16, f"next to no questions for {STORM} that came back", asked)
