@@ -43,7 +43,9 @@ extension ProjectLoop {
     // MARK: Quiet channels
 
     private func sayWhereQuietChannelStands(_ channel: Channel) {
-        guard channel.conversation.options.contains(.hearsPosition), channel.follower === live,
+        // Feeds say it themselves.
+        guard channel.session.feed == nil, channel.conversation.options.contains(.hearsPosition),
+            channel.follower === live,
             channel.listener.map({ !live.pipeline.isHeld($0) }) ?? true, let position = position(of: channel)
         else { return }
         let details = channel.conversation.detailed()
