@@ -137,6 +137,31 @@ extension String {
         #expect(try !stage.report("report").isFaultless)
     }
 
+    @Test func `whoever is slow reads no more at once than it is told, and everything in the end`() throws {
+        let stage = try Stage()
+        try stage.connect(4)
+        try stage.clients.ask("expect 1 20")
+        try stage.clients.ask("slow 100 5")
+        try stage.server.ask("send 20 20 1 " + change())
+        let report = try stage.report("await 30000")
+        #expect(report.isFaultless)
+        #expect(report.reads >= report.bytes / 100)
+        try stage.clients.ask("slow 0 0")
+        try stage.clients.ask("expect 21 20")
+        try stage.server.ask("send 20 20 21 " + change())
+        #expect(try stage.report().isFaultless)
+    }
+
+    @Test func `clients that are cut are not taken for clients that a server closed`() throws {
+        let stage = try Stage()
+        try stage.connect(4)
+        try stage.clients.ask("expect 1 1")
+        try stage.clients.ask("cut")
+        let report = try stage.report("report")
+        #expect(report.connected == 0 && report.closed == 0)
+        #expect(report.expected == 4 && report.missing == 4)
+    }
+
     @Test func `a moment that is no number is not measured`() throws {
         let stage = try Stage()
         try stage.connect(2)
@@ -174,7 +199,8 @@ extension String {
         "", "connect", "connect 1 / 0", "connect 99999 / 0 1", "connect 1 / -1 1", "connect 1 / 0 99999999", "join a",
         "expect 1", "expect 1 -1", "await", "await -1", "await 1 x", "await 1 1 1", "heartbeat x", "fly", "window 0",
         "talk", "talk 100 1 1 6", "talk 100 1 1 6 4", "talk 100 1 0 6 6", "talk 100 1 1 6 1", "track 1 both {}",
-        "track 1 all", "track 1 all {}", "watch", "depart 0", "depart 1",
+        "track 1 all", "track 1 all {}", "watch", "depart 0", "depart 1", "slow", "slow 5", "slow 0 5", "slow 5 0",
+        "back 1 / 5 t", "back 99999 / 5 t {}", "back 1 / x t {}",
     ])
     func `refuses what it is not made for`(line: String) throws {
         let clients = try Stage.worker("clients") { try? LoadGenerator.run(input: $0, output: $1) }
