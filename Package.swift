@@ -21,6 +21,15 @@ func program(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .executableTarget(name: name, dependencies: mayImport, swiftSettings: strict + [.strictMemorySafety()])
 }
 
+/// What an app is given: a library that other packages can depend on. It sees none of the rooms.
+let apps: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .treatAllWarnings(as: .error),
+]
+
 /// Pages among the sources.
 let pagesForPeople = ["Policy": ["SECURITY.md"]]
 
@@ -117,6 +126,14 @@ let floor7: [Target] = [
     program("tidewire-bench", "Console", "Bench", "Settings"),
 ]
 
+let outside: [Target] = [
+    .target(
+        name: "TidewireClient", dependencies: [.target(name: "COpenSSL", condition: .when(platforms: [.linux]))],
+        swiftSettings: apps),
+    .target(name: "TidewireClientTesting", dependencies: ["TidewireClient"], swiftSettings: apps),
+    .target(name: "Examples", dependencies: ["TidewireClient"], swiftSettings: apps),
+]
+
 let proofs: [Target] = [
     .target(
         name: "TestSupport",
@@ -135,6 +152,7 @@ let proofs: [Target] = [
         path: "Tests/Simulator", exclude: ["Mutants"], swiftSettings: strict),
     .executableTarget(name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict),
     tests(of: "Simulator", "Simulator", "simulate", "Change"),
+    tests(of: "TidewireClient", "TidewireClient", "TidewireClientTesting"),
     tests(of: "Tidy"),
     tests(of: "Bytes", "Bytes", "CChecksum"),
     tests(of: "Change", "Change", "Bytes"),
@@ -185,7 +203,8 @@ let proofs: [Target] = [
         "Messages", "Catalog", "Ingest", "Settings",
         "Asking", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
     tests(
-        of: "EndToEnd", "tidewire", "tidewire-bench", "Diagnostics", "Server", "Projects", "Explaining", "Gateway",
+        of: "EndToEnd", "tidewire", "tidewire-bench", "TidewireClient", "Examples", "Crypto", "Diagnostics", "Server",
+        "Projects", "Explaining", "Gateway",
         "Delivery", "Judging",
         "Authorizing", "Messages", "Catalog", "Ingest",
         "Settings", "Asking", "Embedded", "Replication", "EventLog", "Change",
@@ -215,8 +234,11 @@ let fuzzers: [Target] = [
 
 let package = Package(
     name: "tidewire",
-    products: ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) },
-    targets: cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + proofs
+    platforms: [.macOS(.v15), .iOS(.v18)],
+    products: ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) }
+        + ["TidewireClient", "TidewireClientTesting"].map { .library(name: $0, targets: [$0]) },
+    targets: cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + outside
+        + proofs
         + (Context.environment["TIDEWIRE_FUZZ"] == nil ? [] : fuzzers),
     cLanguageStandard: .gnu2x
 )

@@ -3,6 +3,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <openssl/ssl.h>
 #include <string.h>
@@ -48,4 +49,26 @@ static inline SSL_CTX *tw_server_context(void) {
 
 static inline int tw_use_key(SSL_CTX *context, const char *path) {
     return SSL_CTX_use_PrivateKey_file(context, path, SSL_FILETYPE_PEM);
+}
+
+/// A client's: the system's certificates are trusted, and those of a file if one is named.
+static inline SSL_CTX *tw_client_context(const char *trusted) {
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    if (context == NULL) return NULL;
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    if (SSL_CTX_set_default_verify_paths(context) != 1 ||
+        (trusted != NULL && SSL_CTX_load_verify_locations(context, trusted, NULL) != 1)) {
+        SSL_CTX_free(context);
+        return NULL;
+    }
+    return context;
+}
+
+/// The certificate has to be this host's: a name, which the server is told, or an address.
+static inline int tw_expect_host(SSL *ssl, const char *host) {
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1) return 1;
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }

@@ -1,0 +1,86 @@
+import Foundation
+import Observation
+import TidewireClient
+
+/// A friend request, and what became of it.
+public struct Friendship: LiveRow, Hashable {
+    public enum Status: String, Decodable, FilterValue {
+        case pending, accepted, declined, blocked
+    }
+
+    public static let table = "friendships"
+    public let id: UUID
+    public let requesterID: UUID
+    public let addresseeID: UUID
+    public let status: Status
+
+    public struct Columns: Sendable {
+        let requesterID = Column<UUID>("requester_id")
+        let addresseeID = Column<UUID>("addressee_id")
+    }
+    public static let columns = Columns()
+}
+
+/// Friend requests as an app shows them: a badge, a list, and a toast for each thing that happened, once.
+@MainActor @Observable
+public final class FriendshipsModel {
+    public enum Toast: Sendable, Hashable {
+        case request(from: UUID)
+        case accepted(by: UUID)
+    }
+
+    public private(set) var friendships: [UUID: Friendship] = [:]
+    public private(set) var toasts: [Toast] = []
+    public private(set) var problems: [Problem] = []
+
+    private let tidewire: Tidewire
+    private let me: UUID
+    private let fetch: @Sendable () async throws -> [Friendship]
+    @ObservationIgnored private var hasBegun = false
+
+    public init(_ tidewire: Tidewire, me: UUID, fetch: @escaping @Sendable () async throws -> [Friendship]) {
+        self.tidewire = tidewire
+        self.me = me
+        self.fetch = fetch
+    }
+
+    public var badge: Int { friendships.values.count { $0.addresseeID == me && $0.status == .pending } }
+    public var friends: Set<UUID> {
+        Set(
+            friendships.values.filter { $0.status == .accepted }.map {
+                $0.requesterID == me ? $0.addresseeID : $0.requesterID
+            })
+    }
+
+    /// In the view's `.task`: it ends with the view, and may be begun again.
+    public func run() async {
+        let mine: Filter<Friendship> = \.requesterID == me || \.addresseeID == me
+        for await batch in tidewire.live(Friendship.self, where: mine, window: .immediate, fetch: fetch) {
+            take(batch)
+            if Task.isCancelled { return }
+        }
+    }
+
+    private func take(_ batch: Batch<Friendship>) {
+        problems += batch.problems
+        if let rows = batch.rows {
+            // After a gap it is told what came meanwhile; at the start of the app it is not news.
+            if hasBegun { for row in rows { tell(row, was: friendships[row.id]) } }
+            friendships = Dictionary(rows.map { ($0.id, $0) }) { _, last in last }
+            hasBegun = true
+        }
+        for change in batch.changes {
+            if let row = change.row { tell(row, was: friendships[row.id]) }
+            friendships[change.id] = change.row
+        }
+    }
+
+    private func tell(_ row: Friendship, was: Friendship?) {
+        guard row.status != was?.status else { return }
+        switch row.status {
+        case .pending where row.addresseeID == me: toasts.append(.request(from: row.requesterID))
+        case .accepted where row.requesterID == me: toasts.append(.accepted(by: row.addresseeID))
+        default: break
+        }
+    }
+}

@@ -1,0 +1,25 @@
+import Dispatch
+import Foundation
+
+/// The client's time, which tests can hold.
+public protocol ClientClock: Sendable {
+    /// Since whatever moment it began to count at.
+    var now: Duration { get }
+    /// Does something then, once, on any thread.
+    func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void)
+}
+
+public struct SystemClock: ClientClock {
+    private let start = DispatchTime.now().uptimeNanoseconds
+    private let queue = DispatchQueue(label: "tidewire.clock")
+
+    public init() {}
+
+    public var now: Duration { .nanoseconds(Int64(DispatchTime.now().uptimeNanoseconds - start)) }
+
+    public func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void) {
+        let (seconds, attoseconds) = moment.components
+        let due = start + UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000
+        queue.asyncAfter(deadline: DispatchTime(uptimeNanoseconds: due), execute: perform)
+    }
+}

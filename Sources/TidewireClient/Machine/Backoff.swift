@@ -1,0 +1,28 @@
+/// When to try again: soon, then less and less often, each client at another moment.
+struct Backoff: Sendable {
+    static let first = Duration.milliseconds(400)
+    static let longest = Duration.seconds(30)
+
+    /// The first retry comes within half a second, none is more than 30 seconds away.
+    static func delay(attempt: Int, chance: inout Chance) -> Duration {
+        let full = min(first * (1 << min(max(attempt - 1, 0), 10)), longest)
+        return full * (0.5 + chance.fraction() / 2)
+    }
+}
+
+/// Chance by a seed, so that a conversation can be had again (SplitMix64).
+struct Chance: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = (state ^ state >> 30) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ mixed >> 27) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ mixed >> 31
+    }
+
+    /// From 0 to less than 1.
+    mutating func fraction() -> Double { Double(next() >> 11) * 0x1p-53 }
+}

@@ -1,0 +1,396 @@
+/// What a machine may use of the world while it handles one event.
+struct Turn {
+    let now: Duration
+    let token: String?
+    /// Whether the socket is there.
+    let isOpen: Bool
+    var lastRef: Int
+    var chance: Chance
+
+    mutating func nextRef() -> String {
+        lastRef += 1
+        return String(lastRef)
+    }
+}
+
+/// One channel's life, over any number of sockets: joined, caught up, joined again where it stood. What happens goes in, what
+/// is to be sent and told comes out.
+struct ChannelMachine: Sendable {
+    enum Phase: Sendable, Hashable {
+        /// The socket is not there.
+        case absent
+        case joining(ref: String, deadline: Duration)
+        /// Joined, and what was missed is still coming.
+        case catchingUp(ref: String)
+        case live(ref: String)
+        case waiting(until: Duration)
+        /// Its token is over or was refused; it joins again by itself with another one.
+        case awaitingToken(Problem)
+        /// Not to be had as it is asked for.
+        case refused(Problem)
+    }
+
+    /// What the app is told.
+    enum Output: Sendable, Hashable {
+        /// `recovered`: what was missed follows. Otherwise, `mustRefetch` comes next, but on the first join.
+        case joined(recovered: Bool, at: Position?)
+        case change(RowChange)
+        case mustRefetch(RefetchReason)
+        case caughtUp(Position?)
+        case problem(Problem)
+        case broadcast(event: String, payload: JSONValue, bytes: [UInt8]?)
+        case presenceState(JSONValue)
+        case presenceDiff(JSONValue)
+        /// It is not joined any more, for now.
+        case lost
+        case answered(push: Int, Problem?)
+    }
+
+    enum Action: Sendable, Hashable {
+        case send(ClientMessage)
+        case tell(Output)
+    }
+
+    private struct Push: Sendable {
+        var number: Int
+        var deadline: Duration
+    }
+
+    static let patience = Duration.seconds(10)
+    static let maximumPushes = 256
+
+    let request: ChannelRequest
+    private(set) var phase = Phase.absent
+    /// Everything before it has been told.
+    private(set) var position: Position?
+    private var failures = 0
+    private(set) var hasJoinedBefore = false
+    /// Whether the server tells positions; nil while it has not been asked.
+    private var keepsPositions: Bool?
+    private var joinedWith: String?
+    /// Told of why the channel is about to be closed.
+    private var ending: Problem?
+    private var tracked: JSONValue?
+    private var pushes: [String: Push] = [:]
+
+    init(_ request: ChannelRequest) {
+        self.request = request
+        position = request.position
+    }
+
+    private var topic: String { "realtime:" + request.topic }
+
+    var joinRef: String? {
+        switch phase {
+        case .joining(let ref, _), .catchingUp(let ref), .live(let ref): ref
+        case .absent, .waiting, .awaitingToken, .refused: nil
+        }
+    }
+
+    var isJoined: Bool {
+        switch phase {
+        case .catchingUp, .live: true
+        default: false
+        }
+    }
+
+    // MARK: The socket
+
+    mutating func socketOpened(_ turn: inout Turn) -> [Action] {
+        switch phase {
+        case .refused: return []
+        case .awaitingToken where turn.token == joinedWith: return []
+        default: return join(&turn)
+        }
+    }
+
+    mutating func socketLost() -> [Action] {
+        switch phase {
+        case .refused, .awaitingToken: break
+        default: phase = .absent
+        }
+        ending = nil
+        failures = 0
+        return forget(
+            Problem(code: "Disconnected", message: "the connection ended before the answer", severity: .error))
+    }
+
+    private mutating func forget(_ why: Problem) -> [Action] {
+        let unanswered = pushes.values.map(\.number).sorted()
+        pushes = [:]
+        return unanswered.map { .tell(.answered(push: $0, why)) } + [.tell(.lost)]
+    }
+
+    private mutating func join(_ turn: inout Turn) -> [Action] {
+        let ref = turn.nextRef()
+        phase = .joining(ref: ref, deadline: turn.now + Self.patience)
+        joinedWith = turn.token
+        ending = nil
+        let payload = request.payload(token: turn.token, position: keepsPositions == false ? nil : position)
+        return [.send(ClientMessage(joinRef: ref, ref: ref, topic: topic, event: "phx_join", payload: payload))]
+    }
+
+    // MARK: What the app does
+
+    /// A new token goes to the server at once; a channel that ended for want of one joins again.
+    mutating func tokenChanged(_ turn: inout Turn) -> [Action] {
+        switch phase {
+        case .awaitingToken where turn.isOpen: return join(&turn)
+        case .awaitingToken: phase = .absent
+        case .catchingUp(let joined), .live(let joined), .joining(let joined, _):
+            guard turn.token != joinedWith else { return [] }
+            joinedWith = turn.token
+            let payload: JSONValue = ["access_token": turn.token.map(JSONValue.string) ?? .null]
+            return [.send(message("access_token", payload, joined: joined, &turn))]
+        case .absent, .waiting, .refused: break
+        }
+        return []
+    }
+
+    mutating func left(_ turn: inout Turn) -> [Action] {
+        guard let joined = joinRef else { return [] }
+        phase = .absent
+        return [.send(message("phx_leave", [:], joined: joined, &turn))]
+    }
+
+    /// Goes back to where somebody stands who could not take what came.
+    mutating func rewind(to position: Position, _ turn: inout Turn) -> [Action] {
+        self.position = position
+        return isJoined ? join(&turn) : []
+    }
+
+    var canRewind: Bool { keepsPositions != false }
+
+    mutating func push(number: Int, event: String, payload: JSONValue, _ turn: inout Turn) -> [Action] {
+        guard isJoined, let joined = joinRef else {
+            return [.tell(.answered(push: number, Self.notJoined))]
+        }
+        guard pushes.count < Self.maximumPushes else {
+            let problem = Problem(
+                code: "TooManyPushes", message: "\(Self.maximumPushes) pushes of this channel wait for an answer",
+                severity: .error)
+            return [.tell(.answered(push: number, problem))]
+        }
+        let message = message(event, payload, joined: joined, &turn)
+        if let ref = message.ref { pushes[ref] = Push(number: number, deadline: turn.now + Self.patience) }
+        return [.send(message)]
+    }
+
+    static let notJoined = Problem(code: "NotJoined", message: "the channel is not joined now", severity: .error)
+
+    /// What is tracked is tracked again after every join. Nil to be there no more.
+    mutating func track(_ payload: JSONValue?, _ turn: inout Turn) -> [Action] {
+        let was = tracked
+        tracked = payload
+        guard isJoined, let joined = joinRef, was != nil || payload != nil else { return [] }
+        return [.send(presence(payload, joined: joined, &turn))]
+    }
+
+    private func presence(_ payload: JSONValue?, joined: String, _ turn: inout Turn) -> ClientMessage {
+        var body: [String: JSONValue] = ["type": "presence", "event": payload == nil ? "untrack" : "track"]
+        if let payload { body["payload"] = payload }
+        return message("presence", .object(body), joined: joined, &turn)
+    }
+
+    private func message(
+        _ event: String, _ payload: JSONValue, joined: String, _ turn: inout Turn
+    ) -> ClientMessage {
+        ClientMessage(joinRef: joined, ref: turn.nextRef(), topic: topic, event: event, payload: payload)
+    }
+
+    // MARK: What the server says
+
+    mutating func received(_ message: ServerMessage, _ turn: inout Turn) -> [Action] {
+        guard let joined = joinRef, message.joinRef == nil || message.joinRef == joined else { return [] }
+        switch message.event {
+        case "phx_reply":
+            if case .joining(let ref, _) = phase, message.ref == ref {
+                return joinAnswered(message.payload, &turn)
+            }
+            return pushAnswered(message)
+        case "phx_close" where message.joinRef == joined || message.ref == joined:
+            return closed(&turn)
+        case "phx_error":
+            return forget(Self.notJoined) + retry(&turn)
+        case _ where !isJoined: return []
+        case "postgres_changes": return changed(message.payload, &turn)
+        case "system": return told(message.payload)
+        case "broadcast":
+            let event = message.payload["event"]?.text ?? ""
+            return [
+                .tell(.broadcast(event: event, payload: message.payload["payload"] ?? .null, bytes: message.bytes))
+            ]
+        case "presence_state": return [.tell(.presenceState(message.payload))]
+        case "presence_diff": return [.tell(.presenceDiff(message.payload))]
+        default: return []
+        }
+    }
+
+    private mutating func joinAnswered(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
+        guard let joined = joinRef else { return [] }
+        let response = payload["response"] ?? .null
+        guard payload["status"]?.text == "ok" else {
+            return joinRefused(response["reason"]?.text ?? "the join was refused", &turn)
+        }
+        failures = 0
+        phase = .catchingUp(ref: joined)
+        var actions = standing(response["tidewire"])
+        hasJoinedBefore = true
+        // Others do not say when they have caught up: there is nothing to catch up with.
+        if keepsPositions == false || request.bindings.isEmpty {
+            phase = .live(ref: joined)
+            actions.append(.tell(.caughtUp(position)))
+        }
+        if let tracked { actions.append(.send(presence(tracked, joined: joined, &turn))) }
+        return actions
+    }
+
+    /// What the reply says about where the channel goes on.
+    private mutating func standing(_ told: JSONValue?) -> [Action] {
+        let wasAsked = position != nil
+        guard let told, let at = told["position"]?.text.flatMap({ Position($0) }) else {
+            keepsPositions = false
+            position = nil
+            return [.tell(.joined(recovered: false, at: nil))]
+                + (hasJoinedBefore || wasAsked ? [.tell(.mustRefetch(.noResume))] : [])
+        }
+        keepsPositions = true
+        guard wasAsked else {
+            position = at
+            return [.tell(.joined(recovered: false, at: at))]
+        }
+        if told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
+        position = at
+        return [
+            .tell(.joined(recovered: false, at: at)),
+            .tell(.mustRefetch(RefetchReason(serverReason: told["reason"]?.text))),
+        ]
+    }
+
+    private mutating func joinRefused(_ reason: String, _ turn: inout Turn) -> [Action] {
+        let code = String(reason.prefix { $0.isLetter })
+        let problem = Problem(code: code, message: reason, severity: .error)
+        switch code {
+        case "InvalidJWTToken", "MalformedJWT", "JwtSignatureError", "JwtSignerError":
+            phase = .awaitingToken(problem)
+            return [.tell(.problem(problem))]
+        case "Unauthorized", "PrivateOnly", "TopicNameRequired", "unmatched":
+            phase = .refused(problem)
+            return [.tell(.problem(problem))]
+        default: return retry(&turn)
+        }
+    }
+
+    private mutating func pushAnswered(_ message: ServerMessage) -> [Action] {
+        guard let ref = message.ref, let push = pushes.removeValue(forKey: ref) else { return [] }
+        if message.payload["status"]?.text == "ok" { return [.tell(.answered(push: push.number, nil))] }
+        let response = message.payload["response"]
+        let reason = response?["reason"]?.text ?? response?.text ?? "the server refused it"
+        let problem = Problem(code: String(reason.prefix { $0.isLetter }), message: reason, severity: .error)
+        return [.tell(.answered(push: push.number, problem))]
+    }
+
+    private mutating func closed(_ turn: inout Turn) -> [Action] {
+        let why = ending
+        ending = nil
+        let lost = forget(Self.notJoined)
+        switch why?.code {
+        case "TokenExpired", "TokenRefused":
+            // A better one may have come while the old one ended.
+            if turn.token != joinedWith { return lost + join(&turn) }
+            if let why { phase = .awaitingToken(why) }
+            return lost
+        case "Unauthorized", "RightsLost":
+            if let why { phase = .refused(why) }
+            return lost
+        default: return lost + retry(&turn)
+        }
+    }
+
+    private mutating func retry(_ turn: inout Turn) -> [Action] {
+        failures += 1
+        phase = .waiting(until: turn.now + Backoff.delay(attempt: failures, chance: &turn.chance))
+        return []
+    }
+
+    // MARK: Changes
+
+    private mutating func changed(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
+        let behind = payload["position"]?.text.flatMap { Position($0) }
+        if let behind, let position, position.covers(behind) { return [] }
+        // Something that came before it has not come here: it is asked for again.
+        if let previous = payload["previous"]?.text.flatMap({ Position($0) }), let position, !position.covers(previous)
+        {
+            return join(&turn)
+        }
+        guard let change = RowChange(payload["data"] ?? .null, position: behind) else {
+            let problem = Problem(
+                code: "Undecodable", message: "the server sent a change in a form that is not known", severity: .error)
+            return [.tell(.problem(problem)), .tell(.mustRefetch(.changesMissing(problem.message)))]
+        }
+        if let behind { position = behind }
+        return [.tell(.change(change))]
+    }
+
+    private mutating func told(_ payload: JSONValue) -> [Action] {
+        let message = payload["message"]?.text ?? ""
+        let code = payload["code"]?.text
+        switch code {
+        case "CaughtUp": return caughtUp(payload["position"]?.text.flatMap { Position($0) })
+        case "ChangesMissing": return [.tell(.mustRefetch(.changesMissing(message)))]
+        case "Truncated": return [.tell(.mustRefetch(.truncated))]
+        default: break
+        }
+        let isError = payload["status"]?.text == "error"
+        guard isError || code != nil else { return [] }
+        let problem = Problem(
+            code: code ?? Self.code(ofWords: message), message: message, severity: isError ? .error : .warning)
+        if isError, payload["extension"]?.text == "system" { ending = problem }
+        return [.tell(.problem(problem))]
+    }
+
+    /// Of servers that say it in words alone.
+    private static func code(ofWords message: String) -> String {
+        if message.hasPrefix("Token has expired") { return "TokenExpired" }
+        if message.hasPrefix("You do not have permissions") { return "Unauthorized" }
+        if message.hasPrefix("You no longer have permission") { return "RightsLost" }
+        if message.hasPrefix("Unable to subscribe") { return "NotSubscribed" }
+        return "Told"
+    }
+
+    private mutating func caughtUp(_ at: Position?) -> [Action] {
+        if let at { position = at }
+        if let joined = joinRef { phase = .live(ref: joined) }
+        return [.tell(.caughtUp(position))]
+    }
+
+    // MARK: Time
+
+    mutating func woke(_ turn: inout Turn) -> [Action] {
+        var actions: [Action] = []
+        for (ref, push) in pushes.sorted(by: { $0.value.number < $1.value.number }) where turn.now >= push.deadline {
+            pushes[ref] = nil
+            let problem = Problem(code: "NoAnswer", message: "no answer within 10 s", severity: .error)
+            actions.append(.tell(.answered(push: push.number, problem)))
+        }
+        guard turn.isOpen else { return actions }
+        switch phase {
+        case .joining(let ref, let deadline) where turn.now >= deadline:
+            actions.append(.send(message("phx_leave", [:], joined: ref, &turn)))
+            return actions + retry(&turn)
+        case .waiting(let until) where turn.now >= until:
+            return actions + join(&turn)
+        default: return actions
+        }
+    }
+
+    var nextWake: Duration? {
+        let own: Duration? =
+            switch phase {
+            case .joining(_, let deadline): deadline
+            case .waiting(let until): until
+            default: nil
+            }
+        return ([own].compactMap { $0 } + pushes.values.map(\.deadline)).min()
+    }
+}

@@ -1,0 +1,195 @@
+/// One socket's life: what happens goes in, what is to be done comes out. It has no clock, no socket and no chance of its own.
+struct ConnectionMachine: Sendable {
+    enum Phase: Sendable, Hashable {
+        case idle
+        case waiting(attempt: Int, until: Duration, why: Interruption)
+        case opening(attempt: Int, deadline: Duration)
+        case open(Heartbeat)
+        /// Nothing is tried before somebody comes with another key or token.
+        case refused(Interruption)
+        /// There is no network; nothing is tried before there is.
+        case withoutNetwork
+        /// The app has been in the background for too long.
+        case suspended
+    }
+
+    /// The next one goes out at `due`; the one that is out has to be answered by then.
+    struct Heartbeat: Sendable, Hashable {
+        var due: Duration
+        var awaited: String?
+    }
+
+    enum Action: Sendable, Hashable {
+        case open
+        case close
+        case sendHeartbeat
+        /// Whatever was on it is gone.
+        case lost(Interruption?)
+    }
+
+    static let heartbeatInterval = Duration.seconds(25)
+    /// For one that is to find out whether the socket is still there.
+    static let probePatience = Duration.seconds(5)
+    static let openingPatience = Duration.seconds(15)
+    static let backgroundGrace = Duration.seconds(30)
+    static let pause = Duration.seconds(2)
+
+    private(set) var phase = Phase.idle
+    /// Attempts since the server last said anything: a server that accepts and closes at once is no success.
+    private(set) var failures = 0
+    private var isWanted = false
+    private var isInBackground = false
+    private var suspendAt: Duration?
+    private var isReachable = true
+
+    var isOpen: Bool { if case .open = phase { true } else { false } }
+
+    // MARK: What is wanted
+
+    /// Whether there is anything to connect for.
+    mutating func wanted(_ isWanted: Bool, at now: Duration) -> [Action] {
+        guard isWanted != self.isWanted else { return [] }
+        self.isWanted = isWanted
+        if isWanted { return start(at: now) }
+        failures = 0
+        return end(into: .idle)
+    }
+
+    /// Another key, token or person.
+    mutating func credentialsChanged(at now: Duration) -> [Action] {
+        guard case .refused = phase else { return [] }
+        failures = 0
+        phase = .idle
+        return start(at: now)
+    }
+
+    mutating func networkChanged(isReachable: Bool, at now: Duration) -> [Action] {
+        self.isReachable = isReachable
+        switch (isReachable, phase) {
+        case (false, .waiting): phase = .withoutNetwork
+        // It may be the other network that went: the socket says so by itself.
+        case (true, .open): return probe(at: now)
+        case (true, .withoutNetwork), (true, .waiting): return restart(at: now)
+        default: break
+        }
+        return []
+    }
+
+    mutating func wentToBackground(at now: Duration) {
+        guard !isInBackground else { return }
+        isInBackground = true
+        suspendAt = now + Self.backgroundGrace
+    }
+
+    mutating func cameToForeground(at now: Duration) -> [Action] {
+        guard isInBackground else { return [] }
+        isInBackground = false
+        suspendAt = nil
+        switch phase {
+        case .open: return probe(at: now)
+        case .suspended, .waiting: return restart(at: now)
+        default: return []
+        }
+    }
+
+    // MARK: What happens
+
+    mutating func opened(at now: Duration) {
+        guard case .opening = phase else { return }
+        phase = .open(Heartbeat(due: now + Self.heartbeatInterval, awaited: nil))
+    }
+
+    mutating func received() { failures = 0 }
+
+    mutating func heartbeatSent(ref: String, at now: Duration) {
+        guard case .open(var heartbeat) = phase else { return }
+        heartbeat.awaited = ref
+        phase = .open(heartbeat)
+    }
+
+    mutating func heartbeatAnswered(ref: String?, at now: Duration) {
+        guard case .open(let heartbeat) = phase, heartbeat.awaited == ref else { return }
+        phase = .open(Heartbeat(due: now + Self.heartbeatInterval, awaited: nil))
+    }
+
+    mutating func interrupted(_ why: Interruption, at now: Duration, chance: inout Chance) -> [Action] {
+        switch phase {
+        case .idle, .suspended, .refused, .withoutNetwork, .waiting: return []
+        case .opening, .open: break
+        }
+        guard !why.needsAnotherKey else {
+            phase = .refused(why)
+            return [.lost(why)]
+        }
+        failures += 1
+        if isReachable {
+            var delay = Backoff.delay(attempt: failures, chance: &chance)
+            if why.asksForPause { delay += Self.pause * (0.5 + chance.fraction()) }
+            phase = .waiting(attempt: failures, until: now + min(delay, Backoff.longest), why: why)
+        } else {
+            phase = .withoutNetwork
+        }
+        return [.lost(why)]
+    }
+
+    mutating func woke(at now: Duration, chance: inout Chance) -> [Action] {
+        if let suspendAt, now >= suspendAt {
+            self.suspendAt = nil
+            if phase != .idle { return end(into: .suspended) }
+        }
+        switch phase {
+        case .waiting(_, let until, _) where now >= until: return start(at: now)
+        case .opening(_, let deadline) where now >= deadline:
+            return [.close] + interrupted(.silent, at: now, chance: &chance)
+        case .open(var heartbeat) where now >= heartbeat.due:
+            if heartbeat.awaited != nil { return [.close] + interrupted(.silent, at: now, chance: &chance) }
+            heartbeat.due = now + Self.heartbeatInterval
+            phase = .open(heartbeat)
+            return [.sendHeartbeat]
+        default: return []
+        }
+    }
+
+    /// Nil while only somebody else can go on.
+    var nextWake: Duration? {
+        let own: Duration? =
+            switch phase {
+            case .waiting(_, let until, _): until
+            case .opening(_, let deadline): deadline
+            case .open(let heartbeat): heartbeat.due
+            case .idle, .refused, .withoutNetwork, .suspended: nil
+            }
+        guard let suspendAt else { return own }
+        return min(own ?? suspendAt, suspendAt)
+    }
+
+    // MARK: Steps
+
+    private mutating func start(at now: Duration) -> [Action] {
+        guard isWanted else { return [] }
+        phase = .opening(attempt: failures + 1, deadline: now + Self.openingPatience)
+        return [.open]
+    }
+
+    private mutating func restart(at now: Duration) -> [Action] {
+        failures = 0
+        phase = .idle
+        return start(at: now)
+    }
+
+    private mutating func probe(at now: Duration) -> [Action] {
+        guard case .open = phase else { return [] }
+        phase = .open(Heartbeat(due: now + Self.probePatience, awaited: nil))
+        return [.sendHeartbeat]
+    }
+
+    private mutating func end(into phase: Phase) -> [Action] {
+        let wasThere =
+            switch self.phase {
+            case .opening, .open: true
+            default: false
+            }
+        self.phase = phase
+        return wasThere ? [.close, .lost(nil)] : []
+    }
+}

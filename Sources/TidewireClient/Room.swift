@@ -1,0 +1,255 @@
+import Foundation
+import Synchronization
+
+/// Somebody who is present, by key, with what they track.
+public typealias Presences = [String: [JSONValue]]
+
+public enum RoomEvent: Sendable, Hashable {
+    case message(event: String, payload: JSONValue, bytes: [UInt8]?)
+    /// What changed, and who is there now. Whoever vanished while the connection was away is among `left`.
+    case presence(joined: Presences, left: Presences, now: Presences)
+    case joined
+    case problem(Problem)
+}
+
+/// What becomes of a message while the room is not joined.
+public enum WhenOffline: Sendable, Hashable {
+    case drop
+    /// It is sent once the room is joined, if that is within this time; a hundred at most wait.
+    case queue(atMost: Duration)
+    case fail
+}
+
+extension Tidewire {
+    /// A topic on which people talk to each other and see who is there.
+    ///
+    /// - Parameter presenceKey: by which this client is known; nil to see nobody.
+    public func room(
+        _ topic: String, isPrivate: Bool = false, presenceKey: String? = nil, hearsItself: Bool = false
+    ) -> Room {
+        var request = ChannelRequest(topic: topic)
+        request.isPrivate = isPrivate
+        request.presenceKey = presenceKey
+        request.hearsItself = hearsItself
+        return Room(engine, request)
+    }
+}
+
+/// Joined as long as it is there.
+public final class Room: Sendable {
+    private struct Waiting: Sendable {
+        let event: String
+        let payload: JSONValue
+        let until: Duration
+    }
+
+    private struct State {
+        var presence = PresenceBook()
+        var isJoined = false
+        var waiting: [Waiting] = []
+        var listeners: [Int: Mailbox<RoomEvent>] = [:]
+        var next = 0
+        var channel: Int?
+    }
+
+    static let maximumWaiting = 100
+
+    private let engine: Engine
+    private let state: Shared
+
+    /// What the engine tells outlives the room by a moment.
+    private final class Shared: Sendable {
+        let value = Mutex(State())
+    }
+
+    init(_ engine: Engine, _ request: ChannelRequest) {
+        self.engine = engine
+        let state = Shared()
+        self.state = state
+        let channel = engine.enter(request) { [weak engine] output in
+            guard let engine else { return }
+            Self.hear(output, state, engine)
+        }
+        state.value.withLock { $0.channel = channel }
+        Self.sendWaiting(state, engine)
+    }
+
+    deinit {
+        guard let channel = state.value.withLock({ $0.channel }) else { return }
+        engine.leave(channel)
+    }
+
+    // MARK: What it says
+
+    /// Nil when the server has it. `.drop` and `.queue` answer at once while the room is not joined.
+    @discardableResult
+    public func send(_ event: String, _ payload: JSONValue, whenOffline: WhenOffline = .drop) async -> Problem? {
+        let body = Self.body(event, payload)
+        let (isJoined, channel) = state.value.withLock { ($0.isJoined, $0.channel) }
+        if isJoined, let channel { return await engine.push(channel, event: "broadcast", payload: body) }
+        switch whenOffline {
+        case .drop: return nil
+        case .fail: return ChannelMachine.notJoined
+        case .queue(let patience):
+            let until = engine.clock.now + patience
+            return state.value.withLock { state in
+                guard state.waiting.count < Self.maximumWaiting else {
+                    return Problem(
+                        code: "TooManyWaiting", message: "\(Self.maximumWaiting) messages wait for the room",
+                        severity: .error)
+                }
+                state.waiting.append(Waiting(event: event, payload: payload, until: until))
+                return nil
+            }
+        }
+    }
+
+    private static func body(_ event: String, _ payload: JSONValue) -> JSONValue {
+        ["type": "broadcast", "event": .string(event), "payload": payload]
+    }
+
+    private static func sendWaiting(_ state: Shared, _ engine: Engine) {
+        let (channel, waiting) = state.value.withLock { state -> (Int?, [Waiting]) in
+            guard state.isJoined, state.channel != nil else { return (nil, []) }
+            defer { state.waiting = [] }
+            return (state.channel, state.waiting)
+        }
+        guard let channel else { return }
+        for message in waiting where message.until >= engine.clock.now {
+            let body = body(message.event, message.payload)
+            engine.handle(.push(channel: channel, number: 0, event: "broadcast", payload: body))
+        }
+    }
+
+    /// Is there, with this; again after every rejoin, until it is nil.
+    public func track(_ payload: JSONValue?) {
+        guard let channel = state.value.withLock({ $0.channel }) else { return }
+        engine.handle(.track(channel: channel, payload))
+    }
+
+    // MARK: What it hears
+
+    public var presences: Presences { state.value.withLock { $0.presence.now } }
+
+    /// What happens from now on.
+    public var events: RoomEvents { RoomEvents(room: self) }
+
+    private static func hear(_ output: ChannelMachine.Output, _ state: Shared, _ engine: Engine) {
+        let listeners = state.value.withLock { state -> ([Mailbox<RoomEvent>], RoomEvent?) in
+            (Array(state.listeners.values), event(of: output, &state))
+        }
+        if let event = listeners.1 {
+            for listener in listeners.0 where listener.count < maximumUnheard { listener.put(event) }
+        }
+        if case .caughtUp = output { sendWaiting(state, engine) }
+    }
+
+    /// Messages between people are not kept: who takes none hears no more than these.
+    static let maximumUnheard = 1000
+
+    private static func event(of output: ChannelMachine.Output, _ state: inout State) -> RoomEvent? {
+        switch output {
+        case .broadcast(let event, let payload, let bytes):
+            return .message(event: event, payload: payload, bytes: bytes)
+        case .caughtUp:
+            state.isJoined = true
+            return .joined
+        case .lost:
+            state.isJoined = false
+            return nil
+        case .presenceState(let told): return told.object.flatMap { state.presence.replace($0) }
+        case .presenceDiff(let told): return state.presence.change(told)
+        case .problem(let problem): return .problem(problem)
+        case .change, .joined, .mustRefetch, .answered: return nil
+        }
+    }
+
+    fileprivate func listen() -> (Int, Mailbox<RoomEvent>) {
+        let mailbox = Mailbox<RoomEvent>()
+        let number = state.value.withLock { state in
+            state.next += 1
+            state.listeners[state.next] = mailbox
+            return state.next
+        }
+        return (number, mailbox)
+    }
+
+    fileprivate func stopListening(_ number: Int) {
+        _ = state.value.withLock { $0.listeners.removeValue(forKey: number) }
+    }
+}
+
+public struct RoomEvents: AsyncSequence, Sendable {
+    let room: Room
+
+    public func makeAsyncIterator() -> Iterator { Iterator(room) }
+
+    public final class Iterator: AsyncIteratorProtocol {
+        private let room: Room
+        private let number: Int
+        private let mailbox: Mailbox<RoomEvent>
+
+        init(_ room: Room) {
+            self.room = room
+            (number, mailbox) = room.listen()
+        }
+
+        deinit { room.stopListening(number) }
+
+        public func next() async -> RoomEvent? { await mailbox.take() }
+    }
+}
+
+/// Who is present, by what the server tells. A new state after a rejoin says who left meanwhile: that they did is told.
+struct PresenceBook: Sendable {
+    private var metas: [String: [String: JSONValue]] = [:]
+
+    var now: Presences { metas.mapValues { $0.sorted { $0.key < $1.key }.map(\.value) } }
+
+    mutating func replace(_ told: [String: JSONValue]) -> RoomEvent? {
+        let next = told.mapValues(Self.metas)
+        let joined = Self.difference(next, without: metas)
+        let left = Self.difference(metas, without: next)
+        metas = next
+        return event(joined, left)
+    }
+
+    mutating func change(_ told: JSONValue) -> RoomEvent? {
+        let leaves = (told["leaves"]?.object ?? [:]).mapValues(Self.metas)
+        let joins = (told["joins"]?.object ?? [:]).mapValues(Self.metas)
+        for (key, gone) in leaves {
+            for ref in gone.keys { metas[key]?[ref] = nil }
+            if metas[key]?.isEmpty == true { metas[key] = nil }
+        }
+        for (key, come) in joins { metas[key, default: [:]].merge(come) { _, new in new } }
+        return event(joins, leaves)
+    }
+
+    private func event(_ joined: [String: [String: JSONValue]], _ left: [String: [String: JSONValue]]) -> RoomEvent? {
+        guard !joined.isEmpty || !left.isEmpty else { return nil }
+        let values: ([String: JSONValue]) -> [JSONValue] = { $0.sorted { $0.key < $1.key }.map(\.value) }
+        return .presence(joined: joined.mapValues(values), left: left.mapValues(values), now: now)
+    }
+
+    /// By their references, which each tracking has its own of.
+    private static func metas(_ told: JSONValue) -> [String: JSONValue] {
+        var found: [String: JSONValue] = [:]
+        for meta in told["metas"]?.array ?? [] {
+            guard var payload = meta.object, let ref = payload.removeValue(forKey: "phx_ref")?.text else { continue }
+            payload["phx_ref_prev"] = nil
+            found[ref] = .object(payload)
+        }
+        return found
+    }
+
+    private static func difference(
+        _ some: [String: [String: JSONValue]], without others: [String: [String: JSONValue]]
+    ) -> [String: [String: JSONValue]] {
+        var rest: [String: [String: JSONValue]] = [:]
+        for (key, metas) in some {
+            let own = metas.filter { others[key]?[$0.key] == nil }
+            if !own.isEmpty { rest[key] = own }
+        }
+        return rest
+    }
+}

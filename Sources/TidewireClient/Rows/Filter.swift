@@ -1,0 +1,168 @@
+import Foundation
+
+/// A column that filters can speak about, with the type of what it is compared to.
+public struct Column<Value: FilterValue>: Sendable {
+    public let name: String
+
+    public init(_ name: String) { self.name = name }
+}
+
+/// What can stand in a filter.
+public protocol FilterValue: Sendable {
+    var filterText: String { get }
+}
+
+extension FilterValue where Self: CustomStringConvertible {
+    public var filterText: String { description }
+}
+
+extension String: FilterValue {}
+extension Int: FilterValue {}
+extension Int64: FilterValue {}
+extension Int32: FilterValue {}
+extension Int16: FilterValue {}
+extension Double: FilterValue {}
+extension Bool: FilterValue {}
+extension Decimal: FilterValue {}
+extension Numeric: FilterValue {}
+
+extension UUID: FilterValue {
+    public var filterText: String { uuidString.lowercased() }
+}
+
+extension Date: FilterValue {
+    public var filterText: String { PostgresTime.text(self) }
+}
+
+extension FilterValue where Self: RawRepresentable, RawValue: FilterValue {
+    public var filterText: String { rawValue.filterText }
+}
+
+/// Which rows of a table; checked by the compiler against the columns that the row type has:
+///
+/// ```swift
+/// let open: Filter<Expense> = \.ownerID == me && \.amount > 0
+/// ```
+///
+/// The server decides, by the columns' types: a UUID is the same in any case, a timestamp in any zone.
+public struct Filter<Row: LiveRow>: Sendable, Hashable {
+    indirect enum Node: Sendable, Hashable {
+        case condition(column: String, operation: String, value: String)
+        case and([Node])
+        case or([Node])
+        case not(Node)
+    }
+
+    let node: Node
+
+    init(_ node: Node) { self.node = node }
+
+    /// A condition as the server reads it, for what has no operator here: `Filter("tags=cs.{urgent}")`.
+    public init(column: String, _ operation: String, _ value: String) {
+        node = .condition(column: column, operation: operation, value: value)
+    }
+
+    /// As it goes to the server.
+    public var text: String {
+        switch node {
+        case .and(let parts): parts.map { Filter($0).text }.joined(separator: ",")
+        case .condition(let column, let operation, let value): "\(column)=\(operation).\(value)"
+        case .or(let parts): "or=(\(parts.map(Self.nested).joined(separator: ",")))"
+        case .not(let part): Self.negated(part, separator: "=")
+        }
+    }
+
+    private static func nested(_ node: Node) -> String {
+        switch node {
+        case .condition(let column, let operation, let value): "\(column).\(operation).\(value)"
+        case .and(let parts): "and(\(parts.map(nested).joined(separator: ",")))"
+        case .or(let parts): "or(\(parts.map(nested).joined(separator: ",")))"
+        case .not(let part): negated(part, separator: ".")
+        }
+    }
+
+    private static func negated(_ node: Node, separator: String) -> String {
+        let equals = separator == "=" ? "=" : ""
+        switch node {
+        case .condition(let column, let operation, let value): return "\(column)\(separator)not.\(operation).\(value)"
+        case .and(let parts): return "not.and\(equals)(\(parts.map(nested).joined(separator: ",")))"
+        case .or(let parts): return "not.or\(equals)(\(parts.map(nested).joined(separator: ",")))"
+        case .not(let part): return separator == "=" ? Filter(part).text : nested(part)
+        }
+    }
+
+    /// What would end the value, or begin something else in it, is put in quotes.
+    static func quoted(_ value: String) -> String {
+        let isPlain = value.utf8.allSatisfy { byte in
+            (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)
+                || [UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."), UInt8(ascii: ":"), UInt8(ascii: "+")]
+                    .contains(byte)
+        }
+        if isPlain, !value.isEmpty, value.lowercased() != "null" { return value }
+        return "\"" + value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+    }
+
+    static func compare<Value>(
+        _ column: KeyPath<Row.Columns, Column<Value>>, _ operation: String, _ value: Value
+    ) -> Filter {
+        let name = Row.columns[keyPath: column].name
+        return Filter(.condition(column: name, operation: operation, value: quoted(value.filterText)))
+    }
+}
+
+public func == <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+    .compare(column, "eq", value)
+}
+
+public func != <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+    .compare(column, "neq", value)
+}
+
+public func < <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+    .compare(column, "lt", value)
+}
+
+public func <= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+    .compare(column, "lte", value)
+}
+
+public func > <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+    .compare(column, "gt", value)
+}
+
+public func >= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, Column<Value>>, value: Value) -> Filter<Row> {
+    .compare(column, "gte", value)
+}
+
+extension Filter {
+    /// One of up to 1000 values.
+    public static func among<Value>(_ column: KeyPath<Row.Columns, Column<Value>>, _ values: [Value]) -> Filter {
+        let list = values.map { quoted($0.filterText) }.joined(separator: ",")
+        return Filter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
+    }
+
+    public static func isNull<Value>(_ column: KeyPath<Row.Columns, Column<Value>>) -> Filter {
+        Filter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))
+    }
+
+    /// SQL's pattern, with `%` and `_`.
+    public static func like(_ column: KeyPath<Row.Columns, Column<String>>, _ pattern: String) -> Filter {
+        compare(column, "like", pattern)
+    }
+
+    public static func && (one: Filter, other: Filter) -> Filter {
+        let parts = [one.node, other.node].flatMap { node in
+            if case .and(let parts) = node { parts } else { [node] }
+        }
+        return Filter(.and(parts))
+    }
+
+    public static func || (one: Filter, other: Filter) -> Filter {
+        let parts = [one.node, other.node].flatMap { node in
+            if case .or(let parts) = node { parts } else { [node] }
+        }
+        return Filter(.or(parts))
+    }
+
+    public static prefix func ! (filter: Filter) -> Filter { Filter(.not(filter.node)) }
+}

@@ -1,0 +1,49 @@
+/// A row of a table, as an app has it.
+///
+/// ```swift
+/// struct Expense: LiveRow {
+///     static let table = "financial_transactions"
+///     let id: UUID
+///     let ownerID: UUID          // owner_id
+///     let amount: Decimal
+///
+///     struct Columns: Sendable {
+///         let ownerID = Column<UUID>("owner_id")
+///         let amount = Column<Decimal>("amount")
+///     }
+///     static let columns = Columns()
+/// }
+/// ```
+public protocol LiveRow: Decodable, Identifiable, Sendable where ID: Sendable & Decodable {
+    associatedtype Columns: Sendable = NoColumns
+    static var table: String { get }
+    static var schema: String { get }
+    /// The columns of its primary key. Where there are several, `ID` is a type that decodes from them.
+    static var key: [String] { get }
+    /// What filters can speak about.
+    static var columns: Columns { get }
+}
+
+/// Of rows that no filter speaks about.
+public struct NoColumns: Sendable {
+    public init() {}
+}
+
+extension LiveRow {
+    public static var schema: String { "public" }
+    public static var key: [String] { ["id"] }
+}
+
+extension LiveRow where Columns == NoColumns {
+    public static var columns: NoColumns { NoColumns() }
+}
+
+extension LiveRow {
+    /// What tells the row, of an image that may have its key alone.
+    static func id(of image: RowImage) throws -> ID {
+        if key.count == 1 { return try image.decode(ID.self, column: key[0]) }
+        return try image.decode(ID.self)
+    }
+
+    static func hasKey(_ image: [String: JSONValue]) -> Bool { key.allSatisfy { image[$0] != nil } }
+}

@@ -1,0 +1,314 @@
+import Foundation
+
+/// A row as the server told it: columns by name. It decodes as any `Decodable`, whose keys are found whether they are written
+/// `owner_id`, `ownerId` or `ownerID`.
+public struct RowImage: Sendable, Hashable {
+    public var values: [String: JSONValue]
+
+    public init(_ values: [String: JSONValue]) { self.values = values }
+
+    public subscript(column: String) -> JSONValue? { values[column] }
+
+    public func decode<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+        try RowDecoder(.object(values), []).value(type)
+    }
+
+    /// One column.
+    public func decode<Value: Decodable>(_ type: Value.Type = Value.self, column: String) throws -> Value {
+        guard let value = values[column] else {
+            throw DecodingError.keyNotFound(
+                Name(column), .init(codingPath: [], debugDescription: "the row has no \(column)"))
+        }
+        return try RowDecoder(value, [Name(column)]).value(type)
+    }
+}
+
+/// A numeric with all its digits, for those that `Decimal` has no room for.
+public struct Numeric: Sendable, Hashable, Codable, CustomStringConvertible {
+    public let digits: String
+
+    public init(digits: String) { self.digits = digits }
+
+    public var decimal: Decimal? { Decimal(string: digits, locale: Locale(identifier: "en_US_POSIX")) }
+    public var double: Double { Double(digits) ?? .nan }
+    public var description: String { digits }
+}
+
+struct Name: CodingKey, CustomStringConvertible {
+    let stringValue: String
+    let intValue: Int?
+
+    init(_ name: String) { (stringValue, intValue) = (name, nil) }
+    init(_ index: Int) { (stringValue, intValue) = ("\(index)", index) }
+    init?(stringValue: String) { self.init(stringValue) }
+    init?(intValue: Int) { self.init(intValue) }
+
+    var description: String { stringValue }
+
+    /// How names are compared that are not equal as they are: `ownerID`, `ownerId` and `owner_id` are one.
+    static func squashed(_ name: String) -> String { name.replacing("_", with: "").lowercased() }
+}
+
+/// Decodes what PostgreSQL's types are in JSON.
+struct RowDecoder: Decoder {
+    let json: JSONValue
+    let codingPath: [any CodingKey]
+    var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+    init(_ json: JSONValue, _ path: [any CodingKey]) {
+        self.json = json
+        codingPath = path
+    }
+
+    func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
+        guard case .object(let members) = json else { throw mismatch([String: JSONValue].self) }
+        return KeyedDecodingContainer(Columns<Key>(members: members, codingPath: codingPath))
+    }
+
+    func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
+        guard case .array(let items) = json else { throw mismatch([JSONValue].self) }
+        return Items(items: items, codingPath: codingPath)
+    }
+
+    func singleValueContainer() throws -> any SingleValueDecodingContainer { Single(decoder: self) }
+
+    /// Says what was expected and where, and never what the row has there.
+    func mismatch(_ type: Any.Type) -> DecodingError {
+        .typeMismatch(type, .init(codingPath: codingPath, debugDescription: "expected \(type), found \(json.kind)"))
+    }
+
+    func value<Value: Decodable>(_ type: Value.Type) throws -> Value {
+        let special: (any Decodable)?
+        switch type {
+        case is JSONValue.Type: special = json
+        case is UUID.Type: special = json.text.flatMap { UUID(uuidString: $0) }
+        case is Date.Type: special = json.text.flatMap(PostgresTime.date)
+        case is Decimal.Type: special = decimal
+        case is Numeric.Type: special = number.map { Numeric(digits: $0) }
+        case is Data.Type: special = json.text.flatMap(Self.bytes)
+        case is URL.Type: special = json.text.flatMap { URL(string: $0) }
+        default: return try Value(from: self)
+        }
+        guard let value = special as? Value else { throw mismatch(type) }
+        return value
+    }
+
+    var number: String? {
+        switch json {
+        case .number(let digits): digits
+        case .string(let text) where Double(text) != nil: text
+        default: nil
+        }
+    }
+
+    private var decimal: Decimal? {
+        number.flatMap { Decimal(string: $0, locale: Locale(identifier: "en_US_POSIX")) }
+    }
+
+    /// `bytea` in hexadecimal, with and without `\x`.
+    private static func bytes(_ text: String) -> Data? {
+        let digits = Array((text.hasPrefix("\\x") ? text.dropFirst(2) : text[...]).utf8)
+        guard digits.count.isMultiple(of: 2) else { return nil }
+        var bytes = Data(capacity: digits.count / 2)
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let byte = UInt8(String(decoding: digits[index...index + 1], as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            bytes.append(byte)
+        }
+        return bytes
+    }
+
+    func integer<Value: FixedWidthInteger>(_ type: Value.Type) throws -> Value {
+        guard let number, let value = Value(number) else { throw mismatch(type) }
+        return value
+    }
+
+    /// PostgreSQL's NaN and infinities have no JSON: they come as null. A column that may be NULL is an optional.
+    func float<Value: BinaryFloatingPoint & LosslessStringConvertible>(_ type: Value.Type) throws -> Value {
+        if json.isNull { return .nan }
+        guard let number, let value = Value(number) else { throw mismatch(type) }
+        return value
+    }
+}
+
+extension JSONValue {
+    fileprivate var kind: String {
+        switch self {
+        case .null: "NULL"
+        case .bool: "a boolean"
+        case .number: "a number"
+        case .string: "a text"
+        case .array: "an array"
+        case .object: "an object"
+        }
+    }
+}
+
+private struct Columns<Key: CodingKey>: KeyedDecodingContainerProtocol {
+    let members: [String: JSONValue]
+    let codingPath: [any CodingKey]
+
+    var allKeys: [Key] { members.keys.compactMap { Key(stringValue: $0) } }
+
+    private func member(_ key: Key) -> JSONValue? {
+        if let value = members[key.stringValue] { return value }
+        let squashed = Name.squashed(key.stringValue)
+        return members.first { Name.squashed($0.key) == squashed }?.value
+    }
+
+    private func decoder(_ key: Key) throws -> RowDecoder {
+        guard let value = member(key) else {
+            throw DecodingError.keyNotFound(
+                key, .init(codingPath: codingPath, debugDescription: "the row has no \(key.stringValue)"))
+        }
+        return RowDecoder(value, codingPath + [key])
+    }
+
+    func contains(_ key: Key) -> Bool { member(key) != nil }
+    func decodeNil(forKey key: Key) throws -> Bool { member(key)?.isNull ?? true }
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try Single(decoder: decoder(key)).decode(type) }
+    func decode(_ type: String.Type, forKey key: Key) throws -> String {
+        try Single(decoder: decoder(key)).decode(type)
+    }
+    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try decoder(key).float(type) }
+    func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try decoder(key).float(type) }
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try decoder(key).integer(type) }
+    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try decoder(key).integer(type) }
+    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try decoder(key).integer(type) }
+    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try decoder(key).integer(type) }
+    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try decoder(key).integer(type) }
+    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try decoder(key).integer(type) }
+    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try decoder(key).integer(type) }
+    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try decoder(key).integer(type) }
+    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try decoder(key).integer(type) }
+    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try decoder(key).integer(type) }
+    func decode<T: Decodable>(_ type: T.Type, forKey key: Key) throws -> T { try decoder(key).value(type) }
+
+    func nestedContainer<Nested: CodingKey>(
+        keyedBy type: Nested.Type, forKey key: Key
+    ) throws -> KeyedDecodingContainer<Nested> {
+        try decoder(key).container(keyedBy: type)
+    }
+
+    func nestedUnkeyedContainer(forKey key: Key) throws -> any UnkeyedDecodingContainer {
+        try decoder(key).unkeyedContainer()
+    }
+
+    func superDecoder() throws -> any Decoder { RowDecoder(.object(members), codingPath) }
+    func superDecoder(forKey key: Key) throws -> any Decoder { try decoder(key) }
+}
+
+private struct Items: UnkeyedDecodingContainer {
+    let items: [JSONValue]
+    let codingPath: [any CodingKey]
+    private(set) var currentIndex = 0
+
+    init(items: [JSONValue], codingPath: [any CodingKey]) {
+        self.items = items
+        self.codingPath = codingPath
+    }
+
+    var count: Int? { items.count }
+    var isAtEnd: Bool { currentIndex >= items.count }
+
+    private mutating func next() throws -> RowDecoder {
+        guard !isAtEnd else {
+            throw DecodingError.valueNotFound(
+                JSONValue.self, .init(codingPath: codingPath, debugDescription: "the array has no more"))
+        }
+        defer { currentIndex += 1 }
+        return RowDecoder(items[currentIndex], codingPath + [Name(currentIndex)])
+    }
+
+    mutating func decodeNil() throws -> Bool {
+        guard !isAtEnd, items[currentIndex].isNull else { return false }
+        currentIndex += 1
+        return true
+    }
+
+    mutating func decode<T: Decodable>(_ type: T.Type) throws -> T { try next().value(type) }
+
+    mutating func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type) throws -> KeyedDecodingContainer<Nested>
+    {
+        try next().container(keyedBy: type)
+    }
+
+    mutating func nestedUnkeyedContainer() throws -> any UnkeyedDecodingContainer { try next().unkeyedContainer() }
+    mutating func superDecoder() throws -> any Decoder { try next() }
+}
+
+private struct Single: SingleValueDecodingContainer {
+    let decoder: RowDecoder
+    var codingPath: [any CodingKey] { decoder.codingPath }
+
+    func decodeNil() -> Bool { decoder.json.isNull }
+
+    func decode(_ type: Bool.Type) throws -> Bool {
+        guard let value = decoder.json.bool else { throw decoder.mismatch(type) }
+        return value
+    }
+
+    func decode(_ type: String.Type) throws -> String {
+        guard let text = decoder.json.text else { throw decoder.mismatch(type) }
+        return text
+    }
+
+    func decode(_ type: Double.Type) throws -> Double { try decoder.float(type) }
+    func decode(_ type: Float.Type) throws -> Float { try decoder.float(type) }
+    func decode(_ type: Int.Type) throws -> Int { try decoder.integer(type) }
+    func decode(_ type: Int8.Type) throws -> Int8 { try decoder.integer(type) }
+    func decode(_ type: Int16.Type) throws -> Int16 { try decoder.integer(type) }
+    func decode(_ type: Int32.Type) throws -> Int32 { try decoder.integer(type) }
+    func decode(_ type: Int64.Type) throws -> Int64 { try decoder.integer(type) }
+    func decode(_ type: UInt.Type) throws -> UInt { try decoder.integer(type) }
+    func decode(_ type: UInt8.Type) throws -> UInt8 { try decoder.integer(type) }
+    func decode(_ type: UInt16.Type) throws -> UInt16 { try decoder.integer(type) }
+    func decode(_ type: UInt32.Type) throws -> UInt32 { try decoder.integer(type) }
+    func decode(_ type: UInt64.Type) throws -> UInt64 { try decoder.integer(type) }
+
+    func decode<T: Decodable>(_ type: T.Type) throws -> T { try decoder.value(type) }
+}
+
+extension JSONValue: Codable {
+    /// By other decoders than this library's own, as exactly as those can.
+    public init(from decoder: any Decoder) throws {
+        if let own = decoder as? RowDecoder {
+            self = own.json
+            return
+        }
+        let container = try decoder.singleValueContainer()
+        if container.decodeNil() {
+            self = .null
+        } else if let value = try? container.decode(Bool.self) {
+            self = .bool(value)
+        } else if let value = try? container.decode(Int64.self) {
+            self = .number(String(value))
+        } else if let value = try? container.decode(Decimal.self) {
+            self = .number("\(value)")
+        } else if let text = try? container.decode(String.self) {
+            self = .string(text)
+        } else if let items = try? container.decode([JSONValue].self) {
+            self = .array(items)
+        } else {
+            self = .object(try container.decode([String: JSONValue].self))
+        }
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        switch self {
+        case .null: try container.encodeNil()
+        case .bool(let value): try container.encode(value)
+        case .number(let digits):
+            if let whole = Int64(digits) {
+                try container.encode(whole)
+            } else {
+                try container.encode(Decimal(string: digits) ?? .nan)
+            }
+        case .string(let text): try container.encode(text)
+        case .array(let items): try container.encode(items)
+        case .object(let members): try container.encode(members)
+        }
+    }
+}

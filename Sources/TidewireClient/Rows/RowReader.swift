@@ -1,0 +1,95 @@
+/// Changes as they came → changes in the app's own type. Large values that an update left alone are put back from the row's last
+/// version.
+struct RowReader<Row: LiveRow>: Sendable {
+    private var versions = LastVersions()
+
+    mutating func batch(_ told: TableBatch) -> Batch<Row> {
+        var batch = Batch<Row>()
+        batch.position = told.position
+        batch.mustRefetch = told.mustRefetch
+        batch.isFirst = told.isFirst
+        batch.isCaughtUp = told.isCaughtUp
+        batch.problems = told.problems
+        for change in told.changes {
+            do {
+                batch.changes.append(try read(change))
+            } catch {
+                batch.unreadable.append(UnreadableRow(change: change, reason: Self.words(error)))
+            }
+        }
+        return batch
+    }
+
+    private mutating func read(_ told: RowChange) throws -> Change<Row> {
+        var change = told
+        if let error = change.errors.first { throw Incomplete(words: error) }
+        switch change.kind {
+        case .insert, .update:
+            versions.complete(&change, key: Row.key)
+            let row = try RowImage(change.record).decode(Row.self)
+            return change.kind == .insert ? .inserted(row) : .updated(row, was: whole(change.oldRecord))
+        case .delete, .leaving:
+            guard Row.hasKey(change.oldRecord) else {
+                throw Incomplete(words: "the server did not tell which row it was")
+            }
+            let id = try Row.id(of: RowImage(change.oldRecord))
+            versions.forget(change.oldRecord, key: Row.key)
+            let was = whole(change.oldRecord)
+            return change.kind == .delete ? .deleted(id, was: was) : .left(id, was: was)
+        }
+    }
+
+    /// Nil where it is the key alone.
+    private func whole(_ record: [String: JSONValue]) -> Row? { try? RowImage(record).decode(Row.self) }
+
+    private struct Incomplete: Error {
+        let words: String
+    }
+
+    private static func words(_ error: any Error) -> String {
+        switch error {
+        case let incomplete as Incomplete: incomplete.words
+        case DecodingError.keyNotFound(_, let context), DecodingError.typeMismatch(_, let context),
+            DecodingError.valueNotFound(_, let context), DecodingError.dataCorrupted(let context):
+            (context.codingPath.map(\.stringValue) + [context.debugDescription]).joined(separator: ": ")
+        default: "\(type(of: error))"
+        }
+    }
+}
+
+/// The latest versions of rows that have large values: only those can be absent from an update.
+struct LastVersions: Sendable {
+    static let maximumRows = 1000
+    private static let largeBytes = 1000
+
+    private var versions: [String: [String: JSONValue]] = [:]
+    /// Names in the order in which they came; those that are gone are passed over.
+    private var order: [String] = []
+
+    mutating func complete(_ change: inout RowChange, key: [String]) {
+        let name = Self.name(change.record, key)
+        for column in change.absentColumns {
+            change.record[column] = change.oldRecord[column] ?? versions[name]?[column]
+        }
+        guard change.record.values.contains(where: Self.isLarge) else {
+            versions[name] = nil
+            return
+        }
+        if versions.updateValue(change.record, forKey: name) == nil { order.append(name) }
+        if order.count > Self.maximumRows { versions[order.removeFirst()] = nil }
+    }
+
+    mutating func forget(_ record: [String: JSONValue], key: [String]) { versions[Self.name(record, key)] = nil }
+
+    private static func name(_ record: [String: JSONValue], _ key: [String]) -> String {
+        JSONValue.array(key.map { record[$0] ?? .null }).json
+    }
+
+    private static func isLarge(_ value: JSONValue) -> Bool {
+        switch value {
+        case .string(let text), .number(let text): text.utf8.count >= largeBytes
+        case .array, .object: value.json.utf8.count >= largeBytes
+        case .null, .bool: false
+        }
+    }
+}

@@ -1,0 +1,86 @@
+/// What the client says: one message of the protocol's serializer 2.0.0.
+public struct ClientMessage: Sendable, Hashable {
+    public var joinRef: String?
+    public var ref: String?
+    public var topic: String
+    public var event: String
+    public var payload: JSONValue
+
+    public init(joinRef: String? = nil, ref: String? = nil, topic: String, event: String, payload: JSONValue = [:]) {
+        self.joinRef = joinRef
+        self.ref = ref
+        self.topic = topic
+        self.event = event
+        self.payload = payload
+    }
+
+    /// `[join_ref, ref, topic, event, payload]`.
+    public var text: String {
+        JSONValue.array([
+            joinRef.map(JSONValue.string) ?? .null, ref.map(JSONValue.string) ?? .null, .string(topic), .string(event),
+            payload,
+        ]).json
+    }
+
+    /// As a server reads it.
+    public init(parsing text: String) throws(JSONError) {
+        guard case .array(let items) = try JSONValue(parsing: text), items.count >= 5, let topic = items[2].text,
+            let event = items[3].text
+        else { throw JSONError(expected: "an array of five", offset: 0) }
+        self.init(joinRef: items[0].text, ref: items[1].text, topic: topic, event: event, payload: items[4])
+    }
+}
+
+/// What the server says.
+public struct ServerMessage: Sendable, Hashable {
+    public var joinRef: String?
+    public var ref: String?
+    public var topic: String
+    public var event: String
+    public var payload: JSONValue
+    /// Of a broadcast whose payload is bytes; `payload` has its event.
+    public var bytes: [UInt8]?
+
+    public init(
+        joinRef: String? = nil, ref: String? = nil, topic: String, event: String, payload: JSONValue,
+        bytes: [UInt8]? = nil
+    ) {
+        self.joinRef = joinRef
+        self.ref = ref
+        self.topic = topic
+        self.event = event
+        self.payload = payload
+        self.bytes = bytes
+    }
+
+    public init(parsing text: String) throws(JSONError) {
+        let message = try ClientMessage(parsing: text)
+        self.init(
+            joinRef: message.joinRef, ref: message.ref, topic: message.topic, event: message.event,
+            payload: message.payload)
+    }
+
+    /// As a server writes it.
+    public var text: String {
+        ClientMessage(joinRef: joinRef, ref: ref, topic: topic, event: event, payload: payload).text
+    }
+
+    /// A binary frame: kind 4, a broadcast. Layout: `04 | topic | event | metadata lengths | encoding | …`.
+    public init(parsing frame: [UInt8]) throws(JSONError) {
+        guard frame.count >= 5, frame[0] == 4 else { throw JSONError(expected: "a broadcast", offset: 0) }
+        let lengths = frame[1...3].map(Int.init)
+        let start = 5 + lengths.reduce(0, +)
+        guard start <= frame.count else { throw JSONError(expected: "as much as is announced", offset: 5) }
+        let topicEnd = 5 + lengths[0]
+        let eventEnd = topicEnd + lengths[1]
+        var payload: [String: JSONValue] = [
+            "type": "broadcast", "event": .string(String(decoding: frame[topicEnd..<eventEnd], as: UTF8.self)),
+        ]
+        if lengths[2] > 0 { payload["meta"] = try JSONValue(parsing: Array(frame[eventEnd..<start])) }
+        let isJSON = frame[4] != 0
+        if isJSON { payload["payload"] = try JSONValue(parsing: Array(frame[start...])) }
+        self.init(
+            topic: String(decoding: frame[5..<topicEnd], as: UTF8.self), event: "broadcast", payload: .object(payload),
+            bytes: isJSON ? nil : Array(frame[start...]))
+    }
+}

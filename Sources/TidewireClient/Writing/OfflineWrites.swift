@@ -1,0 +1,95 @@
+import Foundation
+import Synchronization
+
+/// Keeps an offline queue in the client's storage and sends what it gives out. Cleared when somebody signs out.
+///
+/// ```swift
+/// let writes = OfflineWrites(storage: storage) { write in try await api.upsert(write) }
+/// try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: …, madeAt: .now))
+/// await writes.run { write, why in … }        // in a task of the app's
+/// ```
+public final class OfflineWrites: Sendable {
+    public enum Answer: Sendable {
+        case done
+        /// Not now: no network, a server that is busy.
+        case later
+        /// Never: no right, a constraint.
+        case refused(String)
+    }
+
+    private static let name = "writes"
+
+    private let storage: any TidewireStorage
+    private let clock: any ClientClock
+    private let date: @Sendable () -> Date
+    private let send: @Sendable (PendingWrite) async -> Answer
+    private let queue: Mutex<OfflineQueue>
+    private let bell = Mailbox<Void>()
+
+    public init(
+        storage: any TidewireStorage, limits: OfflineQueue.Limits = .init(), clock: any ClientClock = SystemClock(),
+        date: @escaping @Sendable () -> Date = { Date() },
+        send: @escaping @Sendable (PendingWrite) async -> Answer
+    ) {
+        self.storage = storage
+        self.clock = clock
+        self.date = date
+        self.send = send
+        var kept = storage.load(Self.name).flatMap { try? JSONDecoder().decode(OfflineQueue.self, from: $0) }
+        kept?.launched()
+        queue = Mutex(kept ?? OfflineQueue(limits: limits))
+    }
+
+    public var waiting: [PendingWrite] { queue.withLock { $0.writes } }
+    public func hasUnsent(_ table: String, _ row: String) -> Bool { queue.withLock { $0.hasUnsent(table, row) } }
+
+    public func add(_ write: PendingWrite) throws(OfflineQueue.Refusal) {
+        try change { queue throws(OfflineQueue.Refusal) in try queue.add(write) }
+        bell.put(())
+    }
+
+    /// The network is back.
+    public func wake() { bell.put(()) }
+
+    /// Another person's writes are nobody else's.
+    public func clear() { change { $0 = OfflineQueue() } }
+
+    private func change<Value: Sendable, Failure>(
+        _ step: (inout OfflineQueue) throws(Failure) -> Value
+    ) throws(Failure) -> Value {
+        let answer = queue.withLock { queue in
+            let result = Result { () throws(Failure) in try step(&queue) }
+            storage.save(try? JSONEncoder().encode(queue), Self.name)
+            return result
+        }
+        return try answer.get()
+    }
+
+    /// Ends `run`, once what is on its way has ended.
+    public func end() { bell.finish(discarding: true) }
+
+    /// Sends what is ready, and says what was lost, until its task is cancelled or it is ended.
+    public func run(lost: (PendingWrite, OfflineQueue.Loss) async -> Void) async {
+        while !Task.isCancelled, !bell.isFinished {
+            for (write, why) in change({ $0.dropOld(at: date()) }) { await lost(write, why) }
+            let ready = change { $0.takeReady(at: date()) }
+            for write in ready {
+                switch await send(write) {
+                case .done: change { $0.succeeded(write.id) }
+                case .later: change { $0.failed(write.id, at: date(), seed: .random(in: .min ... .max)) }
+                case .refused(let reason):
+                    for (write, why) in change({ $0.refused(write.id, reason) }) { await lost(write, why) }
+                }
+            }
+            if ready.isEmpty { await rest() }
+        }
+    }
+
+    private func rest() async {
+        if let next = queue.withLock({ $0.nextMoment }) {
+            let seconds = max(0, next.timeIntervalSince(date()))
+            clock.wake(at: clock.now + .seconds(seconds)) { [bell] in bell.put(()) }
+        }
+        await bell.take()
+    }
+}

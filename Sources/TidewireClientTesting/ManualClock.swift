@@ -1,0 +1,43 @@
+import Synchronization
+import TidewireClient
+
+/// A clock that stands still until the test moves it. What is due happens on the thread that does.
+public final class ManualClock: ClientClock {
+    private struct Alarm {
+        let due: Duration
+        let perform: @Sendable () -> Void
+    }
+
+    private struct State {
+        var now = Duration.zero
+        var alarms: [Alarm] = []
+    }
+
+    private let state = Mutex(State())
+
+    public init() {}
+
+    public var now: Duration { state.withLock { $0.now } }
+
+    public func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void) {
+        state.withLock { $0.alarms.append(Alarm(due: moment, perform: perform)) }
+    }
+
+    /// Time goes by; whatever is due meanwhile happens in its order.
+    public func advance(by duration: Duration) {
+        let end = now + duration
+        while let perform = next(until: end) { perform() }
+        state.withLock { $0.now = end }
+    }
+
+    private func next(until end: Duration) -> (@Sendable () -> Void)? {
+        state.withLock { state in
+            guard let index = state.alarms.indices.min(by: { state.alarms[$0].due < state.alarms[$1].due }),
+                state.alarms[index].due <= end
+            else { return nil }
+            let alarm = state.alarms.remove(at: index)
+            state.now = max(state.now, alarm.due)
+            return alarm.perform
+        }
+    }
+}

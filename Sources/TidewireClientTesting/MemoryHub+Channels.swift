@@ -1,0 +1,227 @@
+import Synchronization
+import TidewireClient
+
+extension MemoryHub {
+    func closed(_ peer: Int) {
+        state.withLock { state in
+            leave(peer, &state)
+            state.peers[peer] = nil
+        }
+        flush()
+    }
+
+    func received(_ text: String, from peer: Int) {
+        state.withLock { state in
+            guard let message = try? ClientMessage(parsing: text), state.peers[peer] != nil else { return }
+            state.messages.append(message)
+            handle(message, peer, &state)
+        }
+        flush()
+    }
+
+    private func handle(_ message: ClientMessage, _ peer: Int, _ state: inout State) {
+        switch message.event {
+        case "heartbeat":
+            if state.answersHeartbeats { reply(peer, message, [:], &state) }
+        case "phx_join": join(message, peer, &state)
+        case "phx_leave":
+            if let channel = state.peers[peer]?.channels.removeValue(forKey: message.topic) {
+                untrack(message.topic, channel.presenceKey, &state)
+            }
+            reply(peer, message, [:], &state)
+        case "access_token": state.peers[peer]?.channels[message.topic]?.token = message.payload["access_token"]?.text
+        case "broadcast":
+            reply(peer, message, [:], &state)
+            let hearsItself = state.peers[peer]?.channels[message.topic]?.hearsItself == true
+            say(
+                message.payload["event"]?.text ?? "", message.payload["payload"] ?? .null, to: message.topic,
+                but: hearsItself ? nil : peer, &state)
+        case "presence":
+            reply(peer, message, [:], &state)
+            track(message, peer, &state)
+        default: break
+        }
+    }
+
+    private func join(_ message: ClientMessage, _ peer: Int, _ state: inout State) {
+        let token = message.payload["access_token"]?.text
+        if let token, state.expired.contains(token) {
+            let refusal: JSONValue = ["reason": "InvalidJWTToken: Token has expired 1 seconds ago"]
+            return reply(peer, message, refusal, status: "error", &state)
+        }
+        let config = message.payload["config"] ?? .null
+        let options = config["broadcast"]?["tidewire"] ?? .null
+        let bindings = (config["postgres_changes"]?.array ?? []).map { binding in
+            Binding(
+                schema: binding["schema"]?.text ?? "public", table: binding["table"]?.text ?? "",
+                filter: binding["filter"]?.text)
+        }
+        let key = config["presence"]?["key"]?.text ?? ""
+        let asked = options["resume"]?.text.flatMap { Position($0) }
+        let (cursor, refusal) = standing(asked, state)
+        let hearsPosition = state.keepsPositions && options["position"]?.bool == true
+        let channel = Channel(
+            topic: message.topic, joinRef: message.joinRef ?? "", bindings: bindings, hearsPosition: hearsPosition,
+            hearsItself: config["broadcast"]?["self"]?.bool == true, token: token, cursor: cursor,
+            previous: "\(state.epoch).\(cursor)", presenceKey: key.isEmpty ? "peer\(peer)" : key)
+        state.peers[peer]?.channels[message.topic] = channel
+        var response: [String: JSONValue] = ["postgres_changes": .array(config["postgres_changes"]?.array ?? [])]
+        if hearsPosition {
+            var told: [String: JSONValue] = ["position": .string(channel.previous)]
+            if asked != nil { told["recovered"] = .bool(refusal == nil) }
+            if let refusal { told["reason"] = .string(refusal) }
+            response["tidewire"] = .object(told)
+        }
+        reply(peer, message, .object(response), &state)
+        if config["presence"]?["enabled"]?.bool == true { sayPresences(peer, channel, &state) }
+        deliver(&state)
+        if hearsPosition, !bindings.isEmpty {
+            let words: JSONValue = [
+                "extension": "system", "status": "ok", "code": "CaughtUp", "message": "Caught up",
+                "position": .string("\(state.epoch).\(state.log.count)"), "channel": .string(channel.topic),
+            ]
+            send(peer, channel.joinRef, nil, channel.topic, "system", words, &state)
+        }
+    }
+
+    private func standing(_ asked: Position?, _ state: State) -> (cursor: Int, refusal: String?) {
+        guard let asked, state.keepsPositions else { return (state.log.count, nil) }
+        if asked.epoch != state.epoch { return (state.log.count, "epoch_changed") }
+        if asked.offset > UInt64(state.log.count) { return (state.log.count, "unknown_position") }
+        if asked.offset < UInt64(state.first) { return (state.log.count, "older_than_retention") }
+        return (Int(asked.offset), nil)
+    }
+
+    // MARK: Changes
+
+    func channels(_ state: inout State) -> [(peer: Int, channel: Channel)] {
+        state.peers.keys.sorted().flatMap { peer in
+            (state.peers[peer]?.channels ?? [:]).sorted { $0.key < $1.key }.map { (peer, $0.value) }
+        }
+    }
+
+    /// Live is a replay whose position is the end.
+    func deliver(_ state: inout State) {
+        for (peer, channel) in channels(&state) {
+            var channel = channel
+            while channel.cursor < state.log.count {
+                let entry = state.log[channel.cursor]
+                channel.cursor += 1
+                guard let data = view(entry, channel) else { continue }
+                var payload: [String: JSONValue] = ["ids": [1], "data": data]
+                if channel.hearsPosition {
+                    let position = "\(state.epoch).\(channel.cursor)"
+                    payload["position"] = .string(position)
+                    payload["previous"] = .string(channel.previous)
+                    channel.previous = position
+                }
+                send(peer, nil, nil, channel.topic, "postgres_changes", .object(payload), &state)
+            }
+            state.peers[peer]?.channels[channel.topic] = channel
+        }
+    }
+
+    /// Nil for what the channel does not hear of.
+    private func view(_ entry: Entry, _ channel: Channel) -> JSONValue? {
+        let bindings = channel.bindings.filter { $0.table == entry.table || $0.table == "*" }
+        guard !bindings.isEmpty else { return nil }
+        if let raw = entry.raw { return raw }
+        let matches: ([String: JSONValue]) -> Bool = { row in
+            !row.isEmpty && self.sees(channel.token, entry.table, row)
+                && bindings.contains { $0.filter.map { FilterText($0).matches(row) } ?? true }
+        }
+        let (isSeen, wasSeen) = (matches(entry.new), matches(entry.old))
+        let shown = isSeen ? entry.new : entry.old
+        var data: [String: JSONValue] = [
+            "schema": "public", "table": .string(entry.table), "commit_timestamp": .string(entry.commit), "errors": nil,
+            "columns": .array(shown.keys.sorted().map { ["name": .string($0), "type": "text"] }),
+        ]
+        switch (entry.kind, isSeen, wasSeen) {
+        case ("INSERT", true, _), ("UPDATE", true, _):
+            data["type"] = .string(entry.kind)
+            data["record"] = .object(entry.new)
+            if entry.kind == "UPDATE" { data["old_record"] = .object(wasSeen ? entry.old : [:]) }
+        case ("DELETE", _, true):
+            data["type"] = "DELETE"
+            data["old_record"] = .object(entry.old.filter { key.contains($0.key) })
+        case ("UPDATE", false, true):
+            data["type"] = "DELETE"
+            data["old_record"] = .object(entry.old)
+            data["tidewire"] = ["moved": "out"]
+        default: return nil
+        }
+        return .object(data)
+    }
+
+    // MARK: Broadcast and presence
+
+    func say(_ event: String, _ payload: JSONValue, to topic: String, but sender: Int?, _ state: inout State) {
+        let body: JSONValue = ["type": "broadcast", "event": .string(event), "payload": payload]
+        for (peer, channel) in channels(&state) where channel.topic == topic && peer != sender {
+            send(peer, nil, nil, topic, "broadcast", body, &state)
+        }
+    }
+
+    private func sayPresences(_ peer: Int, _ channel: Channel, _ state: inout State) {
+        let present = (state.presences[channel.topic] ?? [:]).mapValues { Self.metas($0.ref, $0.payload) }
+        send(peer, channel.joinRef, nil, channel.topic, "presence_state", .object(present), &state)
+    }
+
+    private static func metas(_ ref: String, _ payload: JSONValue) -> JSONValue {
+        var meta = payload.object ?? [:]
+        meta["phx_ref"] = .string(ref)
+        return ["metas": [.object(meta)]]
+    }
+
+    private func track(_ message: ClientMessage, _ peer: Int, _ state: inout State) {
+        guard let channel = state.peers[peer]?.channels[message.topic] else { return }
+        guard message.payload["event"]?.text == "track" else {
+            return untrack(message.topic, channel.presenceKey, &state)
+        }
+        let payload = message.payload["payload"] ?? [:]
+        state.nextPresence += 1
+        let ref = "p\(state.nextPresence)"
+        let former = state.presences[message.topic]?[channel.presenceKey]
+        state.presences[message.topic, default: [:]][channel.presenceKey] = (peer, ref, payload)
+        let leaves: JSONValue =
+            former.map { [channel.presenceKey: $0] }.map { left in
+                .object(left.mapValues { Self.metas($0.ref, $0.payload) })
+            } ?? [:]
+        sayDiff(message.topic, joins: .object([channel.presenceKey: Self.metas(ref, payload)]), leaves: leaves, &state)
+    }
+
+    private func untrack(_ topic: String, _ key: String, _ state: inout State) {
+        guard let left = state.presences[topic]?.removeValue(forKey: key) else { return }
+        sayDiff(topic, joins: [:], leaves: .object([key: Self.metas(left.ref, left.payload)]), &state)
+    }
+
+    private func sayDiff(_ topic: String, joins: JSONValue, leaves: JSONValue, _ state: inout State) {
+        for (peer, channel) in channels(&state) where channel.topic == topic {
+            send(peer, nil, nil, topic, "presence_diff", ["joins": joins, "leaves": leaves], &state)
+        }
+    }
+
+    /// Its channels go; others hear that it is not present any more.
+    func leave(_ peer: Int, _ state: inout State) {
+        let channels = state.peers[peer]?.channels ?? [:]
+        state.peers[peer]?.channels = [:]
+        for (topic, channel) in channels.sorted(by: { $0.key < $1.key }) { untrack(topic, channel.presenceKey, &state) }
+    }
+
+    // MARK: Messages
+
+    private func reply(
+        _ peer: Int, _ message: ClientMessage, _ response: JSONValue, status: String = "ok", _ state: inout State
+    ) {
+        let payload: JSONValue = ["status": .string(status), "response": response]
+        send(peer, message.joinRef, message.ref, message.topic, "phx_reply", payload, &state)
+    }
+
+    func send(
+        _ peer: Int, _ joinRef: String?, _ ref: String?, _ topic: String, _ event: String, _ payload: JSONValue,
+        _ state: inout State
+    ) {
+        let message = ServerMessage(joinRef: joinRef, ref: ref, topic: topic, event: event, payload: payload)
+        state.outbox.append((peer, .text(message.text)))
+    }
+}

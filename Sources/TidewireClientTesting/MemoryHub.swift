@@ -1,0 +1,247 @@
+import Foundation
+import Synchronization
+import TidewireClient
+
+/// A hub in memory: what an app's tests need of a server. Everything happens at once, on the thread that does it, and faults
+/// happen when the test says so.
+///
+/// ```swift
+/// let (hub, clock) = (MemoryHub(), ManualClock())
+/// let tidewire = Tidewire(url: hub.url, key: "key", token: "ana", transport: hub, clock: clock)
+/// hub.insert("expenses", ["id": 1, "owner_id": "ana"])
+/// hub.cut(code: 1012)
+/// clock.advance(by: .milliseconds(500))
+/// ```
+public final class MemoryHub: Transport {
+    struct Entry {
+        let kind: String
+        let table: String
+        let new: [String: JSONValue]
+        let old: [String: JSONValue]
+        let commit: String
+        /// Told to everybody whatever it is: a row without its large values, a wrong one.
+        let raw: JSONValue?
+    }
+
+    struct Channel {
+        let topic: String
+        let joinRef: String
+        let bindings: [Binding]
+        let hearsPosition: Bool
+        let hearsItself: Bool
+        var token: String?
+        /// The next entry.
+        var cursor: Int
+        var previous: String
+        let presenceKey: String
+    }
+
+    struct Peer {
+        let hear: @Sendable (TransportEvent) -> Void
+        var channels: [String: Channel] = [:]
+    }
+
+    struct State {
+        var epoch = "e1"
+        var log: [Entry] = []
+        /// Older ones are gone.
+        var first = 0
+        var peers: [Int: Peer] = [:]
+        var nextPeer = 1
+        var refusal: Interruption?
+        var keepsPositions = true
+        var expired: Set<String> = []
+        var messages: [ClientMessage] = []
+        var presences: [String: [String: (peer: Int, ref: String, payload: JSONValue)]] = [:]
+        var nextPresence = 1
+        var connections = 0
+        /// What is said waits here while it is being said, and as long as the test holds it back.
+        var outbox: [(peer: Int, event: TransportEvent)] = []
+        var isDelivering = false
+        var isHeld = false
+        var commits = 0
+        var answersHeartbeats = true
+    }
+
+    let state = Mutex(State())
+    let sees: @Sendable (_ token: String?, _ table: String, _ row: [String: JSONValue]) -> Bool
+    let key: [String]
+
+    /// - Parameters:
+    ///   - key: the columns by which rows are told in deletes.
+    ///   - sees: the policies: whether somebody may see a row.
+    public init(
+        key: [String] = ["id"],
+        sees: @escaping @Sendable (_ token: String?, _ table: String, _ row: [String: JSONValue]) -> Bool = { _, _, _ in
+            true
+        }
+    ) {
+        self.key = key
+        self.sees = sees
+    }
+
+    public let url = URL(string: "ws://hub.test") ?? URL(fileURLWithPath: "/")
+
+    // MARK: What happens in the database
+
+    public func insert(_ table: String, _ row: [String: JSONValue]) { commit([(table, [:], row)]) }
+
+    public func update(_ table: String, from old: [String: JSONValue], to new: [String: JSONValue]) {
+        commit([(table, old, new)])
+    }
+
+    public func delete(_ table: String, _ row: [String: JSONValue]) { commit([(table, row, [:])]) }
+
+    /// Several changes in one transaction: each a table, the row before and the row after; an empty one is none.
+    public func commit(_ changes: [(table: String, old: [String: JSONValue], new: [String: JSONValue])]) {
+        state.withLock { state in
+            state.commits += 1
+            let number = String(state.commits)
+            let commit = "2026-01-01T00:00:00." + String(repeating: "0", count: max(0, 3 - number.count)) + number + "Z"
+            for (table, old, new) in changes {
+                let kind = old.isEmpty ? "INSERT" : new.isEmpty ? "DELETE" : "UPDATE"
+                state.log.append(Entry(kind: kind, table: table, new: new, old: old, commit: commit, raw: nil))
+            }
+            deliver(&state)
+        }
+        flush()
+    }
+
+    /// A change exactly as it is given.
+    public func tell(_ data: JSONValue) {
+        state.withLock { state in
+            let table = data["table"]?.text ?? ""
+            state.log.append(Entry(kind: "", table: table, new: [:], old: [:], commit: "", raw: data))
+            deliver(&state)
+        }
+        flush()
+    }
+
+    /// A broadcast of somebody else.
+    public func broadcast(_ topic: String, _ event: String, _ payload: JSONValue) {
+        state.withLock { state in say(event, payload, to: "realtime:" + topic, but: nil, &state) }
+        flush()
+    }
+
+    // MARK: Faults
+
+    /// Ends all connections.
+    public func cut(code: Int = 1006, reason: String = "") {
+        state.withLock { state in
+            for peer in state.peers.keys.sorted() {
+                state.outbox.append((peer, .ended(.closed(code: code, reason: reason))))
+                leave(peer, &state)
+            }
+        }
+        flush()
+    }
+
+    /// Nobody is let in, until nil is given.
+    public func refuseConnections(_ refusal: Interruption?) { state.withLock { $0.refusal = refusal } }
+
+    /// What is said waits, until it is let go.
+    public func hold() { state.withLock { $0.isHeld = true } }
+
+    public func release() {
+        state.withLock { $0.isHeld = false }
+        flush()
+    }
+
+    /// The log lets go of all but the latest entries.
+    public func retain(latest count: Int) { state.withLock { $0.first = max($0.first, $0.log.count - count) } }
+
+    /// History has a gap: the epoch is another, and connections end.
+    public func loseHistory() {
+        state.withLock { state in
+            state.epoch += "x"
+            state.first = state.log.count
+        }
+        cut()
+    }
+
+    /// From now on it is a server of the same protocol that keeps no positions.
+    public func forgetPositions() { state.withLock { $0.keepsPositions = false } }
+
+    /// The token is over: its channels end, and it opens none.
+    public func expire(_ token: String) {
+        state.withLock { state in
+            state.expired.insert(token)
+            for (peer, channel) in channels(&state) where channel.token == token {
+                let words: JSONValue = [
+                    "extension": "system", "status": "error", "code": "TokenExpired",
+                    "message": "Token has expired 0 seconds ago", "channel": .string(channel.topic),
+                ]
+                send(peer, channel.joinRef, nil, channel.topic, "system", words, &state)
+                send(peer, channel.joinRef, channel.joinRef, channel.topic, "phx_close", [:], &state)
+                state.peers[peer]?.channels[channel.topic] = nil
+            }
+        }
+        flush()
+    }
+
+    /// A message of the hub's own words to every channel.
+    public func announce(code: String, _ message: String, isError: Bool = true) {
+        state.withLock { state in
+            for (peer, channel) in channels(&state) {
+                let words: JSONValue = [
+                    "extension": "system", "status": isError ? "error" : "ok", "code": .string(code),
+                    "message": .string(message), "channel": .string(channel.topic),
+                ]
+                send(peer, channel.joinRef, nil, channel.topic, "system", words, &state)
+            }
+        }
+        flush()
+    }
+
+    /// Sockets that look open and are not.
+    public func fallSilent() { state.withLock { $0.answersHeartbeats = false } }
+
+    // MARK: What tests look at
+
+    /// What clients have said, in order.
+    public var messages: [ClientMessage] { state.withLock { $0.messages } }
+    public var connections: Int { state.withLock { $0.connections } }
+    public var openConnections: Int { state.withLock { $0.peers.count } }
+    public var openChannels: Int { state.withLock { $0.peers.values.reduce(0) { $0 + $1.channels.count } } }
+
+    // MARK: The transport
+
+    public func connect(
+        to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
+    ) -> any TransportConnection {
+        let peer = state.withLock { state in
+            let peer = state.nextPeer
+            state.nextPeer += 1
+            state.connections += 1
+            state.peers[peer] = Peer(hear: hear)
+            state.outbox.append((peer, state.refusal.map { .ended($0) } ?? .opened))
+            return peer
+        }
+        flush()
+        return MemoryConnection(hub: self, peer: peer)
+    }
+
+    func flush() {
+        while true {
+            let next = state.withLock { state -> (@Sendable () -> Void)? in
+                guard !state.isDelivering, !state.isHeld, !state.outbox.isEmpty else { return nil }
+                state.isDelivering = true
+                let (peer, event) = state.outbox.removeFirst()
+                let hear = state.peers[peer]?.hear
+                if case .ended = event { state.peers[peer] = nil }
+                return { hear?(event) }
+            }
+            guard let next else { return }
+            next()
+            state.withLock { $0.isDelivering = false }
+        }
+    }
+}
+
+private struct MemoryConnection: TransportConnection {
+    let hub: MemoryHub
+    let peer: Int
+
+    func send(_ text: String) { hub.received(text, from: peer) }
+    func close() { hub.closed(peer) }
+}
