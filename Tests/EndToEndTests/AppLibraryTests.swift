@@ -1,0 +1,247 @@
+import Crypto
+import Embedded
+import Examples
+import Foundation
+import Postgres
+import Synchronization
+import System
+import TestSupport
+import Testing
+import TidewireClient
+
+/// The program with a port that stays, so that clients find it again.
+final class HubForApps: Sendable {
+    private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
+
+    private let target: ConnectionTarget
+    private let databaseURL: String
+    private let slot: String
+    let port: UInt16
+    private let dataDirectory = TemporaryDirectory.make("data")
+    private let options: [String: String]
+    private let process = Mutex<ChildProcess?>(nil)
+
+    init(_ options: [String: String] = [:]) throws {
+        let database = try TestDatabase()
+        for file in SQLFile.foundation + SQLFile.scenarios { try file.apply(database.connection) }
+        (target, databaseURL, slot) = (database.target, database.url, database.slot)
+        port = try Self.freePort()
+        self.options = options
+    }
+
+    deinit {
+        kill()
+        try? letGo()
+    }
+
+    private static func freePort() throws -> UInt16 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let found = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                bind(descriptor, address, length) == 0 && getsockname(descriptor, address, &length) == 0
+            }
+        }
+        try #require(found)
+        return UInt16(bigEndian: address.sin_port)
+    }
+
+    func start() throws {
+        var environment = options
+        environment["TIDEWIRE_DATABASE_URL"] = databaseURL
+        environment["TIDEWIRE_JWT_SECRET"] = Self.secret
+        let started = try ChildProcess(
+            [
+                ServedHub.program, "serve", "--data-dir", dataDirectory, "--slot", slot, "--listen",
+                "127.0.0.1:\(port)",
+            ],
+            output: dataDirectory + "/serve.log", environment: environment)
+        process.withLock { $0 = started }
+    }
+
+    /// As by `kill -9`.
+    func kill() {
+        process.withLock { process in
+            process?.signal(SIGKILL)
+            process?.wait()
+            process = nil
+        }
+    }
+
+    /// Drops the slot: history has a gap when the hub comes back.
+    func letGo() throws {
+        try eventually("the slot to be let go") {
+            (try? ask(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(slot)'"
+            )) != nil
+        }
+    }
+
+    func token(_ person: UUID, seconds: Int = 3600) -> String {
+        let end = Int(Date().timeIntervalSince1970) + seconds
+        let claims = #"{"role":"authenticated","sub":"\#(person.uuidString.lowercased())","exp":\#(end)}"#
+        return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+    }
+
+    /// A client of somebody, by default with this machine's own transport.
+    func client(_ person: UUID, token: String? = nil, transport: any Transport = systemTransport()) -> Tidewire {
+        let scheme = options["TIDEWIRE_TLS_CERTIFICATE"] == nil ? "http" : "https"
+        let url = URL(string: "\(scheme)://127.0.0.1:\(port)") ?? URL(fileURLWithPath: "/")
+        return Tidewire(
+            url: url, key: self.token(UUID()), token: token ?? self.token(person), transport: transport)
+    }
+
+    /// A session of its own for each question, for they are asked from several threads.
+    func ask(_ sql: String) throws -> [[String?]] { try Connection(target).execute(sql).values }
+}
+
+private let ana = UUID(uuidString: "00000000-0000-4000-8000-00000000A0A0") ?? UUID()
+private let ben = UUID(uuidString: "00000000-0000-4000-8000-00000000BE00") ?? UUID()
+
+private struct Reminder: LiveRow {
+    static let table = "reminders"
+    let id: UUID
+    let message: String
+    let amount: Decimal?
+}
+
+extension EndToEnd {
+    /// The library for apps against the program itself.
+    @Suite(.serialized) struct AppLibraryTests {
+        private func remind(_ hub: HubForApps, _ message: String, _ owner: UUID = ana) throws {
+            _ = try hub.ask("INSERT INTO reminders (owner_id, message, amount) VALUES ('\(owner)', '\(message)', 1.50)")
+        }
+
+        @Test func `what is committed while the hub is killed and away comes once and in order`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            let messages = try onThisThread {
+                var batches = hub.client(ana).live(Reminder.self, window: .immediate).makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                try remind(hub, "1")
+                try remind(hub, "of somebody else", ben)
+                var messages: [String] = []
+                while messages.count < 3, let batch = await batches.next() {
+                    #expect(batch.problems.isEmpty && batch.mustRefetch == nil)
+                    for change in batch.changes {
+                        messages.append(change.row?.message ?? "")
+                        #expect(change.row?.amount == Decimal(string: "1.5"))
+                    }
+                    if messages.last == "1" {
+                        hub.kill()
+                        try remind(hub, "2")
+                        try hub.start()
+                        try remind(hub, "3")
+                    }
+                }
+                return messages
+            }
+            #expect(messages == ["1", "2", "3"])
+        }
+
+        @Test func `an app goes on where it had saved, and fetches where history has a gap`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            try onThisThread {
+                var position: Position?
+                do {
+                    var batches = hub.client(ana).live(Reminder.self, window: .immediate).makeAsyncIterator()
+                    while position == nil { position = await batches.next()?.position }
+                }
+                try remind(hub, "while it was not running")
+                let saved = position
+                var again = hub.client(ana).live(Reminder.self, after: saved, window: .immediate).makeAsyncIterator()
+                var came: [String] = []
+                while came.isEmpty { came += await again.next()?.changes.compactMap(\.row?.message) ?? ["nothing"] }
+                #expect(came == ["while it was not running"])
+                hub.kill()
+                try hub.letGo()
+                try hub.start()
+                var reason: RefetchReason?
+                while reason == nil { reason = await again.next()?.mustRefetch }
+                #expect(reason == .epochChanged)
+            }
+        }
+
+        @Test func `a token that ends is a state, and the next one goes on where the first was`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            try onThisThread {
+                let tidewire = hub.client(ana, token: hub.token(ana, seconds: 4))
+                var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                var code: String?
+                for await state in tidewire.states where code == nil {
+                    if case .offline(.tokenRefused(let problem)) = state { code = problem.code }
+                    if code != nil { break }
+                }
+                #expect(code == "TokenExpired")
+                try remind(hub, "in between")
+                tidewire.signIn(token: hub.token(ana))
+                var came: [String] = []
+                while came.isEmpty, let batch = await batches.next() {
+                    came += batch.changes.compactMap(\.row?.message)
+                }
+                #expect(came == ["in between"])
+            }
+        }
+
+        @Test func `problems come with the server's code`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            _ = try hub.ask(
+                "CREATE TABLE unpublished (id int PRIMARY KEY); GRANT SELECT ON unpublished TO authenticated")
+            let code = try onThisThread {
+                let tables = hub.client(ana).changes(of: [Binding(table: "unpublished")]).makeAsyncIterator()
+                while let batch = await tables.next() {
+                    if let problem = batch.problems.first { return problem.code }
+                }
+                return ""
+            }
+            #expect(code == "NotPublished")
+        }
+
+        @Test func `TLS, with a certificate that is checked`() throws {
+            let directory = TemporaryDirectory.make("certificate")
+            let made = try ChildProcess(
+                [
+                    "/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                    "-nodes",
+                    "-days", "2", "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                    directory + "/key", "-out", directory + "/certificate",
+                ], output: directory + "/output")
+            try #require(made.wait() == .exited(0))
+            let hub = try HubForApps([
+                "TIDEWIRE_TLS_CERTIFICATE": directory + "/certificate", "TIDEWIRE_TLS_KEY": directory + "/key",
+            ])
+            try hub.start()
+            let (message, refusal) = try onThisThread {
+                let trusting = SocketTransport(trustedCertificates: directory + "/certificate")
+                var batches = hub.client(ana, transport: trusting).live(Reminder.self, window: .immediate)
+                    .makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                let large = String(repeating: "long ", count: 40_000)
+                try remind(hub, large)
+                var message: String?
+                while message == nil, let batch = await batches.next() { message = batch.changes.first?.row?.message }
+                // Whoever is not told to trust it does not.
+                let wary = hub.client(ana)
+                let ignored = wary.live(Reminder.self).makeAsyncIterator()
+                var refusal = ""
+                for await state in wary.states {
+                    guard case .connecting(_, _, .unreachable(let words)?) = state else { continue }
+                    refusal = words
+                    break
+                }
+                withExtendedLifetime(ignored) {}
+                return (message, refusal)
+            }
+            #expect(message?.count == 200_000)
+            #expect(refusal.contains("certificate"))
+        }
+    }
+}
