@@ -12,7 +12,9 @@ struct BenchCommand: Command {
         no figures.
         """
     let subcommands: [any Command] =
-        Scenarios.all.map(ScenarioCommand.init) + [DrainCommand(), ClientsCommand(), BareServerCommand()]
+        Scenarios.all.map(ScenarioCommand.init) + [
+            VerifyCommand(), DrainCommand(), ClientsCommand(), BareServerCommand(),
+        ]
 }
 
 private struct ScenarioCommand: Command {

@@ -49,6 +49,12 @@ final class HubProcess {
 
     func use() throws -> ProcessUse { try ProcessUse(processID) }
 
+    var isRunning: Bool { process.isRunning }
+
+    func signal(_ number: Int32) { process.signal(number) }
+
+    func wait(milliseconds: Int) { process.wait(milliseconds: milliseconds) }
+
     func stop() {
         guard process.isRunning else { return }
         process.signal(SIGTERM)

@@ -1,0 +1,79 @@
+/// What goes wrong while the verifier runs.
+enum Fault: String, CaseIterable, Sendable {
+    // On the way between clients and hub.
+    case socketsCut = "sockets-cut"
+    case linksStalled = "links-stalled"
+    case linksSlow = "links-slow"
+    case proxyKilled = "proxy-killed"
+    case clientsFrozen = "clients-frozen"
+    case tokensRenewed = "tokens-renewed"
+    case tokensExpired = "tokens-expired"
+    // The hub, the database, and what stands between them.
+    case hubKilled = "hub-killed"
+    case hubTerminated = "hub-terminated"
+    case hubFrozen = "hub-frozen"
+    case hubDiskFull = "hub-disk-full"
+    case serverKilled = "server-killed"
+    case serverRestarted = "server-restarted"
+    case walsenderKilled = "walsender-killed"
+    case backendsKilled = "backends-killed"
+    case catalogStirred = "catalog-stirred"
+    case slotDropped = "slot-dropped"
+    case publicationChanged = "publication-changed"
+    case policyChanged = "policy-changed"
+    case membershipsChanged = "memberships-changed"
+
+    /// Two things may go wrong at once: one with the clients' connections, one behind them.
+    enum Lane: UInt64, CaseIterable, Sendable {
+        case connections = 1
+        case behind = 2
+    }
+
+    var lane: Lane {
+        switch self {
+        case .socketsCut, .linksStalled, .linksSlow, .proxyKilled, .clientsFrozen, .tokensRenewed, .tokensExpired:
+            .connections
+        default: .behind
+        }
+    }
+
+    /// How often it comes, beside the others of its lane.
+    var weight: Int {
+        switch self {
+        case .socketsCut, .hubKilled: 4
+        case .linksStalled, .proxyKilled, .hubTerminated, .clientsFrozen: 3
+        case .slotDropped, .publicationChanged, .serverRestarted: 1
+        default: 2
+        }
+    }
+
+    /// Whether it takes history away from the log, so that clients have to be told of a loss.
+    var forcesLoss: Bool { self == .slotDropped }
+
+    /// Whether clients may be told that changes may be missing.
+    var mayBeTold: Bool { self == .slotDropped || self == .publicationChanged }
+}
+
+/// Which fault comes when: all of it follows from the seed.
+struct FaultSchedule: Sendable {
+    struct Entry: Sendable, Equatable {
+        var fault: Fault
+        var pauseMilliseconds: Int
+        /// What the fault's own choices begin with.
+        var seed: UInt64
+    }
+
+    private var chance: VerifyChance
+    private let faults: [Fault]
+
+    /// Nil where this lane has none of these.
+    init?(seed: UInt64, lane: Fault.Lane, of chosen: [Fault] = Fault.allCases) {
+        chance = VerifyChance(seed, lane: lane.rawValue)
+        faults = chosen.filter { $0.lane == lane }.flatMap { Array(repeating: $0, count: $0.weight) }
+        if faults.isEmpty { return nil }
+    }
+
+    mutating func next() -> Entry {
+        Entry(fault: chance.pick(faults), pauseMilliseconds: chance.number(800...4000), seed: chance.next())
+    }
+}

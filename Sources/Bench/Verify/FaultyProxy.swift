@@ -1,0 +1,345 @@
+import Synchronization
+import System
+
+/// Between all clients and the hub: it takes what it is given, holds it back, hands it on slowly, loses it, and goes with it.
+///
+/// It is also the witness of how connections end: who closed first, and whether anything was done to this one before.
+final class FaultyProxy: Sendable {
+    enum Deed: Sendable {
+        /// Nothing goes through for a while, in either direction; what the hub sends is taken, as far as there is room.
+        case hold(milliseconds: Int)
+        /// A little at a time, with a pause after each.
+        case slow(milliseconds: Int, pauseMilliseconds: Int)
+        /// What the hub sends is taken and lost; then the client's side is cut, and the hub hears of that later.
+        case swallow(milliseconds: Int)
+        case cut
+    }
+
+    struct Order: Sendable {
+        var deed: Deed
+        /// One connection in so many.
+        var oneIn: Int
+        var seed: UInt64
+    }
+
+    struct Outcome: Sendable {
+        var connections = 0
+        var bytesLost = 0
+        var touched = 0
+        /// Connections that the hub closed though it was well and nothing had been done to them, with what it said last.
+        var unexplained: [(at: UInt64, said: String)] = []
+    }
+
+    private struct Shared {
+        var orders: [Order] = []
+        var outcome = Outcome()
+        var isOver = false
+        /// The hub may close what it likes until then.
+        var hubIsExcusedUntil: UInt64 = 0
+    }
+
+    let port: UInt16
+    private let shared = Mutex(Shared())
+    private let thread = Mutex<BackgroundThread?>(nil)
+
+    init(hubPort: UInt16) throws {
+        let listener = try StreamSocket.listen(on: .loopback(port: 0), backlog: 1024)
+        port = try StreamSocket.localAddress(of: listener).port
+        let started = try BackgroundThread("proxy") { [self] in
+            do {
+                var loop = try ProxyLoop(listener: listener, hub: .loopback(port: hubPort))
+                loop.run(self)
+            } catch {
+                shared.withLock { $0.outcome.unexplained.append((Clock.monotonicNanoseconds(), "no proxy: \(error)")) }
+            }
+        }
+        thread.withLock { $0 = started }
+    }
+
+    func order(_ deed: Deed, oneIn: Int, seed: UInt64) {
+        shared.withLock { $0.orders.append(Order(deed: deed, oneIn: oneIn, seed: seed)) }
+    }
+
+    /// From now on until so long afterwards the hub may close connections.
+    func excuseHub(milliseconds: Int) {
+        let until = Clock.monotonicNanoseconds() + UInt64(milliseconds) * 1_000_000
+        shared.withLock { $0.hubIsExcusedUntil = max($0.hubIsExcusedUntil, until) }
+    }
+
+    /// It is there again; what it closes a moment later may still be of before.
+    func hubIsWell() {
+        let until = Clock.monotonicNanoseconds() + 2_000_000_000
+        shared.withLock { $0.hubIsExcusedUntil = until }
+    }
+
+    var outcome: Outcome { shared.withLock { $0.outcome } }
+
+    func close() {
+        shared.withLock { $0.isOver = true }
+        thread.withLock { thread in
+            thread?.join()
+            thread = nil
+        }
+    }
+
+    // MARK: For its loop
+
+    fileprivate var isOver: Bool { shared.withLock { $0.isOver } }
+
+    fileprivate func takeOrders() -> [Order] {
+        shared.withLock { shared in
+            defer { shared.orders = [] }
+            return shared.orders
+        }
+    }
+
+    fileprivate func note(connections: Int = 0, bytesLost: Int = 0, touched: Int = 0) {
+        shared.withLock { shared in
+            shared.outcome.connections += connections
+            shared.outcome.bytesLost += bytesLost
+            shared.outcome.touched += touched
+        }
+    }
+
+    fileprivate func hubClosed(_ said: String) {
+        let now = Clock.monotonicNanoseconds()
+        shared.withLock { if now > $0.hubIsExcusedUntil { $0.outcome.unexplained.append((now, said)) } }
+    }
+}
+
+/// One connection of a client, and the proxy's own to the hub.
+private struct Link {
+    /// What is kept for a side that does not take it.
+    static let roomBytes = 128 << 10
+    /// What a slow link hands on at a time.
+    static let slowBytes = 1500
+
+    let client: Int32
+    let hub: Int32
+    var toClient: [UInt8] = []
+    var toHub: [UInt8] = []
+    var isConnected = false
+    var heldUntil: UInt64 = 0
+    var slowUntil: UInt64 = 0
+    var slowPause: UInt64 = 0
+    var swallowsUntil: UInt64 = 0
+    /// Whether something was done to it that may have the hub close it.
+    var isTouched = false
+    var watchedForClient = Epoll.Events()
+    var watchedForHub: Epoll.Events = [.readable, .writable]
+
+    func wantedForClient(_ now: UInt64) -> Epoll.Events {
+        var events = Epoll.Events()
+        if toHub.count < Self.roomBytes, isConnected, now >= heldUntil { events.insert(.readable) }
+        if !toClient.isEmpty, now >= heldUntil { events.insert(.writable) }
+        return events
+    }
+
+    func wantedForHub(_ now: UInt64) -> Epoll.Events {
+        var events = Epoll.Events()
+        if toClient.count < Self.roomBytes { events.insert(.readable) }
+        if !isConnected || (!toHub.isEmpty && now >= heldUntil) { events.insert(.writable) }
+        return events
+    }
+}
+
+/// The proxy's thread.
+private struct ProxyLoop: ~Copyable {
+    private static let listenerKey = UInt64.max
+
+    private let epoll: Epoll
+    private let listener: Int32
+    private let hub: SocketAddress
+    private var links: [UInt64: Link] = [:]
+    private var nextKey: UInt64 = 0
+    /// The hub's side of connections whose client has gone, until the hub hears of it.
+    private var orphans: [(descriptor: Int32, until: UInt64)] = []
+
+    init(listener: Int32, hub: SocketAddress) throws {
+        let epoll = try Epoll()
+        try epoll.add(listener, .readable, key: Self.listenerKey)
+        self.epoll = epoll
+        self.listener = listener
+        self.hub = hub
+    }
+
+    mutating func run(_ proxy: FaultyProxy) {
+        while !proxy.isOver {
+            for index in 0..<epoll.wait(milliseconds: 10) {
+                let (key, events) = epoll.event(index)
+                if key == Self.listenerKey { accept(proxy) } else { handle(key / 2, key % 2 == 1, events, proxy) }
+            }
+            for order in proxy.takeOrders() { obey(order, proxy) }
+            goOn(proxy)
+        }
+        for link in links.values {
+            StreamSocket.close(link.client)
+            StreamSocket.close(link.hub)
+        }
+        for orphan in orphans { StreamSocket.close(orphan.descriptor) }
+        StreamSocket.close(listener)
+    }
+
+    private mutating func accept(_ proxy: FaultyProxy) {
+        while case .accepted(let client, _) = StreamSocket.accept(from: listener) {
+            guard let toHub = try? StreamSocket.connect(to: hub) else {
+                StreamSocket.reset(client)
+                continue
+            }
+            StreamSocket.prepare(client, sendBuffer: 64 << 10)
+            StreamSocket.prepare(toHub, sendBuffer: nil)
+            links[nextKey] = Link(client: client, hub: toHub)
+            try? epoll.add(client, [], key: nextKey * 2)
+            try? epoll.add(toHub, [.readable, .writable], key: nextKey * 2 + 1)
+            nextKey += 1
+            proxy.note(connections: 1)
+        }
+    }
+
+    private mutating func handle(_ key: UInt64, _ isHub: Bool, _ events: Epoll.Events, _ proxy: FaultyProxy) {
+        guard var link = links[key] else { return }
+        if isHub, !link.isConnected {
+            guard StreamSocket.pendingFailure(of: link.hub) == 0 else { return end(key, link, nil, proxy) }
+            link.isConnected = true
+        }
+        if events.contains(.readable) || events.contains(.hungUp) || events.contains(.failed) {
+            let isOpen = isHub ? read(link.hub, into: &link.toClient) : read(link.client, into: &link.toHub)
+            guard isOpen else {
+                // What the hub said last still goes to the client.
+                if isHub { _ = write(&link.toClient, to: link.client, atMost: .max) }
+                return end(key, link, isHub ? link.isTouched ? nil : Self.last(of: link) : nil, proxy)
+            }
+        }
+        links[key] = link
+        flush(key, proxy)
+    }
+
+    private static func last(of link: Link) -> String {
+        link.isConnected ? "the hub closed a connection that nothing had been done to" : ""
+    }
+
+    private func read(_ descriptor: Int32, into bytes: inout [UInt8]) -> Bool {
+        var isOpen = true
+        // SAFETY: the kernel writes within the buffer, and says how much.
+        let more = unsafe [UInt8](unsafeUninitializedCapacity: 32 << 10) { buffer, used in
+            switch unsafe StreamSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(buffer)) {
+            case .moved(let count): used = count
+            case .wouldBlock: used = 0
+            case .finished, .failed:
+                used = 0
+                isOpen = false
+            }
+        }
+        bytes += more
+        return isOpen
+    }
+
+    private func write(_ bytes: inout [UInt8], to descriptor: Int32, atMost limit: Int) -> Bool {
+        guard !bytes.isEmpty else { return true }
+        let count = min(limit, bytes.count)
+        // SAFETY: the kernel reads within the array inside the closure.
+        let outcome = unsafe bytes.withUnsafeBytes { all in
+            unsafe StreamSocket.send(descriptor, UnsafeRawBufferPointer(rebasing: all[..<count]))
+        }
+        switch outcome {
+        case .moved(let count): bytes.removeFirst(count)
+        case .wouldBlock: break
+        case .finished, .failed: return false
+        }
+        return true
+    }
+
+    /// Hands on what may go, and watches for what comes next.
+    private mutating func flush(_ key: UInt64, _ proxy: FaultyProxy) {
+        guard var link = links[key] else { return }
+        let now = Clock.monotonicNanoseconds()
+        // Never handed on again: behind a hole nothing may come.
+        if link.swallowsUntil != 0 {
+            proxy.note(bytesLost: link.toClient.count)
+            link.toClient = []
+        }
+        if now >= link.heldUntil {
+            let isSlow = now < link.slowUntil
+            let limit = isSlow ? Link.slowBytes : Int.max
+            let had = link.toClient.count + link.toHub.count
+            guard write(&link.toClient, to: link.client, atMost: limit),
+                !link.isConnected || write(&link.toHub, to: link.hub, atMost: limit)
+            else {
+                links[key] = link
+                return end(key, link, nil, proxy)
+            }
+            if isSlow, link.toClient.count + link.toHub.count < had { link.heldUntil = now + link.slowPause }
+        }
+        // A client that does not read may be closed.
+        if link.toClient.count >= Link.roomBytes { link.isTouched = true }
+        watch(key, &link, now)
+        links[key] = link
+    }
+
+    private func watch(_ key: UInt64, _ link: inout Link, _ now: UInt64) {
+        let (client, hub) = (link.wantedForClient(now), link.wantedForHub(now))
+        if client != link.watchedForClient, (try? epoll.change(link.client, client, key: key * 2)) != nil {
+            link.watchedForClient = client
+        }
+        if hub != link.watchedForHub, (try? epoll.change(link.hub, hub, key: key * 2 + 1)) != nil {
+            link.watchedForHub = hub
+        }
+    }
+
+    /// Both sides; with what the hub is reproached for, if it is.
+    private mutating func end(_ key: UInt64, _ link: Link, _ reproach: String?, _ proxy: FaultyProxy) {
+        links[key] = nil
+        StreamSocket.close(link.client)
+        StreamSocket.close(link.hub)
+        if let reproach, !reproach.isEmpty { proxy.hubClosed(reproach) }
+    }
+
+    private mutating func obey(_ order: FaultyProxy.Order, _ proxy: FaultyProxy) {
+        var chance = VerifyChance(order.seed, lane: 7)
+        let now = Clock.monotonicNanoseconds()
+        var touched = 0
+        for key in links.keys.sorted() where chance.once(in: order.oneIn) {
+            guard var link = links[key] else { continue }
+            touched += 1
+            link.isTouched = true
+            switch order.deed {
+            case .hold(let milliseconds): link.heldUntil = now + UInt64(milliseconds) * 1_000_000
+            case .slow(let milliseconds, let pause):
+                link.slowUntil = now + UInt64(milliseconds) * 1_000_000
+                link.slowPause = UInt64(pause) * 1_000_000
+            case .swallow(let milliseconds): link.swallowsUntil = now + UInt64(milliseconds) * 1_000_000
+            case .cut:
+                cut(key, link, chance.once(in: 2) ? nil : now + UInt64(chance.number(100...3000)) * 1_000_000, proxy)
+                continue
+            }
+            watch(key, &link, now)
+            links[key] = link
+        }
+        proxy.note(touched: touched)
+    }
+
+    /// The client hears of it at once, the hub perhaps later.
+    private mutating func cut(_ key: UInt64, _ link: Link, _ hubHearsAt: UInt64?, _ proxy: FaultyProxy) {
+        links[key] = nil
+        proxy.note(bytesLost: link.toClient.count)
+        StreamSocket.reset(link.client)
+        guard let hubHearsAt else { return StreamSocket.reset(link.hub) }
+        epoll.remove(link.hub)
+        orphans.append((link.hub, hubHearsAt))
+    }
+
+    /// What time brings about.
+    private mutating func goOn(_ proxy: FaultyProxy) {
+        let now = Clock.monotonicNanoseconds()
+        for (key, link) in links {
+            if link.swallowsUntil != 0, now >= link.swallowsUntil {
+                cut(key, link, now + 1_500_000_000, proxy)
+            } else if link.heldUntil != 0, now >= link.heldUntil {
+                links[key]?.heldUntil = 0
+                flush(key, proxy)
+            }
+        }
+        for orphan in orphans where now >= orphan.until { StreamSocket.reset(orphan.descriptor) }
+        orphans.removeAll { now >= $0.until }
+    }
+}

@@ -1,0 +1,27 @@
+/// SplitMix64: the same choices from the same seed, everywhere.
+struct VerifyChance: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    /// Each lane has choices of its own, whatever the others do.
+    init(_ seed: UInt64, lane: UInt64) {
+        state = seed &* 0x9e37_79b9_7f4a_7c15 ^ lane &* 0xd134_2543_de82_ef95
+        _ = next()
+    }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = state
+        mixed = (mixed ^ mixed >> 30) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ mixed >> 27) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ mixed >> 31
+    }
+
+    mutating func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &self) }
+
+    /// True once in so many times.
+    mutating func once(in count: Int) -> Bool { number(1...count) == 1 }
+
+    mutating func pick<Element>(_ elements: [Element]) -> Element {
+        elements[number(0...elements.count - 1)]
+    }
+}

@@ -1,0 +1,316 @@
+import Glibc
+import Postgres
+import Synchronization
+import System
+
+/// What was done when, for whoever has to understand a difference.
+final class FaultHistory: Sendable {
+    struct Deed: Sendable {
+        var fault: Fault
+        var begin: UInt64
+        var end: UInt64?
+    }
+
+    private let deeds = Mutex<[Deed]>([])
+
+    func begin(_ fault: Fault) -> Int {
+        deeds.withLock { deeds in
+            deeds.append(Deed(fault: fault, begin: Clock.monotonicNanoseconds()))
+            return deeds.count - 1
+        }
+    }
+
+    func end(_ index: Int) { deeds.withLock { $0[index].end = Clock.monotonicNanoseconds() } }
+
+    var all: [Deed] { deeds.withLock { $0 } }
+
+    /// Those after which clients may be told of a loss.
+    var causes: [ClientLedger.Cause] {
+        all.filter(\.fault.mayBeTold).map { ClientLedger.Cause(begin: $0.begin, end: $0.end ?? .max / 2) }
+    }
+
+    /// The last that had begun by then.
+    func fault(before at: UInt64) -> Fault? { all.last { $0.begin <= at }?.fault }
+
+    func around(_ at: UInt64) -> String {
+        let second: UInt64 = 1_000_000_000
+        let near = all.filter { $0.begin < at + second && at < ($0.end ?? .max / 2) + 20 * second }
+        return near.suffix(6).map { deed in
+            let ago = (Double(at) - Double(deed.begin)) / 1e9
+            return "\(deed.fault.rawValue) \((ago * 10).rounded() / 10) s before"
+        }.joined(separator: ", ")
+    }
+}
+
+/// Everything that faults can be done to.
+final class VerifyStage: Sendable {
+    let database: VerifyDatabase
+    let hub: VerifyHub
+    let proxy: FaultyProxy
+    let own: OwnClients
+    let real: RealClients?
+    let gate = VerifyGate()
+    let history = FaultHistory()
+    let isOver = Mutex(false)
+    /// A lane that needs quiet asks; the judge has everybody come as far as a fence, and says when that is so.
+    let quiet = Mutex(Quiet.none)
+
+    /// Why the run cannot go on, though the hub may be well.
+    let failure = Mutex<String?>(nil)
+    /// Transactions that were committed, and that failed.
+    let tallies = Tallies()
+    private let threads = Mutex(0)
+
+    enum Quiet: Sendable {
+        case none, asked, reached, failed
+    }
+
+    final class Tallies: Sendable {
+        private let counts = Mutex((0, 0))
+
+        func withLock<Result: Sendable>(
+            _ body: (inout sending (Int, Int)) throws -> sending Result
+        ) rethrows -> sending Result {
+            try counts.withLock(body)
+        }
+    }
+
+    init(
+        database: VerifyDatabase, hub: VerifyHub, proxy: FaultyProxy, own: OwnClients, real: RealClients?
+    ) {
+        self.database = database
+        self.hub = hub
+        self.proxy = proxy
+        self.own = own
+        self.real = real
+    }
+
+    var hasThreads: Bool { threads.withLock { $0 > 0 } }
+
+    /// A thread of the run: writers, faults.
+    func start(_ name: String, _ body: @escaping @Sendable () throws -> Void) throws -> BackgroundThread {
+        threads.withLock { $0 += 1 }
+        return try BackgroundThread(name) { [self] in
+            do { try body() } catch { failure.withLock { $0 = "\(error)" } }
+            threads.withLock { $0 -= 1 }
+        }
+    }
+
+    var hasEnded: Bool { isOver.withLock { $0 } }
+
+    /// Runs a lane's faults until the end.
+    func run(_ schedule: FaultSchedule) throws {
+        var schedule = schedule
+        var hand = FaultHand(self)
+        while !hasEnded {
+            let entry = schedule.next()
+            rest(entry.pauseMilliseconds)
+            if hasEnded { break }
+            if entry.fault.needsQuiet {
+                let index = history.begin(entry.fault)
+                defer { history.end(index) }
+                try hand.commit(entry)
+            } else {
+                try gate.pass {
+                    let index = history.begin(entry.fault)
+                    defer { history.end(index) }
+                    try hand.commit(entry)
+                }
+            }
+        }
+    }
+
+    func rest(_ milliseconds: Int) {
+        var left = milliseconds
+        while left > 0, !hasEnded {
+            Pause.milliseconds(min(left, 100))
+            left -= 100
+        }
+    }
+}
+
+extension Fault {
+    /// Changes of who may see what are done while nobody writes and everybody has come as far as the database: it is
+    /// documented that a newer policy counts for rows that are on their way.
+    var needsQuiet: Bool {
+        switch self {
+        case .policyChanged, .publicationChanged, .membershipsChanged: true
+        default: false
+        }
+    }
+}
+
+/// Does what a schedule says.
+struct FaultHand {
+    private let stage: VerifyStage
+    private var session: VerifySession
+    private var chance = VerifyChance(0, lane: 0)
+
+    init(_ stage: VerifyStage) {
+        self.stage = stage
+        session = VerifySession(stage.database)
+    }
+
+    mutating func commit(_ entry: FaultSchedule.Entry) throws {
+        chance = VerifyChance(entry.seed, lane: 1)
+        if entry.fault.lane == .connections { disturbConnections(entry) } else { try disturbBehind(entry) }
+    }
+
+    private mutating func disturbConnections(_ entry: FaultSchedule.Entry) {
+        let (oneIn, seed) = (chance.number(1...8), entry.seed)
+        switch entry.fault {
+        case .socketsCut: stage.proxy.order(.cut, oneIn: oneIn, seed: seed)
+        case .linksStalled:
+            let milliseconds = chance.number(300...6000)
+            stage.proxy.order(.hold(milliseconds: milliseconds), oneIn: oneIn, seed: seed)
+            stage.rest(milliseconds)
+            if chance.once(in: 2) { stage.proxy.order(.cut, oneIn: oneIn, seed: seed) }
+        case .linksSlow:
+            let (milliseconds, pause) = (chance.number(1000...6000), chance.number(20...200))
+            stage.proxy.order(.slow(milliseconds: milliseconds, pauseMilliseconds: pause), oneIn: oneIn, seed: seed)
+            stage.rest(milliseconds)
+        case .proxyKilled:
+            let milliseconds = chance.number(200...3000)
+            stage.proxy.order(.swallow(milliseconds: milliseconds), oneIn: oneIn, seed: seed)
+            stage.rest(milliseconds)
+        case .clientsFrozen:
+            let milliseconds = chance.number(500...8000)
+            stage.own.order(.freeze(milliseconds: milliseconds), oneIn: oneIn, seed: seed)
+            stage.real?.stop(oneIn: 2, seed: seed)
+            stage.rest(milliseconds)
+            stage.real?.goOn()
+            if chance.once(in: 3) { stage.proxy.order(.cut, oneIn: oneIn, seed: seed) }
+        case .tokensRenewed: stage.own.order(.renew, oneIn: oneIn, seed: seed)
+        default: stage.own.order(.expire, oneIn: oneIn, seed: seed)
+        }
+    }
+
+    private mutating func disturbBehind(_ entry: FaultSchedule.Entry) throws {
+        switch entry.fault {
+        case .hubKilled: try endHub(SIGKILL)
+        case .hubTerminated: try endHub(SIGTERM)
+        case .hubFrozen:
+            let milliseconds = chance.number(200...4000)
+            stage.proxy.excuseHub(milliseconds: milliseconds + 5000)
+            stage.hub.signal(SIGSTOP)
+            stage.rest(milliseconds)
+            stage.hub.signal(SIGCONT)
+        case .hubDiskFull:
+            guard stage.hub.disk.isSmall else { return }
+            stage.hub.disk.fill()
+            stage.rest(chance.number(300...3000))
+            stage.hub.disk.empty()
+        case .serverKilled, .serverRestarted:
+            try stage.database.restart(
+                killing: entry.fault == .serverKilled, pauseMilliseconds: chance.number(0...2000))
+        case .walsenderKilled:
+            _ = session.attempt("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
+        case .backendsKilled:
+            _ = session.attempt(
+                """
+                SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.6
+                """)
+        case .catalogStirred: stirCatalog()
+        case .slotDropped: try dropSlot()
+        case .publicationChanged:
+            try lasting(
+                "ALTER PUBLICATION supabase_realtime DROP TABLE \(VerifyTable.listed)",
+                "ALTER PUBLICATION supabase_realtime ADD TABLE \(VerifyTable.listed)")
+        case .policyChanged:
+            try lasting(
+                "ALTER POLICY reads ON owned USING (owner = auth.uid() OR kind = 'b')",
+                "ALTER POLICY reads ON owned USING (owner = auth.uid())")
+        default: try swapMembers()
+        }
+    }
+
+    private mutating func endHub(_ signal: Int32) throws {
+        // It sends its clients away over a time; those that come meanwhile, too.
+        stage.proxy.excuseHub(milliseconds: 120_000)
+        stage.hub.end(signal)
+        stage.rest(chance.number(0...2500))
+        try stage.hub.start()
+        stage.proxy.hubIsWell()
+    }
+
+    private mutating func stirCatalog() {
+        let number = chance.number(1...1000)
+        _ = session.attempt(
+            chance.pick([
+                "ALTER TABLE other ADD COLUMN extra_\(number) int; ALTER TABLE other DROP COLUMN extra_\(number)",
+                "ALTER POLICY reads ON other USING (v > \(number) OR v IS NULL)",
+                "CREATE TABLE passing_\(number) (id int PRIMARY KEY); DROP TABLE passing_\(number)",
+                "BEGIN; REVOKE SELECT ON owned FROM anon; GRANT SELECT ON owned TO anon; COMMIT",
+                "ALTER POLICY reads ON shared USING (team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()))",
+            ]))
+    }
+
+    // MARK: Quiet ones
+
+    /// Nobody writes, and everybody has come as far as the database, before and after.
+    private mutating func quietly(_ body: (inout FaultHand) throws -> Void) throws {
+        stage.gate.close()
+        defer { stage.gate.open() }
+        guard reachQuiet() else { return }
+        try body(&self)
+        _ = reachQuiet()
+    }
+
+    private func reachQuiet() -> Bool {
+        stage.quiet.withLock { $0 = .asked }
+        defer { stage.quiet.withLock { $0 = .none } }
+        while true {
+            switch stage.quiet.withLock({ $0 }) {
+            case .reached: return true
+            case .failed, .none: return false
+            case .asked: Pause.milliseconds(10)
+            }
+        }
+    }
+
+    private mutating func lasting(_ change: String, _ back: String) throws {
+        try quietly { _ = try $0.session.insist(change) }
+        stage.rest(chance.number(2000...6000))
+        // Whatever happens to the run meanwhile: who may see what is as it was before.
+        try quietly { _ = try $0.session.insist(back) }
+    }
+
+    private mutating func swapMembers() throws {
+        let (from, to) = (
+            chance.pick(Array(VerifyPerson.allCases.prefix(4))), chance.pick(Array(VerifyPerson.allCases.prefix(4)))
+        )
+        let team = chance.number(1...4)
+        try quietly {
+            _ = try $0.session.insist(
+                """
+                DELETE FROM members WHERE team = \(team) AND person = '\(from.id)';
+                INSERT INTO members VALUES (\(team), '\(to.id)') ON CONFLICT DO NOTHING
+                """)
+        }
+    }
+
+    /// What is committed until the hub has a new one is lost, and everybody has to be told.
+    private mutating func dropSlot() throws {
+        // Not quiet: history breaks while it is written.
+        let drop = """
+            DO $$ BEGIN
+                FOR i IN 1..200 LOOP
+                    PERFORM pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '\(VerifyHub.slot)' AND active;
+                    BEGIN
+                        PERFORM pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(VerifyHub.slot)';
+                        EXIT;
+                    EXCEPTION WHEN object_in_use THEN PERFORM pg_sleep(0.01);
+                    END;
+                END LOOP;
+            END $$
+            """
+        _ = session.attempt(drop)
+        for _ in 0..<600 {
+            let rows = session.attempt(
+                "SELECT 1 FROM pg_replication_slots WHERE slot_name = '\(VerifyHub.slot)' AND active")
+            if rows?.isEmpty == false { break }
+            Pause.milliseconds(50)
+        }
+    }
+}

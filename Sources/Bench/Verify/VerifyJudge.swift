@@ -1,0 +1,106 @@
+import Postgres
+import System
+
+/// Reads the database's journal and the clients' notes, and holds them against each other.
+struct VerifyJudge {
+    /// A change that a client tells of has been in the journal for long by then.
+    private static let patience: UInt64 = 15_000_000_000
+
+    private(set) var journal: Journal
+    private(set) var ledgers: [ClientLedger]
+    /// Of what no fault explains, with the client's number where it is one's.
+    private(set) var findings: [(client: Int?, finding: Finding)] = []
+    private let seats: [Int]
+    private var waiting: [[Notebook.Entry]]
+    private let notebook: Notebook
+    private var session: VerifySession
+    private var clearedTo: Int64 = 0
+
+    init(
+        _ database: VerifyDatabase, journal: Journal, clients: [(kind: ClientLedger.Kind, seat: Int)],
+        notebook: Notebook
+    ) {
+        session = VerifySession(database)
+        self.journal = journal
+        ledgers = clients.map { ClientLedger($0.kind) }
+        seats = clients.map(\.seat)
+        waiting = Array(repeating: [], count: clients.count)
+        self.notebook = notebook
+    }
+
+    /// Takes what is new. False while the database is away.
+    @discardableResult
+    mutating func round(_ causes: [ClientLedger.Cause]) -> Bool {
+        for entry in notebook.takeEntries() { waiting[entry.client].append(entry) }
+        findings += notebook.takeTroubles().map { (nil, $0) }
+        let began = Clock.monotonicNanoseconds()
+        guard let last = session.attempt(VerifySQL.lastCommit)?.first?[0].flatMap(Int64.init), readJournal() else {
+            return false
+        }
+        for client in waiting.indices where !waiting[client].isEmpty { judge(client, began, last, causes) }
+        return true
+    }
+
+    private mutating func readJournal() -> Bool {
+        while true {
+            guard let rows = session.attempt(VerifySQL.lines(after: journal.sequence)) else { return false }
+            var lines = rows.values.compactMap(Self.line)
+            let isFull = lines.count == VerifySQL.page
+            // The last transaction of a full page may be cut in two; it comes whole with the next.
+            if isFull, let last = lines.last?.sequence { lines.removeAll { $0.sequence == last } }
+            for line in lines { journal.add(line) }
+            if !isFull { break }
+        }
+        if journal.sequence > clearedTo + 500 {
+            _ = session.attempt("DELETE FROM verify.journal WHERE seq <= \(journal.sequence)")
+            clearedTo = journal.sequence
+        }
+        return true
+    }
+
+    private static func line(_ row: [String?]) -> JournalLine? {
+        guard let sequence = row[0].flatMap(Int64.init), let operation = row[1].flatMap(ChangeMark.Operation.init),
+            let number = row[2].flatMap(Int64.init)
+        else { return nil }
+        return JournalLine(
+            sequence: sequence, mark: ChangeMark(operation: operation, number: number), table: row[3] ?? "",
+            shownTo: (row[4] ?? "").split(separator: " ").compactMap { Int($0) }, isPublished: row[5] == "t")
+    }
+
+    /// Notes that were made before the database was asked how far it was; the others wait.
+    private mutating func judge(_ client: Int, _ began: UInt64, _ last: Int64, _ causes: [ClientLedger.Cause]) {
+        var taken = 0
+        for entry in waiting[client] {
+            guard entry.at < began else { break }
+            if case .heard(let mark) = entry.note, journal.table(of: mark) == nil, entry.at + Self.patience > began {
+                break
+            }
+            let found = ledgers[client].take(
+                entry.note, at: entry.at, committed: last, causes: causes, journal: journal, seat: seats[client])
+            findings += found.map { (client, $0) }
+            taken += 1
+        }
+        waiting[client].removeFirst(taken)
+    }
+
+    /// Commits a row that everybody hears, and says its version.
+    mutating func fence(_ number: Int64) throws -> Int64 {
+        let rows = try session.insist(
+            "INSERT INTO fences (id) VALUES (\(number)) ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING v")
+        guard let version = rows.first?[0].flatMap(Int64.init) else { throw BenchFailure("a fence has no version") }
+        return version
+    }
+
+    /// Those that have not come as far as this fence.
+    func behind(_ version: Int64) -> [Int] {
+        ledgers.indices.filter { client in
+            let roll = journal.rolls[seats[client]]
+            let mark = ChangeMark(operation: .insert, number: version)
+            let other = ChangeMark(operation: .update, number: version)
+            guard let place = roll.place(of: mark) ?? roll.place(of: other) else { return true }
+            return !ledgers[client].has(place)
+        }
+    }
+
+    mutating func add(_ finding: Finding, client: Int? = nil) { findings.append((client, finding)) }
+}

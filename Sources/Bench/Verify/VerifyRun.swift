@@ -1,0 +1,314 @@
+import Glibc
+import Synchronization
+import System
+
+/// How a verification is run.
+public struct VerifySettings: Sendable {
+    public var seed: UInt64 = 1
+    public var seconds = 300
+    public var clients = 240
+    /// The real ones among them, where there is a Python for them.
+    public var realClients = 10
+    public var python: String?
+    public var only: [String] = []
+    public var without: [String] = []
+    public var directory = "/var/tmp"
+    /// Leaves the directory with all logs.
+    public var keeps = false
+    public var progress: @Sendable (String) -> Void = { _ in }
+
+    public init() {}
+
+    public static let faults = Fault.allCases.map(\.rawValue)
+
+    func chosenFaults() throws -> [Fault] {
+        for name in only + without where Fault(rawValue: name) == nil && name != "none" {
+            throw BenchFailure("no fault is called \(name)", hint: "there are \(Self.faults.joined(separator: ", "))")
+        }
+        return Fault.allCases.filter {
+            (only.isEmpty || only.contains($0.rawValue)) && !without.contains($0.rawValue)
+        }
+    }
+}
+
+/// `tidewire bench verify`: database, hub, proxy, clients, writers, faults, and the judgement while they run.
+public final class Verification {
+    private static let writers = 3
+    /// Everybody has what was committed within this, or it is stuck.
+    private static let arrivalNanoseconds: UInt64 = 150_000_000_000
+    private static let enough = 200
+    private static let shown = 40
+
+    private let settings: VerifySettings
+    private let faults: [Fault]
+    private let place: Workplace
+    private let database: VerifyDatabase
+    private let hub: VerifyHub
+    private let proxy: FaultyProxy
+    private let notebook: Notebook
+    private let clients: [OwnClient]
+    private var stage: VerifyStage
+    private var judge: VerifyJudge
+    private var fences: Int64 = 0
+    private var isStuck = false
+    private let began = Clock.monotonicNanoseconds()
+
+    /// Runs it whole. What is wrong with the hub is in the report; what is thrown is that it could not be run.
+    public static func run(_ settings: VerifySettings) throws -> VerifyReport {
+        DescriptorTable.raiseLimit()
+        let verification = try Verification(settings)
+        defer { verification.close() }
+        return try verification.run()
+    }
+
+    private init(_ settings: VerifySettings) throws {
+        self.settings = settings
+        faults = try settings.chosenFaults()
+        let (place, notebook) = (try Workplace(below: settings.directory, for: "verify"), Notebook())
+        self.place = place
+        self.notebook = notebook
+        let (listeners, bySeat) = VerifySeat.listeners(VerifySeat.all)
+        var generator = SystemRandomNumberGenerator()
+        let secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
+        settings.progress("PostgreSQL and its journal")
+        database = try VerifyDatabase(directory: place.path + "/postgres", secret: secret, listeners: listeners)
+        settings.progress("the hub")
+        hub = try VerifyHub(database, place: place.path)
+        try hub.start()
+        proxy = try FaultyProxy(hubPort: hub.port)
+        let all = Self.clients(settings)
+        clients = all
+        let own = try OwnClients(
+            all.filter { $0.kind != .real }, port: proxy.port, secret: secret, notebook: notebook)
+        let reals = all.filter { $0.kind == .real }
+        let port = proxy.port
+        let real =
+            try settings.python.map {
+                try RealClients(
+                    python: $0, clients: reals, port: port, secret: secret, notebook: notebook,
+                    errors: place.path + "/python.log")
+            }
+        stage = VerifyStage(database: database, hub: hub, proxy: proxy, own: own, real: real)
+        let seats = all.map { client in
+            VerifySeat.all.firstIndex { $0.name == client.seat.name && $0.person == client.seat.person } ?? 0
+        }
+        judge = VerifyJudge(
+            database, journal: Journal(seats: bySeat), clients: zip(all, seats).map { ($0.kind, $1) },
+            notebook: notebook)
+    }
+
+    /// Half of them come back without a word, a quarter with their position, a quarter anew.
+    private static func clients(_ settings: VerifySettings) -> [OwnClient] {
+        let real = settings.python == nil ? 0 : settings.realClients
+        let kinds: [ClientLedger.Kind] = [.catchUp, .explicit, .catchUp, .plain]
+        return (0..<settings.clients).map { number in
+            let kind = number < real ? .real : kinds[number % kinds.count]
+            let seats = kind == .real ? VerifySeat.ofRealClients : VerifySeat.all
+            let seat = seats[(number / kinds.count + number) % seats.count]
+            return OwnClient(
+                number: number, seat: seat, kind: kind, session: "5e551000-0000-4000-8000-\(100_000_000_000 + number)")
+        }
+    }
+
+    private func close() {
+        stage.isOver.withLock { $0 = true }
+        stage.own.close()
+        stage.real?.close()
+        proxy.close()
+        hub.close()
+        database.stop()
+        if settings.keeps { _ = try? ChildProcess(["cp", "-r", place.path, place.path + ".kept"]).wait() }
+    }
+
+    // MARK: The run
+
+    private func run() throws -> VerifyReport {
+        settings.progress("\(clients.count) clients")
+        try reach(fence(), "the first fence")
+        settings.progress("running with seed \(settings.seed)")
+        let threads = try begin()
+        let end = Clock.monotonicNanoseconds() + UInt64(settings.seconds) * 1_000_000_000
+        var nextFence: UInt64 = 0
+        var nextWord: UInt64 = 0
+        while Clock.monotonicNanoseconds() < end, judge.findings.count < Self.enough, !isStuck,
+            stage.failure.withLock({ $0 == nil })
+        {
+            judge.round(stage.history.causes)
+            if case .asked = stage.quiet.withLock({ $0 }) { makeQuiet() }
+            let now = Clock.monotonicNanoseconds()
+            if now >= nextFence {
+                _ = try? fence()
+                nextFence = now + 2_000_000_000
+            }
+            if now >= nextWord {
+                say(end > now ? (end - now) / 1_000_000_000 : 0)
+                nextWord = now + 15_000_000_000
+            }
+            Pause.milliseconds(100)
+        }
+        try finish(threads)
+        return report()
+    }
+
+    private func begin() throws -> [BackgroundThread] {
+        let stage = stage
+        var threads: [BackgroundThread] = []
+        for number in 1...Self.writers {
+            let database = database
+            let seed = settings.seed
+            threads.append(
+                try stage.start("writer") { [tallies = stage.tallies] in
+                    var writer = VerifyWriter(database, seed: seed, number: number)
+                    while !stage.hasEnded {
+                        stage.gate.pass { writer.step() }
+                        writer.pause(milliseconds: 40...260)
+                    }
+                    let (done, failed) = (writer.transactions, writer.failures)
+                    tallies.withLock { $0 = ($0.0 + done, $0.1 + failed) }
+                })
+        }
+        for lane in Fault.Lane.allCases {
+            guard let schedule = FaultSchedule(seed: settings.seed, lane: lane, of: faults) else { continue }
+            threads.append(try stage.start("faults") { try stage.run(schedule) })
+        }
+        return threads
+    }
+
+    /// Nothing is on its way any more, and everybody has everything.
+    private func finish(_ threads: [BackgroundThread]) throws {
+        stage.isOver.withLock { $0 = true }
+        // A fault that waits for quiet still gets it.
+        while stage.hasThreads {
+            judge.round(stage.history.causes)
+            if case .asked = stage.quiet.withLock({ $0 }) { makeQuiet() }
+            Pause.milliseconds(50)
+        }
+        for thread in threads { thread.join() }
+        if let failure = stage.failure.withLock({ $0 }) { throw BenchFailure("the run did not go on: \(failure)") }
+        if !isStuck { try reach(fence(), "the last fence") }
+        // What comes twice, or to others, comes now.
+        Pause.milliseconds(2000)
+        judge.round(stage.history.causes)
+    }
+
+    private func fence() throws -> Int64 {
+        fences += 1
+        return try judge.fence(fences)
+    }
+
+    private func makeQuiet() {
+        do {
+            try reach(fence(), "the fence before a change of who may see what")
+            // Until everybody's acknowledgements are written down, too.
+            let until = Clock.monotonicNanoseconds() + 3_500_000_000
+            while Clock.monotonicNanoseconds() < until {
+                judge.round(stage.history.causes)
+                Pause.milliseconds(50)
+            }
+            stage.quiet.withLock { $0 = isStuck ? .failed : .reached }
+        } catch {
+            stage.failure.withLock { $0 = "\(error)" }
+            stage.quiet.withLock { $0 = .failed }
+        }
+    }
+
+    /// Everybody has come as far as this fence, or further: who was away hears the next.
+    private func reach(_ version: Int64, _ what: String) throws {
+        let limit = Clock.monotonicNanoseconds() + Self.arrivalNanoseconds
+        var nextFence = Clock.monotonicNanoseconds() + 3_000_000_000
+        while true {
+            judge.round(stage.history.causes)
+            let behind = judge.behind(version)
+            if behind.isEmpty { return }
+            let now = Clock.monotonicNanoseconds()
+            guard now < limit else { return giveUp(behind, what, now) }
+            if now >= nextFence {
+                _ = try fence()
+                nextFence = now + 3_000_000_000
+            }
+            Pause.milliseconds(30)
+        }
+    }
+
+    private func giveUp(_ behind: [Int], _ what: String, _ now: UInt64) {
+        isStuck = true
+        for client in behind.prefix(Self.enough) {
+            judge.add(
+                Finding(
+                    kind: .stuck, text: "\(what) did not come within \(Self.arrivalNanoseconds / 1_000_000_000) s",
+                    at: now),
+                client: client)
+        }
+    }
+
+    // MARK: Saying
+
+    private func say(_ left: UInt64) {
+        let deliveries = judge.ledgers.reduce(0) { $0 + $1.received }
+        settings.progress(
+            "\(left) s to go: \(judge.journal.lines) changes, \(deliveries) deliveries, \(stage.history.all.count) faults, "
+                + "\(judge.findings.count) findings")
+    }
+
+    private func report() -> VerifyReport {
+        var report = VerifyReport(seed: settings.seed, seconds: settings.seconds)
+        let ledgers = judge.ledgers
+        (report.transactions, report.failedTransactions) = stage.tallies.withLock { $0 }
+        report.clients = clients.count
+        report.changes = judge.journal.lines
+        report.deliveries = ledgers.reduce(0) { $0 + $1.received }
+        let outcome = proxy.outcome
+        (report.connections, report.bytesLostOnTheWay) = (outcome.connections, outcome.bytesLost)
+        for closed in outcome.unexplained {
+            judge.add(Finding(kind: .unexplainedClose, text: closed.said, at: closed.at))
+        }
+        report.kinds = ClientLedger.Kind.allCases.map { kind in
+            let those = ledgers.filter { $0.kind == kind }
+            return VerifyReport.KindLine(
+                kind: kind.rawValue, clients: those.count, deliveries: those.reduce(0) { $0 + $1.received },
+                repeated: those.reduce(0) { $0 + $1.repeated },
+                oldestRepeatSeconds: Double(those.map(\.oldestRepeat).max() ?? 0) / 1e9,
+                told: those.reduce(0) { $0 + $1.told })
+        }
+        report.faults = faultLines()
+        report.counts = Finding.Kind.allCases.map { kind in
+            (kind.rawValue, judge.findings.count { $0.finding.kind == kind })
+        }
+        report.findings = first().map(words)
+        if stage.real == nil {
+            report.remarks.append("no real clients took part: there is no Python for them (--python)")
+        }
+        if !hub.disk.isSmall { report.remarks.append("no disk ran full: only root can give the hub a small one") }
+        return report
+    }
+
+    /// A few of each sort, of each kind of client.
+    private func first() -> [(client: Int?, finding: Finding)] {
+        var met: [String: Int] = [:]
+        let some = judge.findings.filter { found in
+            let kind = found.client.map { clients[$0].kind.rawValue } ?? ""
+            met["\(found.finding.kind) \(kind)", default: 0] += 1
+            return met["\(found.finding.kind) \(kind)", default: 0] <= 3
+        }
+        return Array(some.prefix(Self.shown))
+    }
+
+    private func faultLines() -> [VerifyReport.FaultLine] {
+        let deeds = stage.history.all
+        let lost = judge.findings.filter { $0.finding.kind == .missing || $0.finding.kind == .stuck }
+        return faults.map { fault in
+            let those = lost.filter { stage.history.fault(before: $0.finding.at) == fault }
+            return VerifyReport.FaultLine(
+                fault: fault.rawValue, times: deeds.count { $0.fault == fault }, lost: those.count,
+                lostOfReal: those.count { $0.client.map { clients[$0].kind == .real } ?? false })
+        }
+    }
+
+    private func words(_ found: (client: Int?, finding: Finding)) -> String {
+        let who = found.client.map { "client \($0) (\(clients[$0].kind.rawValue), \(clients[$0].seat.name)): " } ?? ""
+        let seconds = Double(found.finding.at &- began) / 1e9
+        let around = stage.history.around(found.finding.at)
+        return "\(who)\(found.finding.kind.rawValue): \(found.finding.text), at \((seconds * 10).rounded() / 10) s; "
+            + (around.isEmpty ? "no fault was near" : "faults: \(around)")
+    }
+}
