@@ -13,8 +13,8 @@ public struct DeliveryReport {
     /// Columns that could not be computed of some row, by table.
     public let uncomputed: [UInt32: Set<String>]
     public let losses: DeliveryLosses
-    /// Tables of which all rows are gone at once.
-    public let truncated: Set<UInt32>
+    /// Tables of which all rows are gone at once, and where the log says so last.
+    public let truncated: [UInt32: UInt64]
     /// Holes in history, in words.
     public let gaps: [String]
     /// Listeners that are feeds and were told of changes.

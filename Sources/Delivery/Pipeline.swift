@@ -47,7 +47,7 @@ public struct Pipeline: ~Copyable {
     private var heardOf: UInt64 = 0
     private var generation: GeneratedColumns
     private var batches: [UInt64: [PendingQuestion]] = [:]
-    private var truncated: Set<UInt32> = []
+    private var truncated: [UInt32: UInt64] = [:]
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
     /// Messages to topics that the entry at hand has.
@@ -87,7 +87,7 @@ public struct Pipeline: ~Copyable {
     /// What there is to act on since the last time: after each turn, and after each event.
     public mutating func report() -> DeliveryReport {
         defer {
-            truncated = []
+            truncated = [:]
             gaps = []
         }
         return DeliveryReport(
@@ -482,7 +482,7 @@ public struct Pipeline: ~Copyable {
             if change.operation == .truncate, case let table = try relation(change.relation).oid,
                 schemas.isDeclared(table)
             {
-                truncated.insert(table)
+                truncated[table] = whole.offset + UInt64(entry.done)
                 // It is told before what follows.
                 budget.end()
             }

@@ -113,7 +113,7 @@ final class Channel {
     /// What it was told of generated columns that could not be computed: each thing once.
     var toldOfUncomputed: Set<ClientText> = []
     /// Tables of which all rows have gone, which it has not been told.
-    var untoldTruncations: [ClientText] = []
+    var untoldTruncations: [(at: UInt64, text: ClientText)] = []
     /// Records lack values, of which it is to be told when the timer has ended.
     var lacksUntold = false
     var lackTimer: TimerID?

@@ -378,7 +378,7 @@ extension Follower {
     }
 
     /// There is no event for it: whoever hears of deletes is told in words.
-    func tellOfTruncations(_ truncated: Set<UInt32>) {
+    func tellOfTruncations(_ truncated: [UInt32: UInt64]) {
         if !truncated.isEmpty {
             for place in places { if let channel = channel(at: place) { noteTruncations(truncated, channel) } }
         }
@@ -386,23 +386,28 @@ extension Follower {
         truncationsUntold = truncationsUntold.filter { channel(at: $0)?.untoldTruncations.isEmpty == false }
     }
 
-    private func noteTruncations(_ truncated: Set<UInt32>, _ channel: Channel) {
+    private func noteTruncations(_ truncated: [UInt32: UInt64], _ channel: Channel) {
         // It was emptied before what the channel began with.
         if let listener = channel.listener, pipeline.hasMissedNothing(listener) { return }
-        for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding)
-        where truncated.contains(binding.table.oid) && binding.hearsOfTruncation {
+        for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.hearsOfTruncation {
+            guard let offset = truncated[binding.table.oid] else { continue }
             let message = BindingMessages.isTruncated(binding.table)
             // Several bindings may be of one table, and one table may be emptied again before that is told.
-            if !channel.untoldTruncations.contains(message) { channel.untoldTruncations.append(message) }
+            channel.untoldTruncations.removeAll { $0.text == message }
+            channel.untoldTruncations.append((offset, message))
             truncationsUntold.insert(channel.place)
         }
     }
 
     /// Behind what waits for an answer: what is fetched again must not be followed by what was there before.
-    private func tellOfTruncations(_ channel: Channel) {
-        guard channel.isOpen, channel.listener.map({ !pipeline.isHeld($0) }) ?? true else { return }
-        for message in channel.untoldTruncations { home.tell(channel, .ok, message) }
-        channel.untoldTruncations = []
+    func tellOfTruncations(_ channel: Channel) {
+        guard channel.isOpen, !channel.untoldTruncations.isEmpty else { return }
+        var reached = UInt64.max
+        if let listener = channel.listener, pipeline.isHeld(listener) { reached = pipeline.firstHeld(listener) ?? 0 }
+        for truncation in channel.untoldTruncations where truncation.at < reached {
+            home.tell(channel, .ok, truncation.text)
+        }
+        channel.untoldTruncations.removeAll { $0.at < reached }
     }
 
     /// The channel is another's from here on, who is not to get what waits for the former one, and is told that it is gone.

@@ -60,6 +60,8 @@ final class Follower {
     /// The channel goes on here. What it was promised begins where it was, not with the reply, so nothing is read before its
     /// bindings are in place.
     func take(aboard channel: Channel) -> Bool {
+        assert(channel.follower === self, "a channel is placed where it follows the log")
+        assert(isAtEnd || passengers.contains(channel.place), "who is behind is waited for")
         if bind(channel.place, channel) { return true }
         if !isAtEnd { holdUpChanges(for: channel.place) }
         return false

@@ -165,6 +165,8 @@ extension ProjectLoop {
             follower.pipeline.frontier >= live.pipeline.frontier, "what nobody has delivered to it is still to come")
         // Who was parked by one that was further goes on from there, not back.
         let offset = max(follower.pipeline.frontier, channel.since ?? 0)
+        assert(channel.listener.map { !follower.pipeline.isHeld($0) } ?? true, "what waits for it is told before")
+        assert(channel.untoldTruncations.isEmpty, "a truncation is told where it was met")
         follower.unbind(channel)
         channel.holder = channel.nextHolder
         channel.nextHolder = nil

@@ -41,6 +41,7 @@ extension ProjectLoop {
         let firstHeld = channel.listener.flatMap { follower.pipeline.firstHeld($0) }
         let offset = max(channel.since ?? 0, firstHeld ?? frontier)
         assert(firstHeld ?? 0 <= frontier, "what waits was read")
+        follower.tellOfTruncations(channel)
         // What waits is told of once more by the log, and truncations behind it.
         if firstHeld != nil { channel.untoldTruncations = [] }
         assert(channel.untoldTruncations.isEmpty, "a truncation that nothing is before is told")
