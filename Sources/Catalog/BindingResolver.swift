@@ -19,6 +19,8 @@ public struct CatalogView: Sendable {
             guard let table = snapshot.table(key.table), let binding = combiner.binding(key.role, table) else {
                 continue
             }
+            precondition(
+                binding.role == key.role && binding.table == key.table, "policies are those of the role on the table")
             let known = before?.policies[key]
             policies[key] = known == binding ? known : binding
         }
@@ -104,6 +106,9 @@ struct BindingResolver {
                 PolicyCombiner.needs(AccessKey(role: request.role, table: table.oid), view.snapshot))
         }
         guard view.roles.existing.contains(request.role) else { return .needsAccess(needed, filter) }
+        assert(
+            needed.isSuperset(of: tables.map { AccessKey(role: request.role, table: $0.oid) }),
+            "rights to each table count")
         let unknown = needed.filter { view.roles.access[$0] == nil }
         guard unknown.isEmpty else { return .needsAccess(unknown, filter) }
         do throws(FilterRefusal) {
@@ -140,6 +145,8 @@ struct BindingResolver {
 
     private func policy(_ role: String, _ table: CatalogTable, _ access: TableAccess) -> PolicyBinding? {
         let known = view.policies[AccessKey(role: role, table: table.oid)]
+        precondition(
+            known.map { $0.role == role && $0.table == table.oid } ?? true, "a role is judged by its own policies")
         precondition(known != nil || !access.rowSecurityIsActive, "what row security says is known with the rights")
         return known
     }
@@ -163,7 +170,9 @@ struct BindingResolver {
             try mustBeKnown(slot, table)
             wanted.insert(slot)
         }
-        return access.selectable.filter(wanted.contains)
+        let delivered = access.selectable.filter(wanted.contains)
+        assert(access.hidden.isDisjoint(with: delivered), "nothing is delivered that the role may not read")
+        return delivered
     }
 
     private static func access(_ table: CatalogTable, _ access: TableAccess) -> TableBinding.Access {
@@ -190,7 +199,10 @@ struct BindingDraft {
 
     /// `canonical` has the text of each literal.
     func binding(_ canonical: [String]) throws(FilterRefusal) -> TableBinding {
-        TableBinding(
+        precondition(canonical.count == literals.count, "each value of a filter has its own text")
+        precondition(policy.map { $0.table == table.oid } ?? true, "rows are judged by their own table's policies")
+        precondition(delivered.allSatisfy(table.columns.indices.contains), "what is delivered is of the table")
+        return TableBinding(
             table: table,
             predicate: try check.map { check throws(FilterRefusal) in try Predicate(check, canonical: canonical) },
             delivered: delivered, operations: request.operations.intersection(table.operations),
@@ -202,6 +214,11 @@ struct BindingDraft {
     static func outcome(
         _ drafts: [BindingDraft], _ answers: [[Result<String, FilterRefusal>]]
     ) -> BindingOutcome {
+        guard drafts.count == answers.count, zip(drafts, answers).allSatisfy({ $0.literals.count == $1.count }) else {
+            // Without one of its tables, or with another's value, a request would mean something else.
+            Impossible.happened("each value of each table was asked about", in: .catalog)
+            return .unavailable
+        }
         var bindings: [TableBinding] = []
         for (draft, answers) in zip(drafts, answers) {
             do throws(FilterRefusal) {
@@ -211,6 +228,7 @@ struct BindingDraft {
                 return .failed(BindingMessages.refusal(error, draft.request, draft.filter))
             }
         }
+        assert(bindings.count == drafts.count, "one that fails fails all")
         return .tables(bindings)
     }
 }

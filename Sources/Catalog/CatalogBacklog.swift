@@ -19,6 +19,7 @@ struct CatalogBacklog {
                 continue
             }
             load = more
+            assert(load.fits(room), "no more waits than there is room for")
             switch job {
             case .resolve(let job): resolves.append(job)
             case .refresh(let job): refreshes.append(job)
@@ -28,6 +29,7 @@ struct CatalogBacklog {
 
     /// The first ones, which are answered now.
     mutating func removeResolves(_ count: Int) {
+        precondition(count <= resolves.count, "who is answered has asked")
         for job in resolves.prefix(count) { load = load - CatalogJob.resolve(job).load }
         resolves.removeFirst(count)
     }
@@ -35,7 +37,9 @@ struct CatalogBacklog {
     /// Those are answered now.
     mutating func takeRefreshes(where isDone: (CatalogJob.RefreshJob) -> Bool) -> [CatalogJob.RefreshJob] {
         let done = refreshes.filter(isDone)
+        let before = refreshes.count
         refreshes.removeAll(where: isDone)
+        assert(refreshes.count + done.count == before, "who is answered waits no more, and nobody else is left out")
         for job in done { load = load - CatalogJob.refresh(job).load }
         return done
     }

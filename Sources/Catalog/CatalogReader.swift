@@ -20,9 +20,13 @@ struct CatalogReader {
     /// Statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         var prepared: Set<String> = []
-        return try connection.pipeline(
+        let answers = try connection.pipeline(
             statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
             interrupt: interrupt)
+        guard answers.count == statements.count else {
+            throw .impossible("a statement has one answer", in: .catalog)
+        }
+        return answers
     }
 
     func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
@@ -158,6 +162,7 @@ struct CatalogReader {
             publishedAs: try publishedAs())
         var view = CatalogView(snapshot: snapshot, roles: try roles(before?.roles.tables ?? [:], of: snapshot))
         view.combinePolicies(after: before)
+        assert(before.map { $0.snapshot.version < version } ?? true, "versions only grow")
         return view
     }
 
@@ -187,6 +192,7 @@ struct CatalogReader {
         return heads.map { head in
             let table = head.table(attributes[head.oid] ?? [], types, collations)
             let before = known(table.oid)
+            assert(before.map { $0.oid == table.oid } ?? true, "a table is known by its own number")
             return before == table ? before ?? table : table
         }
     }

@@ -102,6 +102,7 @@ public final class CatalogService: Sendable {
             guard drafts.allSatisfy({ $0.literals.isEmpty }) else { return nil }
             let outcome = BindingDraft.outcome(drafts, drafts.map { _ in [] })
             guard outcome.isGoodNews else { return nil }
+            assert(view.roles.existing.contains(request.role), "good news is for a role that exists")
             // Filters are as many as there are users: what costs nothing to find out is not worth remembering.
             if request.filter == nil {
                 known.remember(outcome, of: request, version: view.snapshot.version)
@@ -117,7 +118,13 @@ public final class CatalogService: Sendable {
         then: @escaping @Sendable (_ outcomes: [BindingOutcome], _ version: UInt64) -> Void
     ) {
         if requests.isEmpty { return then([], known.version) }
-        let reply = Reply(in: .catalog, unanswered: self.unavailable(requests)) { then($0.outcomes, $0.version) }
+        let reply = Reply(in: .catalog, unanswered: self.unavailable(requests)) { resolution in
+            guard resolution.outcomes.count == requests.count else {
+                Impossible.happened("each request has its outcome", in: .catalog)
+                return then(requests.map { _ in .unavailable }, resolution.version)
+            }
+            then(resolution.outcomes, resolution.version)
+        }
         threads.inbox.ask([.resolve(CatalogJob.ResolveJob(requests: requests, reply: reply))])
     }
 

@@ -41,6 +41,8 @@ public final class CatalogSnapshot: Sendable {
         byName = Dictionary(
             tables.map { (QualifiedName($0.schema, $0.name), $0) },
             uniquingKeysWith: { first, _ in first })
+        assert(byOID.count == tables.count && byName.count == tables.count, "no table is published twice")
+        assert(policies.version <= version, "policies are no newer than the snapshot that has them")
     }
 
     public func table(_ oid: UInt32) -> CatalogTable? { byOID[oid] }

@@ -151,6 +151,12 @@ public final class CatalogTable: Sendable {
         self.hasMixedIdentity = hasMixedIdentity
         self.isUnsettled = isUnsettled
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
+        assert(slots.count == columns.count, "no two columns of a table have one name")
+        assert(zip(columns, columns.dropFirst()).allSatisfy { $0.number < $1.number }, "columns stand by their numbers")
+        precondition(primaryKey.allSatisfy(columns.indices.contains), "a key is of its table's columns")
+        if case .index(let index) = identity {
+            precondition(index.allSatisfy(columns.indices.contains), "an identity is of its table's columns")
+        }
     }
 
     public func slot(named name: String) -> Int? { slots[name] }
@@ -168,7 +174,9 @@ public final class CatalogTable: Sendable {
                 sources.insert(slot)
                 return
             }
-            sources.formUnion(columns.indices.filter { generation.inputs.contains(columns[$0].number) })
+            let inputs = columns.indices.filter { generation.inputs.contains(columns[$0].number) }
+            assert(!inputs.contains(slot), "no column is computed of itself")
+            sources.formUnion(inputs)
         }
     }
 

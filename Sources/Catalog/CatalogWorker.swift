@@ -108,6 +108,7 @@ final class CatalogWorker: ConnectedWorker {
 
     private func verified(_ began: UInt64, _ fingerprint: CatalogReader.Fingerprint) {
         let now = Clock.monotonicNanoseconds()
+        assert(began <= now, "what holds was asked before it was answered")
         let interval = known.isWatched ? settings.pollInterval : settings.idlePollInterval
         // A catalog that takes long to ask is asked less often. One that just had to be read is not left alone for that:
         // the next change may be of a right that somebody lost.
@@ -167,6 +168,7 @@ final class CatalogWorker: ConnectedWorker {
     }
 
     private func publish(_ new: CatalogView, _ reader: CatalogReader) throws(PostgresError) {
+        assert(view.map { $0.snapshot.version < new.snapshot.version } ?? true, "versions only grow")
         let remembered = known.rememberedRequests
         view = new
         known.publish(new)
@@ -223,12 +225,14 @@ final class CatalogWorker: ConnectedWorker {
             outcomes = try attempt(requests, reader)
         }
         try explain(&outcomes, reader)
+        assert(batch.count <= backlog.resolves.count, "who is answered has asked, in that order")
         backlog.removeResolves(batch.count)
         remember(outcomes)
         settings.metrics.bindingsResolved.add(count)
         let version = view?.snapshot.version ?? 0
         for job in batch {
             let found = job.requests.map { outcomes[$0] ?? .unavailable }
+            assert(found.count == job.requests.count, "each request has its outcome")
             job.reply.give(CatalogJob.Resolution(outcomes: found, version: version))
         }
     }
@@ -294,6 +298,7 @@ final class CatalogWorker: ConnectedWorker {
         }
         view.roles.add(try reader.roles(wanted, of: view.snapshot))
         view.combinePolicies(after: view)
+        assert(self.view?.snapshot === view.snapshot, "rights are learned for the snapshot that is known")
         self.view = view
         known.learn(view)
         sayWhatIsUnreadable(reader)

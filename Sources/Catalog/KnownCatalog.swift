@@ -27,7 +27,11 @@ public final class KnownCatalog: Sendable {
     func takeWish() -> Bool { mustLook.exchange(false, ordering: .acquiring) }
 
     /// Bindings that live on this catalog: with any, it is watched more closely. True for the first.
-    func addBindings(_ count: Int) -> Bool { bindings.add(count, ordering: .relaxed).oldValue <= 0 && count > 0 }
+    func addBindings(_ count: Int) -> Bool {
+        let (before, after) = bindings.add(count, ordering: .relaxed)
+        assert(count > 0 || after <= before, "what ends makes no more")
+        return before <= 0 && count > 0
+    }
 
     var isWatched: Bool { bindings.load(ordering: .relaxed) > 0 }
 
@@ -70,13 +74,20 @@ public final class KnownCatalog: Sendable {
     /// A view that says something else than the one before: what was remembered no longer holds.
     func publish(_ view: CatalogView) {
         known.withLock { known in
+            assert(known.view.map { $0.snapshot.version <= view.snapshot.version } ?? true, "versions only grow")
             known.view = view
             known.outcomes.removeAll()
+            assert(known.outcomes.keys.isEmpty, "what older rights said is forgotten")
         }
     }
 
     /// The same view with more known of roles.
-    func learn(_ view: CatalogView) { known.withLock { $0.view = view } }
+    func learn(_ view: CatalogView) {
+        known.withLock { known in
+            assert(known.view?.snapshot === view.snapshot, "what is learned of roles is of the snapshot that is known")
+            known.view = view
+        }
+    }
 
     func tell(_ snapshot: CatalogSnapshot) {
         for listener in listeners.withLock({ $0 }) { listener(snapshot) }
@@ -84,6 +95,7 @@ public final class KnownCatalog: Sendable {
 
     func verified(until staleAt: UInt64, seeing transactions: VisibleTransactions) {
         known.withLock { known in
+            assert(known.view != nil, "what holds was read")
             known.staleAt = staleAt
             known.seen = transactions
         }

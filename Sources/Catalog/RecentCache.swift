@@ -28,6 +28,7 @@ struct RecentCache<Key: Hashable, Value> {
             newer = [:]
         }
         newer[key] = value
+        assert(newer.count <= half && older.count <= half, "no more is remembered than there is room for")
     }
 
     mutating func removeAll() {

@@ -1,4 +1,5 @@
 import Asking
+import Diagnostics
 import Postgres
 
 /// What a role may do with a table, as the server decides it.
@@ -22,6 +23,9 @@ public struct TableAccess: Sendable, Hashable {
         selectable: [Int], hidden: Set<Int> = [], rowSecurityIsActive: Bool, readable: Set<Int> = [],
         hasUsage: Bool = true, policies: Set<UInt32> = [], forbidding: Set<UInt32> = []
     ) {
+        assert(hidden.isDisjoint(with: selectable), "what may be selected is not hidden")
+        assert(zip(selectable, selectable.dropFirst()).allSatisfy(<), "columns stand in their order, each once")
+        assert(hasUsage || selectable.isEmpty, "without USAGE of the schema nothing may be selected")
         self.selectable = selectable
         self.hidden = hidden
         self.rowSecurityIsActive = rowSecurityIsActive
@@ -53,6 +57,7 @@ public struct RoleBook: Sendable, Equatable {
     public init() {}
 
     mutating func add(_ other: RoleBook) {
+        assert(other.access.keys.allSatisfy { other.existing.contains($0.role) }, "who has rights exists")
         existing.formUnion(other.existing)
         access.merge(other.access) { _, newest in newest }
         forbidden.merge(other.forbidden) { _, newest in newest }
@@ -92,6 +97,7 @@ extension CatalogReader {
     private func add(
         _ answers: [Result<Rows, PostgresError>], of role: String, _ snapshot: CatalogSnapshot, to book: inout RoleBook
     ) throws(PostgresError) {
+        guard answers.count == 3 else { throw .impossible("each question has one answer", in: .catalog) }
         guard case .success(let found) = answers[0] else {
             if case .failure(let error) = answers[0], !CatalogReader.isAboutTheName(error) { throw error }
             return
@@ -99,7 +105,9 @@ extension CatalogReader {
         guard !found.isEmpty else { return }
         book.existing.insert(role)
         for row in try answers[1].get().values {
+            guard row.count == 6 else { throw .impossible("rights are told in six parts", in: .catalog) }
             guard let oid = row.number(0), let table = snapshot.related(oid) else { continue }
+            assert(table.oid == oid, "rights are of the table that was asked about")
             book.access[AccessKey(role: role, table: oid)] = access(row, table)
         }
         book.forbidden[role] = Set(try answers[2].get().values.compactMap { $0.number(0) })

@@ -24,6 +24,7 @@ public struct VisibleTransactions: Sendable, Hashable {
         let running = parts[2].split(separator: ",").map { UInt64($0) }
         guard !running.contains(nil), first <= next else { return nil }
         self.running = Set(running.compactMap { $0 })
+        assert(self.running.allSatisfy { first <= $0 && $0 < next }, "who runs has begun and not ended")
     }
 
     /// `xid` is the lower half of the number, as the replication stream gives it.

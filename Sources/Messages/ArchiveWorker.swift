@@ -108,6 +108,7 @@ final class ArchiveWorker: AskingWorker {
         let older = try table.messages(query, from: since, before: found.reach)
         metrics.replays[.table].add()
         let messages = Self.joined(older ?? [], found.messages, followed, query.limit)
+        assert(messages.count <= query.limit, "no more is told than was asked for")
         return .messages(messages, upTo: log.end, isWhole: older != nil)
     }
 
@@ -128,6 +129,7 @@ final class ArchiveWorker: AskingWorker {
             try log.reachBack()
             places = log.newest(query, since: since)
         }
+        assert(places.count <= query.limit, "no more is read than was asked for")
         let read = try log.read(places, query)
         var reach = max(followed?.time ?? .max, log.beginTime)
         // The newest are asked for: those before the oldest of them are not missed.
@@ -151,6 +153,7 @@ final class ArchiveWorker: AskingWorker {
         let ids = Set(found.map(\.id))
         let first = followed?.offset ?? .max
         let mixed = older.filter { !ids.contains($0.id) } + found.filter { $0.offset ?? 0 < first }
+        assert(mixed.count <= older.count + found.count, "nothing is told that was not found")
         let all = mixed.sorted { $0.insertedAt < $1.insertedAt } + found.filter { $0.offset ?? 0 >= first }
         guard all.count > limit else { return all }
         let oldest = all.map(\.insertedAt).sorted(by: >)[limit - 1]

@@ -98,6 +98,9 @@ extension DatabaseMessage {
         guard places.has(.event) else { return .flawed(.noEvent) }
         guard places.has(.payload) || places.has(.binaryPayload) else { return .flawed(.noPayload) }
         guard places.has(.isPrivate) else { return .flawed(.noNamespace) }
+        assert(
+            places.topic.upperBound <= row.byteCount && places.event.upperBound <= row.byteCount,
+            "its parts are of its row")
         guard let time = MessageTime.parse(row.extracting(places.insertedAt)) else { return .flawed(.noTime) }
         let isJSON = places.has(.payload)
         guard isJSON || BinaryText.isReadable(row.extracting(places.binaryPayload)) else { return .flawed(.notBytes) }

@@ -73,6 +73,7 @@ struct MessageIndex {
 
         /// Both of one message, in any order; of two in one change the other counts.
         func merged(with other: Revision) -> Revision {
+            precondition(id == other.id, "one message's fate is not another's")
             let (older, newer) = offset <= other.offset ? (self, other) : (other, self)
             // What was left alone is what had been written before.
             guard case .kept(let topic) = newer.change, case .rewritten(let row, _) = older.change else { return newer }
@@ -112,6 +113,8 @@ struct MessageIndex {
 
         mutating func add(_ message: Noted, position: UInt64, offset: UInt64, index: UInt32) {
             let previous = newest[message.topic] ?? 0
+            precondition(previous <= places.count, "what was before is remembered")
+            assert(places.last.map { $0.offset < offset } ?? true, "messages come in the order of the log")
             places.append(Place(message, position: position, offset: offset, index: index, previous: previous))
             newest[message.topic] = UInt32(places.count)
             latest = max(latest, message.insertedAt)
@@ -134,6 +137,7 @@ struct MessageIndex {
             places = []
             newest = [:]
             revisions = []
+            assert(firstOffset >= offset && beginTime >= committed, "what was forgotten is not promised")
         }
 
         /// The topic's places, the newest first, until `body` says that it is enough.
@@ -142,6 +146,7 @@ struct MessageIndex {
             while next > 0 {
                 let place = places[Int(next) - 1]
                 guard body(place) else { return }
+                assert(place.previous < next, "the way leads back")
                 next = place.previous
             }
         }
@@ -158,6 +163,7 @@ struct MessageIndex {
                 places[index].previous = previous > count ? previous - count : 0
             }
             newest = newest.compactMapValues { $0 > count ? $0 - count : nil }
+            assert(newest.values.allSatisfy { $0 <= places.count }, "each topic's newest is remembered")
         }
     }
 
@@ -177,6 +183,7 @@ struct MessageIndex {
     func revision(of place: Place) -> Revision? {
         if revisions.isEmpty { return nil }
         guard let revision = revisions[place.id], revision.offset > place.offset else { return nil }
+        assert(revision.id == place.id, "a message is what became of itself")
         return revision
     }
 
@@ -212,6 +219,7 @@ struct MessageIndex {
 
     /// The segment after the newest one.
     mutating func append(_ segment: Segment) {
+        assert(segments.last.map { $0.sequence + 1 == segment.sequence } ?? true, "segments follow without a hole")
         segments.append(segment)
         placeCount += segment.places.count
         withNewest { _ in }
@@ -219,6 +227,7 @@ struct MessageIndex {
 
     /// The segment before the oldest one.
     mutating func prepend(_ segment: Segment) {
+        assert(segments.first.map { $0.sequence == segment.sequence + 1 } ?? true, "segments follow without a hole")
         var segment = segment
         takeRevisions(&segment)
         if segment.takeTruncation() { hasForgotten = true }
@@ -261,6 +270,7 @@ struct MessageIndex {
 
     private mutating func removeOldest() {
         placeCount -= segments.removeFirst().places.count
+        assert(placeCount >= 0, "what is forgotten was counted")
         forgetRevisions()
     }
 
@@ -282,6 +292,7 @@ struct MessageIndex {
             only.forgetOlderHalf()
         }
         placeCount = only.places.count
+        assert(placeCount <= maximum, "no more is remembered than may be")
         segments.append(only)
         forgetRevisions()
     }

@@ -31,6 +31,7 @@ public struct MessageLayout: Sendable, Equatable {
         parts = relation.columns.map { column in Part.allCases.first { $0.columnName == column.name } }
         let found = Set(parts.compactMap { $0 })
         guard found.isSuperset(of: [.id, .topic, .event, .payload, .isPrivate, .insertedAt]) else { return nil }
+        assert(parts.count == relation.columns.count, "each column is a part, or known to be none")
     }
 }
 
@@ -48,6 +49,7 @@ public struct MessageLayouts: Sendable {
     public mutating func learn(_ fingerprint: UInt64, _ relation: Relation) -> Bool {
         if layouts[fingerprint] != nil { return true }
         guard let layout = MessageLayout(relation) else { return false }
+        precondition(MessageTable.holds(relation), "only rows of the table of messages are messages")
         layouts[fingerprint] = layout
         return true
     }

@@ -226,6 +226,7 @@ struct MessageLog {
         let sorted = found.sorted {
             ($0.insertedAt, $0.offset) > ($1.insertedAt, $1.offset)
         }
+        assert(zip(sorted, sorted.dropFirst()).allSatisfy { $0.insertedAt >= $1.insertedAt }, "the newest stand first")
         return Array(sorted.prefix(limit))
     }
 
@@ -267,6 +268,7 @@ struct MessageLog {
             while let found = left.last, found.now.segment == last.now.segment {
                 left.removeLast()
                 guard let message = try Self.message(&reader, found, layouts, query) else { continue }
+                assert(messages.last.map { ($0.offset ?? .max) > found.offset } ?? true, "the newest are read first")
                 bytes += message.byteCount
                 guard bytes <= Limits.maximumReplayedBytes else { return (messages.reversed(), false) }
                 messages.append(message)

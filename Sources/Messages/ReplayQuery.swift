@@ -16,6 +16,7 @@ public struct ReplayQuery: Sendable, Equatable {
         self.isPrivate = isPrivate
         self.since = since
         self.limit = min(max(limit, 1), Limits.maximumReplayedMessages)
+        assert(self.limit > 0, "something is asked for")
     }
 }
 

@@ -15,6 +15,7 @@ public final class JudgedPolicy: Sendable {
 
     /// `sql` is one boolean expression.
     init(role: String, row: JudgedRow, table: UInt32, sql: String, version: UInt64) {
+        precondition(!sql.isEmpty, "an empty text decides nothing")
         self.role = role
         self.row = row
         self.table = table
@@ -72,6 +73,7 @@ public struct PolicyAnswers: Sendable, Equatable {
     public init(_ question: PolicyQuestion) {
         claimantCount = question.claimants.count
         answers = Array(repeating: nil, count: question.pairCount)
+        assert(answers.count == question.rows.count * claimantCount, "each pair has its own answer")
     }
 
     /// Nil where it could not be found out, which is never yes.
@@ -82,6 +84,7 @@ public struct PolicyAnswers: Sendable, Equatable {
 
     /// Nobody has another's answer.
     private func place(_ row: Int, _ claimant: Int) -> Int {
+        assert(claimantCount > 0 && row < answers.count / claimantCount, "a row is of the question")
         precondition(row >= 0 && claimant >= 0 && claimant < claimantCount, "a pair is of the question")
         return row * claimantCount + claimant
     }

@@ -22,6 +22,8 @@ public struct JudgedRow: Sendable, Hashable {
     public var columns: [Column]
 
     init(relation: String, schema: String, columns: [Column]) {
+        assert(
+            columns.enumerated().allSatisfy { $0 == $1.slot }, "a row has all of its table's columns, in their order")
         self.relation = relation
         type = Quoted.identifier(schema) + "." + Quoted.identifier(relation)
         self.columns = columns

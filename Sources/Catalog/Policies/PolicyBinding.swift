@@ -34,6 +34,11 @@ public final class PolicyBinding: Sendable {
         role: String, table: UInt32, rowPolicy: RowPolicy, parts: [Part], combinedSQL: String, row: JudgedRow,
         version: UInt64, warning: String?
     ) {
+        precondition(!role.isEmpty && table != 0, "policies are of a table, for a role")
+        assert(
+            zip(parts, parts.dropFirst()).allSatisfy { $0.isPermissive || !$1.isPermissive },
+            "the permissive ones first")
+        assert(!combinedSQL.isEmpty, "an empty text lets nobody decide")
         self.role = role
         self.table = table
         self.rowPolicy = rowPolicy

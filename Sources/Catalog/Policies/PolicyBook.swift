@@ -68,16 +68,22 @@ public struct PolicyBook: Sendable, Equatable {
 
     /// A book of policies that were made, not read.
     public init(policies: [UInt32: [CatalogPolicy]], tables: [CatalogTable], version: UInt64) {
+        assert(policies.allSatisfy { table, own in own.allSatisfy { $0.table == table } }, "a policy is of its table")
         self.policies = policies
         self.tables = Dictionary(tables.map { ($0.oid, $0) }, uniquingKeysWith: { first, _ in first })
         self.version = version
     }
 
-    func of(_ table: UInt32) -> [CatalogPolicy] { policies[table] ?? [] }
+    func of(_ table: UInt32) -> [CatalogPolicy] {
+        let found = policies[table] ?? []
+        assert(found.allSatisfy { $0.table == table }, "a table is judged by its own policies")
+        return found
+    }
 
     mutating func leaveToServer(_ policy: CatalogPolicy) {
         guard let place = policies[policy.table]?.firstIndex(where: { $0.oid == policy.oid }) else { return }
         policies[policy.table]?[place].compiled = PolicyCompiling.undecided
+        assert(of(policy.table)[place].compiled.term == .undecided, "what is left to the server decides nothing here")
     }
 
     /// Apart from when it was read.

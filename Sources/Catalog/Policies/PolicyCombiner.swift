@@ -31,6 +31,7 @@ struct PolicyCombiner {
                 }
             }
         }
+        assert(needs.contains(key), "the table's own rights are needed first")
         return needs
     }
 
@@ -41,6 +42,10 @@ struct PolicyCombiner {
         }
         let combination = combination(role, table, [])
         let policies = combination.policies
+        precondition(
+            policies.contains(where: \.isPermissive) || combination.term == .never,
+            "without a permissive policy no row is anybody's")
+        assert(policies.allSatisfy { access.policies.contains($0.oid) }, "only policies that apply to the role count")
         let isDenied = combination.refusal != nil
         let row = PolicyCombiner.row(policies, table)
         let changed = changed(row, table)
@@ -86,6 +91,7 @@ struct PolicyCombiner {
                 classification: term == .undecided ? .fallback : policy.compiled.classification, text: policy.text,
                 term: term)
         }
+        assert(parts.count == policies.count, "no policy is left out")
         return Combination(
             policies: ordered, parts: parts, term: PolicyCombiner.combined(parts), refusal: refusal)
     }
@@ -102,6 +108,7 @@ struct PolicyCombiner {
         let permissive = parts.filter(\.isPermissive).map(\.term)
         guard !permissive.isEmpty else { return .never }
         let restrictive = parts.filter { !$0.isPermissive }.map(\.term)
+        assert(permissive.count + restrictive.count == parts.count, "each policy is of one of the two kinds")
         let either = permissive.count == 1 ? permissive[0] : .any(permissive)
         return restrictive.isEmpty ? either : .all([either] + restrictive)
     }
@@ -174,6 +181,9 @@ struct PolicyCombiner {
             }
         }
         guard isPlain, own.refusal == nil, table.identifies(own.term.slots) else { return .undecided }
+        precondition(
+            !own.term.contains { if case .member = $0 { true } else { false } },
+            "a membership is narrowed by rows alone")
         var narrowed = membership
         narrowed.condition = .all([membership.condition, own.term])
         return .membership(narrowed)
