@@ -1,6 +1,5 @@
 import Crypto
 import EventLog
-import Foundation
 import System
 import TestSupport
 
@@ -27,7 +26,10 @@ enum Heard {
     /// Its bindings are in place.
     case subscribed
     case refused(String)
-    case change(HeardChange)
+    case change(HeardChange, Passage?)
+    /// What the database said to its topic, by the version of its row.
+    case said(Int)
+    case truncated(table: String)
     /// The hub has read what the client said when the channel became another person's.
     case became
     /// Where the log is read, for whoever resumes there later.
@@ -57,8 +59,10 @@ extension Heard {
         case .became: "became"
         case .position: "position"
         case .refused(let reason): "refused \(reason)"
-        case .change(let change):
+        case .change(let change, _):
             "\(change.operation) \(change.table) \(change.record["version"] ?? change.old["id"] ?? "")"
+        case .said(let version): "said \(version)"
+        case .truncated(let table): "truncated \(table)"
         case .told(let text): "told \(text)"
         case .pinged: "pinged"
         case .cut: "cut"
@@ -72,19 +76,11 @@ struct LogPlace: Equatable {
     var offset: UInt64
 }
 
-struct HeardChange {
-    var table: String
-    var operation: String
-    var record: [String: Any]
-    var old: [String: Any]
-    var errors: Any?
-}
-
 /// Who listens to what a client's channels hear.
 protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
     /// The client is about to send a join, which goes on from a place that it was told of on that channel.
-    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?)
+    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String)
     /// Likewise of one that asks for nothing and is known again by its topic.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String)
     /// The channel's token is about to be another person's.
@@ -98,25 +94,32 @@ final class Client {
     let number: Int
     private(set) var person: String
     private let hearing: any Hearing
-    private var descriptor: Int32?
-    private var input: [UInt8] = []
+    private let wire: Wire
+    private(set) var descriptor: Int32?
+    /// A frame that has come in part.
+    private var rest: [UInt8] = []
     private var isUpgraded = false
     private var output: [UInt8] = []
     private var lastRef = 0
     private var mask: SeededRandom
-    /// The join refs of channels that are joined or being joined, by channel.
-    private(set) var joinRefs: [Int: String] = [:]
+    /// What its channels are, whether they are joined or not.
+    private var lines = [Line](repeating: Line(), count: Simulation.channelsPerClient)
     private(set) var seats: [Int: Seat] = [:]
-    /// Each join has a topic of its own, so that nothing of an earlier one is taken for its own.
-    private var topics: [Int: String] = [:]
-    /// How often each channel ended otherwise than with its socket: then it is not taken up again.
-    private var endings: [Int: Int] = [:]
-    /// Whose each channel is.
-    private var persons: [Int: String] = [:]
-    /// Channels whose joins were answered.
-    private var joined: Set<Int> = []
-    /// Up to where each channel was told everything, as who, and of what.
-    private var marks: [Int: Mark] = [:]
+
+    private struct Line {
+        /// While it is joined or being joined.
+        var joinRef: String?
+        /// Each join has a topic of its own, so that nothing of an earlier one is taken for its own.
+        var topic = ""
+        var topicNumber = -1
+        /// How often it ended otherwise than with its socket: then it is not taken up again.
+        var endings = 0
+        var person: String?
+        /// The join was answered.
+        var isJoined = false
+        /// Up to where it was told everything, as who, and of what.
+        var mark: Mark?
+    }
 
     private struct Mark {
         var place: LogPlace
@@ -128,9 +131,10 @@ final class Client {
     var frozenUntil: UInt64 = 0
     private(set) var bytesHeard = 0
 
-    init(_ number: Int, person: String, seed: UInt64, _ hearing: any Hearing) {
+    init(_ number: Int, person: String, seed: UInt64, _ wire: Wire, _ hearing: any Hearing) {
         self.number = number
         self.person = person
+        self.wire = wire
         self.hearing = hearing
         mask = SeededRandom(seed: seed &+ UInt64(number))
     }
@@ -144,9 +148,9 @@ final class Client {
 
     private func token(of person: String) -> String {
         let session = isPlain ? #","session_id":"\#(number) \#(person)""# : ""
-        let claims = Array(
-            #"{"sub":"\#(person)","role":"authenticated","exp":4000000000\#(session)}"#.utf8)
-        return JWT.sign(claims: claims.span, secret: Array(Self.secret.utf8).span)
+        return wire.token(#"{"sub":"\#(person)","role":"authenticated","exp":4000000000\#(session)}"#) { claims in
+            JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+        }
     }
 
     // MARK: The socket
@@ -155,7 +159,7 @@ final class Client {
         self.person = person
         self.descriptor = descriptor
         isUpgraded = false
-        input = []
+        rest = []
         output = Array(
             """
             GET /realtime/v1/websocket?apikey=\(token(of: person))&vsn=1.0.0 HTTP/1.1\r
@@ -175,33 +179,44 @@ final class Client {
         guard let descriptor else { return }
         StreamSocket.close(descriptor)
         self.descriptor = nil
-        for channel in joinRefs.keys.sorted() {
+        for channel in lines.indices where lines[channel].joinRef != nil {
             hearing.heard(isPlain ? .cut : .closed, on: channel, of: number)
+            lines[channel].joinRef = nil
         }
-        joinRefs = [:]
         tokensSent = [:]
     }
+
+    /// It has something to say that the socket did not take yet.
+    var hasOutput: Bool { !output.isEmpty }
 
     /// Reads what has come; true where anything had.
     func read() -> Bool {
         guard let descriptor else { return false }
         write()
-        var buffer = [UInt8](repeating: 0, count: 16 << 10)
         var didRead = false
-        while true {
-            let transfer = buffer.withUnsafeMutableBytes { StreamSocket.receive(descriptor, into: $0) }
-            guard case .moved(let count) = transfer else {
-                if case .wouldBlock = transfer { break }
-                take()
-                cut()
-                return true
-            }
+        while self.descriptor == descriptor {
+            let room = wire.room
+            let kept = rest.count
+            if kept > 0 { room.copyBytes(from: rest) }
+            precondition(kept < room.count, "a frame is larger than what is sent at once")
+            let free = UnsafeMutableRawBufferPointer(rebasing: room[kept...])
+            guard case .moved(let count) = receive(descriptor, free) else { break }
             bytesHeard += count
-            input.append(contentsOf: buffer[..<count])
             didRead = true
+            take(UnsafeRawBufferPointer(rebasing: room[..<(kept + count)]))
+            // What a socket had was less than there was room for: nothing more has come.
+            if count < free.count { break }
         }
-        if didRead { take() }
-        return didRead
+        return didRead || self.descriptor == nil
+    }
+
+    private func receive(_ descriptor: Int32, _ room: UnsafeMutableRawBufferPointer) -> Transfer {
+        let transfer = StreamSocket.receive(descriptor, into: room)
+        switch transfer {
+        case .moved, .wouldBlock: break
+        case .finished, .failed: cut()
+        }
+        return transfer
     }
 
     private func write() {
@@ -210,38 +225,50 @@ final class Client {
         if case .moved(let count) = transfer { output.removeFirst(count) }
     }
 
-    private func take() {
+    private func take(_ bytes: UnsafeRawBufferPointer) {
+        var place = 0
         if !isUpgraded {
-            guard let end = input.firstRange(of: Array("\r\n\r\n".utf8)) else { return }
-            precondition(input.starts(with: Array("HTTP/1.1 101".utf8)), "the hub does not take the client")
-            input.removeFirst(end.upperBound)
+            guard let end = Self.endOfHead(bytes) else { return rest = Array(bytes) }
+            precondition(bytes.starts(with: Array("HTTP/1.1 101".utf8)), "the hub does not take the client")
+            place = end
             isUpgraded = true
         }
-        while let (opcode, payload) = nextFrame() {
-            if opcode == 1 { handle(payload) }
-            if opcode == 9 { pong(payload) }
-            if opcode == 8 { return cut() }
+        while let frame = Self.frame(bytes, at: place) {
+            place = frame.end
+            let payload = UnsafeRawBufferPointer(rebasing: bytes[frame.payload])
+            switch frame.opcode {
+            case 1: handle(wire.message(payload))
+            case 9: pong(payload)
+            case 8: return cut()
+            default: break
+            }
         }
+        rest = place < bytes.count ? Array(bytes[place...]) : []
+    }
+
+    private static func endOfHead(_ bytes: UnsafeRawBufferPointer) -> Int? {
+        let end = Array("\r\n\r\n".utf8)
+        return bytes.indices.first { bytes[$0...].starts(with: end) }.map { $0 + end.count }
     }
 
     /// A server's frames are whole and not masked.
-    private func nextFrame() -> (opcode: UInt8, payload: ArraySlice<UInt8>)? {
-        guard input.count >= 2 else { return nil }
-        var (length, start) = (Int(input[1] & 127), 2)
+    private static func frame(
+        _ bytes: UnsafeRawBufferPointer, at place: Int
+    ) -> (opcode: UInt8, payload: Range<Int>, end: Int)? {
+        guard bytes.count >= place + 2 else { return nil }
+        var (length, start) = (Int(bytes[place + 1] & 127), place + 2)
         if length >= 126 {
             let size = length == 126 ? 2 : 8
-            guard input.count >= 2 + size else { return nil }
-            length = input[2..<2 + size].reduce(0) { $0 << 8 | Int($1) }
-            start = 2 + size
+            guard bytes.count >= start + size else { return nil }
+            length = bytes[start..<start + size].reduce(0) { $0 << 8 | Int($1) }
+            start += size
         }
-        guard input.count >= start + length else { return nil }
-        let (opcode, payload) = (input[0] & 15, Array(input[start..<start + length]))
-        input.removeFirst(start + length)
-        return (opcode, payload[...])
+        guard bytes.count >= start + length else { return nil }
+        return (bytes[place] & 15, start..<start + length, start + length)
     }
 
-    private func pong(_ payload: ArraySlice<UInt8>) {
-        for channel in joined.sorted() where joinRefs[channel] != nil {
+    private func pong(_ payload: UnsafeRawBufferPointer) {
+        for channel in lines.indices where lines[channel].isJoined && lines[channel].joinRef != nil {
             hearing.heard(.pinged, on: channel, of: number)
         }
         send(Array(payload), opcode: 10)
@@ -277,65 +304,70 @@ final class Client {
     }
 
     func join(_ seat: Seat, on channel: Int) {
-        guard isConnected, joinRefs[channel] == nil else { return }
-        let bindings = seat.bindings.map { binding in
-            let condition = binding.row.map { "id=eq.\($0)" } ?? binding.room.map { "room=eq.\($0)" }
-            let filter = condition.map { #","filter":"\#($0)""# } ?? ""
-            return
-                #"{"event":"\#(binding.operation?.rawValue ?? "*")","schema":"public","table":"\#(binding.table.name)"\#(filter)}"#
-        }.joined(separator: ",")
+        guard isConnected, lines[channel].joinRef == nil else { return }
         let ref = nextRef()
-        joinRefs[channel] = ref
+        let topic = "realtime:\(seat.topic)-\(isPlain ? "again \(lines[channel].endings)" : ref)"
+        lines[channel].joinRef = ref
+        lines[channel].topic = topic
+        lines[channel].topicNumber = wire.topic(topic)
+        lines[channel].person = person
+        lines[channel].isJoined = false
         seats[channel] = seat
-        let topic = "realtime:\(seat.topic)-\(isPlain ? "again \(endings[channel, default: 0])" : ref)"
-        topics[channel] = topic
-        persons[channel] = person
-        joined.remove(channel)
         if isPlain {
             hearing.joins(seat, as: person, on: channel, of: number, topic: topic)
             return send(
                 """
                 {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
-                "payload":{"config":{"postgres_changes":[\(bindings)]}}}
+                "payload":{"config":{"postgres_changes":[\(Self.text(seat.bindings))]}}}
                 """)
         }
         let place = placeToResume(seat, channel)
-        hearing.joins(seat, as: person, on: channel, of: number, from: place)
+        hearing.joins(seat, as: person, on: channel, of: number, from: place, topic: topic)
         let resume = place.map { #","resume":"\#(EventLogPosition(epoch: $0.epoch, offset: $0.offset))""# } ?? ""
         send(
             """
             {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
-            "payload":{"config":{"postgres_changes":[\(bindings)],"tidewire":{"position":true\(resume)}}}}
+            "payload":{"config":{"postgres_changes":[\(Self.text(seat.bindings))],\
+            "tidewire":{"position":true\(resume)}}}}
             """)
+    }
+
+    private static func text(_ bindings: [Seat.Binding]) -> String {
+        bindings.map { binding in
+            let condition = binding.row.map { "id=eq.\($0)" } ?? binding.room.map { "room=eq.\($0)" }
+            let filter = condition.map { #","filter":"\#($0)""# } ?? ""
+            return
+                #"{"event":"\#(binding.operation?.rawValue ?? "*")","schema":"public","table":"\#(binding.table.name)"\#(filter)}"#
+        }.joined(separator: ",")
     }
 
     /// Most come back to where they were; some begin anew.
     private func placeToResume(_ seat: Seat, _ channel: Int) -> LogPlace? {
-        guard let mark = marks[channel], mark.seat == seat, mark.person == person else { return nil }
+        guard let mark = lines[channel].mark, mark.seat == seat, mark.person == person else { return nil }
         return mask.next() % 4 == 0 ? nil : mark.place
     }
 
     func leave(_ channel: Int) {
-        guard let ref = joinRefs.removeValue(forKey: channel), let topic = topics[channel] else { return }
-        endings[channel, default: 0] += 1
+        guard let ref = lines[channel].joinRef else { return }
+        lines[channel].joinRef = nil
+        lines[channel].endings += 1
         hearing.hasGone(channel, of: number)
         send(
             """
-            {"topic":"\(topic)","event":"phx_leave","ref":"\(nextRef())","join_ref":"\(ref)","payload":{}}
+            {"topic":"\(lines[channel].topic)","event":"phx_leave","ref":"\(nextRef())","join_ref":"\(ref)",\
+            "payload":{}}
             """)
     }
 
     /// The channel is another person's from here on.
     func become(_ person: String, on channel: Int) {
         // The same token once more says nothing new, and is not answered.
-        guard let ref = joinRefs[channel], let topic = topics[channel], persons[channel] != person,
-            joined.contains(channel)
-        else { return }
-        persons[channel] = person
+        guard let ref = lines[channel].joinRef, lines[channel].person != person, lines[channel].isJoined else { return }
+        lines[channel].person = person
         hearing.becomes(person, on: channel, of: number)
         send(
             """
-            {"topic":"\(topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
+            {"topic":"\(lines[channel].topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
             "payload":{"access_token":"\(token(of: person))"}}
             """)
         // What a socket says is read in its order, so the answer to this says that the token was read.
@@ -343,74 +375,50 @@ final class Client {
         beat()
     }
 
-    private func handle(_ payload: ArraySlice<UInt8>) {
-        guard let message = try? JSONSerialization.jsonObject(with: Data(payload)) as? [String: Any],
-            let topic = message["topic"] as? String, let event = message["event"] as? String
-        else { preconditionFailure("the hub does not say JSON: \(String(decoding: payload, as: UTF8.self))") }
-        if topic == "phoenix", let ref = message["ref"] as? String, let channel = tokensSent.removeValue(forKey: ref) {
+    private func handle(_ message: Wire.Message) {
+        if message.topic == Wire.phoenix {
+            guard case .reply(let ref?, _, _, _) = message.kind, let channel = tokensSent.removeValue(forKey: ref)
+            else {
+                return
+            }
             return hearing.heard(.became, on: channel, of: number)
         }
-        guard let channel = topics.first(where: { $0.value == topic })?.key else { return }
-        let content = message["payload"] as? [String: Any] ?? [:]
+        guard let channel = lines.firstIndex(where: { $0.topicNumber == message.topic }),
+            let joinRef = lines[channel].joinRef
+        else { return }
+        switch message.kind {
         // What was said to a join that has ended since is for nobody.
-        if let ref = message["join_ref"] as? String ?? message["ref"] as? String, event == "phx_reply",
-            joinRefs[channel] != ref
-        {
-            return
-        }
-        guard joinRefs[channel] != nil else { return }
-        switch event {
-        case "phx_reply":
-            if content["status"] as? String == "ok" {
-                joined.insert(channel)
-                hearing.heard(.joined(Self.recovery(in: content)), on: channel, of: number)
-            } else {
-                hearing.heard(.refused("\(content["response"] ?? "")"), on: channel, of: number)
-                joinRefs[channel] = nil
-                endings[channel, default: 0] += 1
-            }
-        case "system": hear(of: content, on: channel)
-        case "postgres_changes": hear(change: content["data"] as? [String: Any] ?? [:], on: channel)
-        case "phx_close", "phx_error":
-            joinRefs[channel] = nil
-            endings[channel, default: 0] += 1
-            hearing.heard(.closed, on: channel, of: number)
-        default: break
-        }
-    }
-
-    private static func recovery(in content: [String: Any]) -> Recovery? {
-        let response = content["response"] as? [String: Any]
-        let standing = response?["tidewire"] as? [String: Any]
-        guard let recovered = standing?["recovered"] as? Bool else { return nil }
-        return recovered ? .recovered : .refused(standing?["reason"] as? String ?? "")
-    }
-
-    private func hear(of content: [String: Any], on channel: Int) {
-        let message = content["message"] as? String ?? ""
-        if content["status"] as? String == "error" || message.contains("missing") {
-            hearing.heard(.told(message), on: channel, of: number)
-        } else if message == "Subscribed to PostgreSQL" {
-            hearing.heard(.subscribed, on: channel, of: number)
-        } else if let place = (content["position"] as? String)?.wholeMatch(of: /([0-9a-f]{16})\.(\d+)/),
-            let epoch = UInt64(place.1, radix: 16), let offset = UInt64(place.2)
-        {
-            let place = LogPlace(epoch: epoch, offset: offset)
-            if let person = persons[channel], let seat = seats[channel] {
-                marks[channel] = Mark(place: place, person: person, seat: seat)
+        case .reply(let ref?, _, _, _) where ref != joinRef: break
+        case .reply(_, true, let recovery, _):
+            lines[channel].isJoined = true
+            hearing.heard(.joined(recovery), on: channel, of: number)
+        case .reply(_, false, _, let text):
+            hearing.heard(.refused(text), on: channel, of: number)
+            end(channel)
+        case .told(let text): hearing.heard(.told(text), on: channel, of: number)
+        case .subscribed: hearing.heard(.subscribed, on: channel, of: number)
+        case .position(let place):
+            if let person = lines[channel].person, let seat = seats[channel] {
+                lines[channel].mark = Mark(place: place, person: person, seat: seat)
             }
             hearing.heard(.position(place), on: channel, of: number)
+        case .change(let change, let passage): hearing.heard(.change(change, passage), on: channel, of: number)
+        case .said(let version): hearing.heard(.said(version), on: channel, of: number)
+        case .truncated(let table): hearing.heard(.truncated(table: table), on: channel, of: number)
+        case .ended:
+            end(channel)
+            hearing.heard(.closed, on: channel, of: number)
+        case .other: break
         }
     }
 
-    private func hear(change data: [String: Any], on channel: Int) {
-        hearing.heard(
-            .change(
-                HeardChange(
-                    table: data["table"] as? String ?? "", operation: data["type"] as? String ?? "",
-                    record: data["record"] as? [String: Any] ?? [:],
-                    old: data["old_record"] as? [String: Any] ?? [:],
-                    errors: data["errors"] is NSNull ? nil : data["errors"])),
-            on: channel, of: number)
+    /// What the channel that is joined on it is called in the database; nil where none is.
+    func topic(of channel: Int) -> String? {
+        lines[channel].joinRef == nil ? nil : String(lines[channel].topic.dropFirst("realtime:".count))
+    }
+
+    private func end(_ channel: Int) {
+        lines[channel].joinRef = nil
+        lines[channel].endings += 1
     }
 }

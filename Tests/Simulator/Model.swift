@@ -12,6 +12,31 @@ struct ModelRow: Hashable, CustomStringConvertible {
     var description: String { "(\(id) \(owner) room \(room) v\(version))" }
 }
 
+/// A table's rows, by their keys.
+struct ModelRows {
+    /// Ascending by their keys.
+    private(set) var all: [ModelRow] = []
+
+    private func place(of id: Int) -> Int {
+        var (low, high) = (0, all.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if all[middle].id < id { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    mutating func put(_ row: ModelRow) {
+        let place = place(of: row.id)
+        if place < all.count, all[place].id == row.id { all[place] = row } else { all.insert(row, at: place) }
+    }
+
+    mutating func remove(_ id: Int) {
+        let place = place(of: id)
+        if place < all.count, all[place].id == id { all.remove(at: place) }
+    }
+}
+
 enum ModelTable: UInt32, CaseIterable {
     /// Its policy speaks of claims and columns alone.
     case notes = 20_001
@@ -23,18 +48,23 @@ enum ModelTable: UInt32, CaseIterable {
     case plain
     /// Who is a member of which room; nobody subscribes to it.
     case members
+    /// What the database says to topics: a row's owner is its topic.
+    case messages
 
     var name: String { "\(self)" }
+    /// Those that the catalog is asked about.
+    static let ofRows: [ModelTable] = [.notes, .items, .judged, .plain, .members]
     static let subscribed: [ModelTable] = [.notes, .items, .judged, .plain]
 }
 
-enum ModelOperation: String { case insert = "INSERT", update = "UPDATE", delete = "DELETE" }
+enum ModelOperation: String { case insert = "INSERT", update = "UPDATE", delete = "DELETE", truncate = "TRUNCATE" }
 
 struct ModelChange: CustomStringConvertible {
     enum Kind {
         case insert(ModelRow)
         case update(from: ModelRow, to: ModelRow)
         case delete(ModelRow)
+        case truncate
     }
 
     var table: ModelTable
@@ -45,12 +75,13 @@ struct ModelChange: CustomStringConvertible {
         case .insert: .insert
         case .update: .update
         case .delete: .delete
+        case .truncate: .truncate
         }
     }
 
     var old: ModelRow? {
         switch kind {
-        case .insert: nil
+        case .insert, .truncate: nil
         case .update(let row, _), .delete(let row): row
         }
     }
@@ -58,7 +89,7 @@ struct ModelChange: CustomStringConvertible {
     var new: ModelRow? {
         switch kind {
         case .insert(let row), .update(_, let row): row
-        case .delete: nil
+        case .delete, .truncate: nil
         }
     }
 
@@ -102,7 +133,7 @@ struct ModelCommit {
 /// A database: what was committed, in order, and what anybody may see of it. No code of the hub decides anything here.
 final class ModelDatabase {
     private(set) var commits: [ModelCommit] = []
-    private(set) var rows: [ModelTable: [Int: ModelRow]] = [:]
+    private(set) var rows: [ModelTable: ModelRows] = [:]
     private(set) var rules = ModelRules()
     /// How many rows make somebody a member of a room.
     private(set) var members: [String: [Int: Int]] = [:]
@@ -127,7 +158,7 @@ final class ModelDatabase {
     func begin() -> Transaction { Transaction(rows: rows, members: members, rules: rules) }
 
     struct Transaction {
-        var rows: [ModelTable: [Int: ModelRow]]
+        var rows: [ModelTable: ModelRows]
         var members: [String: [Int: Int]]
         var rules: ModelRules
         var changes: [ModelChange] = []
@@ -138,7 +169,7 @@ final class ModelDatabase {
         lastID += 1
         lastVersion += 1
         let row = ModelRow(id: lastID, owner: owner, room: room, body: body, version: lastVersion)
-        transaction.rows[table, default: [:]][row.id] = row
+        transaction.rows[table, default: ModelRows()].put(row)
         note(table, .insert(row), in: &transaction)
     }
 
@@ -149,14 +180,29 @@ final class ModelDatabase {
         var new = row
         change(&new)
         new.version = lastVersion
-        if new.id != row.id { transaction.rows[table]?[row.id] = nil }
-        transaction.rows[table, default: [:]][new.id] = new
+        if new.id != row.id { transaction.rows[table]?.remove(row.id) }
+        transaction.rows[table, default: ModelRows()].put(new)
         note(table, .update(from: row, to: new), in: &transaction)
     }
 
     func delete(_ row: ModelRow, of table: ModelTable, in transaction: inout Transaction) {
-        transaction.rows[table]?[row.id] = nil
+        transaction.rows[table]?.remove(row.id)
         note(table, .delete(row), in: &transaction)
+    }
+
+    /// All rows are gone, and nobody says which they were.
+    func truncate(_ table: ModelTable, in transaction: inout Transaction) {
+        transaction.rows[table] = ModelRows()
+        if table == .members { transaction.members = [:] }
+        transaction.changes.append(ModelChange(table: table, kind: .truncate))
+    }
+
+    /// Nothing is kept of it: it is said.
+    func say(to topic: String, in transaction: inout Transaction) {
+        lastID += 1
+        lastVersion += 1
+        let row = ModelRow(id: lastID, owner: topic, room: 0, body: "", version: lastVersion)
+        note(.messages, .insert(row), in: &transaction)
     }
 
     func freshID() -> Int {
@@ -199,14 +245,15 @@ final class ModelDatabase {
     /// Commits become visible in their order here; a server may show a later one first, which the log's readers never ask
     /// about without its number.
     func snapshot(at now: UInt64) -> (text: String, last: ModelCommit?) {
-        let visible = commits.lastIndex { $0.visibleFrom <= now }.map { commits[...$0] } ?? []
-        let seen = Set(visible.suffix(200).map(\.xid))
+        let visible = commits.lastIndex { $0.visibleFrom <= now }
+        // Whoever began so long ago has ended.
         let first = UInt32(max(1, Int(lastXID) - 400))
-        let running = (first...max(first, lastXID)).filter { xid in
-            !seen.contains(xid) && (open.contains(xid) || commits.suffix(200).contains { $0.xid == xid })
-        }
+        let late = commits[(visible.map { $0 + 1 } ?? 0)...].map(\.xid)
+        let running = (open + late).filter { $0 >= first }.sorted()
         let lowest = running.first ?? lastXID + 1
-        return ("\(lowest):\(lastXID + 1):\(running.map(String.init).joined(separator: ","))", visible.last)
+        return (
+            "\(lowest):\(lastXID + 1):\(running.map(String.init).joined(separator: ","))", visible.map { commits[$0] }
+        )
     }
 
     // MARK: Who may see what
@@ -219,7 +266,7 @@ final class ModelDatabase {
         case .items: (members[person]?[row.room] ?? 0) > 0
         case .judged: decides(person, owner: row.owner, version: row.version)
         case .plain: true
-        case .members: false
+        case .members, .messages: false
         }
     }
 

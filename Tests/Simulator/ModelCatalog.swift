@@ -72,7 +72,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         version += 1
         let policiesAreOthers = rules.sharesRoomZero != rulesRead?.sharesRoomZero || view == nil
         rulesRead = rules
-        let all = ModelTable.allCases.map { table($0, rules) }
+        let all = ModelTable.ofRows.map { table($0, rules) }
         let relations = all.filter { $0.oid != ModelTable.members.rawValue }
         let compiler = ModelPolicies(all)
         let book = PolicyBook(

@@ -78,9 +78,13 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
                 questions.map { question in
                     var answers = PolicyAnswers(question)
                     guard !isLost else { return answers }
+                    let persons = question.claimants.map { self.person($0) }
                     for (row, texts) in question.rows.enumerated() {
-                        for (place, claimant) in question.claimants.enumerated() {
-                            answers[row, place] = Self.decides(claimant, question.policy.row, texts)
+                        let judged = Self.judged(question.policy.row, texts)
+                        for (place, person) in persons.enumerated() {
+                            guard let judged, let person else { continue }
+                            answers[row, place] = ModelDatabase.decides(
+                                person, owner: judged.owner, version: judged.version)
                         }
                     }
                     return answers
@@ -88,17 +92,24 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         }
     }
 
-    private static func decides(_ claimant: Claimant, _ row: JudgedRow, _ texts: [String?]) -> Bool? {
+    /// What the policy asks of a row.
+    private static func judged(_ row: JudgedRow, _ texts: [String?]) -> (owner: String, version: Int)? {
         let values = Dictionary(uniqueKeysWithValues: zip(row.columns.map(\.name), texts))
-        guard row.relation == ModelTable.judged.name, let person = person(claimant), let owner = values["owner"] ?? nil,
+        guard row.relation == ModelTable.judged.name, let owner = values["owner"] ?? nil,
             let version = (values["version"] ?? nil).flatMap({ Int($0) })
         else { return nil }
-        return ModelDatabase.decides(person, owner: owner, version: version)
+        return (owner, version)
     }
 
-    static func person(_ claimant: Claimant) -> String? {
+    private var persons: [String: String] = [:]
+
+    /// Whose claims those are.
+    private func person(_ claimant: Claimant) -> String? {
+        if let known = persons[claimant.claims] { return known }
         let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
-        return claims?["sub"] as? String
+        let person = claims?["sub"] as? String
+        persons[claimant.claims] = person
+        return person
     }
 
     func evaluate(
@@ -119,7 +130,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
             let members = snapshot.last?.members ?? [:]
             let position = world.database.walEnd
             let fills = memberships.map { _, claimant -> MembershipFill in
-                guard !isLost, let visible = VisibleTransactions(snapshot.text), let person = Self.person(claimant)
+                guard !isLost, let visible = VisibleTransactions(snapshot.text), let person = self.person(claimant)
                 else { return .unavailable }
                 let keys = members[person, default: [:]].sorted { $0.key < $1.key }.filter { $0.value > 0 }
                 return .filled(

@@ -48,7 +48,11 @@ final class ModelStream {
         var definitions: Int
     }
 
-    init(_ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime) {
+    private let isLong: Bool
+
+    /// Long is for many changes at once.
+    init(_ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime, isLong: Bool = false) {
+        self.isLong = isLong
         self.database = database
         self.storage = storage
         self.time = time
@@ -60,8 +64,8 @@ final class ModelStream {
 
     private var options: EventLogOptions {
         var options = EventLogOptions(source: Self.systemIdentifier)
-        options.segmentBytes = Self.segmentBytes
-        options.retentionBytes = Self.retainedBytes
+        options.segmentBytes = Self.segmentBytes * (isLong ? 8 : 1)
+        options.retentionBytes = Self.retainedBytes * (isLong ? 8 : 1)
         options.retentionAge = nil
         options.preparesSegments = false
         options.now = { [time] in time.unixMicroseconds() }
@@ -207,6 +211,7 @@ final class ModelStream {
         _ change: ModelChange, _ commit: ModelCommit, on process: Process, to messages: inout [[UInt8]]
     ) {
         let oid = change.table.rawValue
+        if change.table == .messages { return say(change, on: process, to: &messages) }
         let announcement = Announcement(
             extras: commit.rules.extras(of: change.table), isNamedByKey: commit.rules.isNamedByKey(change.table),
             definitions: commit.rules.hashNumber)
@@ -222,9 +227,34 @@ final class ModelStream {
         case .update(let old, let new):
             let keyOnly: PgOutput.Old? = old.id == new.id ? nil : .key(key(old))
             messages.append(PgOutput.update(oid, old: isNamedByKey ? keyOnly : .full(cells(old)), cells(new)))
+        case .truncate: messages.append(PgOutput.truncate([oid]))
         case .delete(let row):
             messages.append(PgOutput.delete(oid, isNamedByKey ? .key(key(row)) : .full(cells(row))))
         }
+    }
+
+    private func say(_ change: ModelChange, on process: Process, to messages: inout [[UInt8]]) {
+        let oid = change.table.rawValue
+        let announcement = Announcement(extras: 0, isNamedByKey: true, definitions: 0)
+        if process.announced[oid] != announcement {
+            process.announced[oid] = announcement
+            let columns: [PgOutput.Column] = [
+                .init("topic"), .init("extension"), .init("payload", type: 3802), .init("event"),
+                .init("private", type: 16), .init("updated_at", type: 1114),
+                .init("inserted_at", type: 1114, isIdentity: true), .init("id", type: 2950, isIdentity: true),
+            ]
+            messages.append(PgOutput.relation(oid, schema: "realtime", "messages", identity: .primaryKey, columns))
+        }
+        guard let row = change.new else { preconditionFailure("what is said is a row") }
+        let time = "2027-01-15 08:00:00"
+        let tail = String(String(row.version + 1_000_000_000_000).dropFirst())
+        messages.append(
+            PgOutput.insert(
+                oid,
+                [
+                    .text(row.owner), .text("broadcast"), .text(#"{"version": \#(row.version)}"#), .text("said"),
+                    .text("f"), .text(time), .text(time), .text("00000000-0000-4000-8000-\(tail)"),
+                ]))
     }
 
     private func relation(_ table: ModelTable, _ announcement: Announcement) -> [UInt8] {

@@ -16,20 +16,28 @@ final class Oracle: Hearing {
         var start: LogPlace?
     }
 
-    private struct Key: Hashable {
+    private struct Key {
         var client: Int
         var channel: Int
     }
 
-    private struct Place: Comparable {
-        var commit: Int
-        var change: Int
-
-        static func < (left: Place, right: Place) -> Bool { (left.commit, left.change) < (right.commit, right.change) }
+    /// All that is held of one channel of one client.
+    private final class Line {
+        var listening: Listening?
+        /// What it was told last since it was joined.
+        var lastPosition: LogPlace?
+        var mark: Mark?
+        /// Whose sockets were cut, and who may come back.
+        var absent: [AbsentKey: Absent] = [:]
+        /// Who came back before the hub had noticed that its socket was gone may be taken for a second one: so long the first
+        /// is held to have gone, and not come back.
+        var seconds: [AbsentKey: UInt64] = [:]
     }
 
     private final class Listening {
         var person: String
+        /// What is for whom of those who ask the same as the same person.
+        var audience: Audience
         /// Whose it was, until the hub has read the next one's token.
         var former: [String] = []
         let seat: Seat
@@ -38,8 +46,13 @@ final class Oracle: Hearing {
         /// Commits up to here may come or not; nil until the join was answered.
         var optionalTo: Int?
         var isSubscribed = false
-        var lastHeard = Place(commit: 0, change: -1)
-        var heardPlaces: Set<Int> = []
+        var reached = Reached()
+        /// Numbers of changes, as they came.
+        var heard: [Int] = []
+        /// Numbers of what the database said to its topic, as it came.
+        var said: [Int] = []
+        /// How much was committed when it was told that a table was emptied.
+        var truncations: [ModelTable: Int] = [:]
         /// Told of a loss when so much was committed: what is older may be missing.
         var toldAt = 0
         /// Where it asked to go on, and what it had heard there.
@@ -48,10 +61,11 @@ final class Oracle: Hearing {
         var returning: Absent?
         var topic = ""
         /// What was heard when it began, or at the ping before the last, and at the last. The hub knows of the one before it.
-        var heardAtPings: [Place] = [Place(commit: 0, change: -1)]
+        var heardAtPings = [Reached()]
 
-        init(_ person: String, _ seat: Seat, _ durable: LSN) {
+        init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN) {
             self.person = person
+            self.audience = audience
             self.seat = seat
             self.durable = durable
         }
@@ -60,10 +74,18 @@ final class Oracle: Hearing {
         func goOn(from mark: Mark) {
             durable = mark.durable
             optionalTo = mark.optionalTo
-            lastHeard = mark.lastHeard
-            heardPlaces = mark.heardPlaces
+            reached = mark.reached
+            heard = mark.heard
+            said = mark.said
+            truncations = mark.truncations
             toldAt = mark.toldAt
         }
+    }
+
+    /// The numbers of what it heard last, of either kind.
+    private struct Reached {
+        var change = Oracle.nothing
+        var message = Oracle.nothing
     }
 
     /// What a channel had heard when it was told that this was all up to there.
@@ -71,14 +93,15 @@ final class Oracle: Hearing {
         var place: LogPlace
         var durable: LSN
         var optionalTo: Int
-        var lastHeard: Place
-        var heardPlaces: Set<Int>
+        var reached: Reached
+        var heard: [Int]
+        var said: [Int]
+        var truncations: [ModelTable: Int]
         var toldAt: Int
     }
 
-    /// Whose client was cut, and may come back.
+    /// By what the hub knows again whoever comes back.
     private struct AbsentKey: Hashable {
-        var key: Key
         var person: String
         var topic: String
         var seat: Seat
@@ -91,8 +114,11 @@ final class Oracle: Hearing {
         /// Somebody of the same kind has gone before and not come back: it may go on where that one was.
         let isOneOfTwo: Bool
         let at: UInt64
+        /// How often the hub's loops had come to rest by then.
+        let rests: Int
 
-        init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64) {
+        init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64, rests: Int) {
+            self.rests = rests
             self.listening = listening
             self.isUncertain = isUncertain
             self.isOneOfTwo = isOneOfTwo
@@ -102,31 +128,29 @@ final class Oracle: Hearing {
 
     /// So long it is surely remembered.
     private static let surelyRemembered: UInt64 = 100_000_000_000
+    /// So long nobody is remembered.
+    private static let surelyForgotten: UInt64 = 150_000_000_000
+    /// A loop that has come to rest so often has noticed whatever was before.
+    private static let surelyNoticed = 8
 
     private let database: ModelDatabase
-    private var absent: [AbsentKey: Absent] = [:]
     private let position: () -> Position
-    private var listenings: [Key: Listening] = [:]
+    private let ledger: Ledger
+    /// By client and channel.
+    private var lines: [[Line?]] = []
     private(set) var complaints: [String] = []
     private(set) var tally = Tally()
-    private var versions: [Int: Place] = [:]
-    private var deletes: [Deleted: [Place]] = [:]
-    private var noted = 0
-    /// What channels were told last since they were joined.
-    private var lastPositions: [Key: LogPlace] = [:]
-    private var marks: [Key: Mark] = [:]
+    /// Before the first change.
+    fileprivate static let nothing = -1
     /// Told of all that is heard.
     var trace: ((String) -> Void)?
     /// Of all that was heard, in its order.
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
-    private struct Deleted: Hashable {
-        var table: String
-        var id: Int
-    }
-
     struct Tally {
         var deliveries = 0
+        /// Of what the database said.
+        var said = 0
         var joins = 0
         var told = 0
         var excused = 0
@@ -139,16 +163,32 @@ final class Oracle: Hearing {
     }
 
     private let now: () -> UInt64
+    private let rests: () -> Int
 
-    init(_ database: ModelDatabase, now: @escaping () -> UInt64 = { 0 }, _ position: @escaping () -> Position) {
+    init(
+        _ database: ModelDatabase, now: @escaping () -> UInt64 = { 0 }, rests: @escaping () -> Int = { 0 },
+        _ position: @escaping () -> Position
+    ) {
         self.now = now
+        self.rests = rests
         self.database = database
         self.position = position
+        ledger = Ledger(database)
     }
 
-    private func mix(_ text: String) {
-        for byte in text.utf8 { fingerprint = (fingerprint ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    private func line(_ key: Key) -> Line {
+        while lines.count <= key.client {
+            lines.append([Line?](repeating: nil, count: Simulation.channelsPerClient))
+        }
+        if let line = lines[key.client][key.channel] { return line }
+        let line = Line()
+        lines[key.client][key.channel] = line
+        return line
     }
+
+    private func mix(_ number: UInt64) { fingerprint = (fingerprint ^ number) &* 0x100_0000_01b3 }
+
+    private func mix(_ text: String) { for byte in text.utf8 { mix(UInt64(byte)) } }
 
     private func complain(_ text: String) {
         complaints.append(text)
@@ -156,43 +196,52 @@ final class Oracle: Hearing {
 
     // MARK: Hearing
 
-    func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?) {
-        let key = Key(client: client, channel: channel)
-        let listening = Listening(person, seat, position().durable)
-        if let place { listening.resumed = marks[key].flatMap { $0.place == place ? $0 : nil } }
-        listenings[key] = listening
-        lastPositions[key] = nil
+    func joins(
+        _ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String = ""
+    ) {
+        let line = line(Key(client: client, channel: channel))
+        let listening = Listening(person, ledger.audience(seat, person), seat, position().durable)
+        listening.topic = topic
+        if let place { listening.resumed = line.mark.flatMap { $0.place == place ? $0 : nil } }
+        line.listening = listening
+        line.lastPosition = nil
     }
 
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String) {
         let key = Key(client: client, channel: channel)
-        let listening = Listening(person, seat, position().durable)
+        let listening = Listening(person, ledger.audience(seat, person), seat, position().durable)
         listening.topic = topic
-        listening.returning = absent[AbsentKey(key: key, person: person, topic: topic, seat: seat)]
-        if let returning = listening.returning, now() - returning.at > Self.surelyRemembered {
-            returning.isUncertain = true
+        let line = line(key)
+        let absentKey = AbsentKey(person: person, topic: topic, seat: seat)
+        listening.returning = line.absent[absentKey]
+        if let returning = listening.returning {
+            if now() - returning.at > Self.surelyRemembered { returning.isUncertain = true }
+            if rests() < returning.rests + Self.surelyNoticed {
+                line.seconds[absentKey] = now() + Self.surelyForgotten
+            }
         }
-        listenings[key] = listening
+        line.listening = listening
     }
 
-    private func wasCut(_ listening: Listening, _ key: Key) {
-        listenings[key] = nil
+    private func wasCut(_ listening: Listening, _ line: Line) {
+        line.listening = nil
         if listening.optionalTo == nil, listening.returning != nil { return }
         // Whose it is by now depends on whether the hub had read that it is another's.
         for person in listening.former + [listening.person] {
             let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
-            let absentKey = AbsentKey(key: key, person: person, topic: listening.topic, seat: listening.seat)
-            absent[absentKey] = Absent(
-                listening, isUncertain: isUncertain, isOneOfTwo: absent[absentKey] != nil, at: now())
+            let absentKey = AbsentKey(person: person, topic: listening.topic, seat: listening.seat)
+            let isOneOfTwo = line.absent[absentKey] != nil || line.seconds[absentKey, default: 0] > now()
+            line.absent[absentKey] = Absent(
+                listening, isUncertain: isUncertain, isOneOfTwo: isOneOfTwo, at: now(), rests: rests())
         }
     }
 
     /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it may take one that came back
     /// for two, and go on where the first one was.
     func hubEnded(power: Bool) {
-        for absent in absent.values {
+        for absent in lines.joined().flatMap({ line in line.map { Array($0.absent.values) } ?? [] }) {
             absent.isUncertain = absent.isUncertain || power
-            absent.listening.heardAtPings = [Place(commit: 0, change: -1)]
+            absent.listening.heardAtPings = [Reached()]
         }
     }
 
@@ -200,28 +249,27 @@ final class Oracle: Hearing {
     private func goOn(_ listening: Listening, as absent: Absent) {
         let before = listening.optionalTo
         let former = absent.listening
-        let began = Place(commit: 0, change: -1)
-        let reached = absent.isOneOfTwo ? began : former.heardAtPings.first ?? began
+        let reached = absent.isOneOfTwo ? Reached() : former.heardAtPings.first ?? Reached()
         listening.goOn(
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
-                optionalTo: former.optionalTo ?? 0, lastHeard: reached, heardPlaces: former.heardPlaces,
-                toldAt: former.toldAt))
+                optionalTo: former.optionalTo ?? 0, reached: reached, heard: former.heard, said: former.said,
+                truncations: former.truncations, toldAt: former.toldAt))
         if absent.isUncertain {
             listening.optionalTo = before
-            listening.lastHeard = Place(commit: 0, change: -1)
+            listening.reached = Reached()
         }
-        listening.heardAtPings = [listening.lastHeard]
+        listening.heardAtPings = [listening.reached]
         tally.returned += 1
     }
 
-    private func hasJoined(_ recovery: Recovery?, _ listening: Listening, _ who: String) {
+    private func hasJoined(_ recovery: Recovery?, on line: Line, _ listening: Listening, _ who: () -> String) {
         tally.joins += 1
         listening.optionalTo = database.lastCommit
         if let returning = listening.returning {
             goOn(listening, as: returning)
             // From here on it stands where this one does.
-            absent = absent.filter { $0.value !== returning }
+            line.absent = line.absent.filter { $0.value !== returning }
         }
         switch (recovery, listening.resumed) {
         case (nil, nil): break
@@ -232,31 +280,43 @@ final class Oracle: Hearing {
             tally.refetched += 1
             let isSameEpoch = position().end?.epoch == mark.place.epoch
             if reason == "unknown_position" || isSameEpoch && reason == "epoch_changed" {
-                complain("\(who) could not go on at \(mark.place): \(reason)")
+                complain("\(who()) could not go on at \(mark.place): \(reason)")
             }
-        default: complain("\(who) was told of a recovery that it did not ask for, or the other way round")
+        default: complain("\(who()) was told of a recovery that it did not ask for, or the other way round")
         }
     }
 
     func becomes(_ person: String, on channel: Int, of client: Int) {
-        guard let listening = listenings[Key(client: client, channel: channel)] else { return }
+        guard let listening = line(Key(client: client, channel: channel)).listening else { return }
         listening.former.append(listening.person)
         listening.isSubscribed = false
         listening.person = person
+        listening.audience = ledger.audience(listening.seat, person)
     }
 
     func hasGone(_ channel: Int, of client: Int) {
-        listenings[Key(client: client, channel: channel)] = nil
+        line(Key(client: client, channel: channel)).listening = nil
     }
 
     func heard(_ what: Heard, on channel: Int, of client: Int) {
-        let key = Key(client: client, channel: channel)
-        guard let listening = listenings[key] else { return }
-        mix("\(client) \(channel) \(what.summary)")
+        let line = line(Key(client: client, channel: channel))
+        guard let listening = line.listening else { return }
+        mix(UInt64(client << 8 | channel))
         trace?("client \(client) channel \(channel): \(what.summary)")
+        func who() -> String { "client \(client) channel \(channel) (\(listening.person), \(listening.seat.topic))" }
+        if case .change(let change, let passage) = what {
+            tally.deliveries += 1
+            mix(change.trail)
+            if let passage { check(passage, on: line, who) }
+            return check(change, listening, who)
+        }
+        mix(what.summary)
+        heard(what, on: line, listening, who)
+    }
+
+    private func heard(_ what: Heard, on line: Line, _ listening: Listening, _ who: () -> String) {
         switch what {
-        case .joined(let recovery):
-            hasJoined(recovery, listening, "client \(client) channel \(channel) (\(listening.person))")
+        case .joined(let recovery): hasJoined(recovery, on: line, listening, who)
         case .subscribed: listening.isSubscribed = true
         case .became:
             guard !listening.former.isEmpty else { break }
@@ -264,209 +324,194 @@ final class Oracle: Hearing {
             listening.optionalTo = database.lastCommit
         case .refused:
             tally.refused += 1
-            listenings[key] = nil
+            line.listening = nil
         case .position(let place):
-            checkPosition(place, of: key, "client \(client) channel \(channel) (\(listening.person))")
-            if listening.former.isEmpty, let optionalTo = listening.optionalTo {
-                marks[key] = Mark(
-                    place: place, durable: listening.durable, optionalTo: optionalTo, lastHeard: listening.lastHeard,
-                    heardPlaces: listening.heardPlaces, toldAt: listening.toldAt)
-            } else {
-                marks[key] = nil
-            }
+            checkPosition(place, of: line, who)
+            guard listening.former.isEmpty, let optionalTo = listening.optionalTo else { return line.mark = nil }
+            line.mark = Mark(
+                place: place, durable: listening.durable, optionalTo: optionalTo, reached: listening.reached,
+                heard: listening.heard, said: listening.said, truncations: listening.truncations,
+                toldAt: listening.toldAt)
+        case .said(let version): check(said: version, listening, who)
+        case .truncated(let table): check(truncated: table, listening, who)
         case .told:
             tally.told += 1
             listening.toldAt = database.lastCommit
-        case .closed: listenings[key] = nil
-        case .cut: wasCut(listening, key)
+        case .closed: line.listening = nil
+        case .cut: wasCut(listening, line)
         case .pinged:
-            listening.heardAtPings.append(listening.lastHeard)
+            listening.heardAtPings.append(listening.reached)
             if listening.heardAtPings.count > 2 { listening.heardAtPings.removeFirst() }
-        case .change(let change):
-            tally.deliveries += 1
-            check(
-                change, listening, "client \(client) channel \(channel) (\(listening.person), \(listening.seat.topic))")
+        case .change: preconditionFailure("a change is checked elsewhere")
         }
     }
 
     /// A position is no further than the log, and not behind one that the channel was told before or what the log had
     /// when the hub began: whoever resumes there would get what it has.
-    private func checkPosition(_ place: LogPlace, of key: Key, _ who: String) {
-        let (start, end) = (position().start, position().end)
+    private func checkPosition(_ place: LogPlace, of line: Line, _ who: () -> String) {
+        let position = position()
+        let (start, end) = (position.start, position.end)
         if let end, end.epoch == place.epoch, end.offset < place.offset {
-            complain("\(who) was told of \(place), and the log ends at \(end)")
+            complain("\(who()) was told of \(place), and the log ends at \(end)")
         }
-        for before in [start, lastPositions[key]] {
+        for before in [start, line.lastPosition] {
             if let before, before.epoch == place.epoch, place.offset < before.offset {
-                complain("\(who) was told of \(place) after \(before)")
+                complain("\(who()) was told of \(place) after \(before)")
             }
         }
-        lastPositions[key] = place
+        line.lastPosition = place
+    }
+
+    /// A change stands no further than the log, behind what its channel had before, and says where that was.
+    private func check(_ passage: Passage, on line: Line, _ who: () -> String) {
+        if let end = position().end, end.epoch == passage.place.epoch, end.offset < passage.place.offset {
+            complain("\(who()) heard of a change at \(passage.place), and the log ends at \(end)")
+        }
+        guard passage.place.epoch == passage.previous.epoch else { return }
+        if passage.place.offset < passage.previous.offset {
+            complain("\(who()) heard of a change at \(passage.place) behind one at \(passage.previous)")
+        }
+        if let last = line.lastPosition, last.epoch == passage.place.epoch, passage.place.offset < last.offset {
+            complain("\(who()) heard of a change at \(passage.place) after it was told of \(last)")
+        }
     }
 
     // MARK: What was heard
 
-    private func note() {
-        for commit in database.commits[noted...] {
-            for (number, change) in commit.changes.enumerated() {
-                let place = Place(commit: commit.number, change: number)
-                if let new = change.new { versions[new.version] = place }
-                if change.operation == .delete, let old = change.old {
-                    deletes[Deleted(table: change.table.name, id: old.id), default: []].append(place)
-                }
-            }
+    private func check(_ heard: HeardChange, _ listening: Listening, _ who: () -> String) {
+        ledger.note()
+        let said = { "\(heard.operation) \(heard.table) \(heard.record) \(heard.old)" }
+        guard listening.optionalTo != nil else {
+            return complain("\(who()) heard before its join was answered: \(said())")
         }
-        noted = database.lastCommit
+        guard let number = ledger.number(of: heard) else {
+            return complain("\(who()) heard what never was: \(said())")
+        }
+        let what = { "\(self.ledger.name(of: number)) \(said())" }
+        if number <= listening.reached.change { complain("\(who()) heard twice or out of order: \(what())") }
+        listening.reached.change = max(number, listening.reached.change)
+        listening.heard.append(number)
+        if ledger.commit(of: number).end <= listening.durable {
+            complain("\(who()) heard what the log had before its join: \(what())")
+        }
+        // The same bytes are as right for the next one of the same audience.
+        if listening.former.isEmpty, listening.audience.isSound(heard, number) { return }
+        let before = complaints.count
+        checkContent(heard, number, listening, who, what)
+        if listening.former.isEmpty, complaints.count == before { listening.audience.found(heard, number) }
     }
 
-    private func check(_ heard: HeardChange, _ listening: Listening, _ who: String) {
-        note()
-        let said = "\(heard.operation) \(heard.table) \(heard.record) \(heard.old)"
-        guard listening.optionalTo != nil else { return complain("\(who) heard before its join was answered: \(said)") }
-        guard let place = place(of: heard, listening) else { return complain("\(who) heard what never was: \(said)") }
-        let commit = database.commits[place.commit - 1]
-        let change = commit.changes[place.change]
-        let what = "#\(place.commit).\(place.change) \(said)"
-        if place <= listening.lastHeard { complain("\(who) heard twice or out of order: \(what)") }
-        listening.lastHeard = max(place, listening.lastHeard)
-        listening.heardPlaces.insert(place.commit << 16 | place.change)
-        if commit.end <= listening.durable { complain("\(who) heard what the log had before its join: \(what)") }
-        if heard.errors != nil { complain("\(who) heard errors: \(what)") }
+    private func checkContent(
+        _ heard: HeardChange, _ number: Int, _ listening: Listening, _ who: () -> String, _ what: () -> String
+    ) {
+        let (commit, change) = (ledger.commit(of: number), ledger.change(number))
+        if heard.errors != nil { complain("\(who()) heard errors: \(what())") }
         guard change.operation.rawValue == heard.operation else {
-            return complain("\(who) heard another operation: \(what)")
+            return complain("\(who()) heard another operation: \(what())")
         }
         let persons = [listening.person] + listening.former
-        let isForNobody = persons.allSatisfy {
-            Self.interest(in: change, listening.seat, of: $0, allOf: rules(since: commit), commit.members) == .none
-        }
-        if isForNobody {
-            complain("\(who) heard what is not for it: \(what)")
-        }
-        checkValues(heard, change, commit, listening, who, what)
-    }
-
-    private func place(of heard: HeardChange, _ listening: Listening) -> Place? {
-        if heard.operation == "DELETE" {
-            guard let id = heard.old["id"] as? Int else { return nil }
-            let places = deletes[Deleted(table: heard.table, id: id)] ?? []
-            return places.first { $0 > listening.lastHeard } ?? places.last
-        }
-        return (heard.record["version"] as? Int).flatMap { versions[$0] }
-    }
-
-    private func checkValues(
-        _ heard: HeardChange, _ change: ModelChange, _ commit: ModelCommit, _ listening: Listening, _ who: String,
-        _ what: String
-    ) {
-        if let new = change.new, !Self.isSame(heard.record, new, isWhole: true) {
-            complain("\(who) heard other values than \(new): \(what)")
+        let isForNobody = persons.allSatisfy { ledger.interest(of: listening.seat, $0, in: number) == .none }
+        if isForNobody { complain("\(who()) heard what is not for it: \(what())") }
+        if let new = change.new, !heard.new.isSame(as: new, isWhole: true) {
+            complain("\(who()) heard other values than \(new): \(what())")
         }
         guard let old = change.old else { return }
-        let saw = rules(since: commit).contains { rules in
-            ([listening.person] + listening.former).contains {
-                ModelDatabase.sees($0, old, of: change.table, rules, commit.members)
-            }
+        let saw = ledger.rules(since: commit).contains { rules in
+            persons.contains { ModelDatabase.sees($0, old, of: change.table, rules, commit.members) }
         }
-        let beyond = heard.old.keys.contains { $0 != "id" }
-        if !saw, beyond || heard.old["id"] as? Int ?? change.new?.id != change.new?.id {
-            complain("\(who) heard of an old row that it may not see: \(what)")
+        if !saw, heard.before.saysMore || heard.before.id ?? change.new?.id != change.new?.id {
+            complain("\(who()) heard of an old row that it may not see: \(what())")
         }
-        if !Self.isSame(heard.old, old, isWhole: false) { complain("\(who) heard other old values: \(what)") }
+        if !heard.before.isSame(as: old, isWhole: false) { complain("\(who()) heard other old values: \(what())") }
     }
 
-    private static func isSame(_ heard: [String: Any], _ row: ModelRow, isWhole: Bool) -> Bool {
-        let values: [String: AnyHashable] = [
-            "id": row.id, "owner": row.owner, "room": row.room, "body": row.body, "version": row.version,
-        ]
-        for (name, value) in values {
-            guard let came = heard[name] else {
-                if isWhole { return false }
-                continue
-            }
-            if came as? AnyHashable != value { return false }
+    /// What the database says to a topic comes to whoever has joined it, each once, in its order. A loop that lags may tell it
+    /// to who came meanwhile, too.
+    private func check(said version: Int, _ listening: Listening, _ who: () -> String) {
+        ledger.note()
+        tally.said += 1
+        guard listening.optionalTo != nil else {
+            return complain("\(who()) heard before its join was answered: said \(version)")
         }
-        return true
+        guard let number = ledger.number(ofVersion: version), ledger.change(number).table == .messages else {
+            return complain("\(who()) heard what was never said: \(version)")
+        }
+        let what = { "\(self.ledger.name(of: number)) said \(version)" }
+        if "realtime:" + (ledger.change(number).new?.owner ?? "") != listening.topic {
+            complain("\(who()) heard what was said to others: \(what())")
+        }
+        if number <= listening.reached.message { complain("\(who()) heard twice or out of order: \(what())") }
+        listening.reached.message = max(number, listening.reached.message)
+        listening.said.append(number)
     }
 
-    // MARK: What is for whom
-
-    /// The rules under which a change may have been judged: those of its commit, and whatever came later.
-    private func rules(since commit: ModelCommit) -> [ModelRules] {
-        if let known = rulesKnown, known.commit == commit.number, known.last == database.lastCommit {
-            return known.rules
-        }
-        var found: [ModelRules] = []
-        for later in database.commits[(commit.number - 1)...] where later.number == commit.number || later.defines {
-            if !found.contains(later.rules) { found.append(later.rules) }
-        }
-        rulesKnown = (commit.number, database.lastCommit, found)
-        return found
-    }
-
-    private var rulesKnown: (commit: Int, last: Int, rules: [ModelRules])?
-
-    private enum Interest { case none, possible, due }
-
-    private static func interest(
-        in change: ModelChange, _ seat: Seat, of person: String, allOf rules: [ModelRules],
-        _ members: [String: [Int: Int]]
-    ) -> Interest {
-        guard let row = change.new ?? change.old else { return .none }
-        let isWanted = seat.bindings.contains { binding in
-            binding.table == change.table && binding.operation.map { $0 == change.operation } ?? true
-                && binding.room.map { $0 == row.room } ?? true && binding.row.map { $0 == row.id } ?? true
-        }
-        guard isWanted else { return .none }
-        let seen = rules.count { ModelDatabase.sees(person, row, of: change.table, $0, members) }
-        return seen == 0 ? .none : seen == rules.count ? .due : .possible
+    /// Of one from before its join it may be told, too: it fetches once more.
+    private func check(truncated name: String, _ listening: Listening, _ who: () -> String) {
+        ledger.note()
+        guard let table = ModelTable.subscribed.first(where: { $0.name == name }),
+            ledger.truncations(for: listening.seat, from: 0).contains(where: { ledger.change($0).table == table })
+        else { return complain("\(who()) was told that \(name) was emptied, of which it hears nothing") }
+        listening.truncations[table] = database.lastCommit
     }
 
     // MARK: What was not heard
 
     /// Everything has come to rest: whatever had to be heard was.
     func settle() {
-        note()
+        ledger.note()
         let oldest = position().oldestKept
-        for (key, listening) in listenings.sorted(by: {
-            ($0.key.client, $0.key.channel) < ($1.key.client, $1.key.channel)
-        }) {
-            let who = "client \(key.client) channel \(key.channel) (\(listening.person), \(listening.seat.topic))"
-            guard let first = listening.optionalTo else {
-                complain("\(who) was never answered")
-                continue
+        for (client, lines) in lines.enumerated() {
+            for (channel, line) in lines.enumerated() {
+                guard let listening = line?.listening else { continue }
+                settle(
+                    listening, "client \(client) channel \(channel) (\(listening.person), \(listening.seat.topic))",
+                    oldest)
             }
-            if !listening.isSubscribed { complain("\(who) was never subscribed") }
-            for commit in database.commits.dropFirst(first) {
-                for (number, change) in commit.changes.enumerated()
-                where isMissing(change, number, commit, listening, oldest) {
-                    if commit.number <= listening.toldAt {
-                        tally.excused += 1
-                    } else {
-                        complain("\(who) did not hear #\(commit.number).\(number) \(change)")
-                    }
-                }
-            }
-            listening.optionalTo = database.lastCommit
-            listening.heardPlaces = []
         }
     }
 
-    private func isMissing(
-        _ change: ModelChange, _ number: Int, _ commit: ModelCommit, _ listening: Listening, _ oldest: LSN
-    ) -> Bool {
-        guard !listening.heardPlaces.contains(commit.number << 16 | number) else { return false }
-        let interest = Self.interest(
-            in: change, listening.seat, of: listening.person, allOf: rules(since: commit), commit.members)
-        guard interest == .due else { return false }
-        return !dependsOnTheLog(change, commit, oldest)
+    private func settle(_ listening: Listening, _ who: String, _ oldest: LSN) {
+        guard let first = listening.optionalTo else { return complain("\(who) was never answered") }
+        if !listening.isSubscribed { complain("\(who) was never subscribed") }
+        let least = ledger.firstNumber(after: first)
+        let changes = Self.missing(of: ledger.due(listening.audience), from: least, in: listening.heard)
+            .filter { !dependsOnTheLog($0, oldest) }
+        let said = Self.missing(of: ledger.said(to: listening.topic), from: least, in: listening.said)
+        let truncations = ledger.truncations(for: listening.seat, from: least).filter {
+            listening.truncations[ledger.change($0).table, default: 0] < ledger.commit(of: $0).number
+        }
+        for number in changes + said + truncations {
+            if ledger.commit(of: number).number <= listening.toldAt {
+                tally.excused += 1
+            } else {
+                complain("\(who) did not hear \(ledger.name(of: number)) \(ledger.change(number))")
+            }
+        }
+        listening.optionalTo = database.lastCommit
+        listening.heard = []
+        listening.said = []
+    }
+
+    /// Those of what was due, from a number on, that were not heard.
+    private static func missing(of due: [Int], from least: Int, in heard: [Int]) -> [Int] {
+        let heard = heard.sorted()
+        var missing: [Int] = []
+        var (place, next) = (due.partitioningIndex(least), 0)
+        while place < due.count {
+            while next < heard.count, heard[next] < due[place] { next += 1 }
+            if next == heard.count || heard[next] != due[place] { missing.append(due[place]) }
+            place += 1
+        }
+        return missing
     }
 
     /// A delete that names its row only by its key is told where the log still says what the row was.
-    private func dependsOnTheLog(_ change: ModelChange, _ commit: ModelCommit, _ oldest: LSN) -> Bool {
+    private func dependsOnTheLog(_ number: Int, _ oldest: LSN) -> Bool {
+        let (change, commit) = (ledger.change(number), ledger.commit(of: number))
         guard change.operation == .delete, let old = change.old, commit.rules.isNamedByKey(change.table) else {
             return false
         }
-        guard let place = versions[old.version] else { return true }
-        return database.commits[place.commit - 1].end <= oldest
+        guard let writing = ledger.number(ofVersion: old.version) else { return true }
+        return ledger.commit(of: writing).end <= oldest
     }
 }

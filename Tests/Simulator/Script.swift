@@ -4,10 +4,18 @@ import TestSupport
 public struct Step: Sendable, Equatable, CustomStringConvertible {
     public enum Action: Sendable, Equatable {
         case write(seed: UInt64)
+        /// The database says something to topics.
+        case say(seed: UInt64)
+        case truncate(seed: UInt64)
         case memberships(seed: UInt64)
         case define(seed: UInt64)
         case join(client: Int, channel: Int, seed: UInt64)
         case leave(client: Int, channel: Int)
+        /// Whoever of the crowd has not joined does.
+        case gather(seed: UInt64)
+        /// So many of the crowd are cut at once.
+        case scatter(seed: UInt64, percent: UInt64)
+        case freezeCrowd(seed: UInt64, percent: UInt64, milliseconds: UInt64)
         /// The channel's token is another person's.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
@@ -49,52 +57,75 @@ private enum Stretch: CaseIterable {
     case slow
     /// The database answers nothing for long, while changes come and clients join: nothing else hides what gets lost then.
     case outage
+    /// Much is written, and many hear it.
+    case broad
 
-    static func next(_ random: inout SeededRandom, _ weather: Weather) -> Stretch {
-        weather.faults ? random.pick([.stormy, .stormy, .stormy, .slow, .outage]) : .stormy
+    static func next(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Stretch {
+        guard weather.faults else { return shape.hasCrowd ? .broad : .stormy }
+        let usual: [Stretch] = [.stormy, .stormy, .stormy, .slow, .outage]
+        return random.pick(shape.hasCrowd ? usual + [.broad, .broad, .broad, .broad, .broad] : usual)
     }
 
     func pause(_ random: inout SeededRandom) -> UInt64 {
         let pauses: [ClosedRange<UInt64>] = [0...0, 0...3, 1...40, 1...40, 20...400]
-        return (self == .stormy ? 1 : 5) * UInt64.random(in: random.pick(pauses), using: &random)
+        return (self == .slow || self == .outage ? 5 : 1) * UInt64.random(in: random.pick(pauses), using: &random)
     }
 
-    func action(_ place: Int, _ random: inout SeededRandom, _ weather: Weather) -> Step.Action {
-        guard self == .outage else { return Simulator.action(&random, weather) }
+    func action(_ place: Int, _ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Step.Action {
+        if shape.hasCrowd, place % 10 == 3, let action = crowdsAction(&random, weather) { return action }
+        if self == .broad, place % 8 != 0 {
+            return place % 8 == 4 ? .say(seed: random.next()) : .write(seed: random.next())
+        }
+        guard self == .outage else { return Simulator.action(&random, shape, weather) }
         // Time and again, so that there are channels that were there before.
         if place % 75 == 15 { return .beAway(milliseconds: UInt64.random(in: 5_000...15_000, using: &random)) }
-        return quietAction(&random)
+        return quietAction(&random, shape)
     }
 }
 
 /// Steps as a seed says.
-public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather()) -> [Step] {
+public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ shape: Shape? = nil) -> [Step] {
+    let shape = shape ?? .usual(seed: seed)
     var random = SeededRandom(seed: seed)
     var script: [Step] = []
-    for client in 0..<Simulation.clientCount {
+    for client in 0..<Shape.individuals {
         for channel in 0..<Simulation.channelsPerClient {
             script.append(
                 Step(action: .join(client: client, channel: channel, seed: random.next()), milliseconds: 5))
         }
     }
+    if shape.hasCrowd { script.append(Step(action: .gather(seed: random.next()), milliseconds: 100)) }
     var stretch = Stretch.stormy
     for number in 1...steps {
         let place = number % stretchLength
-        if place == 1 { stretch = .next(&random, weather) }
-        let action = place == 0 ? .settle : stretch.action(place, &random, weather)
+        if place == 1 { stretch = .next(&random, shape, weather) }
+        let action = place == 0 ? .settle : stretch.action(place, &random, shape, weather)
         script.append(Step(action: action, milliseconds: stretch.pause(&random)))
     }
     script.append(Step(action: .settle, milliseconds: 10))
     return script
 }
 
+/// What many do at once.
+private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action? {
+    let (seed, percent) = (random.next(), random.pick([5, 20, 100] as [UInt64]))
+    switch Int.random(in: 0..<8, using: &random) {
+    case 0 where weather.faults: return .scatter(seed: seed, percent: percent)
+    case 1 where weather.faults:
+        return .freezeCrowd(seed: seed, percent: percent, milliseconds: random.pick([20, 200, 2_000]))
+    case ..<4: return .gather(seed: seed)
+    default: return nil
+    }
+}
+
 /// Changes, and clients that come and go.
-private func quietAction(_ random: inout SeededRandom) -> Step.Action {
-    let client = Int.random(in: 0..<Simulation.clientCount, using: &random)
+private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
+    let client = shape.someClient(&random)
     let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
     let seed = random.next()
     switch Int.random(in: 0..<20, using: &random) {
-    case ..<10: return .write(seed: seed)
+    case ..<9: return .write(seed: seed)
+    case 9: return seed % 8 == 0 ? .truncate(seed: seed) : .say(seed: seed)
     case ..<14: return .join(client: client, channel: channel, seed: seed)
     case ..<18: return .leave(client: client, channel: channel)
     case 18: return .memberships(seed: seed)
@@ -102,13 +133,15 @@ private func quietAction(_ random: inout SeededRandom) -> Step.Action {
     }
 }
 
-private func action(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action {
-    let client = Int.random(in: 0..<Simulation.clientCount, using: &random)
+private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Step.Action {
+    let client = shape.someClient(&random)
     let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
     let seed = random.next()
     let milliseconds = random.pick([20, 20, 200, 200, 1_000, 6_000] as [UInt64])
     switch Int.random(in: 0..<100, using: &random) {
-    case ..<45: return .write(seed: seed)
+    case ..<38: return .write(seed: seed)
+    case ..<44: return .say(seed: seed)
+    case 44: return .truncate(seed: seed)
     case ..<55: return .memberships(seed: seed)
     case ..<58: return .define(seed: seed)
     case ..<72: return .join(client: client, channel: channel, seed: seed)

@@ -1,11 +1,13 @@
 /// Leaves out steps of a script that fails for as long as it still does.
 struct Shrinking {
     private let seed: UInt64
+    private let shape: Shape
     private let steps: [Step]
     /// Each try is a whole simulation.
     private static let mostTries = 400
 
-    init(_ seed: UInt64, _ steps: [Step]) {
+    init(_ seed: UInt64, _ shape: Shape, _ steps: [Step]) {
+        self.shape = shape
         self.seed = seed
         self.steps = steps
     }
@@ -40,7 +42,7 @@ struct Shrinking {
 
     /// How many of the steps it took, and what was wrong; nil where nothing was.
     private func failure(of steps: [Step]) -> (Int, [String])? {
-        guard let simulation = try? Simulation(seed: seed) else { return nil }
+        guard let simulation = try? Simulation(seed: seed, shape) else { return nil }
         defer { simulation.end() }
         // What was not heard shows when all has come to rest.
         let last = Step(action: .settle, milliseconds: 10)

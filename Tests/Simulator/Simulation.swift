@@ -18,12 +18,15 @@ import TestSupport
 /// clients hear is held against what they had to.
 public final class Simulation {
     static let loopCount = 2
-    static let clientCount = 6
     static let channelsPerClient = 3
+    /// So many times five seconds more are waited for what still comes.
+    private static let mostPatience = 60
 
     public struct Report {
         public var complaints: [String] = []
         public var deliveries = 0
+        /// Of what the database said to topics.
+        public var said = 0
         public var joins = 0
         /// Of those, that went on where they had been, and that could not.
         public var resumed = 0
@@ -55,14 +58,23 @@ public final class Simulation {
     private let server: ModelServer
     private let stream: ModelStream
     private let oracle: Oracle
+    private let shape: Shape
+    private let wire = Wire()
     private var clients: [Client] = []
+    /// Which clients have something to read.
+    private let readable: Epoll
+    /// Clients without a connection for which no time to come back is set yet.
+    private var lost: Set<Int> = []
+    /// Clients that read nothing for now, though something may have come.
+    private var frozen: Set<Int> = []
+    /// Clients that could not say all that they had to say.
+    private var unsaid: Set<Int> = []
     private var hub: Hub?
     private var random: SeededRandom
     private var frozenLoops: [Int: UInt64] = [:]
     private var streamFrozenUntil: UInt64 = 0
     private var faults = 0
     private var nextBeat: UInt64 = 0
-    private var reconnecting: Set<Int> = []
     private let coverage = Coverage()
     /// Of all hubs.
     private let metrics = ProjectMetrics()
@@ -75,25 +87,37 @@ public final class Simulation {
 
     private let hubBegan = Beginning()
 
+    /// How often each loop had nothing more to do.
+    private final class Rests {
+        var counts = [Int](repeating: 0, count: Simulation.loopCount)
+    }
+
+    private let rests = Rests()
+
     private struct Hub {
         let gateway: SteppedGateway
         let catalog: ModelCatalog
     }
 
-    public init(seed: UInt64) throws {
+    public init(seed: UInt64, _ shape: Shape? = nil) throws {
+        let shape = shape ?? .usual(seed: seed)
+        self.shape = shape
         random = SeededRandom(seed: seed &* 0x9e37_79b9)
+        readable = try Epoll()
         agenda = Agenda(time)
         server = ModelServer(database, time, agenda, seed: seed)
-        stream = ModelStream(database, storage, time)
+        stream = ModelStream(database, storage, time, isLong: shape.hasCrowd)
         let stream = stream
-        let hubBegan = hubBegan
-        oracle = Oracle(database, now: { [time] in time.monotonicNanoseconds() }) {
+        let (hubBegan, rests) = (hubBegan, rests)
+        oracle = Oracle(
+            database, now: { [time] in time.monotonicNanoseconds() }, rests: { rests.counts.min() ?? 0 }
+        ) {
             Oracle.Position(
                 durable: stream.durable, oldestKept: stream.oldestKept, end: stream.place, start: hubBegan.place)
         }
-        for number in 0..<Self.clientCount {
-            clients.append(
-                Client(number, person: ModelDatabase.people[number % ModelDatabase.people.count], seed: seed, oracle))
+        for number in 0..<shape.clients {
+            let person = ModelDatabase.people[number % ModelDatabase.people.count]
+            clients.append(Client(number, person: person, seed: seed, wire, oracle))
         }
         try startHub()
         for number in clients.indices { connect(number) }
@@ -108,8 +132,10 @@ public final class Simulation {
         sockets.backend = .epoll
         sockets.time = time
         // So little that a client which reads nothing for a moment is slow.
-        sockets.sendBuffer = 4 << 10
-        sockets.outboxBytes = 16 << 10
+        // A crowd hears transactions of hundreds of rows.
+        let isTight = !shape.hasCrowd
+        sockets.sendBuffer = isTight ? 4 << 10 : 64 << 10
+        sockets.outboxBytes = isTight ? 16 << 10 : 256 << 10
         let gateway = try SteppedGateway(GatewaySettings(sockets: sockets), ProcessMetrics())
         let catalog = ModelCatalog(server)
         let asking = DeliveryAsking(
@@ -157,7 +183,7 @@ public final class Simulation {
         hub = nil
         if power { storage.powerCut(&random) } else { storage.processDied() }
         storage.setFaults { _ in }
-        for client in clients { client.cut() }
+        for client in clients { cut(client) }
         oracle.hubEnded(power: power)
         frozenLoops = [:]
         // Whoever comes first, clients or the database.
@@ -177,6 +203,8 @@ public final class Simulation {
             let (ours, theirs) = try StreamSocket.pair()
             hub.gateway.connected(
                 theirs, from: .anyIPv4(port: 0), to: Int.random(in: 0..<Self.loopCount, using: &random))
+            try readable.add(ours, .readable, key: UInt64(number))
+            lost.remove(number)
             // Most are who they were.
             let isAnother = clients[number].seats.isEmpty || random.next() % 3 == 0
             clients[number].connect(ours, as: isAnother ? random.pick(ModelDatabase.people) : clients[number].person)
@@ -185,27 +213,62 @@ public final class Simulation {
         }
     }
 
+    private func cut(_ client: Client) {
+        client.cut()
+        noteLoss(client)
+    }
+
+    private func noteLoss(_ client: Client) {
+        guard !client.isConnected, !isReturning(client.number) else { return }
+        lost.insert(client.number)
+    }
+
+    private func isReturning(_ number: Int) -> Bool { returns.contains { $0.client == number } }
+
     /// Whoever lost its connection comes back after a while, and joins what it had joined.
     private func reconnectLater() {
-        for client in clients where !client.isConnected && !reconnecting.contains(client.number) {
-            reconnecting.insert(client.number)
+        for number in lost.sorted() {
             let pause = UInt64.random(in: 10...1500, using: &random)
-            let number = client.number
-            let dueAt = time.monotonicNanoseconds() + pause * 1_000_000
-            returns.append((dueAt, number))
+            returns.append((time.monotonicNanoseconds() + pause * 1_000_000, number))
         }
+        lost = []
+        guard !returns.isEmpty else { return }
         let now = time.monotonicNanoseconds()
         for (_, number) in returns.filter({ $0.at <= now }) {
-            reconnecting.remove(number)
             connect(number)
             for (channel, seat) in clients[number].seats.sorted(by: { $0.key < $1.key }) {
                 clients[number].join(seat, on: channel)
             }
+            noteOutput(clients[number])
         }
         returns.removeAll { $0.at <= now }
     }
 
     private var returns: [(at: UInt64, client: Int)] = []
+
+    /// Whoever has something to read, reads; true where anybody did.
+    private func readAll() -> Bool {
+        let now = time.monotonicNanoseconds()
+        frozen = frozen.filter { clients[$0].frozenUntil > now }
+        var ready = unsaid
+        unsaid = []
+        // What is ready is said in turn, a batch at a time.
+        var (asked, batch) = (0, Epoll.batch)
+        while batch == Epoll.batch, asked <= clients.count {
+            batch = readable.wait(milliseconds: 0)
+            asked += batch
+            for place in 0..<batch { ready.insert(Int(readable.event(place).key)) }
+        }
+        var didRead = false
+        for number in ready.sorted() where !frozen.contains(number) {
+            didRead = clients[number].read() || didRead
+            noteOutput(clients[number])
+            noteLoss(clients[number])
+        }
+        return didRead
+    }
+
+    private func noteOutput(_ client: Client) { if client.hasOutput { unsaid.insert(client.number) } }
 
     // MARK: Running
 
@@ -227,6 +290,7 @@ public final class Simulation {
         var report = Report()
         report.complaints = oracle.complaints
         report.deliveries = oracle.tally.deliveries
+        report.said = oracle.tally.said
         report.joins = oracle.tally.joins
         report.resumed = oracle.tally.resumed
         report.refetched = oracle.tally.refetched
@@ -269,7 +333,7 @@ public final class Simulation {
 
     /// When something happens by itself, while nothing does.
     private var nextDuty: UInt64 {
-        guard stream.isIdle, frozenLoops.isEmpty, clients.allSatisfy({ $0.isConnected }) else { return 0 }
+        guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, returns.isEmpty, unsaid.isEmpty else { return 0 }
         return [agenda.next, hub?.gateway.nextDuty, nextBeat].compactMap(\.self).min() ?? 0
     }
 
@@ -280,11 +344,14 @@ public final class Simulation {
         turnLoops()
         departures?.flush()
         let now = time.monotonicNanoseconds()
-        for client in clients where client.frozenUntil <= now { didAnything = client.read() || didAnything }
+        didAnything = readAll() || didAnything
         reconnectLater()
         if now >= nextBeat {
             nextBeat = now + 20_000_000_000
-            for client in clients { client.beat() }
+            for client in clients {
+                client.beat()
+                noteOutput(client)
+            }
         }
         return didAnything
     }
@@ -305,6 +372,7 @@ public final class Simulation {
             let most = UInt64.random(in: 0..<10, using: &random) == 0 ? 1 : 8
             var count = 0
             while hub?.gateway.step(loop) == true, count < most { count += 1 }
+            if count < most { rests.counts[loop] += 1 }
             frozenLoops[loop] = nil
         }
     }
@@ -315,19 +383,28 @@ public final class Simulation {
         let now = time.monotonicNanoseconds()
         switch action {
         case .write(let seed): write(seed)
+        case .say(let seed): say(seed)
+        case .truncate(let seed): truncate(seed)
         case .memberships(let seed): changeMemberships(seed)
         case .define(let seed): define(seed)
         case .join(let client, let channel, let seed):
-            clients[client].join(seat(seed, client, channel), on: channel)
+            clients[client].join(seat(seed, client, channel), on: shape.isOfCrowd(client) ? 0 : channel)
         case .become(let client, let channel, let person):
             clients[client].become(ModelDatabase.people[person], on: channel)
         case .leave(let client, let channel): clients[client].leave(channel)
+        case .gather(let seed): gather(seed)
         case .cut(let client):
             faults += 1
-            clients[client].cut()
+            cut(clients[client])
+        case .scatter(let seed, let percent):
+            faults += 1
+            for client in some(percent, of: seed) { cut(client) }
         case .freezeClient(let client, let milliseconds):
             faults += 1
-            clients[client].frozenUntil = now + milliseconds * 1_000_000
+            freeze(clients[client], until: now + milliseconds * 1_000_000)
+        case .freezeCrowd(let seed, let percent, let milliseconds):
+            faults += 1
+            for client in some(percent, of: seed) { freeze(client, until: now + milliseconds * 1_000_000) }
         case .freezeLoop(let loop, let milliseconds):
             faults += 1
             frozenLoops[loop] = now + milliseconds * 1_000_000
@@ -372,11 +449,41 @@ public final class Simulation {
         frozenLoops = [:]
         streamFrozenUntil = 0
         for client in clients { client.frozenUntil = 0 }
+        frozen = []
         pass(milliseconds: 25_000)
+        // A crowd takes longer; what still comes is waited for.
+        var (heard, patience) = (-1, Self.mostPatience)
+        while shape.hasCrowd, heard != oracle.tally.deliveries, patience > 0 {
+            heard = oracle.tally.deliveries
+            patience -= 1
+            pass(milliseconds: 5_000)
+        }
         oracle.settle()
     }
 
+    private func freeze(_ client: Client, until moment: UInt64) {
+        client.frozenUntil = moment
+        frozen.insert(client.number)
+    }
+
+    /// Those of the crowd that chance takes.
+    private func some(_ percent: UInt64, of seed: UInt64) -> [Client] {
+        var random = SeededRandom(seed: seed)
+        return clients[Shape.individuals...].filter { _ in random.next() % 100 < percent }
+    }
+
+    /// Whoever of the crowd has not joined does.
+    private func gather(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        for client in clients[Shape.individuals...] {
+            client.join(seat(random.next(), client.number, 0), on: 0)
+            noteOutput(client)
+        }
+    }
+
     private func seat(_ seed: UInt64, _ client: Int, _ channel: Int) -> Seat {
+        let isOfCrowd = shape.isOfCrowd(client)
+        let seed = isOfCrowd ? seed % Shape.seatsOfCrowd : seed
         var random = SeededRandom(seed: seed)
         // Who wants single rows only leaves segments to be passed over.
         let wantsRows = random.next() % 5 == 0
@@ -391,7 +498,7 @@ public final class Simulation {
             }
             return binding
         }
-        return Seat(topic: "c\(client)-\(channel)", bindings: bindings)
+        return Seat(topic: isOfCrowd ? "crowd\(seed)" : "c\(client)-\(channel)", bindings: bindings)
     }
 
     // MARK: Writing
@@ -405,16 +512,15 @@ public final class Simulation {
     private func write(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var transaction = database.begin()
-        let most = random.pick([1, 1, 3, 10])
+        let most = random.pick(shape.hasCrowd ? [1, 3, 10, 60, 200] : [1, 1, 3, 10])
         for _ in 0..<Int.random(in: 1...most, using: &random) {
             let table = random.pick(ModelTable.subscribed)
             let owner = random.pick(ModelDatabase.people)
             let room = Int.random(in: ModelDatabase.rooms, using: &random)
-            let row = (transaction.rows[table] ?? [:]).keys.sorted().randomElement(using: &random)
-                .flatMap { transaction.rows[table]?[$0] }
+            let row = transaction.rows[table]?.all.randomElement(using: &random)
             let kind = Int.random(in: 0..<10, using: &random)
             guard let row, kind > 3 else {
-                let size = random.pick([3, 3, 40, 900])
+                let size = random.pick(shape.hasCrowd ? [3, 3, 3, 40, 40, 900] : [3, 3, 40, 900])
                 database.insert(
                     table, owner: owner, room: room, body: String(repeating: "x", count: size), in: &transaction)
                 continue
@@ -433,12 +539,39 @@ public final class Simulation {
         commit(transaction, as: database.takeXID())
     }
 
+    /// To topics that are joined, and now and then beside rows.
+    private func say(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var transaction = database.begin()
+        for _ in 0..<Int.random(in: 1...3, using: &random) {
+            let client = clients[shape.someClient(&random)]
+            let joined = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
+            guard let topic = joined.randomElement(using: &random) else { continue }
+            database.say(to: topic, in: &transaction)
+        }
+        if Bool.random(using: &random) {
+            database.insert(.plain, owner: "ana", room: 0, body: "said", in: &transaction)
+        }
+        if !transaction.changes.isEmpty { commit(transaction, as: database.takeXID()) }
+    }
+
+    private func truncate(_ seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var transaction = database.begin()
+        let table = random.pick(ModelTable.ofRows)
+        database.truncate(table, in: &transaction)
+        if table != .members, Bool.random(using: &random) {
+            database.insert(table, owner: random.pick(ModelDatabase.people), room: 0, body: "anew", in: &transaction)
+        }
+        commit(transaction, as: database.takeXID())
+    }
+
     private func changeMemberships(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var transaction = database.begin()
         for _ in 0..<Int.random(in: 1...2, using: &random) {
-            let rows = transaction.rows[.members] ?? [:]
-            let row = rows.keys.sorted().randomElement(using: &random).flatMap { rows[$0] }
+            let rows = transaction.rows[.members]?.all ?? []
+            let row = rows.randomElement(using: &random)
             let (owner, room) = (random.pick(ModelDatabase.people), Int.random(in: ModelDatabase.rooms, using: &random))
             switch (row, Int.random(in: 0..<3, using: &random)) {
             case (let row?, 1) where rows.count > 2: database.delete(row, of: .members, in: &transaction)

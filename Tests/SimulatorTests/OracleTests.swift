@@ -34,8 +34,8 @@ import Testing
             "id": row.id, "owner": row.owner, "room": row.room, "body": body, "version": row.version,
         ]
         oracle.heard(
-            .change(HeardChange(table: table.name, operation: "INSERT", record: record, old: [:], errors: nil)), on: 0,
-            of: 0)
+            .change(HeardChange(table: table.name, operation: "INSERT", record: record, old: [:], errors: nil), nil),
+            on: 0, of: 0)
     }
 
     private var complaints: [String] {
@@ -186,6 +186,78 @@ import Testing
         oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
         hear(row)
         #expect(oracle.complaints.count == 1)
+    }
+
+    private func joinTopic() {
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil, topic: "realtime:t")
+        oracle.heard(.joined(nil), on: 0, of: 0)
+        oracle.heard(.subscribed, on: 0, of: 0)
+    }
+
+    /// The version by which it is known.
+    private func say(to topic: String = "t") -> Int {
+        var transaction = database.begin()
+        database.say(to: topic, in: &transaction)
+        database.commit(transaction, as: database.takeXID(), at: 0, visibleFrom: 0)
+        return database.commits.last?.changes.last?.new?.version ?? 0
+    }
+
+    private func truncate(_ table: ModelTable) {
+        var transaction = database.begin()
+        database.truncate(table, in: &transaction)
+        database.commit(transaction, as: database.takeXID(), at: 0, visibleFrom: 0)
+    }
+
+    @Test("what the database said to the topic comes, each once, in order")
+    func said() {
+        joinTopic()
+        for version in [say(), say()] { oracle.heard(.said(version), on: 0, of: 0) }
+        #expect(complaints.isEmpty)
+    }
+
+    @Test("what was said and did not come is noticed")
+    func unsaid() {
+        joinTopic()
+        _ = say()
+        #expect(complaints.first?.hasPrefix("did not hear") == true)
+    }
+
+    @Test("what was said and comes twice is noticed")
+    func saidTwice() {
+        joinTopic()
+        let version = say()
+        for _ in 0..<2 { oracle.heard(.said(version), on: 0, of: 0) }
+        #expect(complaints == ["heard twice or out of order"])
+    }
+
+    @Test("what was said to another topic is noticed")
+    func saidToOthers() {
+        joinTopic()
+        let version = say(to: "u")
+        oracle.heard(.said(version), on: 0, of: 0)
+        #expect(complaints == ["heard what was said to others"])
+    }
+
+    @Test("whoever hears of deletes is told of a table that was emptied")
+    func truncated() {
+        join()
+        truncate(.notes)
+        oracle.heard(.truncated(table: "notes"), on: 0, of: 0)
+        #expect(complaints.isEmpty)
+    }
+
+    @Test("a truncation that is not told is noticed")
+    func untoldTruncation() {
+        join()
+        truncate(.notes)
+        #expect(complaints.first?.hasPrefix("did not hear") == true)
+    }
+
+    @Test("being told of a truncation that never was is noticed", arguments: ["notes", "plain"])
+    func noTruncation(table: String) {
+        join()
+        oracle.heard(.truncated(table: table), on: 0, of: 0)
+        #expect(complaints.count == 1)
     }
 
     @Test("a channel that is never answered is noticed")

@@ -1,0 +1,187 @@
+import Change
+
+/// Who asks for the same as the same person: the same is for them, in the same words.
+final class Audience {
+    struct Key: Hashable {
+        var bindings: [Seat.Binding]
+        var person: String
+    }
+
+    let seat: Seat
+    let person: String
+    /// What was found right of what came of each change, by its number.
+    private var sound: [HeardChange?] = []
+    fileprivate var due: [Int] = []
+    /// So many changes have been gone through for `due`.
+    fileprivate var dueTo = 0
+    fileprivate var definitions = 0
+
+    fileprivate init(_ seat: Seat, _ person: String) {
+        self.seat = seat
+        self.person = person
+    }
+
+    /// These very bytes were gone through for this audience before, and nothing was wrong with them.
+    func isSound(_ heard: HeardChange, _ number: Int) -> Bool { number < sound.count && sound[number] === heard }
+
+    func found(_ heard: HeardChange, _ number: Int) {
+        while sound.count <= number { sound.append(nil) }
+        sound[number] = heard
+    }
+}
+
+/// All that the database committed, change after change, by numbers from 0 on, and what of it is for whom.
+final class Ledger {
+    enum Interest { case none, possible, due }
+
+    private struct Deleted: Hashable {
+        var table: String
+        var id: Int
+    }
+
+    private let database: ModelDatabase
+    private var places: [(commit: Int, change: Int)] = []
+    /// The number of each commit's first change, by the commit's number.
+    private var firsts = [0]
+    /// By version; -1 where there is none.
+    private var versions: [Int] = []
+    private var deletes: [Deleted: Int] = [:]
+    /// What was said, by its topic.
+    private var said: [String: [Int]] = [:]
+    private var truncations: [Int] = []
+    private var noted = 0
+    /// Commits that left other rules.
+    private var definitions: [(commit: Int, rules: ModelRules)] = []
+    private var audiences: [Audience.Key: Audience] = [:]
+    private var rulesKnown: (commit: Int, definitions: Int, rules: [ModelRules])?
+
+    init(_ database: ModelDatabase) { self.database = database }
+
+    func note() {
+        guard noted < database.lastCommit else { return }
+        for commit in database.commits[noted...] {
+            firsts.append(places.count)
+            if commit.defines { definitions.append((commit.number, commit.rules)) }
+            for (place, change) in commit.changes.enumerated() { note(change, commit.number, place) }
+        }
+        noted = database.lastCommit
+    }
+
+    private func note(_ change: ModelChange, _ commit: Int, _ place: Int) {
+        let number = places.count
+        places.append((commit, place))
+        if let new = change.new {
+            while versions.count <= new.version { versions.append(-1) }
+            versions[new.version] = number
+        }
+        if change.table == .messages, let new = change.new { said["realtime:" + new.owner, default: []].append(number) }
+        if change.operation == .truncate { truncations.append(number) }
+        guard change.operation == .delete, let old = change.old else { return }
+        let before = deletes.updateValue(number, forKey: Deleted(table: change.table.name, id: old.id))
+        precondition(before == nil, "no two rows of a table ever have one key")
+    }
+
+    // MARK: Changes by their numbers
+
+    func commit(of number: Int) -> ModelCommit { database.commits[places[number].commit - 1] }
+
+    func change(_ number: Int) -> ModelChange { commit(of: number).changes[places[number].change] }
+
+    func name(of number: Int) -> String { "#\(places[number].commit).\(places[number].change)" }
+
+    func number(ofVersion version: Int) -> Int? {
+        versions.indices.contains(version) && versions[version] >= 0 ? versions[version] : nil
+    }
+
+    /// The number that the first change of the commit behind this one has.
+    func firstNumber(after commit: Int) -> Int { commit + 1 < firsts.count ? firsts[commit + 1] : places.count }
+
+    /// Which change that is; nil where there never was such a one.
+    func number(of heard: HeardChange) -> Int? {
+        if let known = heard.ordinal { return known }
+        heard.ordinal =
+            heard.operation == "DELETE"
+            ? heard.before.id.flatMap { deletes[Deleted(table: heard.table, id: $0)] }
+            : heard.new.version.flatMap { self.number(ofVersion: $0) }
+        return heard.ordinal
+    }
+
+    // MARK: What is for whom
+
+    func audience(_ seat: Seat, _ person: String) -> Audience {
+        let key = Audience.Key(bindings: seat.bindings, person: person)
+        if let known = audiences[key] { return known }
+        let audience = Audience(seat, person)
+        audiences[key] = audience
+        return audience
+    }
+
+    /// The rules under which a change may have been judged: those of its commit, and whatever came later.
+    func rules(since commit: ModelCommit) -> [ModelRules] {
+        if let known = rulesKnown, known.commit == commit.number, known.definitions == definitions.count {
+            return known.rules
+        }
+        var found = [commit.rules]
+        for later in definitions where later.commit > commit.number && !found.contains(later.rules) {
+            found.append(later.rules)
+        }
+        rulesKnown = (commit.number, definitions.count, found)
+        return found
+    }
+
+    func interest(of seat: Seat, _ person: String, in number: Int) -> Interest {
+        let (commit, change) = (commit(of: number), change(number))
+        guard let row = change.new ?? change.old else { return .none }
+        let isWanted = seat.bindings.contains { binding in
+            binding.table == change.table && binding.operation.map { $0 == change.operation } ?? true
+                && binding.room.map { $0 == row.room } ?? true && binding.row.map { $0 == row.id } ?? true
+        }
+        guard isWanted else { return .none }
+        let rules = rules(since: commit)
+        let seen = rules.count { ModelDatabase.sees(person, row, of: change.table, $0, commit.members) }
+        return seen == 0 ? .none : seen == rules.count ? .due : .possible
+    }
+
+    /// The numbers of what was said to a topic, ascending.
+    func said(to topic: String) -> [Int] { said[topic] ?? [] }
+
+    /// The numbers of truncations of which a seat is told that are no less, ascending.
+    func truncations(for seat: Seat, from least: Int) -> [Int] {
+        truncations[truncations.partitioningIndex(least)...].filter { seat.hearsTruncation(of: change($0).table) }
+    }
+
+    /// The numbers of all changes that an audience has to hear, ascending.
+    func due(_ audience: Audience) -> [Int] {
+        // What came later may have made something visible or not, before it was read.
+        if audience.definitions != definitions.count {
+            audience.definitions = definitions.count
+            audience.due = []
+            audience.dueTo = 0
+        }
+        for number in audience.dueTo..<places.count
+        where interest(of: audience.seat, audience.person, in: number) == .due {
+            audience.due.append(number)
+        }
+        audience.dueTo = places.count
+        return audience.due
+    }
+}
+
+extension Seat {
+    /// Whoever hears of deletes is told in words.
+    func hearsTruncation(of table: ModelTable) -> Bool {
+        bindings.contains { $0.table == table && $0.operation.map { $0 == .delete } ?? true }
+    }
+}
+
+extension [Int] {
+    /// Where the first one stands that is no less; they ascend.
+    func partitioningIndex(_ least: Int) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle] < least { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}

@@ -1,0 +1,26 @@
+/// How many clients a simulation has, and what they are like.
+public struct Shape: Sendable, Equatable {
+    /// Each of these is a world of its own: some channels, of which no two ask the same.
+    public static let individuals = 6
+    /// Beside them, those who ask what many others ask.
+    public var crowd: Int
+
+    public init(clients: Int) { crowd = max(0, clients - Self.individuals) }
+
+    /// Now and then a seed has a crowd.
+    public static func usual(seed: UInt64) -> Shape { Shape(clients: seed % 10 == 7 ? 60 : individuals) }
+
+    var clients: Int { Self.individuals + crowd }
+    var hasCrowd: Bool { crowd > 0 }
+
+    /// So many different things are asked by the crowd.
+    static let seatsOfCrowd: UInt64 = 12
+
+    func isOfCrowd(_ client: Int) -> Bool { client >= Self.individuals }
+
+    /// The individuals are as often at something as all others together.
+    func someClient(_ random: inout some RandomNumberGenerator) -> Int {
+        guard hasCrowd, Bool.random(using: &random) else { return Int.random(in: 0..<Self.individuals, using: &random) }
+        return Int.random(in: Self.individuals..<clients, using: &random)
+    }
+}
