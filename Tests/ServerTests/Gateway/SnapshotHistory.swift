@@ -150,7 +150,7 @@ struct SnapshotReplica {
 
 /// A client that begins with a snapshot and hears of changes until it is told that it is over.
 final class SnapshotHearer: @unchecked Sendable {
-    // Each is used by one thread, until that has ended.
+    // Each is used by one thread, until that has ended; the caller hears on one and speaks on another.
     let user: Int
     private let caller: Caller
     private(set) var replica = SnapshotReplica()
@@ -161,15 +161,21 @@ final class SnapshotHearer: @unchecked Sendable {
         caller = try stage.caller()
     }
 
+    /// From another thread, which it lets speak while it listens.
+    func beat() { try? caller.say(#"[null,"0","phoenix","heartbeat",{}]"#) }
+
     static func wish(_ table: String, filter: String? = nil) -> String {
         binding(table, filter: filter).dropLast() + #","tidewire":{"snapshot":true,"moves":true}}"#
     }
 
-    func hear(_ stage: GatewayStage, upTo last: Int) {
+    func join(_ stage: GatewayStage) throws {
+        try caller.push(
+            "realtime:a", "phx_join",
+            Caller.join([Self.wish("items"), binding("fences")], token: stage.token(of: user)))
+    }
+
+    func hear(upTo last: Int) {
         do {
-            try caller.push(
-                "realtime:a", "phx_join",
-                Caller.join([Self.wish("items"), binding("fences")], token: stage.token(of: user)))
             while true {
                 let message = try caller.next()
                 if message.event == "system", try !take(system: message) { return }

@@ -1,6 +1,7 @@
 import Diagnostics
 import Foundation
 import Postgres
+import Synchronization
 import System
 import TestSupport
 import Testing
@@ -35,7 +36,7 @@ extension GatewayPolicies {
             let stage = try GatewayStage(SnapshotWriter.tables, publication: "FOR TABLE items, fences")
             var random = SeededRandom(seed: seed)
             let end = Bell()
-            let failures = Awaited<String>()
+            let troubles = Mutex<[String]>([])
             let writers = try (0..<4).map { number in
                 let seed = random.next()
                 return try BackgroundThread("writer \(number)") {
@@ -43,7 +44,7 @@ extension GatewayPolicies {
                         var writer = try SnapshotWriter(number, stage, seed: seed)
                         try writer.write(until: end)
                     } catch {
-                        failures.set("\(error)")
+                        troubles.withLock { $0.append("\(error)") }
                     }
                 }
             }
@@ -52,18 +53,29 @@ extension GatewayPolicies {
             for _ in 0..<24 {
                 BackgroundThread.rest(nanoseconds: UInt64.random(in: 1...120, using: &random) * 1_000_000)
                 let hearer = try SnapshotHearer(user: Int.random(in: 1...2, using: &random), stage)
+                try hearer.join(stage)
                 hearers.append(hearer)
-                threads.append(try BackgroundThread("hearer") { hearer.hear(stage, upTo: 1_000_000) })
+                threads.append(try BackgroundThread("hearer") { hearer.hear(upTo: 1_000_000) })
             }
             BackgroundThread.rest(nanoseconds: 300_000_000)
             end.ring()
             for writer in writers { writer.join() }
+            #expect(troubles.withLock { $0 } == [])
             try stage.run("INSERT INTO fences VALUES (1)")
             // Who is told rows just now may have it among those.
+            let (all, isOver) = (hearers, Bell())
+            let beating = try BackgroundThread("heart") {
+                while !isOver.rang {
+                    for hearer in all { hearer.beat() }
+                    BackgroundThread.rest(nanoseconds: 1_000_000_000)
+                }
+            }
             let complete = { stage.metrics.snapshots[.complete].value + stage.metrics.snapshots[.failed].value }
             #expect(eventually { complete() >= 24 })
             try stage.run("INSERT INTO fences VALUES (1000000)")
             for thread in threads { thread.join() }
+            isOver.ring()
+            beating.join()
             for hearer in hearers { try check(hearer, stage) }
             #expect(hearers.contains { $0.replica.changes > 0 } && hearers.contains { $0.replica.told > 0 })
         }
