@@ -45,6 +45,8 @@ final class Oracle: Hearing {
         private(set) var durable: LSN
         /// Commits up to here may come or not; nil until the join was answered.
         var optionalTo: Int?
+        /// The same of what the database says to its topic, where that is later.
+        var saidOptionalTo = 0
         var isSubscribed = false
         var reached = Reached()
         /// Numbers of changes, as they came.
@@ -115,7 +117,7 @@ final class Oracle: Hearing {
         let isOneOfTwo: Bool
         let at: UInt64
         /// How often the hub's loops had come to rest by then.
-        let rests: Int
+        var rests: Int
 
         init(_ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, at: UInt64, rests: Int) {
             self.rests = rests
@@ -192,6 +194,7 @@ final class Oracle: Hearing {
 
     private func complain(_ text: String) {
         complaints.append(text)
+        trace?("wrong: \(text)")
     }
 
     // MARK: Hearing
@@ -221,16 +224,23 @@ final class Oracle: Hearing {
             }
         }
         line.listening = listening
+        trace?("client \(client) channel \(channel): joins as \(person) on \(topic)")
     }
 
     private func wasCut(_ listening: Listening, _ line: Line) {
         line.listening = nil
-        if listening.optionalTo == nil, listening.returning != nil { return }
+        if listening.optionalTo == nil, let returning = listening.returning {
+            // The hub may have let it in, and has to notice that it is gone.
+            returning.rests = rests()
+            return
+        }
         // Whose it is by now depends on whether the hub had read that it is another's.
         for person in listening.former + [listening.person] {
             let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
             let absentKey = AbsentKey(person: person, topic: listening.topic, seat: listening.seat)
-            let isOneOfTwo = line.absent[absentKey] != nil || line.seconds[absentKey, default: 0] > now()
+            // One that did not come back as whom it went is still held to be away when the other has.
+            if line.absent[absentKey] != nil { line.seconds[absentKey] = now() + Self.surelyForgotten }
+            let isOneOfTwo = line.seconds[absentKey, default: 0] > now()
             line.absent[absentKey] = Absent(
                 listening, isUncertain: isUncertain, isOneOfTwo: isOneOfTwo, at: now(), rests: rests())
         }
@@ -239,9 +249,13 @@ final class Oracle: Hearing {
     /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it may take one that came back
     /// for two, and go on where the first one was.
     func hubEnded(power: Bool) {
-        for absent in lines.joined().flatMap({ line in line.map { Array($0.absent.values) } ?? [] }) {
-            absent.isUncertain = absent.isUncertain || power
-            absent.listening.heardAtPings = [Reached()]
+        for case let line? in lines.joined() {
+            for (key, absent) in line.absent {
+                absent.isUncertain = absent.isUncertain || power
+                absent.listening.heardAtPings = [Reached()]
+                // The one that never came back is remembered as long as any.
+                line.seconds[key] = now() + Self.surelyForgotten
+            }
         }
     }
 
@@ -276,6 +290,10 @@ final class Oracle: Hearing {
         case (.recovered?, let mark?):
             tally.resumed += 1
             listening.goOn(from: mark)
+            // Its topic is another, and nobody knows here how much of what was said to that was before the mark.
+            listening.saidOptionalTo = database.lastCommit
+            listening.said = []
+            listening.reached.message = Self.nothing
         case (.refused(let reason)?, let mark?):
             tally.refetched += 1
             let isSameEpoch = position().end?.epoch == mark.place.epoch
@@ -476,7 +494,8 @@ final class Oracle: Hearing {
         let least = ledger.firstNumber(after: first)
         let changes = Self.missing(of: ledger.due(listening.audience), from: least, in: listening.heard)
             .filter { !dependsOnTheLog($0, oldest) }
-        let said = Self.missing(of: ledger.said(to: listening.topic), from: least, in: listening.said)
+        let leastSaid = ledger.firstNumber(after: max(first, listening.saidOptionalTo))
+        let said = Self.missing(of: ledger.said(to: listening.topic), from: leastSaid, in: listening.said)
         let truncations = ledger.truncations(for: listening.seat, from: least).filter {
             listening.truncations[ledger.change($0).table, default: 0] < ledger.commit(of: $0).number
         }
