@@ -289,10 +289,10 @@ struct MessageIndex {
         if revisions.count > only.places.count {
             only.forget(before: only.reached, committed: Clock.unixMicroseconds())
         } else {
-            only.forgetOlderHalf()
+            while only.places.count > max(1, maximum) { only.forgetOlderHalf() }
         }
         placeCount = only.places.count
-        assert(placeCount <= maximum, "no more is remembered than may be")
+        assert(placeCount <= max(1, maximum), "no more is remembered than may be")
         segments.append(only)
         forgetRevisions()
     }

@@ -65,7 +65,8 @@ import Testing
     }
 
     @Test func `what is ours is asked for by its name`() {
-        let request = join(#"{"config":{"tidewire":{"limits":"True","moves":true,"position":true,"other":{}}}}"#)
+        let request = join(
+            #"{"config":{"tidewire":{"limits":"True","moves":true,"position":true,"snapshot":true,"other":{}}}}"#)
         #expect(ExtensionOptions.Name.allCases.allSatisfy { request.options[$0] == true } && request.problems.isEmpty)
         #expect(request.advice.count == 1 && request.advice[0].text.hasPrefix("Unknown option tidewire.other: "))
         #expect(join(#"{"config":{"tidewire":{}}}"#).options == ExtensionOptions())

@@ -4,6 +4,8 @@ public struct Shape: Sendable, Equatable {
     public static let individuals = 6
     /// Beside them, those who ask what many others ask.
     public var crowd: Int
+    /// Sockets take so much that nobody is slow: who comes from behind may be told of a loss that memberships hide.
+    public var isRoomy = false
 
     public init(clients: Int) { crowd = max(0, clients - Self.individuals) }
 

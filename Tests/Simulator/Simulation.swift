@@ -133,7 +133,7 @@ public final class Simulation {
         sockets.time = time
         // So little that a client which reads nothing for a moment is slow.
         // A crowd hears transactions of hundreds of rows.
-        let isTight = !shape.hasCrowd
+        let isTight = !shape.hasCrowd && !shape.isRoomy
         sockets.sendBuffer = isTight ? 4 << 10 : 64 << 10
         sockets.outboxBytes = isTight ? 16 << 10 : 256 << 10
         let gateway = try SteppedGateway(GatewaySettings(sockets: sockets), ProcessMetrics())
