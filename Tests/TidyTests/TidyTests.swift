@@ -84,6 +84,16 @@ import Testing
         }
     }
 
+    @Test func `every folder of tests is a target, so that its tests run`() {
+        let manifest = Self.house.text("Package.swift")
+        for folder in Self.house.folders("Tests") where folder.hasSuffix("Tests") {
+            let room = folder.dropLast("Tests".count)
+            #expect(
+                manifest.contains("tests(of: \"\(room)\"") || manifest.contains("of: \"\(room)\","),
+                "Tests/\(folder) is no target: add tests(of: \"\(room)\", …) to Package.swift")
+        }
+    }
+
     @Test func `every file of sql is carried in the binary`() throws {
         let carried = Self.house.text("Sources/CTexts/sql.c")
         for path in Self.house.files("sql") where path.hasSuffix(".sql") {
