@@ -10,8 +10,6 @@ public struct Gap: Sendable, Equatable {
         case databaseRestored = "database_restored"
         case otherDatabase = "other_database"
         case publicationRecreated = "publication_recreated"
-        /// A table was taken out of the publication and put in again.
-        case tableRepublished = "table_republished"
         /// A slot is there that somebody has used, and the log that followed it is not.
         case logMissing = "log_missing"
         /// What the log followed is not known any more.
@@ -23,7 +21,7 @@ public struct Gap: Sendable, Equatable {
         public var mayChangeDatabase: Bool {
             switch self {
             case .databaseRestored, .otherDatabase, .logMissing, .lineageDamaged: true
-            case .slotMissing, .slotInvalidated, .slotAdvanced, .publicationRecreated, .tableRepublished, .logDamaged:
+            case .slotMissing, .slotInvalidated, .slotAdvanced, .publicationRecreated, .logDamaged:
                 false
             }
         }

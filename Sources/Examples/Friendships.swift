@@ -36,7 +36,8 @@ public final class FriendshipsModel {
     private let tidewire: Tidewire
     private let me: UUID
     private let fetch: @Sendable () async throws -> [Friendship]
-    @ObservationIgnored private var hasBegun = false
+    /// What there was is known; from here on changes are news.
+    @ObservationIgnored public private(set) var hasBegun = false
 
     public init(_ tidewire: Tidewire, me: UUID, fetch: @escaping @Sendable () async throws -> [Friendship]) {
         self.tidewire = tidewire

@@ -2,8 +2,8 @@ import Diagnostics
 import Postgres
 import System
 
-/// Looks now and then whether the clients' publication is still the one that the log follows, with its tables in it without
-/// a break: what is committed while it is not never comes, and nothing else says so.
+/// Looks now and then whether the clients' publication is still the one that the log follows, and which tables it has: what
+/// is committed while it is another never comes, and nothing else says so.
 struct PublicationWatch {
     enum Sighting: Equatable {
         case same

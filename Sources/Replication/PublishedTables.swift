@@ -17,9 +17,7 @@ public struct PublishedTables: Sendable, Equatable {
 
     /// What may be missing, where it is as it says by now; nil where nothing is.
     func breach(by now: PublishedTables) -> Gap.Reason? {
-        if number != now.number { return .publicationRecreated }
-        let isBroken = now.members.contains { member, row in members[member].map { $0 != row } ?? false }
-        return isBroken ? .tableRepublished : nil
+        number != now.number ? .publicationRecreated : nil
     }
 
     /// What is to be remembered: all that is there, and of what is not as much as there is room for.

@@ -97,7 +97,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         switch gap {
         // Before PostgreSQL 18 what was written while there was no publication cannot be passed but as a whole.
         case .publicationRecreated where replication.serverVersion < 180_000: try keeper.advanceToEnd()
-        case .publicationRecreated, .tableRepublished: sink.position
+        case .publicationRecreated: sink.position
         default: nil
         }
     }
@@ -386,8 +386,6 @@ extension Gap.Reason {
         case .otherDatabase: "the database URL leads to another server than before"
         case .publicationRecreated: "the publication was dropped and made again; changes between cannot be decoded"
         case .logDamaged: "an operator gave up a damaged part of the log"
-        case .tableRepublished:
-            "a table was taken out of the publication and put in again; its changes between were not decoded"
         case .logMissing:
             "the slot is older than this log: see that data_dir is the one that was used before; nothing was lost if this "
                 + "is the first start, with a slot made by hand"

@@ -47,12 +47,13 @@ extension EndToEnd {
                 let (his, bens) = await friendships(hub, ben)
                 let running = [onMainThread { await anas.run() }, onMainThread { await bens.run() }]
                 #expect(await eventually { hers.state == .live && his.state == .live })
+                #expect(await eventually { anas.hasBegun && bens.hasBegun })
 
                 // A row by hand, past the app: the other side has its badge and one toast, and the sender has none.
                 try request(hub, from: ana, to: ben)
                 #expect(await eventually { bens.badge == 1 })
                 #expect(await eventually { anas.friendships.count == 1 })
-                #expect(await bens.toasts == [.request(from: ana)])
+                #expect(await eventually { bens.toasts == [.request(from: ana)] })
                 #expect(await anas.toasts.isEmpty)
 
                 // What is committed while the hub is killed is told once, too.

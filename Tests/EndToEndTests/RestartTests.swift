@@ -208,31 +208,6 @@ extension EndToEnd {
             #expect(try hub.caughtUp().gaps.count == 1)
         }
 
-        @Test(arguments: [false, true])
-        func `a table that was taken out of the publication and put in again is a gap`(whileItRuns: Bool) throws {
-            let database = try TestDatabase()
-            try database.run(
-                "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int); CREATE PUBLICATION supabase_realtime FOR TABLE t"
-            )
-            let hub = try HubUnderTest(database)
-            try hub.start()
-            try database.run("INSERT INTO t VALUES (1, 'kept')")
-            try hub.caughtUp()
-            if !whileItRuns { hub.stop() }
-            try database.run("ALTER PUBLICATION supabase_realtime DROP TABLE t")
-            try database.run("INSERT INTO t VALUES (2, 'never decoded')")
-            try database.run("ALTER PUBLICATION supabase_realtime ADD TABLE t, u")
-            if !whileItRuns { try hub.start() }
-            try eventually("the gap") { try hub.history().gaps.map(\.reason) == [.tableRepublished] }
-            try database.run("INSERT INTO t VALUES (3, 'kept')")
-            let history = try hub.caughtUp()
-            #expect(history.changes(of: "public.t").map { $0.new["id"] } == ["1", "3"])
-            hub.stop()
-            try database.run("ALTER PUBLICATION supabase_realtime DROP TABLE u")
-            try hub.start()
-            #expect(try hub.caughtUp().gaps.count == 1, "what goes and does not come back is no gap")
-        }
-
         @Test func `a publication that was made anew while the hub was away is a gap`() throws {
             let database = try TestDatabase()
             try table(on: database)

@@ -80,7 +80,7 @@ import Testing
             publication: PublishedTables(number: 3, members: [1: 10, 4: 40]), answer: .goesOn),
         Case(
             testDescription: "a table that is in it anew", confirmed: 10,
-            publication: PublishedTables(number: 3, members: [1: 11, 2: 20]), answer: .broken(.tableRepublished)),
+            publication: PublishedTables(number: 3, members: [1: 11, 2: 20]), answer: .goesOn),
         Case(
             testDescription: "another publication of its name", confirmed: 10,
             publication: PublishedTables(number: 4, members: [1: 10, 2: 20]), answer: .broken(.publicationRecreated)),
@@ -187,7 +187,8 @@ import Testing
             followed = next
         }
         let anew = PublishedTables(number: 3, members: [1: 10, 2: 21])
-        #expect(PublicationWatch.compare(followed, anew, isSilent: false) == .broken)
+        let other = PublishedTables(number: 4, members: followed.members)
+        #expect(PublicationWatch.compare(followed, other, isSilent: false) == .broken)
         #expect(PublicationWatch.compare(followed, followed, isSilent: false) == .same)
         #expect(PublicationWatch.compare(followed, nil, isSilent: false) == .same)
         #expect(PublicationWatch.compare(followed, nil, isSilent: true) == .broken)

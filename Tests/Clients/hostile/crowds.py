@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import struct
+import urllib.request
 
 from clients.expect import Failure, equal, fail, true
 from clients.peer import Peer, binding
@@ -52,6 +53,16 @@ async def files_settled(stage, before: int):
     fail(f"about the {before} open files of before", f"{now}")
 
 
+async def fell_behind(stage, count: int):
+    for _ in range(400):
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(f"{stage.hub.url}/metrics", timeout=10).read().decode())
+        fallen = sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("tidewire_connections_fell_behind_total"))
+        if fallen >= count:
+            return
+        await asyncio.sleep(0.1)
+    fail(f"{count} connections that fell behind", f"{fallen}")
+
+
 @scenario("who reads nothing is cut off; the others hear everything and memory stays bounded", own_hub=True, settings={"outbox_age": "3s"}, tables=[*ALIVE, *published("h_slow", "n int PRIMARY KEY, filler text")])
 async def slow_reader(stage):
     await serves(stage)
@@ -66,6 +77,8 @@ async def slow_reader(stage):
         for number in range(100):
             equal((await quick.change("realtime:slow")).data["record"]["n"], part * 100 + number, "what the quick one hears")
     await settled(stage, before, 64 * MIB, "20 readers that do not read 20 MB")
+    # Who reads takes something: nobody does before all have been given up.
+    await fell_behind(stage, len(slow))
     for peer in slow:
         end = await peer.connection.closed("the end of a slow reader's connection")
         true(end.code is None or 1000 <= end.code < 4000, "a close below 4000, or none that still fitted", str(end))
