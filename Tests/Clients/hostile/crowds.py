@@ -55,7 +55,7 @@ async def files_settled(stage, before: int):
 
 async def fell_behind(stage, count: int):
     for _ in range(400):
-        text = await asyncio.to_thread(lambda: urllib.request.urlopen(f"{stage.hub.url}/metrics", timeout=10).read().decode())
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://127.0.0.1:{stage.hub.port}/metrics", timeout=10).read().decode())
         fallen = sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("tidewire_connections_fell_behind_total"))
         if fallen >= count:
             return
