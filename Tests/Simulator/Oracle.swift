@@ -273,6 +273,8 @@ final class Oracle: Hearing {
             listening.optionalTo = before
             listening.reached = Reached()
         }
+        // The hub knows one place for both: where changes waited to be judged, what was said behind them comes again.
+        listening.reached.message = min(listening.reached.message, listening.reached.change)
         listening.heardAtPings = [listening.reached]
         tally.returned += 1
     }
