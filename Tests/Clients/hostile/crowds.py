@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import decimal
 import os
 import random
 import resource
@@ -304,6 +305,7 @@ async def noise(stage):
             pass
         peer.connection.abort()
     peer = await stage.peer()
+    peer.refs_made_of = (str, int, decimal.Decimal)
     for _ in range(2000):
         data = bytearray(b'["1","2","realtime:noise","phx_join",{"config":{"postgres_changes":[{"event":"*"}]}}]')
         for _ in range(source.randrange(1, 6)):
