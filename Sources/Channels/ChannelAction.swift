@@ -57,8 +57,10 @@ public enum ChannelAction: Sendable, Hashable {
     case startRefresh(ChannelID, number: UInt16)
     /// Handle the frame at hand as a message to this channel.
     case push(ChannelID)
-    /// Forget the channel: its subscriptions, timers, and what is still being checked for it.
+    /// Forget the channel: its subscriptions, timers, and what is still being checked for it. Its client may come back.
     case stop(ChannelID)
+    /// Forget the channel likewise; its client said that it goes.
+    case leave(ChannelID)
     /// Push `phx_close`; ref and join_ref are the address's join_ref.
     case close(ChannelAddress)
     /// Push `phx_error` likewise.

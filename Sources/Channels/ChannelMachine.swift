@@ -125,7 +125,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
     private mutating func leave(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let address = slots[slot].address(ref: frame.ref.copied())
         if !frame.joinRef.isEmpty, !address.joinRef.isEmpty, frame.joinRef.copied() != address.joinRef { return }
-        end(slot, into: &actions)
+        actions.append(.leave(id(of: slot)))
+        free(slot)
         actions.append(.replyOK(address))
         actions.append(.close(address))
     }
@@ -247,8 +248,12 @@ public struct ChannelMachine: ~Copyable, Sendable {
     }
 
     private mutating func end(_ slot: Int, into actions: inout [ChannelAction]) {
-        precondition(slots[slot].state == .joined, "frames wait for what ends")
         actions.append(.stop(id(of: slot)))
+        free(slot)
+    }
+
+    private mutating func free(_ slot: Int) {
+        precondition(slots[slot].state == .joined, "frames wait for what ends")
         slots[slot] = ChannelSlot()
         shrink()
     }

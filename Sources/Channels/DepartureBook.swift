@@ -173,6 +173,17 @@ public struct DepartureBook: Sendable {
             place: takeOver(closest, at: claimed.mark, key, firstRef, loop, now))
     }
 
+    /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
+    /// entered anew.
+    public mutating func comeBack(
+        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark
+    ) -> Place? {
+        guard let place, entries[Int(place)].standing == .gone, entries[Int(place)].key == key,
+            entries[Int(place)].mark == mark, entries[Int(place)].lastRef <= lastRef
+        else { return arrive(key, on: loop, lastRef: lastRef, at: mark) }
+        return takeOver(place, at: mark, key, lastRef, loop, 0)
+    }
+
     /// What is known of whoever comes is never less than what was known of the one that went: the process may end now.
     private mutating func takeOver(
         _ place: Place, at mark: LogMark, _ key: DepartureKey, _ firstRef: UInt32, _ loop: Int, _ now: UInt64

@@ -30,6 +30,7 @@ extension ClientLoop {
             refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
         case .open(let id): session.project?.open(id, session)
         case .stop(let id): session.project?.stop(id, session)
+        case .leave(let id): session.project?.stop(id, session, comesBack: false)
         case .close(let address):
             session.metrics?.channelEvents[.closed].add()
             send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }

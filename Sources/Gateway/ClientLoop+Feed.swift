@@ -96,8 +96,8 @@ extension ClientLoop {
         case .fail: cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again"))
         // The answer's end says it.
         case .close: break
-        case .heartbeat, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting, .startJoin,
-            .startRefresh, .push:
+        case .heartbeat, .leave, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting,
+            .startJoin, .startRefresh, .push:
             preconditionFailure("only what a client says starts this")
         }
     }

@@ -87,10 +87,17 @@ public final class Departures: Sendable {
 
     // MARK: Who it is
 
+    /// Known again on its own socket, where nobody else comes, whatever its login.
+    func socketKey(of channel: Channel) -> DepartureKey { hash([], channel) }
+
     /// Nil for those who could not be told from others.
     func key(of channel: Channel) -> DepartureKey? {
         guard let identity = identity(of: channel) else { return nil }
-        var words = [Array(identity.kind.utf8), Array(identity.name.utf8)]
+        return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel)
+    }
+
+    private func hash(_ identity: [[UInt8]], _ channel: Channel) -> DepartureKey {
+        var words = identity
         words.append(channel.claims.role.copied())
         words.append(channel.claims.subject.copied())
         words.append(channel.topic)
@@ -117,6 +124,13 @@ public final class Departures: Sendable {
 
     func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> DepartureBook.Claim? {
         book.withLock { $0.claim(key, firstRef: firstRef, on: loop, now: now) }
+    }
+
+    /// Where a client stands in the book that joins again on the socket it has; nil where there is no room.
+    func comeBack(
+        to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark
+    ) -> DepartureBook.Place? {
+        book.withLock { $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: mark) }
     }
 
     /// The client was connected before to something that this hub knows nothing of: to one whose data directory is lost, or to

@@ -17,6 +17,8 @@ extension Limits {
 
     /// Of so many topics a socket is told that this hub does not know where it stood; a real client has a few.
     static let forgottenTopics = 256
+    /// Channels that ended before their socket, of which it is known what their clients were sent.
+    static let endedChannels = 256
 
     /// Where the hub ends, a loop's clients are sent away at least this fast.
     static let leastFarewellsPerSecond = 500

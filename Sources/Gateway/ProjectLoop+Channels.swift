@@ -282,11 +282,11 @@ extension ProjectLoop {
         return place
     }
 
-    func stop(_ id: ChannelID, _ session: Session) {
+    func stop(_ id: ChannelID, _ session: Session, comesBack: Bool = true) {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
-        hasEnded(channel)
+        hasEnded(channel, comesBack: comesBack)
         giveUpSnapshot(of: channel)
         if session.feed != nil { metrics.feeds.add(-1) } else { metrics.channels.add(-1) }
         if channel.conversation.isPrivate { project.catalog.addBindings(-1) }

@@ -27,6 +27,17 @@ extension Channel {
         /// It was told that something is missing, and may not have got that.
         enum Loss { case none, told, asked }
     }
+
+    /// What is known of a channel that ended before its socket.
+    struct Ended {
+        /// Everything before was sent to its client, on this socket: it arrives before whatever is sent now.
+        let sent: EventLogPosition
+        /// Something that was missing had not been told.
+        let owesLoss: Bool
+        /// What its client had certainly got.
+        let got: LogMark
+        let departure: Departure?
+    }
 }
 
 /// Clients that come back after their socket was cut, and ask for nothing: they are known again, and go on where they were.
@@ -36,9 +47,12 @@ extension ProjectLoop {
     /// Before its bindings are placed: nothing can refuse the join any more.
     func goOnWhereItStood(_ channel: Channel) {
         guard channel.session.feed == nil, let departures = project.settings.departures,
-            !channel.bindings.isEmpty || channel.conversation.isPrivate,
-            let key = departures.key(of: channel)
+            !channel.bindings.isEmpty || channel.conversation.isPrivate
         else { return }
+        if let ended = channel.session.ended.removeValue(forKey: departures.socketKey(of: channel)) {
+            return goOn(channel, behind: ended)
+        }
+        guard let key = departures.key(of: channel) else { return }
         channel.departure = Channel.Departure(key: key)
         guard
             let claim = departures.claim(
@@ -54,19 +68,36 @@ extension ProjectLoop {
             return
         }
         channel.departure?.place = claim.place
+        goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
+    }
+
+    private func goOn(_ channel: Channel, from position: EventLogPosition, owesLoss: Bool) {
         guard channel.recovery == .none else { return }
         // It may not have got all of the rows that it was told, or other things; it wants to begin with all there is.
-        if claim.owesLoss, channel.wantsSnapshot { return }
+        if owesLoss, channel.wantsSnapshot { return }
         channel.isReturning = true
-        channel.recovery = .asked(EventLogPosition(epoch: claim.mark.epoch, offset: claim.mark.offset))
-        if claim.owesLoss { channel.missesUntilBound = true }
+        channel.recovery = .asked(position)
+        if owesLoss { channel.missesUntilBound = true }
+    }
+
+    /// It joins again on the socket it has, after its channel was ended or without having left it.
+    private func goOn(_ channel: Channel, behind ended: Channel.Ended) {
+        if let departures = project.settings.departures, let key = departures.key(of: channel) {
+            channel.departure = Channel.Departure(key: key, own: ended.got.offset)
+            channel.departure?.loss = ended.departure?.loss ?? .none
+            channel.departure?.place = departures.comeBack(
+                to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef, at: ended.got)
+        }
+        goOn(channel, from: ended.sent, owesLoss: ended.owesLoss)
     }
 
     /// It is joined: from here on it is known where it stands.
     func expectBack(_ channel: Channel) {
         guard channel.departure != nil else { return }
         let begins = channel.since ?? live.pipeline.frontier
-        channel.departure?.own = begins
+        // Who joined again on its socket may be about to get what it was sent before.
+        let got = channel.departure?.own ?? begins
+        channel.departure?.own = min(got, begins)
         if mark == nil { mark = begins }
         apart.insert(channel.place)
         restated.insert(channel.place)
@@ -102,17 +133,24 @@ extension ProjectLoop {
 
     // MARK: Going
 
-    func hasEnded(_ channel: Channel) {
+    func hasEnded(_ channel: Channel, comesBack: Bool) {
         apart.remove(channel.place)
         restated.remove(channel.place)
-        guard let departures = project.settings.departures, let departure = channel.departure else { return }
-        let session = channel.session
-        guard session.hasGone || channel.isReturning && !channel.isOpen else {
-            if let place = departure.place { departures.leave(place) }
+        guard let departures = project.settings.departures else { return }
+        guard comesBack else {
+            if let place = channel.departure?.place { departures.leave(place) }
             return
         }
+        depart(channel, departures)
+        if !channel.session.hasGone { remember(channel, departures) }
+    }
+
+    /// Its client may come back with another socket.
+    private func depart(_ channel: Channel, _ departures: Departures) {
+        guard let departure = channel.departure else { return }
+        let session = channel.session
         // A join that went with its socket took with it where it was to go on, or that it was to be told it cannot.
-        let unopened = channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
+        let unopened = departure.own ?? channel.recovery.offset ?? (channel.isReturning ? live.pipeline.frontier : nil)
         let offset = channel.isOpen ? stood(channel) : unopened
         guard let offset,
             let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset, channel),
@@ -125,6 +163,28 @@ extension ProjectLoop {
         departures.depart(
             place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
             heard: loop.lastReceived(session.connection) ?? 0, now: loop.time.unixSeconds)
+    }
+
+    /// Its client may come back with the socket it has.
+    private func remember(_ channel: Channel, _ departures: Departures) {
+        guard channel.session.feed == nil, let epoch = epoch(of: channel), let sent = sent(channel) else { return }
+        let got = min(stood(channel) ?? sent, sent)
+        let key = departures.socketKey(of: channel)
+        // Who leaves that many channels behind is not somebody who joins them again.
+        guard channel.session.ended.count < Limits.endedChannels || channel.session.ended[key] != nil else { return }
+        channel.session.ended[key] = Channel.Ended(
+            sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.hasUntold,
+            got: LogMark(epoch: epoch, offset: got), departure: channel.departure)
+    }
+
+    /// Up to where everything was sent to its client; nil where that was nothing yet.
+    private func sent(_ channel: Channel) -> UInt64? {
+        guard channel.isOpen else { return channel.recovery.offset }
+        switch reach(channel) {
+        case .offset(let offset): return offset
+        case .socket: return (channel.follower ?? live).pipeline.frontier
+        case nil: return stood(channel).map { max($0, channel.since ?? 0) }
+        }
     }
 
     /// Up to where its client has certainly got everything.
@@ -305,10 +365,12 @@ extension ClientLoop {
 
 extension Channel {
     /// Something that its client is to be told of has not been said.
-    fileprivate var owesLoss: Bool {
+    fileprivate var hasUntold: Bool {
         hasUntoldLoss || missesUntilBound || isSnapshotDue || seen != nil || lacksUntold || !untoldTruncations.isEmpty
-            || departure.map { $0.loss != .none } ?? false
     }
+
+    /// It has not been said, or may not have arrived.
+    fileprivate var owesLoss: Bool { hasUntold || departure.map { $0.loss != .none } ?? false }
 }
 
 extension Channel.Recovery {
@@ -324,4 +386,8 @@ extension Channel.Recovery {
         guard !isOpen, case .asked(let position) = self else { return nil }
         return LogMark(epoch: position.epoch, offset: offset)
     }
+}
+
+extension EventLogPosition {
+    fileprivate init(_ mark: LogMark) { self.init(epoch: mark.epoch, offset: mark.offset) }
 }

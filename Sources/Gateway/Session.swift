@@ -64,6 +64,8 @@ final class Session {
     /// Topics of which it was told that this hub does not know where it stood.
     var toldForgotten: Set<[UInt8]> = []
     private(set) var lastRef: UInt32 = 0
+    /// Channels that ended, and not by a word of the client's: it most often joins again.
+    var ended: [DepartureKey: Channel.Ended] = [:]
     /// A name that its address gave the client.
     var clientID: String?
     /// Its socket takes less than it is sent: what the log has for its channels waits there.

@@ -27,13 +27,16 @@ private final class Shelf {
     func claim(_ key: DepartureKey, firstRef: UInt32, now: UInt64) -> DepartureBook.Claim? {
         book.claim(key, firstRef: firstRef, on: 0, now: now)
     }
+    func comeBack(to place: DepartureBook.Place?, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
+        book.comeBack(to: place, DepartureBookTests.key, on: 0, lastRef: lastRef, at: mark)
+    }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
     func takeChanges() -> [(bytes: [UInt8], at: UInt64)] { book.takeChanges() }
 }
 
 @Suite(.within(minutes: 2)) struct DepartureBookTests {
-    private static let key = DepartureKey(high: 1, low: 2)
+    fileprivate static let key = DepartureKey(high: 1, low: 2)
 
     private func mark(_ offset: UInt64) -> LogMark { LogMark(epoch: 7, offset: offset) }
 
@@ -99,6 +102,22 @@ private final class Shelf {
         #expect(book.claim(Self.key, firstRef: 9, now: 61) == nil)
     }
 
+    @Test func `who joins again on its own socket stands where it stood, and takes nobody's place`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 1, lastRef: 3, at: mark(10)))
+        book.depart(place, owesLoss: false, heard: 0, until: 60)
+        #expect(book.comeBack(to: place, lastRef: 4, at: mark(10)) == place)
+        #expect(book.goneCount == 0 && book.count == 1)
+        book.depart(place, owesLoss: false, heard: 0, until: 60)
+        // Another window of its login was taken for it, and has gone as well.
+        let other = try #require(book.claim(Self.key, firstRef: 9, now: 1)?.place)
+        book.stand(other, at: mark(30), lastRef: 12)
+        book.depart(other, owesLoss: false, heard: 0, until: 60)
+        let own = try #require(book.comeBack(to: place, lastRef: 5, at: mark(10)))
+        #expect(own != other && book.goneCount == 1 && book.count == 2)
+        #expect(book.claim(Self.key, firstRef: 13, now: 2)?.mark == mark(10))
+    }
+
     @Test func `time takes them away, and where there is no room those that went first`() throws {
         let book = book(maximum: 2)
         let keys = (0..<3).map { DepartureKey(high: $0, low: 0) }
@@ -146,6 +165,11 @@ private final class Shelf {
                 } else {
                     book.depart(place, owesLoss: false, heard: clock, until: .max)
                     window.place = nil
+                    if random.next() % 4 == 0 {
+                        window.ref += 1
+                        window.place = book.comeBack(to: place, lastRef: window.ref, at: mark(window.stood))
+                        #expect(window.place != nil)
+                    }
                 }
             } else {
                 // A page that is opened anew begins where the log ends.

@@ -218,7 +218,7 @@ func waiting(_ text: String) -> ChannelAction {
         let talk = Conversation()
         let id = talk.joined(room, joinRef: "1")
         let told = address(room, "1", "9")
-        #expect(talk.say(.leave, room, joinRef: "1", ref: "9") == [.stop(id), .replyOK(told), .close(told)])
+        #expect(talk.say(.leave, room, joinRef: "1", ref: "9") == [.leave(id), .replyOK(told), .close(told)])
         #expect(talk.channelCount == 0)
         #expect(talk.say(.leave, room, ref: "10") == [.replyOK(address(room, "", "10"))])
     }
@@ -229,7 +229,7 @@ func waiting(_ text: String) -> ChannelAction {
         #expect(talk.say(.leave, room, joinRef: "4", ref: "9").isEmpty)
         #expect(talk.isOpen(id))
         let told = address(room, "5", "9")
-        #expect(talk.say(.leave, room, ref: "9") == [.stop(id), .replyOK(told), .close(told)])
+        #expect(talk.say(.leave, room, ref: "9") == [.leave(id), .replyOK(told), .close(told)])
     }
 
     // MARK: Replacement
@@ -283,7 +283,7 @@ func waiting(_ text: String) -> ChannelAction {
         #expect(talk.say(.leave, room, joinRef: "1", ref: "2", whole: "leave").isEmpty)
         #expect(talk.succeed(first).last == waiting("leave"))
         let told = address(room, "1", "2")
-        #expect(talk.say(.leave, room, joinRef: "1", ref: "2") == [.stop(first), .replyOK(told), .close(told)])
+        #expect(talk.say(.leave, room, joinRef: "1", ref: "2") == [.leave(first), .replyOK(told), .close(told)])
     }
 
     @Test func `a leave during a join that fails is fine`() {

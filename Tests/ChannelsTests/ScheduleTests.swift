@@ -17,7 +17,7 @@ import Testing
             case .acceptJoin(let id, _): return joining.contains(id)
             case .open(let id): return joining.remove(id) != nil && open.insert(id).inserted
             case .push(let id), .startRefresh(let id, _): return open.contains(id)
-            case .stop(let id):
+            case .stop(let id), .leave(let id):
                 let isKnown = joining.remove(id) != nil || open.remove(id) != nil
                 return isKnown && ended.insert(id).inserted
             default: return true

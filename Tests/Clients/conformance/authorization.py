@@ -90,6 +90,14 @@ async def expiry(stage, vsn):
     equal((await peer.change("realtime:lasting")).data["type"], "INSERT", "what the channel with a good token hears")
     others = [m for m in await peer.fence() if m.topic == "realtime:ending"]
     equal([str(m) for m in others], [], "what the ended channel hears")
+    await peer.subscribe("realtime:ending", binding("c_token"), access_token=stage.anon)
+    missed = [(await peer.change("realtime:ending")).data["type"] for _ in range(2)]
+    equal(missed, ["INSERT", "DELETE"], "what it missed, when it joins again on its socket")
+    await peer.push("realtime:ending", "phx_leave", {})
+    await peer.fence()
+    await peer.subscribe("realtime:ending", binding("c_token"), access_token=stage.anon)
+    await stage.database.run("INSERT INTO c_token VALUES (2, 'a', 'b')")
+    equal((await peer.change("realtime:ending")).data["record"]["id"], 2, "what comes first to who had left")
 
 
 @scenario("the key of the socket may expire: the socket stays, new joins with it are refused", vsn=BOTH)

@@ -144,6 +144,24 @@ async def proxied(stage):
         check(found, writer.last)
 
 
+@scenario("who joins again and again on its own socket misses nothing, and gets nothing twice", tables=published("b_again", TABLE) + ["CREATE TABLE b_unpublished (id int PRIMARY KEY)"])
+async def again(stage):
+    """The real client joins again whenever it is told of an error, as of a table that is not published."""
+    async with SupabaseClients(stage) as supabase:
+        for token in (logged_in(stage), stage.anon):
+            client = await supabase.client(token=token)
+            channel = Channel(client, f"again-{len(token)}")
+            heard = channel.on("INSERT", "b_again")
+            channel.on("INSERT", "b_unpublished")
+            await channel.subscribe(ready=False)
+            await stage.database.run("DELETE FROM b_again")
+            writer = Writer(stage, "b_again")
+            async with writer.writing(0.001):
+                for _ in range(4):
+                    await channel.state("SUBSCRIBED", "once more")
+            equal(await ids_until(heard, writer.last), list(range(1, writer.last + 1)), "what came, each once")
+
+
 @scenario("a fresh page begins afresh, and so does who left with a word", tables=published("b_fresh", TABLE))
 async def fresh(stage):
     async with SupabaseClients(stage) as supabase:
