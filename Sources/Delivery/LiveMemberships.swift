@@ -40,12 +40,19 @@ public struct LiveMemberships: ~Copyable {
         var table: UInt32
         var columns: [CatalogColumn]
         var held: HeldMembership
+        /// What is committed while the table is not published never comes: behind that it is another set.
+        var followedSince: UInt64
 
-        init(_ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable) {
+        init(_ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: UInt64) {
             role = claimant.role
             self.table = table.oid
             columns = LiveSet.columns(held, of: table)
             self.held = held
+            self.followedSince = followedSince
+        }
+
+        init(_ set: LiveSet) {
+            self.init(set.held, set.claimant, set.table, followedSince: set.followedSince)
         }
     }
 
@@ -68,7 +75,7 @@ public struct LiveMemberships: ~Copyable {
         _ held: HeldMembership, _ claimant: Claimant, _ table: CatalogTable, followedSince: LSN
     ) -> LiveSet {
         declare(table)
-        let key = SetKey(held, claimant, table)
+        let key = SetKey(held, claimant, table, followedSince: followedSince.rawValue)
         if let number = numbers[key], let known = sets[number] {
             users[number, default: 0] += 1
             return known
@@ -109,7 +116,7 @@ public struct LiveMemberships: ~Copyable {
         users[set.number] = left
         guard left == 0 else { return }
         users[set.number] = nil
-        numbers[SetKey(set.held, set.claimant, set.table)] = nil
+        numbers[SetKey(set)] = nil
         delist(set)
         changed.remove(set.number)
         mayBeAhead.remove(set.number)

@@ -62,7 +62,7 @@ public final class LiveSet {
     /// PostgreSQL's answer, until the log has all that is in it.
     private var answer: Answer?
     /// The log has every change of the table from here on.
-    let followedSince: UInt64
+    public let followedSince: UInt64
     /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
     private var seen: SeenTransactions?
     public private(set) var measure = Measure.exact

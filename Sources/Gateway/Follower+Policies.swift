@@ -97,7 +97,11 @@ extension Follower {
 
     /// Whether a set says what it said, by the table as the catalog has it now.
     private func stands(_ set: LiveSet) -> Bool {
-        project.catalog.snapshot?.followed(set.table.oid).map { set.stands(on: $0) } ?? false
+        guard let snapshot = project.catalog.snapshot, let since = snapshot.followable[set.table.oid],
+            let table = snapshot.followed(set.table.oid)
+        else { return false }
+        // What was committed while its table was out of the publication never comes.
+        return set.followedSince == since.rawValue && set.stands(on: table)
     }
 
     /// True when the channel has to wait for a membership.
