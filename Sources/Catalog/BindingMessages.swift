@@ -210,6 +210,12 @@ public enum BindingMessages {
                 + wholeIdentity(table))
     }
 
+    public static func wasUnpublished(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .changesMissing,
+            "\(table.quotedName) was out of the publication for a while: changes may be missing, fetch them again")
+    }
+
     public static func isTruncated(_ table: CatalogTable) -> ClientText {
         ClientText(
             .truncated,

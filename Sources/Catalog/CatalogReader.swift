@@ -215,7 +215,8 @@ struct CatalogReader {
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
                 p.pubinsert, p.pubupdate, p.pubdelete, g.attrs, \(CatalogReader.isOrdinary), g.is_filtered,
-                \(CatalogReader.sureIdentity)
+                \(CatalogReader.sureIdentity),
+                \(PublishedTables.entries(serverVersion: connection.serverVersion))
             FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
                 JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE p.pubname = $1::text
@@ -294,7 +295,7 @@ struct CatalogReader {
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary LIMIT 1),
                 (SELECT i.indkey::text FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident LIMIT 1),
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
-                false, false, false, NULL, \(CatalogReader.isOrdinary), false, NULL
+                false, false, false, NULL, \(CatalogReader.isOrdinary), false, NULL, NULL
             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE c.oid = ANY ($1::oid[])
             ORDER BY c.oid

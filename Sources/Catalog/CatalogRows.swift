@@ -21,6 +21,7 @@ struct TableHead {
     var hasRowFilter: Bool
     /// Of a partitioned table whose partitions have other identities.
     var sureIdentity: String?
+    var publishedBy: String
 
     init?(_ row: [String?]) {
         guard let oid = row.number(0), let schema = row[1], let name = row[2] else { return nil }
@@ -41,6 +42,7 @@ struct TableHead {
         isOrdinary = row.flag(13)
         hasRowFilter = row.flag(14)
         sureIdentity = row[15]
+        publishedBy = row[16] ?? ""
     }
 
     func table(_ attributes: [TableAttribute], _ types: TypeBook, _ collations: CollationBook) -> CatalogTable {
@@ -52,7 +54,7 @@ struct TableHead {
             identity: replicaIdentity(slots(identityIndex)), hasRowSecurity: hasRowSecurity,
             forcesRowSecurity: forcesRowSecurity, hasPolicies: hasPolicies, operations: operations,
             hasRowFilter: hasRowFilter, isOrdinary: isOrdinary, hasMixedIdentity: sureIdentity != nil,
-            isUnsettled: attributes.contains { $0.isGenerated && $0.generation == nil })
+            isUnsettled: attributes.contains { $0.isGenerated && $0.generation == nil }, publishedBy: publishedBy)
     }
 
     private func column(

@@ -125,6 +125,8 @@ public final class CatalogTable: Sendable {
     public let isOrdinary: Bool
     /// Its partitions keep other parts of old rows than it does itself: `identity` is what is sure of all of them.
     public let hasMixedIdentity: Bool
+    /// The catalog's rows that put it into the publication: one that was taken out and put in again has others.
+    public let publishedBy: String
     /// It is locked, and how its generated columns are computed could not be read.
     let isUnsettled: Bool
     private let slots: [String: Int]
@@ -133,7 +135,7 @@ public final class CatalogTable: Sendable {
         oid: UInt32, schema: String, name: String, columns: [CatalogColumn], primaryKey: [Int],
         identity: ReplicaIdentity, hasRowSecurity: Bool, forcesRowSecurity: Bool, hasPolicies: Bool,
         operations: RowOperations, hasRowFilter: Bool = false, isOrdinary: Bool = true,
-        hasMixedIdentity: Bool = false, isUnsettled: Bool = false
+        hasMixedIdentity: Bool = false, isUnsettled: Bool = false, publishedBy: String = ""
     ) {
         self.oid = oid
         self.schema = schema
@@ -150,6 +152,7 @@ public final class CatalogTable: Sendable {
         self.isOrdinary = isOrdinary
         self.hasMixedIdentity = hasMixedIdentity
         self.isUnsettled = isUnsettled
+        self.publishedBy = publishedBy
         slots = Dictionary(columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
         assert(slots.count == columns.count, "no two columns of a table have one name")
         assert(zip(columns, columns.dropFirst()).allSatisfy { $0.number < $1.number }, "columns stand by their numbers")
@@ -205,5 +208,6 @@ extension CatalogTable: Equatable {
                 && one.hasPolicies == other.hasPolicies && one.operations == other.operations
                 && one.hasRowFilter == other.hasRowFilter && one.isOrdinary == other.isOrdinary
                 && one.hasMixedIdentity == other.hasMixedIdentity && one.isUnsettled == other.isUnsettled
+                && one.publishedBy == other.publishedBy
     }
 }

@@ -33,6 +33,21 @@ enum PublishedTables {
             """
     }
 
+    /// What puts `pg_class c` into publication `p`, itself or what it is a part of: other text when it was taken out and put in
+    /// again.
+    static func entries(serverVersion: Int) -> String {
+        let schemas = """
+             UNION ALL SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace
+            """
+        return """
+            (SELECT string_agg(entry.oid::text, ',' ORDER BY entry.oid) FROM (
+                SELECT r.oid FROM pg_publication_rel r
+                WHERE r.prpubid = p.oid AND (r.prrelid = c.oid
+                    OR r.prrelid IN (SELECT above.relid FROM pg_partition_ancestors(c.oid) above))
+                \(serverVersion >= 150_000 ? schemas : "")) entry)
+            """
+    }
+
     /// A table and all of its partitions, below each other: `relid`.
     static func partitions(of table: String) -> String {
         """

@@ -108,6 +108,8 @@ final class Channel {
     var hasUntoldLoss = false
     /// Left out of changes with its session.
     var isResting = false
+    /// It was told of what never comes of tables that were out of the publication, as far as that was noticed before here.
+    var knowsRepublishedUpTo: UInt64 = 0
     /// The log went on without its bindings.
     var missesUntilBound = false
     /// What it was told of generated columns that could not be computed: each thing once.

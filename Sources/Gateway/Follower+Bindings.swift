@@ -68,6 +68,7 @@ extension Follower {
         if !isAtEnd, policies.values.contains(where: { $0.sets.contains { $0.measure == .tooNew } }) {
             home.missed(channel)
         }
+        home.tellWhatWasUnpublished(channel)
         rebinding?.finished(place)
         return true
     }

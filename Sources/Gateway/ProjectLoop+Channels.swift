@@ -132,6 +132,7 @@ extension ProjectLoop {
         channel.session.set(place, for: channel.id)
         clients.isInUse(channel.session)
         channel.place = place
+        channel.knowsRepublishedUpTo = republications.latest
         if channel.session.feed != nil {
             metrics.feeds.add(1)
         } else {
@@ -188,6 +189,7 @@ extension ProjectLoop {
     }
 
     private func startBinding(_ channel: Channel) {
+        if channel.recovery.isWanted { channel.knowsRepublishedUpTo = 0 }
         goOnWhereItStood(channel)
         channel.follower = follower(for: channel)
         guard let follower = channel.follower, follower.take(aboard: channel) else {

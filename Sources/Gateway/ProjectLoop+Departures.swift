@@ -36,6 +36,7 @@ extension Channel {
         let owesLoss: Bool
         /// What its client had certainly got.
         let got: LogMark
+        let knowsRepublishedUpTo: UInt64
         let departure: Departure?
     }
 }
@@ -68,6 +69,7 @@ extension ProjectLoop {
             return
         }
         channel.departure?.place = claim.place
+        channel.knowsRepublishedUpTo = 0
         goOn(channel, from: EventLogPosition(claim.mark), owesLoss: claim.owesLoss)
     }
 
@@ -88,6 +90,7 @@ extension ProjectLoop {
             channel.departure?.place = departures.comeBack(
                 to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef, at: ended.got)
         }
+        channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo
         goOn(channel, from: ended.sent, owesLoss: ended.owesLoss)
     }
 
@@ -174,7 +177,8 @@ extension ProjectLoop {
         guard channel.session.ended.count < Limits.endedChannels || channel.session.ended[key] != nil else { return }
         channel.session.ended[key] = Channel.Ended(
             sent: EventLogPosition(epoch: epoch, offset: sent), owesLoss: channel.hasUntold,
-            got: LogMark(epoch: epoch, offset: got), departure: channel.departure)
+            got: LogMark(epoch: epoch, offset: got), knowsRepublishedUpTo: channel.knowsRepublishedUpTo,
+            departure: channel.departure)
     }
 
     /// Up to where everything was sent to its client; nil where that was nothing yet.

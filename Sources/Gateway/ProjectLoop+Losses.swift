@@ -60,6 +60,21 @@ extension ProjectLoop {
         }
     }
 
+    /// A table of its bindings was out of the publication behind where the channel's past begins: it is told once for each time.
+    func tellWhatWasUnpublished(_ channel: Channel) {
+        let tables = channel.bindings.flatMap(\.tables).map(\.binding.table)
+        guard let table = tables.max(by: { republications.wholeFrom($0.oid) < republications.wholeFrom($1.oid) }),
+            let since = channel.since
+        else { return }
+        let wholeFrom = republications.wholeFrom(table.oid)
+        guard wholeFrom > max(since, channel.knowsRepublishedUpTo) else { return }
+        channel.knowsRepublishedUpTo = wholeFrom
+        metrics.drops[.unanswered].add()
+        // Behind the join's reply, where that is still to come.
+        guard channel.isOpen else { return channel.missesUntilBound = true }
+        tell(channel, .error, BindingMessages.wasUnpublished(table))
+    }
+
     /// Something was not delivered to the channel, or may not have been: it is told.
     func missed(_ channel: Channel) {
         metrics.drops[.unanswered].add()

@@ -81,7 +81,7 @@ extension GivenSettings {
     }
 
     private mutating func reportUnknownVariables(_ surroundings: ConfigurationSurroundings) {
-        let known = Set(Setting.all.map(\.environmentName) + [Self.fileVariable])
+        let known = Set(Setting.all.map(\.environmentName) + [Self.fileVariable, Self.serverVariable])
         for name in surroundings.environment.keys.sorted()
         where name.hasPrefix(Setting.environmentPrefix) && !known.contains(name) && !Self.isServiceLink(name) {
             let hint = NearestName.to(name, among: known.sorted()).map { "; did you mean \($0)?" }

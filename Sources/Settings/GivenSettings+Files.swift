@@ -4,6 +4,8 @@ import Diagnostics
 extension GivenSettings {
     static let usualFiles = ["./tidewire.conf", "/etc/tidewire/tidewire.conf"]
     static let fileVariable = Setting.environmentPrefix + "CONFIG"
+    /// Where the programs of PostgreSQL are, for those who start one themselves (`tidewire dev`, tests): no setting of the hub's.
+    static let serverVariable = Setting.environmentPrefix + "PG_BINDIR"
 
     /// Reads the file that was asked for, or else the first of the usual ones that is there. Returns its path.
     mutating func readFile(named path: String?, in surroundings: ConfigurationSurroundings) -> String? {

@@ -188,6 +188,10 @@ func complaints(
                 "TIDEWIRE_PORT_4000_TCP_ADDR": "10.0.0.1",
             ]) == [])
     }
+
+    @Test func `is not disturbed by where somebody has another PostgreSQL to start`() {
+        #expect(complaints(environment: ["TIDEWIRE_PG_BINDIR": "/usr/lib/postgresql/16/bin"]) == [])
+    }
 }
 
 @Suite(.within(minutes: 5)) struct ReferenceEnvironmentTests {

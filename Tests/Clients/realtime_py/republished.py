@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import uuid
 
 from clients.expect import equal, true
 from clients.scenario import published, scenario
@@ -15,6 +16,9 @@ LINES = published(
     "CREATE POLICY members ON q_lines FOR SELECT USING (EXISTS"
     " (SELECT FROM q_members m WHERE m.room = q_lines.room AND m.person = auth.uid()))",
     "GRANT SELECT ON q_members TO authenticated")  # fmt: skip
+
+#: A ping follows deliveries within a second, and its answer at once.
+ACKNOWLEDGED = 2.5
 
 
 def away(table: str, *meanwhile: str) -> list[str]:
@@ -45,3 +49,30 @@ async def membership(stage):
             await stage.database.run(*away("q_members", f"INSERT INTO q_members VALUES (1, '{ANA}')"))
             await say(1)
             equal((await heard.next("a row to a member again"))["record"]["room"], 1, "the room of what comes")
+
+
+def is_told(state) -> bool:
+    return "changes may be missing" in str(state[1])
+
+
+@scenario("who listens to a table that is out of the publication for a moment is told, and so is who comes back", tables=published("q_table", "id int PRIMARY KEY") + published("q_other", "id int PRIMARY KEY"))
+async def told(stage):
+    async with SupabaseClients(stage) as supabase:
+        token = stage.token("authenticated", sub=ANA, session_id=str(uuid.uuid4()))
+        client = await supabase.client(token=token, initial_backoff=0.2)
+        channel, other = Channel(client, "republished"), Channel(client, "other")
+        heard = channel.on("INSERT", "q_table")
+        other.on("INSERT", "q_other")
+        await channel.subscribe()
+        await other.subscribe()
+        await stage.database.run(*away("q_table", "INSERT INTO q_table VALUES (1)"), "INSERT INTO q_table VALUES (2)")
+        equal((await heard.next("the row behind the break"))["record"]["id"], 2, "what comes")
+        await channel.states.until(is_told, "to be told of the break")
+        await channel.state("SUBSCRIBED", "again")
+        await asyncio.sleep(ACKNOWLEDGED)
+        client._ws_connection.transport.abort()
+        await stage.database.run(*away("q_table", "INSERT INTO q_table VALUES (3)"), "INSERT INTO q_table VALUES (4)")
+        equal((await heard.next("the row behind the break"))["record"]["id"], 4, "what comes")
+        await channel.states.until(is_told, "to be told of what it missed while it was away")
+        await other.ready()
+        true(not any(is_told(item) for item in other.states.so_far()), "the other table's listener to be told nothing", "")
