@@ -84,6 +84,8 @@ final class Channel {
     var seen: SeenTransactions?
     /// … and where in the log what it does not have begins.
     var floor: UInt64 = 0
+    /// The rows could not be had, and may be when it joins again: it gets them then.
+    var lacksSnapshot = false
     /// Nobody asked for it: its client came back, and is taken for the one that was here.
     var isReturning = false
     /// What is kept for its client's coming back; nil where it could not be known again.

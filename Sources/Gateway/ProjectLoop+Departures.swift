@@ -370,7 +370,8 @@ extension ClientLoop {
 extension Channel {
     /// Something that its client is to be told of has not been said.
     fileprivate var hasUntold: Bool {
-        hasUntoldLoss || missesUntilBound || isSnapshotDue || seen != nil || lacksUntold || !untoldTruncations.isEmpty
+        hasUntoldLoss || missesUntilBound || isSnapshotDue || lacksSnapshot || seen != nil || lacksUntold
+            || !untoldTruncations.isEmpty
     }
 
     /// It has not been said, or may not have arrived.

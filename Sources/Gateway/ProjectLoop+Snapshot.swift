@@ -201,6 +201,7 @@ extension ProjectLoop {
     private func refuseSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
         metrics.snapshots[.failed].add()
         channel.snapshot = .none
+        channel.lacksSnapshot = refusal.isPassing
         // Some clients join again at each error: they are told so only where that helps.
         if let feed = channel.session.feed {
             let text = "No snapshot: \(refusal.text); changes are told from here on"
