@@ -36,17 +36,23 @@ async def membership(stage):
         await stage.database.run(f"INSERT INTO q_members VALUES (1, '{ANA}'), (2, '{ANA}')")
         await channel.subscribe()
 
+        async def publish_anew(*meanwhile: str):
+            await stage.database.run(*away("q_members", *meanwhile))
+            # PostgreSQL 18 announces only tables whose own publication changed; the hub asks twice a second.
+            if "t" in await stage.database.run("SELECT current_setting('server_version_num')::int >= 180000"):
+                await asyncio.sleep(1.5)
+
         async def say(room: int):
             await stage.database.run(f"INSERT INTO q_lines VALUES ({next(numbers)}, {room})")
 
         await say(1)
         equal((await heard.next("a member's row"))["record"]["id"], 1, "what comes first")
         for _ in range(5):
-            await stage.database.run(*away("q_members", "DELETE FROM q_members WHERE room = 1"))
+            await publish_anew("DELETE FROM q_members WHERE room = 1")
             await say(1)
             await say(2)
             equal((await heard.next("a row of the other room"))["record"]["room"], 2, "the room of what comes")
-            await stage.database.run(*away("q_members", f"INSERT INTO q_members VALUES (1, '{ANA}')"))
+            await publish_anew(f"INSERT INTO q_members VALUES (1, '{ANA}')")
             await say(1)
             equal((await heard.next("a row to a member again"))["record"]["room"], 1, "the room of what comes")
 
