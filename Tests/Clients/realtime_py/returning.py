@@ -180,6 +180,8 @@ async def fresh(stage):
         equal(await ids_until(other, 7), [7], "what the other page hears")
         left, channel, heard = await returning(stage, supabase, "b_fresh")
         await channel.channel.unsubscribe()
+        # Else the client takes the close for its next channel's.
+        await channel.state("CLOSED", "when it has left")
         await writer.write(2)
         await watcher.changes_until("realtime:watcher", lambda data: data["record"]["id"] == 9)
         channel = Channel(left, "returning-b_fresh")
