@@ -37,6 +37,9 @@ public struct VerifyReport: Sendable {
     /// What was left out, and why.
     public var remarks: [String] = []
 
+    /// Ended by a signal: it has not seen everything arrive.
+    public var wasInterrupted = false
+
     public var faultsDone: Int { faults.reduce(0) { $0 + $1.times } }
-    public var isVoid: Bool { counts.contains { $0.count > 0 } }
+    public var isVoid: Bool { wasInterrupted || counts.contains { $0.count > 0 } }
 }

@@ -56,6 +56,8 @@ public final class Verification {
     /// Runs it whole. What is wrong with the hub is in the report; what is thrown is that it could not be run.
     public static func run(_ settings: VerifySettings) throws -> VerifyReport {
         DescriptorTable.raiseLimit()
+        // A hub's small disk, the server and the directory are cleared away however it ends.
+        Signals.noteInterruptions()
         let verification = try Verification(settings)
         defer { verification.close() }
         return try verification.run()
@@ -130,7 +132,7 @@ public final class Verification {
         let end = Clock.monotonicNanoseconds() + UInt64(settings.seconds) * 1_000_000_000
         var nextFence: UInt64 = 0
         var nextWord: UInt64 = 0
-        while Clock.monotonicNanoseconds() < end, judge.findings.count < Self.enough, !isStuck,
+        while Clock.monotonicNanoseconds() < end, judge.findings.count < Self.enough, !isStuck, !Signals.wasInterrupted,
             stage.failure.withLock({ $0 == nil })
         {
             judge.round(stage.history.causes)
@@ -201,7 +203,7 @@ public final class Verification {
             try reach(fence(), "the fence before a change of who may see what")
             // Until everybody's acknowledgements are written down, too.
             let until = Clock.monotonicNanoseconds() + 3_500_000_000
-            while Clock.monotonicNanoseconds() < until {
+            while Clock.monotonicNanoseconds() < until, !Signals.wasInterrupted {
                 judge.round(stage.history.causes)
                 Pause.milliseconds(50)
             }
@@ -219,7 +221,7 @@ public final class Verification {
         while true {
             judge.round(stage.history.causes)
             let behind = judge.behind(version)
-            if behind.isEmpty { return }
+            if behind.isEmpty || Signals.wasInterrupted { return }
             let now = Clock.monotonicNanoseconds()
             guard now < limit else { return giveUp(behind, what, now) }
             if now >= nextFence {
@@ -278,6 +280,8 @@ public final class Verification {
         if stage.real == nil {
             report.remarks.append("no real clients took part: there is no Python for them (--python)")
         }
+        report.wasInterrupted = Signals.wasInterrupted
+        if report.wasInterrupted { report.remarks.append("it was interrupted: what was on its way was not waited for") }
         if !hub.disk.isSmall { report.remarks.append("no disk ran full: only root can give the hub a small one") }
         return report
     }
