@@ -86,6 +86,13 @@ extension ConnectedWorker {
         return nil
     }
 
+    /// Until a session may be tried for again; for who has been asked already and keeps it.
+    public func waitForDatabase() {
+        let now = Clock.monotonicNanoseconds()
+        let next = min(link.nextTry(at: now), now + Limits.recoveryInterval.wholeNanoseconds)
+        inbox.interrupt.sleep(milliseconds: next > now ? Int((next - now) / 1_000_000) + 1 : 1)
+    }
+
     /// Neither is anything said nor a session made for a while where that may be tried again at once.
     public func lost(_ error: PostgresError) {
         if inbox.isEnding { return link.drop() }

@@ -103,10 +103,11 @@ struct JudgeJob: AskedJob {
     /// Conversions are one batch of a loop: others' questions do not make rows lose columns.
     var isBoundedByAsker: Bool { if case .conversions = work { true } else { false } }
 
-    /// While the database is away. Who asks whether a row matches is told that nobody knows; who asks what a value is
-    /// holds the log for it, as without it the row would go out without the column. That is worth more patience.
+    /// While the database is away. Who asks whether a row matches is told in the end that nobody knows; who asks what a value
+    /// is holds the log for it, as without it the row would go out without the column. That is worth more patience.
     func mayWait(_ now: UInt64) -> Bool {
-        isBoundedByAsker && now < since + Limits.conversionPatience.wholeNanoseconds
+        let patience = isBoundedByAsker ? Limits.conversionPatience : Limits.outagePatience
+        return now < since + patience.wholeNanoseconds
     }
 
     /// Nothing could be found out.

@@ -18,6 +18,8 @@ final class FilterWorker: ConnectedWorker {
     private let metrics: ProjectMetrics
     /// Taken and not yet answered.
     private var jobs: [JudgeJob] = []
+    /// So often a session was lost while the first of them was asked: it may be what the server does not survive.
+    private var losses = 0
     /// What was asked when a connection was lost is asked again, so often.
     private static let attempts = 3
     /// The names under which the connection knows statements, by their text.
@@ -55,22 +57,38 @@ final class FilterWorker: ConnectedWorker {
     func work(_ new: [JudgeJob]) {
         jobs += new
         while let job = jobs.first, !inbox.isEnding {
-            guard let connection = session() else { return giveUpImpatient() }
+            guard let connection = session() else {
+                giveUpImpatient()
+                // What is asked meanwhile waits where there is room for so much and no more.
+                if !jobs.isEmpty { waitForDatabase() }
+                continue
+            }
             do throws(PostgresError) {
                 let reply = try answered(job.work, connection)
                 jobs.removeFirst()
+                losses = 0
                 answered()
                 reply()
             } catch {
                 lost(error)
+                lostWhileAsking(job)
             }
         }
+    }
+
+    private func lostWhileAsking(_ job: JudgeJob) {
+        losses += 1
+        guard losses > FilterWorker.attempts, !inbox.isEnding else { return }
+        losses = 0
+        jobs.removeFirst()
+        job.giveUp()
     }
 
     private func giveUpImpatient() {
         let now = Clock.monotonicNanoseconds()
         let impatient = jobs.filter { !$0.mayWait(now) }
         jobs.removeAll { !$0.mayWait(now) }
+        if !impatient.isEmpty { losses = 0 }
         for job in impatient { job.giveUp() }
     }
 

@@ -2,6 +2,7 @@ import Asking
 import Catalog
 import Diagnostics
 import Policy
+import System
 
 /// What is asked together: under one policy, of the same terms, for the same membership.
 enum JudgingKey: Sendable, Hashable {
@@ -39,6 +40,7 @@ struct JudgingJob: AskedJob {
     let seeing: UInt32?
     let load: InboxLoad
     let metrics: ProjectMetrics
+    private let since = Clock.monotonicNanoseconds()
 
     init(key: JudgingKey, work: Work, seeing: UInt32? = nil, _ metrics: ProjectMetrics) {
         self.key = key
@@ -46,6 +48,12 @@ struct JudgingJob: AskedJob {
         self.seeing = seeing
         self.metrics = metrics
         load = InboxLoad(jobs: 1, parts: work.pairCount, bytes: work.byteCount)
+    }
+
+    /// While the database is away: committed rows, behind which somebody waits. Everything else is asked for again.
+    func mayWait(_ now: UInt64) -> Bool {
+        guard case .rows = work else { return false }
+        return now < since + Limits.outagePatience.wholeNanoseconds
     }
 
     /// Nobody can say.
@@ -103,6 +111,9 @@ struct JudgingBatch {
         guard case .rows(let question, _) = jobs.first?.work else { return [] }
         return [.oid(question.policy.table), .catalogVersion(question.policy.version)]
     }
+
+    /// As long as the one that has waited longest.
+    func mayWait(_ now: UInt64) -> Bool { jobs.allSatisfy { $0.mayWait(now) } }
 
     func giveUp() { for job in jobs { job.giveUp() } }
 }

@@ -13,6 +13,10 @@ extension Limits {
     /// It is given up after this long, as far as it is not answered.
     static let policyBatchPatience = Duration.seconds(15)
 
+    /// What is asked about committed rows waits so long for a database that is away: who hears of them is behind meanwhile,
+    /// where otherwise it would have to be told that they are missing. Servers that are restarted are there again by then.
+    static let outagePatience = Duration.seconds(15)
+
     /// Rows in one statement.
     static let policyStatementRows = 256
     /// Statements are made so long that they take about this.

@@ -120,7 +120,7 @@ final class JudgingWorker: ConnectedWorker {
         about = batch.about
         for attempt in 1...2 {
             guard !pace.isPenalised(batch.key, Clock.monotonicNanoseconds()) else { break }
-            guard let connection = fitSession() else { return refuse(batch) }
+            guard let connection = awaitedSession(batch) else { return refuse(batch) }
             do throws(PostgresError) {
                 let reply = try answers(batch, connection)
                 answered()
@@ -134,6 +134,18 @@ final class JudgingWorker: ConnectedWorker {
             }
         }
         batch.giveUp()
+    }
+
+    /// The database may be away for a moment: what is asked of it waits for that, where it may.
+    private func awaitedSession(_ batch: JudgingBatch) -> JudgingConnection? {
+        while !inbox.isEnding {
+            if let connection = fitSession() { return connection }
+            if case .refused = shared.fitness.availability { return nil }
+            guard batch.mayWait(Clock.monotonicNanoseconds()) else { return nil }
+            waitForDatabase()
+            patienceEnds = Clock.monotonicNanoseconds() + Limits.policyBatchPatience.wholeNanoseconds
+        }
+        return nil
     }
 
     private func refuse(_ batch: JudgingBatch) {

@@ -1,5 +1,8 @@
+import Asking
+import Diagnostics
 import Policy
 import Postgres
+import System
 import TestSupport
 import Testing
 
@@ -139,18 +142,27 @@ import Testing
         #expect(answers == Array(repeating: nil, count: 65_537))
     }
 
-    @Test func `a database that goes and comes back is asked again`() throws {
+    @Test func `a question waits for a database that is away for a moment`() throws {
         let cluster = try TestCluster.fresh()
+        defer { cluster.stop() }
         let judge = try FilterEvaluator(try TestDatabase(on: cluster).target)
         defer { judge.stop() }
         let asked = JudgedQuestion(question("(CAST($1 AS integer) = 1)"), values: ["1"])
         #expect(ask(judge, [asked]) == [true])
-        cluster.kill()
-        // Its backends find out for themselves.
-        #expect(eventually { ask(judge, [asked]) == [nil] })
+        cluster.stop()
+        let answer = Awaited<[Bool?]>()
+        judge.ask([asked]) { answer.set($0) }
         // The port may be another: it is the same one here unless somebody took it meanwhile.
         try cluster.start()
-        #expect(eventually { ask(judge, [asked]) == [true] })
+        #expect(answer.wait() == [true])
+    }
+
+    @Test func `nobody waits for a database longer than that`() {
+        let job = JudgeJob(.questions([], Reply(in: .judging, unanswered: []) { _ in }), ProjectMetrics())
+        let now = Clock.monotonicNanoseconds()
+        #expect(job.mayWait(now))
+        #expect(!job.mayWait(now + Limits.outagePatience.wholeNanoseconds))
+        job.giveUp()
     }
 }
 
