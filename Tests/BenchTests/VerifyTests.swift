@@ -129,6 +129,32 @@ import Testing
         }
     }
 
+    @Test func `where nothing was acknowledged, what was before it may come again`() {
+        func found(_ silence: (begin: UInt64, end: UInt64)?) -> [Finding.Kind] {
+            var ledger = ClientLedger(.catchUp)
+            var found: [Finding] = []
+            let causes = silence.map {
+                ClientLedger.Cause(begin: $0.begin * Self.second, end: $0.end * Self.second, effect: .silence)
+            }
+            func take(_ note: ClientLedger.Note, _ at: UInt64) {
+                found += ledger.take(
+                    note, at: at * Self.second, committed: 0, causes: causes.map { [$0] } ?? [], journal: Self.journal,
+                    seat: 0)
+            }
+            take(.began(.joined), 100)
+            take(.heard(Self.mark(1)), 100)
+            take(.heard(Self.mark(2)), 109)
+            take(.began(.joined), 111)
+            take(.heard(Self.mark(1)), 111)
+            return found.map(\.kind)
+        }
+        #expect(found(nil) == [.twice])
+        #expect(found((102, 105)) == [])
+        // Long before, or after the cut.
+        #expect(found((90, 102)) == [.twice])
+        #expect(found((110, 111)) == [.twice])
+    }
+
     @Test func `the client for Python joins again when it is told of an error, and what it is told of goes as far`() {
         let notes = [.began(.joined)] + heard(1...3) + [.told("ChangesMissing"), .began(.joined)] + heard(7...9)
         #expect(findings(.real, notes, causes: [cause], committed: 6) == [])
@@ -143,7 +169,10 @@ import Testing
         #expect(findings(.catchUp, notes).contains(.unfoundedTelling))
         let refused = [.began(.joined)] + heard(1...5) + [.began(.recovered(false))] + heard(9...12)
         #expect(findings(.explicit, refused, causes: [cause], committed: 8) == [])
+        #expect(findings(.explicit, refused, committed: 8) == [.unfoundedTelling])
         #expect(findings(.explicit, refused) == [.unfoundedTelling, .missing, .missing, .missing])
+        let silence = ClientLedger.Cause(begin: 0, end: 20 * Self.second, effect: .silence)
+        #expect(findings(.catchUp, notes, causes: [silence], committed: 8) == [.unfoundedTelling])
     }
 
     @Test func `what is committed while a table is not published is for nobody`() {

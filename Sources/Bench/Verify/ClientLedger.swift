@@ -55,10 +55,19 @@ struct ClientLedger: Sendable {
         case stands
     }
 
-    /// A fault after which clients may be told of a loss.
+    /// A fault, as far as it is an excuse.
     struct Cause: Sendable, Equatable {
+        enum Effect: Sendable {
+            /// Clients may be told of a loss.
+            case loss
+            /// Nobody may have acknowledged anything, or what was acknowledged may not have been written down: pings and
+            /// pongs go the way that events go, and where clients stand is written to the disk.
+            case silence
+        }
+
         var begin: UInt64
         var end: UInt64
+        var effect = Effect.loss
     }
 
     /// What may come again was received so shortly before the last thing that came before the cut: a ping follows within a
@@ -122,7 +131,7 @@ struct ClientLedger: Sendable {
         edge = lastHeard
         if let stoodAt, lastHeard < stoodAt + Self.longestStand { edge = min(edge, stoodAt) }
         stoodAt = nil
-        let oldest = edge > Self.repeatable ? edge - Self.repeatable : 0
+        let oldest = oldestRepeatable(causes)
         repeatsFrom = kind.mayRepeat ? times.first { $0.at >= oldest }?.place ?? next : next
         if beginning == .recovered(false) {
             // It is told where to go on; what it had is of another history.
@@ -134,15 +143,24 @@ struct ClientLedger: Sendable {
         return []
     }
 
+    /// Silence does not count as time in which something could have been acknowledged.
+    private func oldestRepeatable(_ causes: [Cause]) -> UInt64 {
+        func before(_ moment: UInt64) -> UInt64 { moment - min(moment, Self.repeatable) }
+        var oldest = before(edge)
+        for cause in causes.reversed() where cause.effect == .silence {
+            if cause.begin <= edge, cause.end >= oldest { oldest = min(oldest, before(cause.begin)) }
+        }
+        return oldest
+    }
+
     private mutating func hearOfLoss(
         _ text: String, _ at: UInt64, _ committed: Int64, _ causes: [Cause]
     ) -> [Finding] {
-        guard causes.contains(where: { $0.begin < at && at < $0.end + Self.tellable }) else {
-            return [Finding(kind: .unfoundedTelling, text: text, at: at)]
-        }
+        // What is told without a reason is wrong by itself, and still told: what is missing then is not missing in silence.
         toldTo = max(toldTo, committed)
         joinsAgain = kind == .real
-        return []
+        let isFounded = causes.contains { $0.effect == .loss && $0.begin < at && at < $0.end + Self.tellable }
+        return isFounded ? [] : [Finding(kind: .unfoundedTelling, text: text, at: at)]
     }
 
     private mutating func hear(_ mark: ChangeMark, _ at: UInt64, _ journal: borrowing Journal, _ seat: Int) -> [Finding]
@@ -200,7 +218,10 @@ struct ClientLedger: Sendable {
             return [Finding(kind: kind, text: text, at: at, sequence: expected.sequence)]
         }
         guard place >= repeatsFrom else {
-            return [Finding(kind: .twice, text: text, at: at, sequence: expected.sequence)]
+            let first = times.first { $0.place == place }
+            let age = first.map { edge > $0.at ? (edge - $0.at) / 1_000_000 : 0 }
+            let words = age.map { "\(text), which it had \($0) ms before the cut" } ?? text
+            return [Finding(kind: .twice, text: words, at: at, sequence: expected.sequence)]
         }
         repeated += 1
         // Where a session begins is what counts: what follows it comes again whenever it had come.

@@ -47,11 +47,15 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// Whether it takes history away from the log, so that clients have to be told of a loss.
-    var forcesLoss: Bool { self == .slotDropped }
-
-    /// Whether clients may be told that changes may be missing.
-    var mayBeTold: Bool { self == .slotDropped || self == .publicationChanged }
+    /// What the hub may do because of it that is wrong otherwise.
+    var excuse: ClientLedger.Cause.Effect? {
+        switch self {
+        // They take history away from the log, or may.
+        case .slotDropped, .publicationChanged: .loss
+        case .linksStalled, .linksSlow, .clientsFrozen, .hubFrozen, .hubDiskFull: .silence
+        default: nil
+        }
+    }
 }
 
 /// Which fault comes when: all of it follows from the seed.

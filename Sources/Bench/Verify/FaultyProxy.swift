@@ -114,8 +114,14 @@ private struct Link {
     /// What a slow link hands on at a time.
     static let slowBytes = 1500
 
+    /// Of what the hub says, so much is kept: a close frame with its reason, or a refusal's last words.
+    static let saidBytes = 200
+
     let client: Int32
     let hub: Int32
+    let since = Clock.monotonicNanoseconds()
+    /// What the hub said last.
+    var said: [UInt8] = []
     var toClient: [UInt8] = []
     var toHub: [UInt8] = []
     var isConnected = false
@@ -203,7 +209,9 @@ private struct ProxyLoop: ~Copyable {
             link.isConnected = true
         }
         if events.contains(.readable) || events.contains(.hungUp) || events.contains(.failed) {
+            let had = link.toClient.count
             let isOpen = isHub ? read(link.hub, into: &link.toClient) : read(link.client, into: &link.toHub)
+            if link.toClient.count > had { link.said = Array(link.toClient[had...].suffix(Link.saidBytes)) }
             guard isOpen else {
                 // What the hub said last still goes to the client.
                 if isHub { _ = write(&link.toClient, to: link.client, atMost: .max) }
@@ -215,7 +223,10 @@ private struct ProxyLoop: ~Copyable {
     }
 
     private static func last(of link: Link) -> String {
-        link.isConnected ? "the hub closed a connection that nothing had been done to" : ""
+        guard link.isConnected else { return "" }
+        let age = (Clock.monotonicNanoseconds() - link.since) / 1_000_000
+        let said = String(decoding: link.said.map { (32..<127).contains($0) ? $0 : 46 }, as: UTF8.self)
+        return "the hub closed a connection of \(age) ms that nothing had been done to; it said last: \(said)"
     }
 
     private func read(_ descriptor: Int32, into bytes: inout [UInt8]) -> Bool {

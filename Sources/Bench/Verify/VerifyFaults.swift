@@ -24,9 +24,11 @@ final class FaultHistory: Sendable {
 
     var all: [Deed] { deeds.withLock { $0 } }
 
-    /// Those after which clients may be told of a loss.
+    /// Those that excuse something, in the order in which they began.
     var causes: [ClientLedger.Cause] {
-        all.filter(\.fault.mayBeTold).map { ClientLedger.Cause(begin: $0.begin, end: $0.end ?? .max / 2) }
+        all.compactMap { deed in
+            deed.fault.excuse.map { ClientLedger.Cause(begin: deed.begin, end: deed.end ?? .max / 2, effect: $0) }
+        }
     }
 
     /// The last that had begun by then.
