@@ -56,6 +56,8 @@ public struct DepartureBook: Sendable {
         var mark = LogMark(epoch: 0, offset: 0)
         /// Unix seconds.
         var expires: Int64 = 0
+        /// It had gone, and a restart has given it its time anew.
+        var outlivedRestart = false
         /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
         var succeeded: UInt64 = 0
         /// The next of the same key; its own number for none.
@@ -134,6 +136,7 @@ public struct DepartureBook: Sendable {
             return release(place)
         }
         entries[Int(place)].standing = .gone
+        entries[Int(place)].outlivedRestart = false
         entries[Int(place)].succeeded = 0
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
@@ -195,6 +198,7 @@ public struct DepartureBook: Sendable {
         }
         goneCount -= 1
         entries[Int(place)].standing = .here
+        entries[Int(place)].outlivedRestart = false
         entries[Int(place)].loop = UInt16(loop)
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
@@ -326,13 +330,16 @@ public struct DepartureBook: Sendable {
             }
             entry.standing = .gone
             entry.hasOwnMark = true
-            // The time that the hub was away is nobody's fault.
-            entry.expires = expires
+            // The time that the hub was away is nobody's fault. Once: a client that has come back meanwhile may have left
+            // an entry that stands where it stood before, and would be put back there for as long as restarts follow.
+            if isHere || !entry.outlivedRestart { entry.expires = expires }
+            entry.outlivedRestart = true
             entry.succeeded = 0
             entries[Int(place)] = entry
             leaving.append((place, entry.expires))
             goneCount += 1
             link(place)
         }
+        leaving.sort { $0.expires < $1.expires }
     }
 }

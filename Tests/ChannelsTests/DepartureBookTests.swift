@@ -203,9 +203,9 @@ private final class Shelf {
         return file
     }
 
-    private func restored(_ file: [UInt8], now: Int64 = 1) -> Shelf {
+    private func restored(_ file: [UInt8], now: Int64 = 1, until: Int64 = 99) -> Shelf {
         let book = Shelf(DepartureBook(maximum: 100, loops: 2))
-        book.book.restore(file.span.bytes, now: now, until: 99)
+        book.book.restore(file.span.bytes, now: now, until: until)
         return book
     }
 
@@ -231,6 +231,25 @@ private final class Shelf {
         let never = restored(file)
         never.expire(now: 99)
         #expect(never.count == 0)
+    }
+
+    @Test func `who does not come back is not expected for as long as restarts follow`() throws {
+        let book = book()
+        // One client, whose former socket the hub believes in, and its new one; and another.
+        _ = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        _ = try #require(book.claim(Self.key, firstRef: 4, now: 1)?.place)
+        let other = DepartureKey(high: 5, low: 5)
+        _ = try #require(book.arrive(other, on: 0, lastRef: 3, at: mark(10)))
+        let first = restored(written(book), until: 60)
+        let place = try #require(first.claim(Self.key, firstRef: 5, now: 1)?.place)
+        first.stand(place, at: mark(50), lastRef: 5)
+        #expect(first.goneCount == 2)
+        let second = restored(written(first), now: 50, until: 110)
+        #expect(second.goneCount == 3)
+        second.expire(now: 60)
+        #expect(second.goneCount == 1)
+        #expect(second.claim(other, firstRef: 9, now: 1) == nil)
+        #expect(second.claim(Self.key, firstRef: 9, now: 1)?.mark == mark(50))
     }
 
     @Test(arguments: 0..<100) func `a damaged file is read as far as it is whole`(seed: Int) throws {
