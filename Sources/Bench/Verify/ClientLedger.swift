@@ -73,8 +73,10 @@ struct ClientLedger: Sendable {
     /// What may come again was received so shortly before the last thing that came before the cut: a ping follows within a
     /// second, where it stood is written down within another, and a busy machine may be late.
     static let repeatable: UInt64 = 5_000_000_000
-    /// A client that was away when history broke may be told when it comes back.
-    static let tellable: UInt64 = 180_000_000_000
+    /// A client that was away when history broke may be told when it comes back. So may one that has been told already: of a
+    /// socket that the hub did not know to be cut when it was killed, it cannot tell whether another client of the same login
+    /// had it. It is expected back for the grace of two minutes, which a restart gives it once more.
+    static let tellable: UInt64 = 270_000_000_000
     /// It stood still, and then took in what had come meanwhile.
     static let longestStand: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
