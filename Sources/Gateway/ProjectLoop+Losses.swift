@@ -76,7 +76,13 @@ extension ProjectLoop {
     }
 
     /// Something was not delivered to the channel, or may not have been: it is told.
+    ///
+    /// Not before it knows that it has joined: until then nobody takes what is said of a channel for this one's.
     func missed(_ channel: Channel) {
+        guard channel.join.isAnswered else {
+            channel.missesUntilBound = true
+            return
+        }
         metrics.drops[.unanswered].add()
         channel.hasUntoldLoss = true
         if channel.lossTimer == nil { tellOfLoss(channel) }
