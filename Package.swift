@@ -186,7 +186,7 @@ let proofs: [Target] = [
     tests(of: "Snapshots", "Snapshots", "Catalog"),
     tests(
         of: "Delivery", "Delivery", "Judging", "Catalog", "Matching", "Policy", "Change", "Diagnostics", "Bytes"),
-    tests(of: "Gateway", "Gateway", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics", "Bytes"),
+    tests(of: "Gateway", "Gateway", "Settings", "Protocol", "WebSocket", "EventLog", "Net", "Diagnostics", "Bytes"),
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(

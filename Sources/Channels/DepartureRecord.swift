@@ -45,8 +45,17 @@ extension DepartureBook {
     }
 
     /// The file's first record.
-    public static func head(_ secret: Secret) -> [UInt8] {
-        Record(words: [magic, secret.first, secret.second]).bytes
+    ///
+    /// - Parameter begunAnew: when it was begun where nothing had been written down, in Unix seconds: who came before that is
+    ///   as unknown to the next process.
+    public static func head(_ secret: Secret, begunAnew: Int64? = nil) -> [UInt8] {
+        Record(words: [magic, secret.first, secret.second, UInt64(max(0, begunAnew ?? 0))]).bytes
+    }
+
+    /// Nil where something had been written down before, or nobody noted.
+    public static func begunAnew(in file: RawSpan) -> Int64? {
+        guard let head = Record(file, 0), head.words[0] == magic, head.words[3] > 0 else { return nil }
+        return Int64(clamping: head.words[3])
     }
 
     /// Nil where this is no such file.

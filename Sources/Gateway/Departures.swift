@@ -15,7 +15,7 @@ public final class Departures: Sendable {
     private let book: Mutex<DepartureBook>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
-    /// When it was begun where no earlier process had written anything down; else nil.
+    /// When it was begun, by this process or an earlier one, where none had written anything down; else nil.
     private let begunAnew: Int64?
     private let secret: DepartureBook.Secret
     /// Nil where it is kept in memory alone.
@@ -38,16 +38,21 @@ public final class Departures: Sendable {
         graceSeconds = grace.components.seconds
         var book = DepartureBook(maximum: Limits.maximumDepartures, loops: loops)
         var kept: DepartureBook.Secret?
+        var begunAnew = directory == nil ? nil : now
         if let directory, let bytes = try Self.read(directory) {
             // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
             let span = unsafe bytes.span.bytes
             kept = DepartureBook.secret(in: span)
-            if kept != nil { book.restore(span, now: now, until: now + grace.components.seconds) }
+            if kept != nil {
+                begunAnew = DepartureBook.begunAnew(in: span)
+                book.restore(span, now: now, until: now + grace.components.seconds)
+            }
         }
-        begunAnew = kept == nil && directory != nil ? now : nil
+        self.begunAnew = begunAnew
         let known = kept ?? secret
         self.secret = known
-        file = try directory.map { directory throws(SystemError) in try Self.begin(directory, known, &book) }
+        let head = DepartureBook.head(known, begunAnew: begunAnew)
+        file = try directory.map { directory throws(SystemError) in try Self.begin(directory, head, &book) }
         self.book = Mutex(book)
     }
 
@@ -68,10 +73,10 @@ public final class Departures: Sendable {
 
     /// A file of what is known now, in the place of the one before when it is whole.
     private static func begin(
-        _ directory: any StorageDirectory, _ secret: DepartureBook.Secret, _ book: inout DepartureBook
+        _ directory: any StorageDirectory, _ head: [UInt8], _ book: inout DepartureBook
     ) throws(SystemError) -> any StorageFile {
         let file = try directory.open(newName, for: .creating)
-        try write([(DepartureBook.head(secret), 0)] + book.takeChanges(), to: file)
+        try write([(head, 0)] + book.takeChanges(), to: file)
         try file.sync()
         try directory.rename(newName, to: fileName)
         try directory.sync()
