@@ -203,6 +203,8 @@ public struct Pipeline: ~Copyable {
                 gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 memberships.discardAll()
                 router.forgetRows()
+                // It is told before what follows.
+                budget.end()
             case .transaction:
                 try gatherMessages(feed, entry, &budget, hears)
                 if let met = messages.take() { tell(met) }

@@ -430,6 +430,8 @@ extension Follower {
                 if !isAtEnd { channel.missesUntilBound = true }
                 continue
             }
+            // What waits is from before it: nobody is told that behind what it fetches now.
+            if let listener = channel.listener { _ = pipeline.dropWaiting(listener) }
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
             if let feed = channel.session.feed {
                 home.cut(feed, channel, TextCode.changesMissing.rawValue, text)
