@@ -1,7 +1,7 @@
 import Change
 
 /// What the log knows of where it stands.
-struct LogState: Equatable {
+public struct LogState: Sendable, Equatable {
     var isNew: Bool
     var systemIdentifier: UInt64
     var position: LSN
@@ -12,16 +12,30 @@ struct LogState: Equatable {
     var isBeginning = false
 }
 
+extension LogState {
+    /// As its sink says, before a stream from that slot begins.
+    public init(_ sink: some TransactionSink, slot: String) {
+        self.init(
+            isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage,
+            isLineageDamaged: sink.isLineageDamaged, isBeginning: sink.isBeginning(with: slot))
+    }
+}
+
 /// What the server says of itself and of our slot.
-struct ServerState: Equatable {
-    struct Slot: Equatable {
-        var confirmed: LSN
+public struct ServerState: Sendable, Equatable {
+    public struct Slot: Sendable, Equatable {
+        public var confirmed: LSN
         /// The WAL it needs is gone, or the server dropped it for another reason.
-        var isInvalid: Bool
+        public var isInvalid: Bool
+
+        public init(confirmed: LSN, isInvalid: Bool) {
+            self.confirmed = confirmed
+            self.isInvalid = isInvalid
+        }
     }
 
     /// How the server's history goes on from the timeline that the log followed.
-    enum Branch: Equatable {
+    public enum Branch: Sendable, Equatable {
         case same
         /// Another timeline began there; what the old one had beyond it does not count any more.
         case left(at: LSN)
@@ -37,12 +51,21 @@ struct ServerState: Equatable {
     var publication: PublishedTables?
 }
 
+extension ServerState {
+    /// The lineage is what the log would follow from here on.
+    public init(system: UInt64, _ lineage: Lineage, _ branch: Branch, current: LSN, slot: Slot?) {
+        self.init(
+            systemIdentifier: system, database: lineage.database, branch: branch, current: current, slot: slot,
+            publication: lineage.publication)
+    }
+}
+
 /// Whether the stream can go on where the log ends; decided before streaming, from what both sides say.
 ///
 /// The rule behind it: between the log's position and the slot's confirmed position nothing may be missing. A slot that
 /// stands *before* the log only repeats what the log will recognise; one that stands *after* it has let go of changes
 /// that nobody stored.
-enum Continuity: Equatable {
+public enum Continuity: Sendable, Equatable {
     /// Stream on.
     case goesOn
     /// The log is new and begins where the slot stands, which was made for it.
@@ -52,7 +75,7 @@ enum Continuity: Equatable {
     /// The slot is usable, but history does not continue.
     case broken(Gap.Reason)
 
-    static func decide(_ log: LogState, _ server: ServerState) -> Continuity {
+    public static func decide(_ log: LogState, _ server: ServerState) -> Continuity {
         if log.isNew { return beginning(log, server) }
         let loss = lossBeforeSlot(log, server)
         guard let slot = server.slot else { return .needsSlot(dropFirst: false, gap: loss ?? .slotMissing) }

@@ -51,13 +51,9 @@ struct ReplicationSession<Sink: TransactionSink> {
         let publication = try keeper.published()
         var lineage = Lineage(timeline: timeline, database: try keeper.databaseNumber(), publication: publication)
         let slot = try slotState(keeper)
-        let log = LogState(
-            isNew: sink.isNew, systemIdentifier: sink.systemIdentifier, position: sink.position, lineage: sink.lineage,
-            isLineageDamaged: sink.isLineageDamaged, isBeginning: sink.isBeginning(with: settings.slot))
         let server = ServerState(
-            systemIdentifier: system, database: lineage.database, branch: try branch(to: timeline, replication),
-            current: current, slot: slot, publication: publication)
-        let decision = Continuity.decide(log, server)
+            system: system, lineage, try branch(to: timeline, replication), current: current, slot: slot)
+        let decision = Continuity.decide(LogState(sink, slot: settings.slot), server)
         switch decision {
         case .goesOn: break
         case .begins: try sink.begin(systemIdentifier: system, at: slot?.confirmed ?? current)

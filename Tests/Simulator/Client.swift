@@ -49,6 +49,14 @@ enum Recovery: Equatable {
 }
 
 extension Heard {
+    /// Nobody is told of it before it knows that it has joined.
+    var followsAnswer: Bool {
+        switch self {
+        case .subscribed, .told, .truncated, .position: true
+        case .joined, .refused, .change, .said, .became, .pinged, .closed, .cut: false
+        }
+    }
+
     /// The same for the same.
     var summary: String {
         switch self {

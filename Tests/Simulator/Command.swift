@@ -116,7 +116,9 @@ struct Totals {
         report.returned += other.returned
         report.parked += other.parked
         report.passedOver += other.passedOver
+        report.letGo += other.letGo
         report.told += other.told
+        report.toldOfGaps += other.toldOfGaps
         report.excused += other.excused
         report.faults += other.faults
         report.commits += other.commits
@@ -144,8 +146,8 @@ struct Totals {
             \(report.said) of messages, \
             \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \
             \(report.returned) came back without asking), \(report.parked) times parked, \
-            \(report.passedOver) segments passed over, \(report.faults) faults, \
-            \(report.told) times told, \(report.excused) excused
+            \(report.passedOver) segments passed over and \(report.letGo) let go of, \(report.faults) faults, \
+            \(report.told) times told (\(report.toldOfGaps) of gaps), \(report.excused) excused
             """
     }
 }

@@ -96,6 +96,9 @@ final class Ledger {
     /// The number that the first change of the commit behind this one has.
     func firstNumber(after commit: Int) -> Int { commit + 1 < firsts.count ? firsts[commit + 1] : places.count }
 
+    /// The number that the first change has that is committed behind a place.
+    func firstNumber(behind end: LSN) -> Int { firstNumber(after: database.lastCommit(endingBy: end)) }
+
     /// Which change that is; nil where there never was such a one.
     func number(of heard: HeardChange) -> Int? {
         if let known = heard.ordinal { return known }

@@ -125,6 +125,8 @@ struct ModelCommit {
     var changes: [ModelChange]
     /// It changed definitions.
     var defines = false
+    /// There was a publication when it was made.
+    var isPublished = true
     /// As the transaction left them.
     var rules: ModelRules
     var members: [String: [Int: Int]]
@@ -137,6 +139,8 @@ final class ModelDatabase {
     private(set) var rules = ModelRules()
     /// How many rows make somebody a member of a room.
     private(set) var members: [String: [Int: Int]] = [:]
+    /// There is a publication of its tables.
+    var isPublished = true
     private var lastVersion = 0
     private var lastID = 0
     private var lastXID: UInt32 = 700
@@ -149,6 +153,16 @@ final class ModelDatabase {
     var walEnd: LSN { end }
     var lastCommit: Int { commits.count }
     var nextXID: UInt32 { lastXID + 1 }
+
+    /// The number of the last commit that lies before a place.
+    func lastCommit(endingBy end: LSN) -> Int {
+        var (low, high) = (0, commits.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if commits[middle].end <= end { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
 
     /// Transactions whose xid was taken before others that committed earlier.
     private var open: [UInt32] = []
@@ -235,7 +249,8 @@ final class ModelDatabase {
         commits.append(
             ModelCommit(
                 number: commits.count + 1, xid: xid, lsn: lsn, end: end, time: time, visibleFrom: visibleFrom,
-                changes: transaction.changes, defines: transaction.defines, rules: rules, members: members))
+                changes: transaction.changes, defines: transaction.defines, isPublished: isPublished, rules: rules,
+                members: members))
     }
 
     // MARK: What a snapshot shows

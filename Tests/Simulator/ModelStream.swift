@@ -12,14 +12,22 @@ final class ModelStream {
     private let database: ModelDatabase
     private let storage: FaultyStorage
     private let time: VirtualTime
-    /// What the server was told to forget.
-    private(set) var confirmed = ModelDatabase.firstLSN
+    private var slot: ModelSlot
     private var process: Process?
     private(set) var end: EventLogEnd?
     private(set) var failures = 0
     /// Whatever was committed before it is in the log.
     private(set) var covered = LSN.zero
     private var lastGap = LSN.zero
+    private var lastEpoch: UInt64?
+    /// Where a gap leads back to that is not in the log for sure yet.
+    private var gapNoted: Gap?
+    /// Told when history has begun anew, and where that leads back to.
+    var hasGap: (Gap) -> Void = { _ in }
+    private let sinkTime: SinkTime
+    /// How old what the log keeps may be, the next time that it lets go of something; nil where it keeps all.
+    private var retained: UInt64?
+    private(set) var segmentsLetGo = 0
     /// Two epochs may begin at one moment.
     private let epochs = Counter(1)
 
@@ -56,17 +64,19 @@ final class ModelStream {
         self.database = database
         self.storage = storage
         self.time = time
+        slot = ModelSlot(database)
+        sinkTime = SinkTime(time)
     }
 
-    static let systemIdentifier: UInt64 = 77
     static let segmentBytes: UInt64 = 32 << 10
     static let retainedBytes: UInt64 = 256 << 10
 
     private var options: EventLogOptions {
-        var options = EventLogOptions(source: Self.systemIdentifier)
+        var options = EventLogOptions(source: slot.system)
         options.segmentBytes = Self.segmentBytes * (isLong ? 8 : 1)
         options.retentionBytes = Self.retainedBytes * (isLong ? 8 : 1)
-        options.retentionAge = nil
+        // Longer than any simulation: what is let go of by age is when that is its turn.
+        options.retentionAge = SinkTime.age
         options.preparesSegments = false
         options.now = { [time] in time.unixMicroseconds() }
         options.newEpoch = { [time, epochs] in time.monotonicNanoseconds() + epochs.next() }
@@ -87,7 +97,7 @@ final class ModelStream {
 
     /// The hub starts: the log is opened, and what it lacks is sent.
     func start() throws {
-        let sink = try LogSink(directory: storage, options: options, time: time) { [unowned self] in end = $0 }
+        let sink = try LogSink(directory: storage, options: options, time: sinkTime) { [unowned self] in end = $0 }
         process = Process(sink, from: 0)
         connect(sink)
     }
@@ -95,24 +105,26 @@ final class ModelStream {
     /// Where it fails it is tried again.
     private func connect(_ sink: LogSink) {
         do {
-            try settle(sink)
-            let first = database.commits.firstIndex { $0.end > max(confirmed, sink.position) } ?? database.lastCommit
+            try slot.settle(sink) { gap in
+                lastGap = gap.to
+                gapNoted = Gap(reason: gap.reason, from: gap.from, to: min(gapNoted?.to ?? gap.to, gap.to))
+            }
+            let first =
+                database.commits.firstIndex { $0.end > max(slot.confirmed, sink.position) } ?? database.lastCommit
             process = Process(sink, from: first)
             process?.isConnected = true
         } catch {
             failures += 1
             Log.shared.debug("the stream does not start", [.reason("\(error)")])
         }
+        noteEpoch()
     }
 
-    private func settle(_ sink: LogSink) throws {
-        if sink.isNew {
-            try sink.begin(systemIdentifier: Self.systemIdentifier, at: confirmed)
-        } else if confirmed > sink.position {
-            try sink.recordGap(
-                Gap(reason: .slotMissing, from: sink.position, to: confirmed),
-                systemIdentifier: Self.systemIdentifier)
-        }
+    private func noteEpoch() {
+        guard let epoch = end?.state.position.epoch, epoch != lastEpoch else { return }
+        if lastEpoch != nil, let gapNoted { hasGap(gapNoted) }
+        gapNoted = nil
+        lastEpoch = epoch
     }
 
     /// The process is gone, whatever it was at.
@@ -125,6 +137,8 @@ final class ModelStream {
     var durable: LSN { process?.sink.durablePosition ?? .zero }
     /// What was committed before it has been removed from the log.
     var oldestKept: LSN { max(lastGap, process?.sink.segments.first.map { LSN($0.header.baseLSN) } ?? .zero) }
+
+    var oldestOffset: UInt64? { process?.sink.segments.first?.firstOffset }
 
     /// Where the log ends.
     var place: LogPlace? {
@@ -170,7 +184,7 @@ final class ModelStream {
     private struct Stalled: Error {}
 
     private func nextMessage(of process: Process) -> [UInt8]? {
-        if process.nextMessage == process.messages.count {
+        while process.nextMessage == process.messages.count {
             guard process.nextCommit < database.lastCommit else { return nil }
             process.messages = messages(of: database.commits[process.nextCommit], on: process)
             process.nextMessage = 0
@@ -183,22 +197,34 @@ final class ModelStream {
     }
 
     private func flush(_ sink: LogSink) throws {
+        let hasPending = sink.pendingBytes > 0
+        if hasPending, let retained { sinkTime.isAhead(retaining: retained) }
+        defer { sinkTime.isBack() }
+        let segments = sink.segments.count
         try sink.flush()
-        confirmed = max(confirmed, sink.durablePosition)
+        if hasPending, retained != nil {
+            retained = nil
+            segmentsLetGo += max(0, segments - sink.segments.count)
+        }
+        noteEpoch()
+        slot.confirm(sink.durablePosition)
         covered = isIdle ? max(sink.durablePosition, database.walEnd) : sink.durablePosition
     }
 
-    /// The slot is gone: what was not heard yet will never be.
-    func dropSlot() {
+    /// What happens to the history that is followed, while the process runs.
+    func lose(_ loss: ForcedLoss) {
         cut()
-        // A slot that was made again begins at the end; so does the log, by a gap.
-        confirmed = LSN(database.walEnd.rawValue + 8)
-        lastGap = confirmed
+        slot.lose(loss)
     }
+
+    /// With what is written next the log lets go of segments that are older.
+    func retain(milliseconds: UInt64) { retained = milliseconds }
 
     // MARK: Messages
 
     private func messages(of commit: ModelCommit, on process: Process) -> [[UInt8]] {
+        // A transaction of which nothing is published is not sent.
+        guard commit.isPublished else { return [] }
         let time = commit.time - 946_684_800_000_000
         var messages = [PgOutput.begin(commit: commit.lsn.rawValue, time: time, xid: commit.xid)]
         if commit.defines { messages.append(PgOutput.logical("rt:ddl", [])) }

@@ -11,6 +11,8 @@ final class Oracle: Hearing {
     struct Position {
         var durable: LSN
         var oldestKept: LSN
+        /// The first offset that the log has.
+        var oldestOffset: UInt64?
         /// Where the log ends, and where it ended when the hub began; nil where it had not begun.
         var end: LogPlace?
         var start: LogPlace?
@@ -42,7 +44,9 @@ final class Oracle: Hearing {
         var former: [String] = []
         let seat: Seat
         /// The log had these when the join was sent.
-        private(set) var durable: LSN
+        fileprivate(set) var durable: LSN
+        /// The epoch that the log had then.
+        var epoch: UInt64?
         /// Commits up to here may come or not; nil until the join was answered.
         var optionalTo: Int?
         /// The same of what the database says to its topic, where that is later.
@@ -57,6 +61,10 @@ final class Oracle: Hearing {
         var truncations: [ModelTable: Int] = [:]
         /// Told of a loss when so much was committed: what is older may be missing.
         var toldAt = 0
+        /// History began anew while it was there: it is to be told …
+        var isOwedGap = false
+        /// … and may hear again what is behind there; in their order, as far as it was not told of these very gaps.
+        var gaps: [Gap] = []
         /// Where it asked to go on, and what it had heard there.
         var resumed: Mark?
         /// Who had it before a cut, of a client that asks for nothing.
@@ -88,6 +96,11 @@ final class Oracle: Hearing {
     private struct Reached {
         var change = Oracle.nothing
         var message = Oracle.nothing
+
+        mutating func isNoFurther(than number: Int) {
+            change = min(change, number)
+            message = min(message, number)
+        }
     }
 
     /// What a channel had heard when it was told that this was all up to there.
@@ -113,6 +126,8 @@ final class Oracle: Hearing {
         let listening: Listening
         /// The hub may have forgotten it.
         var isUncertain: Bool
+        /// The hub has surely forgotten it, and tells whoever comes back so.
+        var isForgotten = false
         /// Somebody of the same kind has gone before and not come back: it may go on where that one was.
         let isOneOfTwo: Bool
         let at: UInt64
@@ -155,6 +170,7 @@ final class Oracle: Hearing {
         var said = 0
         var joins = 0
         var told = 0
+        var toldOfGaps = 0
         var excused = 0
         var refused = 0
         /// Joins that went on where they wanted to, and that did not.
@@ -205,6 +221,7 @@ final class Oracle: Hearing {
         let line = line(Key(client: client, channel: channel))
         let listening = Listening(person, ledger.audience(seat, person), seat, position().durable)
         listening.topic = topic
+        listening.epoch = position().end?.epoch
         if let place { listening.resumed = line.mark.flatMap { $0.place == place ? $0 : nil } }
         line.listening = listening
         line.lastPosition = nil
@@ -218,7 +235,10 @@ final class Oracle: Hearing {
         let absentKey = AbsentKey(person: person, topic: topic, seat: seat)
         listening.returning = line.absent[absentKey]
         if let returning = listening.returning {
-            if now() - returning.at > Self.surelyRemembered { returning.isUncertain = true }
+            if now() - returning.at > Self.surelyRemembered {
+                returning.isUncertain = true
+                returning.isForgotten = false
+            }
             if rests() < returning.rests + Self.surelyNoticed {
                 line.seconds[absentKey] = now() + Self.surelyForgotten
             }
@@ -248,15 +268,47 @@ final class Oracle: Hearing {
 
     /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it may take one that came back
     /// for two, and go on where the first one was.
-    func hubEnded(power: Bool) {
+    ///
+    /// Where it has forgotten all, whoever was there is told that it was.
+    func hubEnded(power: Bool, hasForgotten: Bool = false) {
         for case let line? in lines.joined() {
             for (key, absent) in line.absent {
-                absent.isUncertain = absent.isUncertain || power
+                absent.isUncertain = absent.isUncertain || power || hasForgotten
+                absent.isForgotten = absent.isForgotten || hasForgotten
                 absent.listening.heardAtPings = [Reached()]
                 // The one that never came back is remembered as long as any.
                 line.seconds[key] = now() + Self.surelyForgotten
             }
         }
+    }
+
+    /// History has begun anew: whoever was there is told, and may hear once more what comes behind the gap's end again.
+    func hasGap(_ gap: Gap) {
+        for case let line? in lines.joined() {
+            if let listening = line.listening { hasGap(gap, listening) }
+            for absent in line.absent.values { hasGap(gap, absent.listening) }
+        }
+    }
+
+    private func hasGap(_ gap: Gap, _ listening: Listening) {
+        listening.durable = min(listening.durable, gap.to)
+        listening.gaps.append(gap)
+        if listening.optionalTo != nil { listening.isOwedGap = true }
+    }
+
+    private func wasTold(_ text: String, _ listening: Listening) {
+        tally.told += 1
+        listening.toldAt = database.lastCommit
+        if listening.isOwedGap { tally.toldOfGaps += 1 }
+        listening.isOwedGap = false
+        guard let end = listening.gaps.map(\.to).min() else { return }
+        // Where it is told otherwise, it may yet hear what was before the gap.
+        let told = listening.gaps.firstIndex { text.contains("(\($0.reason.rawValue))") }
+        if let told { listening.gaps.remove(at: told) }
+        ledger.note()
+        let first = ledger.firstNumber(behind: end)
+        listening.reached.isNoFurther(than: first - 1)
+        for place in listening.heardAtPings.indices { listening.heardAtPings[place].isNoFurther(than: first - 1) }
     }
 
     /// It goes on as if it had never been away, from what the hub knew to have been heard at least.
@@ -273,6 +325,8 @@ final class Oracle: Hearing {
             listening.optionalTo = before
             listening.reached = Reached()
         }
+        if !absent.isUncertain || absent.isForgotten { listening.isOwedGap = former.isOwedGap }
+        listening.gaps = former.gaps + listening.gaps
         // The hub knows one place for both: where changes waited to be judged, what was said behind them comes again.
         listening.reached.message = min(listening.reached.message, listening.reached.change)
         listening.heardAtPings = [listening.reached]
@@ -291,6 +345,9 @@ final class Oracle: Hearing {
         case (nil, nil): break
         case (.recovered?, let mark?):
             tally.resumed += 1
+            if let epoch = listening.epoch, epoch != mark.place.epoch {
+                complain("\(who()) went on at \(mark.place), and the log's epoch was \(epoch)")
+            }
             listening.goOn(from: mark)
             // Its topic is another, and nobody knows here how much of what was said to that was before the mark.
             listening.saidOptionalTo = database.lastCommit
@@ -299,7 +356,8 @@ final class Oracle: Hearing {
         case (.refused(let reason)?, let mark?):
             tally.refetched += 1
             let isSameEpoch = position().end?.epoch == mark.place.epoch
-            if reason == "unknown_position" || isSameEpoch && reason == "epoch_changed" {
+            let isKept = isSameEpoch && position().oldestOffset.map { $0 <= mark.place.offset } ?? false
+            if reason == "unknown_position" || isSameEpoch && reason == "epoch_changed" || isKept {
                 complain("\(who()) could not go on at \(mark.place): \(reason)")
             }
         default: complain("\(who()) was told of a recovery that it did not ask for, or the other way round")
@@ -335,6 +393,9 @@ final class Oracle: Hearing {
     }
 
     private func heard(_ what: Heard, on line: Line, _ listening: Listening, _ who: () -> String) {
+        if listening.optionalTo == nil, what.followsAnswer {
+            complain("\(who()) heard before its join was answered: \(what.summary)")
+        }
         switch what {
         case .joined(let recovery): hasJoined(recovery, on: line, listening, who)
         case .subscribed: listening.isSubscribed = true
@@ -354,9 +415,7 @@ final class Oracle: Hearing {
                 toldAt: listening.toldAt)
         case .said(let version): check(said: version, listening, who)
         case .truncated(let table): check(truncated: table, listening, who)
-        case .told:
-            tally.told += 1
-            listening.toldAt = database.lastCommit
+        case .told(let text): wasTold(text, listening)
         case .closed: line.listening = nil
         case .cut: wasCut(listening, line)
         case .pinged:
@@ -493,6 +552,7 @@ final class Oracle: Hearing {
     private func settle(_ listening: Listening, _ who: String, _ oldest: LSN) {
         guard let first = listening.optionalTo else { return complain("\(who) was never answered") }
         if !listening.isSubscribed { complain("\(who) was never subscribed") }
+        if listening.isOwedGap { complain("\(who) was never told that history has a gap") }
         let least = ledger.firstNumber(after: first)
         let changes = Self.missing(of: ledger.due(listening.audience), from: least, in: listening.heard)
             .filter { !dependsOnTheLog($0, oldest) }
@@ -533,6 +593,6 @@ final class Oracle: Hearing {
             return false
         }
         guard let writing = ledger.number(ofVersion: old.version) else { return true }
-        return ledger.commit(of: writing).end <= oldest
+        return ledger.commit(of: writing).end <= oldest || !ledger.commit(of: writing).isPublished
     }
 }

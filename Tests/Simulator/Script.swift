@@ -28,7 +28,9 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case failSyncs(after: Int)
         case beAway(milliseconds: UInt64)
         case loseAnswers(milliseconds: UInt64)
-        case dropSlot
+        case lose(ForcedLoss)
+        /// The log lets go of what is older, though somebody may be there.
+        case retain(milliseconds: UInt64)
         case crash(power: Bool)
         /// Everything comes to rest, and what was heard is held against what had to be.
         case settle
@@ -158,7 +160,8 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case 91: return .failSyncs(after: Int(seed % 3))
     case ..<94: return .beAway(milliseconds: milliseconds * random.pick([1, 1, 3]))
     case ..<96: return .loseAnswers(milliseconds: milliseconds)
-    case 96: return .dropSlot
+    case 96: return .lose(random.pick(ForcedLoss.allCases))
+    case 97 where seed % 3 == 1: return .retain(milliseconds: milliseconds * 2)
     case 97 where seed % 3 == 0: return .crash(power: seed % 2 == 0)
     default: return .write(seed: seed)
     }

@@ -36,7 +36,11 @@ public final class Simulation {
         public var parked = 0
         /// Segments that a pass did not read.
         public var passedOver = 0
+        /// Segments that the log let go of at a moment of the script's.
+        public var letGo = 0
         public var told = 0
+        /// Channels that history was gone for, and that were told so.
+        public var toldOfGaps = 0
         public var excused = 0
         public var faults = 0
         public var commits = 0
@@ -53,7 +57,7 @@ public final class Simulation {
     private let database = ModelDatabase()
     private let storage = FaultyStorage()
     /// For where clients stood; nothing is wrong with it.
-    private let notes = MemoryDirectory()
+    private var notes = MemoryDirectory()
     private var departures: Departures?
     private let server: ModelServer
     private let stream: ModelStream
@@ -74,6 +78,7 @@ public final class Simulation {
     private var frozenLoops: [Int: UInt64] = [:]
     private var streamFrozenUntil: UInt64 = 0
     private var faults = 0
+    private var losses: [String: Int] = [:]
     private var nextBeat: UInt64 = 0
     private let coverage = Coverage()
     /// Of all hubs.
@@ -113,8 +118,10 @@ public final class Simulation {
             database, now: { [time] in time.monotonicNanoseconds() }, rests: { rests.counts.min() ?? 0 }
         ) {
             Oracle.Position(
-                durable: stream.durable, oldestKept: stream.oldestKept, end: stream.place, start: hubBegan.place)
+                durable: stream.durable, oldestKept: stream.oldestKept, oldestOffset: stream.oldestOffset,
+                end: stream.place, start: hubBegan.place)
         }
+        stream.hasGap = { [oracle] in oracle.hasGap($0) }
         for number in 0..<shape.clients {
             let person = ModelDatabase.people[number % ModelDatabase.people.count]
             clients.append(Client(number, person: person, seed: seed, wire, oracle))
@@ -174,8 +181,31 @@ public final class Simulation {
         init(_ stream: ModelStream) { self.stream = stream }
     }
 
+    /// Something is taken from the history that the hub follows.
+    private func lose(_ loss: ForcedLoss) {
+        losses["\(loss)", default: 0] += 1
+        guard !loss.endsProcess else { return crash(power: false, loss) }
+        if loss.isOfPublication {
+            database.isPublished = false
+            for _ in 0..<2 { write(random.next()) }
+            database.isPublished = true
+        }
+        stream.lose(loss)
+    }
+
+    private func damage(by loss: ForcedLoss) {
+        switch loss {
+        case .lineageDamaged: storage.flipBit(3, in: "lineage")
+        case .directoryLost:
+            storage.deleteAll()
+            notes = MemoryDirectory()
+        case .logLost: storage.deleteAll()
+        default: preconditionFailure("what comes to pass while the process runs damages nothing")
+        }
+    }
+
     /// The process dies with all it has in memory, and is started again a moment later.
-    private func crash(power: Bool) {
+    private func crash(power: Bool, _ loss: ForcedLoss? = nil) {
         hub?.catalog.stop()
         agenda.removeAll()
         stream.die()
@@ -184,7 +214,8 @@ public final class Simulation {
         if power { storage.powerCut(&random) } else { storage.processDied() }
         storage.setFaults { _ in }
         for client in clients { cut(client) }
-        oracle.hubEnded(power: power)
+        if let loss { damage(by: loss) }
+        oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
         // Whoever comes first, clients or the database.
         if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
@@ -297,7 +328,9 @@ public final class Simulation {
         report.returned = oracle.tally.returned
         report.parked = Int(metrics.parked[.socket].value + metrics.parked[.answers].value)
         report.passedOver = Int(metrics.segmentsPassedOver.value)
+        report.letGo = stream.segmentsLetGo
         report.told = oracle.tally.told
+        report.toldOfGaps = oracle.tally.toldOfGaps
         report.excused = oracle.tally.excused
         report.faults = faults + stream.failures + server.lost
         report.commits = database.lastCommit
@@ -305,6 +338,7 @@ public final class Simulation {
         report.bytesHeard = clients.reduce(0) { $0 + $1.bytesHeard }
         report.milliseconds = (time.monotonicNanoseconds() - VirtualTime.start) / 1_000_000
         report.coverage = coverage.counts
+        for (loss, count) in losses { report.coverage["history × \(loss)"] = count }
         report.fingerprint = oracle.fingerprint
         return report
     }
@@ -433,9 +467,12 @@ public final class Simulation {
         case .loseAnswers(let milliseconds):
             faults += 1
             server.loseAnswers(milliseconds: milliseconds)
-        case .dropSlot:
+        case .lose(let loss):
             faults += 1
-            stream.dropSlot()
+            lose(loss)
+        case .retain(let milliseconds):
+            faults += 1
+            stream.retain(milliseconds: milliseconds)
         case .crash(let power):
             faults += 1
             crash(power: power)

@@ -66,3 +66,27 @@ final class Agenda {
 
     func removeAll() { items = [] }
 }
+
+/// The clock by which a log lets go of segments. It can be ahead of the world's: then what is older than a moment ago is old.
+final class SinkTime: TimeSource {
+    static let age = Duration.seconds(48 * 3600)
+    private static let ageNanoseconds: UInt64 = 48 * 3600 * 1_000_000_000
+
+    private let time: VirtualTime
+    /// Nanoseconds.
+    private let passed = Atomic<UInt64>(0)
+    private let ahead = Atomic<UInt64>(0)
+
+    init(_ time: VirtualTime) { self.time = time }
+
+    func monotonicNanoseconds() -> UInt64 { time.monotonicNanoseconds() + passed.load(ordering: .relaxed) }
+    func unixMicroseconds() -> Int64 { time.unixMicroseconds() + Int64(ahead.load(ordering: .relaxed) / 1000) }
+
+    /// So much time passes at once that only what is so new is kept.
+    func isAhead(retaining milliseconds: UInt64) {
+        passed.add(Self.ageNanoseconds, ordering: .relaxed)
+        ahead.store(Self.ageNanoseconds - milliseconds * 1_000_000, ordering: .relaxed)
+    }
+
+    func isBack() { ahead.store(0, ordering: .relaxed) }
+}

@@ -265,4 +265,54 @@ import Testing
         oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
         #expect(complaints == ["was never answered"])
     }
+
+    @Test("being told of a loss before the join is answered is noticed: nobody would take it for this channel's")
+    func toldTooEarly() {
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
+        oracle.heard(.told("Changes may be missing"), on: 0, of: 0)
+        #expect(oracle.complaints.count == 1)
+    }
+
+    private func tearHistory(backTo end: LSN? = nil) {
+        oracle.hasGap(Gap(reason: .databaseRestored, from: database.walEnd, to: end ?? database.walEnd))
+    }
+
+    @Test("a gap that a channel is not told of is noticed, though nothing is missing")
+    func untoldGap() {
+        join()
+        tearHistory()
+        #expect(complaints.first?.hasPrefix("was never told that history has a gap") == true)
+    }
+
+    @Test("what lies behind a gap may come once more, and once only")
+    func again() {
+        join()
+        let end = database.walEnd
+        let row = insert()
+        hear(row)
+        tearHistory(backTo: end)
+        oracle.heard(.told("Changes may be missing (database_restored)"), on: 0, of: 0)
+        hear(row)
+        #expect(oracle.complaints.isEmpty)
+        hear(row)
+        #expect(complaints == ["heard twice or out of order"])
+    }
+
+    @Test("who goes on in an epoch that the log does not have is noticed")
+    func otherEpoch() {
+        let database = ModelDatabase()
+        var epoch: UInt64 = 1
+        let oracle = Oracle(database) {
+            Oracle.Position(
+                durable: .zero, oldestKept: .zero, end: LogPlace(epoch: epoch, offset: 5), start: nil)
+        }
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: nil)
+        oracle.heard(.joined(nil), on: 0, of: 0)
+        oracle.heard(.position(LogPlace(epoch: 1, offset: 5)), on: 0, of: 0)
+        oracle.heard(.closed, on: 0, of: 0)
+        epoch = 2
+        oracle.joins(seat, as: "ana", on: 0, of: 0, from: LogPlace(epoch: 1, offset: 5))
+        oracle.heard(.joined(.recovered), on: 0, of: 0)
+        #expect(oracle.complaints.count == 1)
+    }
 }

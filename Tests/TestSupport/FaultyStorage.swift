@@ -135,8 +135,16 @@ public final class FaultyStorage: StorageDirectory {
         }
     }
 
+    public func deleteAll() {
+        shared.withLock { shared in
+            shared.seen = [:]
+            shared.durable = [:]
+            shared.pending = []
+        }
+    }
+
     public func flipBit(_ bit: Int, in name: String) {
-        guard var bytes = bytes(of: name) else { return }
+        guard var bytes = bytes(of: name), bit / 8 < bytes.count else { return }
         bytes[bit / 8] ^= 1 << (bit % 8)
         setBytes(bytes, of: name)
     }
