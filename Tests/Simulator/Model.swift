@@ -55,6 +55,8 @@ enum ModelTable: UInt32, CaseIterable {
     /// Those that the catalog is asked about.
     static let ofRows: [ModelTable] = [.notes, .items, .judged, .plain, .members]
     static let subscribed: [ModelTable] = [.notes, .items, .judged, .plain]
+    /// Nobody's memberships say who sees their rows.
+    static let unguarded: [ModelTable] = [.notes, .judged, .plain]
 }
 
 enum ModelOperation: String { case insert = "INSERT", update = "UPDATE", delete = "DELETE", truncate = "TRUNCATE" }

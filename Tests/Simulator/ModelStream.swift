@@ -56,11 +56,10 @@ final class ModelStream {
         var definitions: Int
     }
 
-    private let isLong: Bool
+    private let segmentBytes: UInt64
 
-    /// Long is for many changes at once.
-    init(_ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime, isLong: Bool = false) {
-        self.isLong = isLong
+    init(_ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime, segmentBytes: UInt64 = 32 << 10) {
+        self.segmentBytes = segmentBytes
         self.database = database
         self.storage = storage
         self.time = time
@@ -68,13 +67,13 @@ final class ModelStream {
         sinkTime = SinkTime(time)
     }
 
-    static let segmentBytes: UInt64 = 32 << 10
-    static let retainedBytes: UInt64 = 256 << 10
+    private static let retainedBytes: UInt64 = 256 << 10
+    private static let leastRetainedSegments: UInt64 = 8
 
     private var options: EventLogOptions {
         var options = EventLogOptions(source: slot.system)
-        options.segmentBytes = Self.segmentBytes * (isLong ? 8 : 1)
-        options.retentionBytes = Self.retainedBytes * (isLong ? 8 : 1)
+        options.segmentBytes = segmentBytes
+        options.retentionBytes = max(Self.retainedBytes, segmentBytes * Self.leastRetainedSegments)
         // Longer than any simulation: what is let go of by age is when that is its turn.
         options.retentionAge = SinkTime.age
         options.preparesSegments = false

@@ -9,8 +9,19 @@ public struct Shape: Sendable, Equatable {
 
     public init(clients: Int) { crowd = max(0, clients - Self.individuals) }
 
-    /// Now and then a seed has a crowd.
-    public static func usual(seed: UInt64) -> Shape { Shape(clients: seed % 10 == 7 ? 60 : individuals) }
+    /// All want single rows, of tables that nobody's memberships guard, and the database says nothing to topics: much of the log
+    /// is for nobody, and who comes back passes over it.
+    public var isOfRows = false
+
+    /// Now and then a seed has a crowd, or wants rows only.
+    public static func usual(seed: UInt64) -> Shape {
+        var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
+        shape.isOfRows = seed % 10 == 3
+        return shape
+    }
+
+    /// A crowd's transactions are large; who passes over segments needs many.
+    var segmentBytes: UInt64 { hasCrowd ? 256 << 10 : isOfRows ? 4 << 10 : 32 << 10 }
 
     var clients: Int { Self.individuals + crowd }
     var hasCrowd: Bool { crowd > 0 }

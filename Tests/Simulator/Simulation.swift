@@ -111,7 +111,7 @@ public final class Simulation {
         readable = try Epoll()
         agenda = Agenda(time)
         server = ModelServer(database, time, agenda, seed: seed)
-        stream = ModelStream(database, storage, time, isLong: shape.hasCrowd)
+        stream = ModelStream(database, storage, time, segmentBytes: shape.segmentBytes)
         let stream = stream
         let (hubBegan, rests) = (hubBegan, rests)
         oracle = Oracle(
@@ -417,7 +417,7 @@ public final class Simulation {
         let now = time.monotonicNanoseconds()
         switch action {
         case .write(let seed): write(seed)
-        case .say(let seed): say(seed)
+        case .say(let seed): if shape.isOfRows { write(seed) } else { say(seed) }
         case .truncate(let seed): truncate(seed)
         case .memberships(let seed): changeMemberships(seed)
         case .define(let seed): define(seed)
@@ -523,10 +523,11 @@ public final class Simulation {
         let seed = isOfCrowd ? seed % Shape.seatsOfCrowd : seed
         var random = SeededRandom(seed: seed)
         // Who wants single rows only leaves segments to be passed over.
-        let wantsRows = random.next() % 5 == 0
+        let wantsRows = random.next() % 5 == 0 || shape.isOfRows
+        let tables = shape.isOfRows ? ModelTable.unguarded : ModelTable.subscribed
         let bindings = (0..<Int.random(in: 1...4, using: &random)).map { _ in
             var binding = Seat.Binding(
-                table: random.pick(ModelTable.subscribed),
+                table: random.pick(tables),
                 operation: random.pick([nil, nil, nil, .insert, .update, .delete]),
                 room: random.pick([nil, nil, nil, 0, 1, 2]))
             if wantsRows {
