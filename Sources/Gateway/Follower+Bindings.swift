@@ -284,9 +284,11 @@ extension Follower {
         passengers.remove(channel.place)
     }
 
+    /// Channels of others may be placed here: nothing that is placed is looked at again.
+    var takesOver: Bool { pipeline.isOpen && project.catalog.isCurrent && rebinding == nil }
+
     /// What its bindings will need here is found out while another follower has it. True when they can be placed at once.
     func prepare(_ channel: Channel) -> Bool {
-        guard pipeline.isOpen, project.catalog.isCurrent, rebinding == nil else { return false }
         let outcomes = channel.requests().map { project.catalog.resolved($0.request) }
         // What is not known will be asked for.
         guard outcomes.allSatisfy({ $0 != nil }) else { return true }

@@ -144,8 +144,10 @@ extension ProjectLoop {
     private func handOver(_ follower: Follower) {
         // A gap takes no offset: who has yet to come to it stands where those do who were told of it.
         guard follower.pipeline.isBetweenEntries, follower.rebinding == nil,
-            follower.pipeline.frontier >= live.pipeline.frontier, follower.pipeline.epoch == live.pipeline.epoch
+            follower.pipeline.frontier >= live.pipeline.frontier, follower.pipeline.epoch == live.pipeline.epoch,
+            live.takesOver
         else { return }
+        // All of them at once: those whose bindings have to be asked for are waited for together, not one after the other.
         for place in follower.passengers.sorted() {
             guard let channel = channels[place], channel.isOpen, channel.ticket == 0, !channel.isResting else {
                 continue
