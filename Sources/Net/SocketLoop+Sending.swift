@@ -59,7 +59,8 @@ extension SocketLoop {
         return (0..<sentSeats.count).compactMap { index in
             let seat = Int(sentSeats[index])
             table[seat].flags.remove(.wasSent)
-            return table[seat].isLive ? table.id(of: seat) : nil
+            // Also one that has ended, which the client of this loop has yet to hear: it may not have got what it was sent.
+            return table[seat].stage != .free ? table.id(of: seat) : nil
         }
     }
 

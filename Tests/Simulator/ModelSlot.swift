@@ -96,8 +96,11 @@ struct ModelSlot {
             if sink.isNew, reason == nil { try sink.prepare(for: Self.name) }
             let start = sink.isNew && reason == nil ? ModelDatabase.firstLSN : past
             slot = ServerState.Slot(confirmed: start, isInvalid: false)
-            guard let reason else { return try sink.begin(systemIdentifier: system, at: start) }
-            try record(reason, to: start, sink, noting: gap)
+            if let reason {
+                try record(reason, to: start, sink, noting: gap)
+            } else {
+                try sink.begin(systemIdentifier: system, at: start)
+            }
         case .broken(let reason):
             try record(reason, to: end(of: reason, sink), sink, noting: gap)
         }
