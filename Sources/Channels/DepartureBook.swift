@@ -60,6 +60,8 @@ public struct DepartureBook: Sendable {
         var outlivedRestart = false
         /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
         var succeeded: UInt64 = 0
+        /// It was asked since whether it is still there, and did not answer: it is no other than the one who came.
+        var isGivenUp = false
         /// The next of the same key; its own number for none.
         var next: UInt32 = 0
         var isDirty = false
@@ -78,6 +80,8 @@ public struct DepartureBook: Sendable {
     /// What each loop's channels have got that have no mark of their own.
     private(set) var loopMarks: [LogMark?]
     private var doubted: [UInt32] = []
+    /// Those of them that have yet to answer, and since when, in Unix seconds.
+    private var asked: [UInt32: Int64] = [:]
     var dirty: [UInt32] = []
     var marksAreDirty = false
 
@@ -108,7 +112,10 @@ public struct DepartureBook: Sendable {
         _ place: Place, at mark: LogMark?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
         precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
-        if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
+        if heard > entries[Int(place)].succeeded {
+            entries[Int(place)].succeeded = 0
+            entries[Int(place)].isGivenUp = false
+        }
         entries[Int(place)].hasOwnMark = mark != nil
         entries[Int(place)].owesLoss = owesLoss
         if let mark { entries[Int(place)].mark = mark }
@@ -138,6 +145,7 @@ public struct DepartureBook: Sendable {
         entries[Int(place)].standing = .gone
         entries[Int(place)].outlivedRestart = false
         entries[Int(place)].succeeded = 0
+        entries[Int(place)].isGivenUp = false
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
         entries[Int(place)].owesLoss = owesLoss
@@ -213,6 +221,26 @@ public struct DepartureBook: Sendable {
         doubted.removeAll { entries[Int($0)].standing != .here || Int(entries[Int($0)].loop) == loop }
         return found
     }
+
+    /// Once a second. Who does not answer for a while is not remembered by the next process: whoever comes would go on where
+    /// that one stood, again and again.
+    public mutating func giveUp(now: Int64) {
+        for place in doubted where asked[place] == nil { asked[place] = now }
+        for (place, since) in asked.sorted(by: { $0.key < $1.key }) {
+            let entry = entries[Int(place)]
+            guard entry.standing == .here, entry.succeeded > 0, !entry.isGivenUp else {
+                asked[place] = nil
+                continue
+            }
+            guard now >= since + Self.patience else { continue }
+            entries[Int(place)].isGivenUp = true
+            touch(place)
+            asked[place] = nil
+        }
+    }
+
+    /// In seconds: a client that is there answers a ping of the next second.
+    private static let patience: Int64 = 5
 
     private func forEach(of key: DepartureKey, _ body: (UInt32, Entry) -> Void) {
         guard var place = firsts[key] else { return }
@@ -324,7 +352,9 @@ public struct DepartureBook: Sendable {
                 let mark = Int(found.loop) < marks.count ? marks[Int(found.loop)] : nil
                 if let mark { entry?.mark = mark } else { entry = nil }
             }
-            guard var entry, entry.standing == .here || entry.standing == .gone && entry.expires > now else {
+            guard var entry, !entry.isGivenUp,
+                entry.standing == .here || entry.standing == .gone && entry.expires > now
+            else {
                 free.append(place)
                 continue
             }

@@ -181,6 +181,7 @@ public final class Departures: Sendable {
             }
             book.set(mark, of: loop)
             book.expire(now: now)
+            book.giveUp(now: now)
             metrics.departures.set(Int64(book.goneCount))
             metrics.departuresEvicted.add(book.takeEvicted())
             return book.takeDoubted(on: loop)

@@ -102,6 +102,23 @@ private final class Shelf {
         #expect(book.claim(Self.key, firstRef: 9, now: 61) == nil)
     }
 
+    @Test(arguments: [false, true]) func `who was believed to be gone and does not answer is forgotten after a restart`(
+        answers: Bool
+    ) throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        let other = try #require(book.claim(Self.key, firstRef: 9, now: 50)?.place)
+        book.stand(other, at: mark(40), lastRef: 12)
+        for second in 1...6 as ClosedRange<Int64> {
+            book.book.giveUp(now: second)
+            _ = book.book.takeDoubted(on: 0)
+            if answers, second == 3 { book.book.stand(place, at: mark(20), lastRef: 4, heard: 60) }
+        }
+        let next = restored(written(book))
+        #expect(next.goneCount == (answers ? 2 : 1))
+        #expect(next.claim(Self.key, firstRef: 13, now: 1)?.mark == mark(answers ? 20 : 40))
+    }
+
     @Test func `who joins again on its own socket stands where it stood, and takes nobody's place`() throws {
         let book = book()
         let place = try #require(book.arrive(Self.key, on: 1, lastRef: 3, at: mark(10)))
