@@ -362,7 +362,8 @@ public struct DepartureBook: Sendable {
             entry.hasOwnMark = true
             // The time that the hub was away is nobody's fault. Once: a client that has come back meanwhile may have left
             // an entry that stands where it stood before, and would be put back there for as long as restarts follow.
-            if isHere || !entry.outlivedRestart { entry.expires = expires }
+            // Not later than those who go from now on: they leave in that order.
+            entry.expires = isHere || !entry.outlivedRestart ? expires : min(entry.expires, expires)
             entry.outlivedRestart = true
             entry.succeeded = 0
             entries[Int(place)] = entry

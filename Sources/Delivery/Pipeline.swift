@@ -200,9 +200,11 @@ public struct Pipeline: ~Copyable {
             switch entry.kind {
             case .relation: try schemas.learn(feed.payload)
             case .gap:
-                gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 memberships.discardAll()
                 router.forgetRows()
+                // Who begins behind it knows of it: it takes no offset.
+                if let start, entry.offset <= start.offset, entry.epoch == start.epoch { break }
+                gaps.append(try GapCodec.decode(feed.payload).reason.rawValue)
                 // It is told before what follows.
                 budget.end()
             case .transaction:

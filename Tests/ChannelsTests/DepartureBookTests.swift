@@ -102,6 +102,19 @@ private final class Shelf {
         #expect(book.claim(Self.key, firstRef: 9, now: 61) == nil)
     }
 
+    @Test func `who has outlived a restart keeps nobody else from being forgotten`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        book.depart(place, owesLoss: false, heard: 0, until: 50)
+        let once = restored(written(book), until: 120)
+        // The next process keeps them for a shorter time.
+        let twice = restored(written(once), until: 5)
+        let other = try #require(twice.arrive(DepartureKey(high: 5, low: 6), on: 0, lastRef: 1, at: mark(20)))
+        twice.depart(other, owesLoss: false, heard: 0, until: 6)
+        twice.expire(now: 6)
+        #expect(twice.goneCount == 0)
+    }
+
     @Test(arguments: [false, true]) func `who was believed to be gone and does not answer is forgotten after a restart`(
         answers: Bool
     ) throws {
