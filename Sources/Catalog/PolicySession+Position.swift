@@ -20,18 +20,31 @@ extension PolicySession {
             (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'wal_writer_delay')
         """, preparedAs: "durable")
 
+    /// Readers write WAL too (they tidy pages), and on a server where nobody commits its last page is on disk only when the
+    /// checkpointer comes by. A commit that changed nothing has the writer see to it.
+    private static let emptyCommit = [
+        PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement("SELECT pg_catalog.txid_current()"),
+        PipelinedStatement("COMMIT"),
+    ]
+
     /// A position behind all that was visible when the server had written up to `position`, and one that no crash takes back:
     /// what is behind it after a crash would be other transactions, some with the numbers of lost ones.
     ///
     /// Transactions can be seen before they are on disk (`synchronous_commit = off`), for three times the writer's delay at most.
     public func durableEnd(from position: LSN) throws(PostgresError) -> LSN {
         let began = Clock.monotonicNanoseconds()
+        var hasCommitted = false
         while true {
             guard let row = try pipeline([PolicySession.durable]).first?.get().first,
                 let end = row[0].flatMap({ LSN($0) })
             else { throw PolicySession.unreadable }
-            let patience = (row[1].flatMap { UInt64($0) } ?? 200) * 3_000_000 + 100_000_000
-            if end >= position || Clock.monotonicNanoseconds() > began + patience { return end }
+            let delay = (row[1].flatMap { UInt64($0) } ?? 200) * 1_000_000
+            let waited = Clock.monotonicNanoseconds() - began
+            if end >= position || waited > 4 * delay + 200_000_000 { return end }
+            if !hasCommitted, waited > delay {
+                hasCommitted = true
+                _ = try pipeline(PolicySession.emptyCommit)
+            }
             BackgroundThread.rest(nanoseconds: 10_000_000)
         }
     }
