@@ -20,8 +20,8 @@ extension PolicySession {
             (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'wal_writer_delay')
         """, preparedAs: "durable")
 
-    /// Readers write WAL too (they tidy pages), and on a server where nobody commits its last page is on disk only when the
-    /// checkpointer comes by. A commit that changed nothing has the writer see to it.
+    /// Readers write WAL too (they tidy pages), and where nobody commits the WAL writer leaves its last page alone for as long as
+    /// nothing else happens. A commit that changed nothing has it see to that.
     private static let emptyCommit = [
         PipelinedStatement("BEGIN READ WRITE"), PipelinedStatement("SELECT pg_catalog.txid_current()"),
         PipelinedStatement("COMMIT"),
