@@ -60,8 +60,6 @@ public struct DepartureBook: Sendable {
         var outlivedRestart = false
         /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
         var succeeded: UInt64 = 0
-        /// It was asked since whether it is still there, and did not answer: it is no other than the one who came.
-        var isGivenUp = false
         /// The next of the same key; its own number for none.
         var next: UInt32 = 0
         var isDirty = false
@@ -80,8 +78,6 @@ public struct DepartureBook: Sendable {
     /// What each loop's channels have got that have no mark of their own.
     private(set) var loopMarks: [LogMark?]
     private var doubted: [UInt32] = []
-    /// Those of them that have yet to answer, and since when, in Unix seconds.
-    private var asked: [UInt32: Int64] = [:]
     var dirty: [UInt32] = []
     var marksAreDirty = false
 
@@ -97,11 +93,12 @@ public struct DepartureBook: Sendable {
 
     /// Nil where there is no room: it is not known when it comes back.
     public mutating func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark
+        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool
     ) -> Place? {
         guard let place = takeFree() else { return nil }
         entries[Int(place)] = Entry(
-            standing: .here, hasOwnMark: true, loop: UInt16(loop), lastRef: lastRef, key: key, mark: mark)
+            standing: .here, hasOwnMark: true, owesLoss: owesLoss, loop: UInt16(loop), lastRef: lastRef, key: key,
+            mark: mark)
         link(place)
         return place
     }
@@ -112,10 +109,7 @@ public struct DepartureBook: Sendable {
         _ place: Place, at mark: LogMark?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
         precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
-        if heard > entries[Int(place)].succeeded {
-            entries[Int(place)].succeeded = 0
-            entries[Int(place)].isGivenUp = false
-        }
+        if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
         entries[Int(place)].hasOwnMark = mark != nil
         entries[Int(place)].owesLoss = owesLoss
         if let mark { entries[Int(place)].mark = mark }
@@ -145,7 +139,6 @@ public struct DepartureBook: Sendable {
         entries[Int(place)].standing = .gone
         entries[Int(place)].outlivedRestart = false
         entries[Int(place)].succeeded = 0
-        entries[Int(place)].isGivenUp = false
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
         entries[Int(place)].owesLoss = owesLoss
@@ -181,35 +174,38 @@ public struct DepartureBook: Sendable {
         }
         return Claim(
             mark: claimed.mark, owesLoss: claimed.owesLoss,
-            place: takeOver(closest, at: claimed.mark, key, firstRef, loop, now))
+            place: takeOver(closest, from: claimed, key, firstRef, loop, now))
     }
 
     /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
     /// entered anew.
     public mutating func comeBack(
-        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark
+        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool
     ) -> Place? {
         guard let place, entries[Int(place)].standing == .gone, entries[Int(place)].key == key,
             entries[Int(place)].mark == mark, entries[Int(place)].lastRef <= lastRef
-        else { return arrive(key, on: loop, lastRef: lastRef, at: mark) }
-        return takeOver(place, at: mark, key, lastRef, loop, 0)
+        else { return arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss) }
+        return takeOver(place, from: (mark, owesLoss), key, lastRef, loop, 0)
     }
 
-    /// What is known of whoever comes is never less than what was known of the one that went: the process may end now.
+    /// What is known of whoever comes is never less than what was known of the one that went: the process may end
+    /// right now.
     private mutating func takeOver(
-        _ place: Place, at mark: LogMark, _ key: DepartureKey, _ firstRef: UInt32, _ loop: Int, _ now: UInt64
+        _ place: Place, from stand: (mark: LogMark, owesLoss: Bool), _ key: DepartureKey, _ firstRef: UInt32,
+        _ loop: Int, _ now: UInt64
     ) -> Place? {
         guard entries[Int(place)].standing == .gone else {
             entries[Int(place)].succeeded = now
             doubted.append(place)
-            return arrive(key, on: loop, lastRef: firstRef, at: mark)
+            return arrive(key, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss)
         }
         goneCount -= 1
         entries[Int(place)].standing = .here
         entries[Int(place)].outlivedRestart = false
         entries[Int(place)].loop = UInt16(loop)
         entries[Int(place)].hasOwnMark = true
-        entries[Int(place)].mark = mark
+        entries[Int(place)].mark = stand.mark
+        entries[Int(place)].owesLoss = stand.owesLoss
         entries[Int(place)].lastRef = firstRef
         touch(place)
         return place
@@ -221,26 +217,6 @@ public struct DepartureBook: Sendable {
         doubted.removeAll { entries[Int($0)].standing != .here || Int(entries[Int($0)].loop) == loop }
         return found
     }
-
-    /// Once a second. Who does not answer for a while is not remembered by the next process: whoever comes would go on where
-    /// that one stood, again and again.
-    public mutating func giveUp(now: Int64) {
-        for place in doubted where asked[place] == nil { asked[place] = now }
-        for (place, since) in asked.sorted(by: { $0.key < $1.key }) {
-            let entry = entries[Int(place)]
-            guard entry.standing == .here, entry.succeeded > 0, !entry.isGivenUp else {
-                asked[place] = nil
-                continue
-            }
-            guard now >= since + Self.patience else { continue }
-            entries[Int(place)].isGivenUp = true
-            touch(place)
-            asked[place] = nil
-        }
-    }
-
-    /// In seconds: a client that is there answers a ping of the next second.
-    private static let patience: Int64 = 5
 
     private func forEach(of key: DepartureKey, _ body: (UInt32, Entry) -> Void) {
         guard var place = firsts[key] else { return }
@@ -352,9 +328,7 @@ public struct DepartureBook: Sendable {
                 let mark = Int(found.loop) < marks.count ? marks[Int(found.loop)] : nil
                 if let mark { entry?.mark = mark } else { entry = nil }
             }
-            guard var entry, !entry.isGivenUp,
-                entry.standing == .here || entry.standing == .gone && entry.expires > now
-            else {
+            guard var entry, entry.standing == .here || entry.standing == .gone && entry.expires > now else {
                 free.append(place)
                 continue
             }

@@ -133,9 +133,10 @@ public final class Departures: Sendable {
 
     /// Where a client stands in the book that joins again on the socket it has; nil where there is no room.
     func comeBack(
-        to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark
+        to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark,
+        owesLoss: Bool
     ) -> DepartureBook.Place? {
-        book.withLock { $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: mark) }
+        book.withLock { $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss) }
     }
 
     /// The client was connected before to something that this hub knows nothing of: to one whose data directory is lost, or to
@@ -145,8 +146,10 @@ public final class Departures: Sendable {
         return firstRef > 1 && now < begunAnew + graceSeconds
     }
 
-    func arrive(_ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
-        book.withLock { $0.arrive(key, on: loop, lastRef: lastRef, at: mark) }
+    func arrive(
+        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool
+    ) -> DepartureBook.Place? {
+        book.withLock { $0.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss) }
     }
 
     func leave(_ place: DepartureBook.Place) { book.withLock { $0.leave(place) } }
@@ -181,7 +184,6 @@ public final class Departures: Sendable {
             }
             book.set(mark, of: loop)
             book.expire(now: now)
-            book.giveUp(now: now)
             metrics.departures.set(Int64(book.goneCount))
             metrics.departuresEvicted.add(book.takeEvicted())
             return book.takeDoubted(on: loop)

@@ -85,10 +85,11 @@ extension ProjectLoop {
     /// It joins again on the socket it has, after its channel was ended or without having left it.
     private func goOn(_ channel: Channel, behind ended: Channel.Ended) {
         if let departures = project.settings.departures, let key = departures.key(of: channel) {
-            channel.departure = Channel.Departure(key: key, own: ended.got.offset)
-            channel.departure?.loss = ended.departure?.loss ?? .none
-            channel.departure?.place = departures.comeBack(
-                to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef, at: ended.got)
+            let loss = ended.departure?.loss ?? .none
+            let place = departures.comeBack(
+                to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef, at: ended.got,
+                owesLoss: ended.owesLoss || loss != .none)
+            channel.departure = Channel.Departure(key: key, place: place, own: ended.got.offset, loss: loss)
         }
         channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo
         goOn(channel, from: ended.sent, owesLoss: ended.owesLoss)
@@ -115,7 +116,7 @@ extension ProjectLoop {
         guard key != departure.key else { return }
         let stood = stood(channel)
         if let place = departure.place { departures.leave(place) }
-        channel.departure = key.map { Channel.Departure(key: $0, own: stood) }
+        channel.departure = key.map { Channel.Departure(key: $0, own: stood, loss: departure.loss) }
         guard key != nil else { return }
         apart.insert(channel.place)
         enter(channel)
@@ -126,8 +127,9 @@ extension ProjectLoop {
         guard let departure = channel.departure, departure.place == nil, let own = departure.own,
             let departures = project.settings.departures, let mark = logMark(own, channel)
         else { return }
-        channel.departure?.place = departures.arrive(
-            departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark)
+        let place = departures.arrive(
+            departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark, owesLoss: channel.owesLoss)
+        channel.departure?.place = place
     }
 
     private func logMark(_ offset: UInt64, _ channel: Channel) -> LogMark? {
@@ -158,7 +160,8 @@ extension ProjectLoop {
         guard let offset,
             let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset, channel),
             let place = departure.place
-                ?? departures.arrive(departure.key, on: clients.number, lastRef: session.lastRef, at: mark)
+                ?? departures.arrive(
+                    departure.key, on: clients.number, lastRef: session.lastRef, at: mark, owesLoss: channel.owesLoss)
         else {
             if let place = departure.place { departures.leave(place) }
             return
