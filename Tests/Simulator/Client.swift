@@ -91,6 +91,8 @@ protocol Hearing: AnyObject {
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String)
     /// Likewise of one that asks for nothing and is known again by its topic.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String)
+    /// The client is about to send the join of a channel that it has once more.
+    func joinsAgain(on channel: Int, of client: Int)
     /// The channel's token is about to be another person's.
     func becomes(_ person: String, on channel: Int, of client: Int)
     /// The client has left the channel.
@@ -323,11 +325,7 @@ final class Client {
         seats[channel] = seat
         if isPlain {
             hearing.joins(seat, as: person, on: channel, of: number, topic: topic)
-            return send(
-                """
-                {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
-                "payload":{"config":{"postgres_changes":[\(Self.text(seat.bindings))]}}}
-                """)
+            return sendJoin(seat, to: topic, ref)
         }
         let place = placeToResume(seat, channel)
         hearing.joins(seat, as: person, on: channel, of: number, from: place, topic: topic)
@@ -337,6 +335,26 @@ final class Client {
             {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
             "payload":{"config":{"postgres_changes":[\(Self.text(seat.bindings))],\
             "tidewire":{"position":true\(resume)}}}}
+            """)
+    }
+
+    /// Without having left, on the socket it has, as the client for Python does whenever it is told of an error.
+    func joinAgain(on channel: Int) {
+        guard isPlain, isConnected, lines[channel].isJoined, lines[channel].joinRef != nil,
+            lines[channel].person == person, let seat = seats[channel], !tokensSent.values.contains(channel)
+        else { return }
+        let ref = nextRef()
+        lines[channel].joinRef = ref
+        lines[channel].isJoined = false
+        hearing.joinsAgain(on: channel, of: number)
+        sendJoin(seat, to: lines[channel].topic, ref)
+    }
+
+    private func sendJoin(_ seat: Seat, to topic: String, _ ref: String) {
+        send(
+            """
+            {"topic":"\(topic)","event":"phx_join","ref":"\(ref)","join_ref":"\(ref)",\
+            "payload":{"config":{"postgres_changes":[\(Self.text(seat.bindings))]}}}
             """)
     }
 

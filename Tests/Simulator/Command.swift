@@ -114,6 +114,7 @@ struct Totals {
         report.resumed += other.resumed
         report.refetched += other.refetched
         report.returned += other.returned
+        report.rejoined += other.rejoined
         report.parked += other.parked
         report.passedOver += other.passedOver
         report.letGo += other.letGo
@@ -145,7 +146,8 @@ struct Totals {
             \(report.commits) commits, \(report.changes) changes, \(report.deliveries) deliveries (\(rate)/s) and \
             \(report.said) of messages, \
             \(report.joins) joins (\(report.resumed) went on where they had been, \(report.refetched) could not, \
-            \(report.returned) came back without asking), \(report.parked) times parked, \
+            \(report.returned) came back without asking, \
+            \(report.rejoined) joined again where they were), \(report.parked) times parked, \
             \(report.passedOver) segments passed over and \(report.letGo) let go of, \(report.faults) faults, \
             \(report.told) times told (\(report.toldOfGaps) of gaps), \(report.excused) excused
             """

@@ -52,6 +52,8 @@ final class Oracle: Hearing {
         /// The same of what the database says to its topic, where that is later.
         var saidOptionalTo = 0
         var isSubscribed = false
+        /// It has sent its join once more, on its own socket.
+        var joinsAgain = false
         var reached = Reached()
         /// Numbers of changes, as they came.
         var heard: [Int] = []
@@ -72,12 +74,34 @@ final class Oracle: Hearing {
         var topic = ""
         /// What was heard when it began, or at the ping before the last, and at the last. The hub knows of the one before it.
         var heardAtPings = [Reached()]
+        /// The gaps that it was told of behind those pings, and ever: who goes on from before is told of them again.
+        var gapsToldBehindPings: [[Gap]] = [[]]
+        var gapsTold: [Gap] = []
 
         init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN) {
             self.person = person
             self.audience = audience
             self.seat = seat
             self.durable = durable
+        }
+
+        func hasBeenTold(of gap: Gap) {
+            gapsTold.append(gap)
+            for place in gapsToldBehindPings.indices { gapsToldBehindPings[place].append(gap) }
+        }
+
+        func wasPinged() {
+            heardAtPings.append(reached)
+            gapsToldBehindPings.append([])
+            guard heardAtPings.count > 2 else { return }
+            heardAtPings.removeFirst()
+            gapsToldBehindPings.removeFirst()
+        }
+
+        /// It may go on from wherever it has been.
+        func forgetsPings() {
+            heardAtPings = [Reached()]
+            gapsToldBehindPings = [gapsTold]
         }
 
         /// It goes on as if it had never been away.
@@ -178,6 +202,8 @@ final class Oracle: Hearing {
         var refetched = 0
         /// Joins of clients that ask for nothing and came back.
         var returned = 0
+        /// Joins of channels that their clients had already.
+        var rejoined = 0
     }
 
     private let now: () -> UInt64
@@ -247,6 +273,19 @@ final class Oracle: Hearing {
         trace?("client \(client) channel \(channel): joins as \(person) on \(topic)")
     }
 
+    func joinsAgain(on channel: Int, of client: Int) {
+        line(Key(client: client, channel: channel)).listening?.joinsAgain = true
+    }
+
+    /// It goes on behind what it was sent, so that nothing of it is held otherwise. Where changes waited to be judged, what was
+    /// said behind them comes again.
+    private func hasJoinedAgain(_ listening: Listening) {
+        tally.joins += 1
+        tally.rejoined += 1
+        listening.joinsAgain = false
+        listening.reached.message = min(listening.reached.message, listening.reached.change)
+    }
+
     private func wasCut(_ listening: Listening, _ line: Line) {
         line.listening = nil
         if listening.optionalTo == nil, let returning = listening.returning {
@@ -275,7 +314,7 @@ final class Oracle: Hearing {
             for (key, absent) in line.absent {
                 absent.isUncertain = absent.isUncertain || power || hasForgotten
                 absent.isForgotten = absent.isForgotten || hasForgotten
-                absent.listening.heardAtPings = [Reached()]
+                absent.listening.forgetsPings()
                 // The one that never came back is remembered as long as any.
                 line.seconds[key] = now() + Self.surelyForgotten
             }
@@ -304,7 +343,7 @@ final class Oracle: Hearing {
         guard let end = listening.gaps.map(\.to).min() else { return }
         // Where it is told otherwise, it may yet hear what was before the gap.
         let told = listening.gaps.firstIndex { text.contains("(\($0.reason.rawValue))") }
-        if let told { listening.gaps.remove(at: told) }
+        if let told { listening.hasBeenTold(of: listening.gaps.remove(at: told)) }
         ledger.note()
         let first = ledger.firstNumber(behind: end)
         listening.reached.isNoFurther(than: first - 1)
@@ -326,10 +365,13 @@ final class Oracle: Hearing {
             listening.reached = Reached()
         }
         if !absent.isUncertain || absent.isForgotten { listening.isOwedGap = former.isOwedGap }
-        listening.gaps = former.gaps + listening.gaps
+        let isFromAnywhere = absent.isOneOfTwo || absent.isUncertain
+        let toldAgain = isFromAnywhere ? former.gapsTold : former.gapsToldBehindPings.first ?? []
+        listening.gaps = toldAgain + former.gaps + listening.gaps
+        listening.gapsTold = former.gapsTold.filter { !toldAgain.contains($0) }
         // The hub knows one place for both: where changes waited to be judged, what was said behind them comes again.
         listening.reached.message = min(listening.reached.message, listening.reached.change)
-        listening.heardAtPings = [listening.reached]
+        (listening.heardAtPings, listening.gapsToldBehindPings) = ([listening.reached], [[]])
         tally.returned += 1
     }
 
@@ -397,6 +439,7 @@ final class Oracle: Hearing {
             complain("\(who()) heard before its join was answered: \(what.summary)")
         }
         switch what {
+        case .joined where listening.joinsAgain: hasJoinedAgain(listening)
         case .joined(let recovery): hasJoined(recovery, on: line, listening, who)
         case .subscribed: listening.isSubscribed = true
         case .became:
@@ -419,8 +462,7 @@ final class Oracle: Hearing {
         case .closed: line.listening = nil
         case .cut: wasCut(listening, line)
         case .pinged:
-            listening.heardAtPings.append(listening.reached)
-            if listening.heardAtPings.count > 2 { listening.heardAtPings.removeFirst() }
+            listening.wasPinged()
         case .change: preconditionFailure("a change is checked elsewhere")
         }
     }

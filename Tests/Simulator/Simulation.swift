@@ -32,6 +32,7 @@ public final class Simulation {
         public var resumed = 0
         public var refetched = 0
         public var returned = 0
+        public var rejoined = 0
         /// Times that a slow client's channel went back to the log.
         public var parked = 0
         /// Segments that a pass did not read.
@@ -326,6 +327,7 @@ public final class Simulation {
         report.resumed = oracle.tally.resumed
         report.refetched = oracle.tally.refetched
         report.returned = oracle.tally.returned
+        report.rejoined = oracle.tally.rejoined
         report.parked = Int(metrics.parked[.socket].value + metrics.parked[.answers].value)
         report.passedOver = Int(metrics.segmentsPassedOver.value)
         report.letGo = stream.segmentsLetGo
@@ -422,7 +424,12 @@ public final class Simulation {
         case .memberships(let seed): changeMemberships(seed)
         case .define(let seed): define(seed)
         case .join(let client, let channel, let seed):
-            clients[client].join(seat(seed, client, channel), on: shape.isOfCrowd(client) ? 0 : channel)
+            let channel = shape.isOfCrowd(client) ? 0 : channel
+            if clients[client].topic(of: channel) == nil {
+                clients[client].join(seat(seed, client, channel), on: channel)
+            } else if seed % 4 == 0 {
+                clients[client].joinAgain(on: channel)
+            }
         case .become(let client, let channel, let person):
             clients[client].become(ModelDatabase.people[person], on: channel)
         case .leave(let client, let channel): clients[client].leave(channel)
