@@ -41,7 +41,7 @@ public struct VisibleTransactions: Sendable, Hashable {
 
 /// The transactions that one reading of the database saw.
 public struct SeenTransactions: Sendable, Hashable {
-    let visible: VisibleTransactions
+    public let visible: VisibleTransactions
     /// All that was visible was committed before this position of PostgreSQL's log.
     public let end: UInt64
 

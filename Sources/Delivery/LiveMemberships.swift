@@ -211,6 +211,15 @@ public struct LiveMemberships: ~Copyable {
         unfilled.append(set.number)
     }
 
+    /// Who comes is promised what the log comes to next, of which the set says nothing yet.
+    public mutating func reopen(_ set: LiveSet, for place: UInt32, at now: UInt64) {
+        assert(sets[set.number] === set, "what is reopened is on the desk")
+        set.reopen(for: place, at: now)
+        guard set.isUnwound else { return }
+        mayBeAhead.remove(set.number)
+        unwinding.insert(set.number)
+    }
+
     private mutating func refill(_ set: LiveSet) {
         set.discard(passed: passed.count, for: fillings.next(of: set.number))
         want(set)

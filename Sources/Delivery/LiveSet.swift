@@ -66,6 +66,8 @@ public final class LiveSet {
     /// What PostgreSQL had seen when it filled the set, for as long as the log may still come to some of it.
     private var seen: SeenTransactions?
     public private(set) var measure = Measure.exact
+    /// What the log had ahead was taken out of the answer, or it was found that this cannot be done.
+    private var wasUnwound = false
 
     /// What the set is for the transaction at hand.
     public enum Measure {
@@ -160,6 +162,7 @@ public final class LiveSet {
         answer = nil
         seen = nil
         measure = .exact
+        wasUnwound = false
         owed = []
     }
 
@@ -231,10 +234,33 @@ public final class LiveSet {
     /// (`isLost`), it is a measure only for what comes when the log has come as far as the answer.
     func unwound(isLost: Bool) {
         guard let answer else { return }
+        wasUnwound = true
         guard !isLost, !answer.isBlurred else { return take(answer.rows, seenUpTo: answer.rows.position.rawValue) }
         take(answer.rows, seenUpTo: min(followedSince, answer.rows.position.rawValue))
         for (key, change) in answer.ahead { add(key, change) }
         if !isSound { state = .filling }
+    }
+
+    /// It was filled for those who are promised nothing of what the log comes to next, and says nothing of that.
+    public var isOfLaterOnly: Bool {
+        state == .live && !wasUnwound && seen.map { $0.end > followedSince } ?? false
+    }
+
+    /// Somebody comes who is promised it: what the set holds is an answer again, of which is taken out what the log has ahead.
+    func reopen(for place: UInt32, at now: UInt64) {
+        guard let seen, isOfLaterOnly else { return }
+        var keys = counts.keys.sorted { $0.lexicographicallyPrecedes($1) }.map {
+            FilledMembership.Key(text: $0, count: counts[$0] ?? 0)
+        }
+        let withoutText = held.membership.keySlot == nil ? rowCount : nullCount
+        if withoutText > 0 { keys.append(FilledMembership.Key(text: nil, count: withoutText)) }
+        let rows = FilledMembership(keys: keys, snapshot: seen.visible, position: LSN(rawValue: seen.end))
+        let isAsked = isAsked
+        forget()
+        self.isAsked = isAsked
+        owed = [place]
+        answer = Answer(rows: rows, since: now)
+        assert(isUnwound && !isSettled, "nobody is judged by what waits to be unwound")
     }
 
     // MARK: Following

@@ -38,7 +38,7 @@ extension Follower {
                     isWaiting = true
                 case .held(let held):
                     ready[ObjectIdentifier(policy)] = held
-                    isWaiting = mustWait(for: held, place) || isWaiting
+                    isWaiting = mustWait(for: held, place, channel) || isWaiting
                 }
             }
         }
@@ -105,7 +105,8 @@ extension Follower {
     }
 
     /// True when the channel has to wait for a membership.
-    private func mustWait(for held: ActivePolicy, _ place: UInt32) -> Bool {
+    private func mustWait(for held: ActivePolicy, _ place: UInt32, _ channel: Channel) -> Bool {
+        if channel.recovery.isWanted { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
         for set in held.sets where !set.isSettled {
             set.waiters.insert(place)
             pipeline.memberships.want(set)
@@ -113,6 +114,13 @@ extension Follower {
         guard held.isSettled else { return true }
         if held.predicate == nil { refresh(held) }
         return false
+    }
+
+    /// The set was filled for those who came before and are promised less.
+    private func reopen(_ set: LiveSet, for place: UInt32) {
+        pipeline.memberships.reopen(set, for: place, at: loop.now)
+        for held in set.usersInOrder where !held.isSettled { hold(back: held, set) }
+        lookForWhatIsAheadLater()
     }
 
     private func ask(_ terms: Set<AskedTerm>, _ holder: Holder, _ place: UInt32) {
@@ -195,7 +203,8 @@ extension Follower {
             // Who comes new is promised nothing of what was committed before. Who was promised it and is not bound yet may
             // come to wait for the set only when it has been filled for others.
             guard let set = pipeline.memberships.set(awaiting: filling) else { continue }
-            set.owed = set.waiters.filter { channel(at: $0)?.since != nil }.union(rebinding?.missing ?? [])
+            set.owed = set.waiters.filter { channel(at: $0).map { $0.since != nil || $0.recovery.isWanted } ?? false }
+                .union(rebinding?.missing ?? [])
         }
         for set in pipeline.memberships.fill(answers, at: loop.now) { settled(set) }
         settleFills()
@@ -213,6 +222,10 @@ extension Follower {
     /// Of answers that hold more than the log has come to.
     func settleFills() {
         for set in pipeline.settleFills(loop.now) { settled(set) }
+        lookForWhatIsAheadLater()
+    }
+
+    private func lookForWhatIsAheadLater() {
         guard pipeline.memberships.isUnwinding, !isUnwindTimed else { return }
         isUnwindTimed = true
         loop.after(

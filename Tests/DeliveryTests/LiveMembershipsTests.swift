@@ -1,6 +1,7 @@
 import Change
 import Diagnostics
 import Judging
+import System
 import TestSupport
 import Testing
 
@@ -61,5 +62,34 @@ import Testing
         // Nor is an answer taken twice.
         #expect(desk.fill([(ofSecond, try rooms("7"))], at: 0).isEmpty)
         #expect(second.keys.keys == [Array("8".utf8)])
+    }
+
+    /// Filled for somebody new, who is promised nothing of what the log has yet to come to.
+    @Test func `who comes back to a set that was filled for later is judged by who was a member then`() throws {
+        var desk = LiveMemberships(ProjectMetrics())
+        let set = set(of: "ana", on: &desk)
+        var rows = FilledMembership(
+            keys: ["7", "8"].map { FilledMembership.Key(text: Array($0.utf8), count: 1) },
+            snapshot: try #require(VisibleTransactions("10:10:")), position: LSN(100))
+        rows.keys.append(FilledMembership.Key(text: nil, count: 2))
+        let filling = try asked(&desk, set)
+        #expect(desk.fill([(filling, .filled(rows))], at: 0).count == 1)
+        #expect(set.isOfLaterOnly)
+
+        desk.reopen(set, for: 3, at: 0)
+        #expect(!set.isSettled && set.owed == [3] && set.keys.isUnknown)
+        // The log is looked through from where it is on: room 7 was joined, and a row without a room went.
+        set.unwind((Array("7".utf8), 1), xid: 8, at: 50)
+        set.unwind((nil, -1), xid: 9, at: 60)
+        set.unwind((Array("8".utf8), 1), xid: 12, at: 70)
+        #expect(desk.unwound(coveredUpTo: LSN(99), 1, isLost: false).isEmpty)
+        #expect(desk.unwound(coveredUpTo: LSN(100), 1, isLost: false).count == 1)
+        #expect(set.keys.keys == [Array("8".utf8)] && set.keys.hasNull)
+        #expect(!set.begin(xid: 8, at: 50) && set.measure == .exact)
+        #expect(set.apply(Array("7".utf8), 1, xid: 8, at: 50))
+        #expect(!set.apply(nil, -1, xid: 9, at: 60))
+        #expect(set.keys.keys == [Array("7".utf8), Array("8".utf8)] && set.keys.hasNull)
+        // Once: what cannot be found out now is not asked for at each return.
+        #expect(!set.isOfLaterOnly)
     }
 }

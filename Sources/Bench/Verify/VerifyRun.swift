@@ -105,8 +105,7 @@ public final class Verification {
         let kinds: [ClientLedger.Kind] = [.catchUp, .explicit, .catchUp, .plain]
         return (0..<settings.clients).map { number in
             let kind = number < real ? .real : kinds[number % kinds.count]
-            let seats = kind == .real ? VerifySeat.ofRealClients : VerifySeat.all
-            let seat = seats[(number / kinds.count + number) % seats.count]
+            let seat = VerifySeat.all[(number / kinds.count + number) % VerifySeat.all.count]
             return OwnClient(
                 number: number, seat: seat, kind: kind, session: "5e551000-0000-4000-8000-\(100_000_000_000 + number)")
         }

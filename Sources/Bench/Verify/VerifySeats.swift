@@ -23,7 +23,7 @@ enum VerifyPerson: Int, CaseIterable, Sendable {
 struct VerifyTable: Sendable {
     static let fences = "fences"
     /// The one that is taken out of the publication and put back. The client for Python joins again and again on the same
-    /// socket for as long as one of its tables is not published, so no real client listens to it.
+    /// socket for as long as one of its tables is not published.
     static let listed = "listed"
     static let all = [
         VerifyTable(name: fences, policy: nil),
@@ -89,9 +89,6 @@ struct VerifySeat: Sendable {
         VerifySeat(
             "\(table) \(filter)", person, [VerifyBinding(table: table, filter: filter, condition: condition)])
     }
-
-    /// Those that real clients take.
-    static let ofRealClients = all.filter { seat in !seat.bindings.contains { $0.table == VerifyTable.listed } }
 
     /// All that PostgreSQL is asked for each image, and for each seat the numbers of those that count for it.
     static func listeners(_ seats: [VerifySeat]) -> (all: [Listener], bySeat: [Set<Int>]) {
