@@ -60,6 +60,8 @@ public struct DepartureBook: Sendable {
         var outlivedRestart = false
         /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
         var succeeded: UInt64 = 0
+        /// A restart came before it answered whether it is there beside who was taken for it.
+        var isDoubtful = false
         /// The next of the same key; its own number for none.
         var next: UInt32 = 0
         var isDirty = false
@@ -156,8 +158,12 @@ public struct DepartureBook: Sendable {
     public mutating func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> Claim? {
         var claimed: (mark: LogMark, owesLoss: Bool)?
         var closest: UInt32?
+        let passesOverDoubtful = hasPredecessor(of: firstRef, key)
+        func mayBe(_ entry: Entry) -> Bool {
+            entry.lastRef < firstRef && !(passesOverDoubtful && entry.isDoubtful)
+        }
         forEach(of: key) { place, entry in
-            guard entry.lastRef < firstRef, entry.succeeded == 0, let mark = mark(of: entry) else { return }
+            guard mayBe(entry), entry.succeeded == 0, let mark = mark(of: entry) else { return }
             let least = claimed.map { $0.mark.offset < mark.offset ? $0.mark : mark } ?? mark
             claimed = (least, entry.owesLoss || claimed?.owesLoss == true)
             if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }
@@ -166,7 +172,7 @@ public struct DepartureBook: Sendable {
         // Whoever of the others comes later may be the one that stood there.
         var others: [UInt32] = []
         forEach(of: key) { place, entry in
-            if place != closest, entry.standing == .gone, entry.lastRef < firstRef { others.append(place) }
+            if place != closest, entry.standing == .gone, mayBe(entry) { others.append(place) }
         }
         for place in others where claimed.mark.offset < entries[Int(place)].mark.offset {
             entries[Int(place)].mark = claimed.mark
@@ -176,6 +182,20 @@ public struct DepartureBook: Sendable {
             mark: claimed.mark, owesLoss: claimed.owesLoss,
             place: takeOver(closest, from: claimed, key, firstRef, loop, now))
     }
+
+    /// Whether somebody's numbers go on here of whom it is not doubted that it is somebody. Then it is that one, and not the
+    /// one that has most likely come back as it, whose place would put it back to long before.
+    private func hasPredecessor(of firstRef: UInt32, _ key: DepartureKey) -> Bool {
+        var isFound = false
+        forEach(of: key) { _, entry in
+            guard entry.lastRef < firstRef, !entry.isDoubtful, entry.succeeded == 0 else { return }
+            if firstRef - entry.lastRef <= Self.lostOnTheWay { isFound = true }
+        }
+        return isFound
+    }
+
+    /// So many messages of a client may never have come before its socket was cut.
+    private static let lostOnTheWay: UInt32 = 8
 
     /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
     /// entered anew.
@@ -197,11 +217,13 @@ public struct DepartureBook: Sendable {
         guard entries[Int(place)].standing == .gone else {
             entries[Int(place)].succeeded = now
             doubted.append(place)
+            touch(place)
             return arrive(key, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss)
         }
         goneCount -= 1
         entries[Int(place)].standing = .here
         entries[Int(place)].outlivedRestart = false
+        entries[Int(place)].isDoubtful = false
         entries[Int(place)].loop = UInt16(loop)
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = stand.mark
@@ -339,7 +361,6 @@ public struct DepartureBook: Sendable {
             // Not later than those who go from now on: they leave in that order.
             entry.expires = isHere || !entry.outlivedRestart ? expires : min(entry.expires, expires)
             entry.outlivedRestart = true
-            entry.succeeded = 0
             entries[Int(place)] = entry
             leaving.append((place, entry.expires))
             goneCount += 1

@@ -87,6 +87,7 @@ extension DepartureBook {
         init(_ entry: Entry) {
             let flags: UInt64 =
                 (entry.hasOwnMark ? 1 : 0) | (entry.owesLoss ? 2 : 0) | (entry.outlivedRestart ? 4 : 0)
+                | (entry.succeeded > 0 || entry.isDoubtful ? 8 : 0)
             self.init(words: [
                 UInt64(entry.standing.rawValue) | flags << 8 | UInt64(entry.loop) << 16 | UInt64(entry.lastRef) << 32,
                 entry.key.high, entry.key.low, entry.mark.epoch, entry.mark.offset,
@@ -121,7 +122,8 @@ extension DepartureBook {
                 standing: standing, hasOwnMark: words[0] >> 8 & 1 == 1, owesLoss: words[0] >> 8 & 2 == 2,
                 loop: UInt16(truncatingIfNeeded: words[0] >> 16), lastRef: UInt32(truncatingIfNeeded: words[0] >> 32),
                 key: DepartureKey(high: words[1], low: words[2]), mark: LogMark(epoch: words[3], offset: words[4]),
-                expires: Int64(bitPattern: words[5]), outlivedRestart: words[0] >> 8 & 4 == 4)
+                expires: Int64(bitPattern: words[5]), outlivedRestart: words[0] >> 8 & 4 == 4,
+                isDoubtful: words[0] >> 8 & 8 == 8)
         }
     }
 }

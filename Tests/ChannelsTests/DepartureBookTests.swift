@@ -138,7 +138,23 @@ private final class Shelf {
         book.stand(other, at: mark(40), lastRef: 12)
         let next = restored(written(book))
         #expect(next.goneCount == 2)
-        #expect(next.claim(Self.key, firstRef: 13, now: 1)?.mark == mark(10))
+        #expect(next.claim(Self.key, firstRef: 22, now: 1)?.mark == mark(10))
+    }
+
+    @Test func `whose numbers go on is not put back behind a kill to where it was doubted`() throws {
+        let book = book()
+        #expect(book.arrive(Self.key, on: 0, lastRef: 8, at: mark(10)) != nil)
+        let other = try #require(book.claim(Self.key, firstRef: 9, now: 50)?.place)
+        book.stand(other, at: mark(40), lastRef: 12)
+        let next = restored(written(book))
+        let back = try #require(next.claim(Self.key, firstRef: 13, now: 1))
+        #expect(back.mark == mark(40))
+        next.stand(try #require(back.place), at: mark(60), lastRef: 14)
+        // Nor after the next kill; and where the doubted one was another, it has its place still.
+        let last = restored(written(next))
+        #expect(last.goneCount == 2)
+        #expect(last.claim(Self.key, firstRef: 17, now: 1)?.mark == mark(60))
+        #expect(last.claim(Self.key, firstRef: 11, now: 1)?.mark == mark(10))
     }
 
     @Test func `who joins again on its own socket stands where it stood, and takes nobody's place`() throws {
