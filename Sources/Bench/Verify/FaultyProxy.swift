@@ -66,9 +66,9 @@ final class FaultyProxy: Sendable {
         shared.withLock { $0.hubIsExcusedUntil = max($0.hubIsExcusedUntil, until) }
     }
 
-    /// It is there again; what it closes a moment later may still be of before.
+    /// It is there again; what it closes a moment later may still be of before: who is refused hears that after two seconds.
     func hubIsWell() {
-        let until = Clock.monotonicNanoseconds() + 2_000_000_000
+        let until = Clock.monotonicNanoseconds() + 4_000_000_000
         shared.withLock { $0.hubIsExcusedUntil = until }
     }
 
