@@ -7,6 +7,7 @@
 
 #include <openssl/ssl.h>
 #include <string.h>
+#include <sys/socket.h>
 
 // OpenSSL's settings of a context are macros, and its callbacks want C.
 
@@ -71,4 +72,45 @@ static inline int tw_expect_host(SSL *ssl, const char *host) {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1) return 1;
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+/// As OpenSSL's own, but that a peer that is gone is an error of the write: a signal would end the program that is writing,
+/// which for a library is somebody else's.
+static int tw_socket_write(BIO *bio, const char *bytes, int count) {
+    int descriptor = -1;
+    BIO_get_fd(bio, &descriptor);
+    BIO_clear_retry_flags(bio);
+    int sent = (int)send(descriptor, bytes, (size_t)count, MSG_NOSIGNAL);
+    if (sent <= 0 && BIO_sock_should_retry(sent)) BIO_set_retry_write(bio);
+    return sent;
+}
+
+/// Made once; of threads that come at the same time the first one's is everybody's.
+static BIO_METHOD *tw_socket_method(void) {
+    static BIO_METHOD *made;
+    BIO_METHOD *first = __atomic_load_n(&made, __ATOMIC_ACQUIRE);
+    if (first != NULL) return first;
+    const BIO_METHOD *own = BIO_s_socket();
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOCKET, "socket without signals");
+    if (method == NULL) return NULL;
+    int is_whole = BIO_meth_set_write(method, tw_socket_write) == 1 &&
+                   BIO_meth_set_read(method, BIO_meth_get_read(own)) == 1 &&
+                   BIO_meth_set_puts(method, BIO_meth_get_puts(own)) == 1 &&
+                   BIO_meth_set_ctrl(method, BIO_meth_get_ctrl(own)) == 1 &&
+                   BIO_meth_set_create(method, BIO_meth_get_create(own)) == 1 &&
+                   BIO_meth_set_destroy(method, BIO_meth_get_destroy(own)) == 1;
+    if (is_whole && __atomic_compare_exchange_n(&made, &first, method, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return method;
+    BIO_meth_free(method);
+    return first;
+}
+
+/// In place of `SSL_set_fd`; the socket is not closed with the session.
+static inline int tw_set_socket(SSL *ssl, int descriptor) {
+    BIO_METHOD *method = tw_socket_method();
+    BIO *bio = method == NULL ? NULL : BIO_new(method);
+    if (bio == NULL) return 0;
+    BIO_set_fd(bio, descriptor, BIO_NOCLOSE);
+    SSL_set_bio(ssl, bio, bio);
+    return 1;
 }

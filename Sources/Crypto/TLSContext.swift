@@ -40,7 +40,7 @@ public final class TLSContext: @unchecked Sendable {
     public func session(on descriptor: Int32) -> TLSSession? {
         // SAFETY: the session owns what `SSL_new` made and frees it once.
         guard let ssl = unsafe SSL_new(context) else { return nil }
-        guard unsafe SSL_set_fd(ssl, descriptor) == 1 else {
+        guard unsafe tw_set_socket(ssl, descriptor) == 1 else {
             unsafe SSL_free(ssl)
             return nil
         }
@@ -73,8 +73,6 @@ public enum TLSOutcome: Sendable, Equatable {
 }
 
 /// One TLS session, which moves bytes through a socket that somebody else owns. For one thread at a time.
-///
-/// The thread must not be killed by a write to a peer that is gone: it has to block SIGPIPE.
 @safe
 public final class TLSSession {
     private let ssl: OpaquePointer

@@ -153,8 +153,6 @@ private final class LoopLaunch: Sendable {
 
     /// On the loop's thread.
     private func body(_ index: Int, _ addresses: [SocketAddress]) {
-        // TLS writes without MSG_NOSIGNAL; a peer that is gone is an error there as everywhere, not a signal.
-        Signals.block([Signals.brokenPipe])
         let made: SocketLoop
         do throws(SystemError) {
             if settings.ownDescriptorTables {

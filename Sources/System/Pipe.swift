@@ -22,6 +22,10 @@ public struct Pipe: Sendable {
 public enum ByteStream {
     /// Writes all of it; false when the reader is gone.
     public static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+        Signals.withoutBrokenPipe { writeAll(bytes, to: descriptor) }
+    }
+
+    private static func writeAll(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
         var written = 0
         while written < bytes.count {
             // SAFETY: the kernel reads within the array, behind what it has taken before.

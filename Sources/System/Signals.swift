@@ -11,8 +11,23 @@ public enum Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Sent to a thread that writes to a peer that is gone, unless it asked for an error instead.
-    public static let brokenPipe = SIGPIPE
+    /// The same, for a while, and what a write in it to a reader that is gone would have raised is taken back: a program
+    /// must not end by what a thread of it writes. Its answer is that of `body`, which sees the error instead.
+    static func withoutBrokenPipe<Answer>(_ body: () -> Answer) -> Answer {
+        var set = signalSet([SIGPIPE])
+        var before = sigset_t()
+        var pending = sigset_t()
+        // SAFETY: the sets are locals; so below.
+        unsafe sigpending(&pending)
+        unsafe pthread_sigmask(SIG_BLOCK, &set, &before)
+        let answer = body()
+        if unsafe sigismember(&pending, SIGPIPE) == 0 {
+            var none = timespec()
+            while unsafe sigtimedwait(&set, nil, &none) < 0, errno == EINTR {}
+        }
+        unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
+        return answer
+    }
 
     /// Waits for one of them; nil when the time is up first.
     public static func wait(for numbers: [Int32], milliseconds: Int) -> Int32? {

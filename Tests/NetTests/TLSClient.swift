@@ -19,8 +19,9 @@ final class TLSClient {
         }
         guard let ssl = SSL_new(context) else { throw ClientFailure(operation: "session", code: 0) }
         self.ssl = ssl
-        SSL_set_fd(ssl, socket.descriptor)
-        guard SSL_connect(ssl) == 1 else { throw ClientFailure(operation: "handshake", code: 0) }
+        guard tw_set_socket(ssl, socket.descriptor) == 1, SSL_connect(ssl) == 1 else {
+            throw ClientFailure(operation: "handshake", code: 0)
+        }
     }
 
     deinit {

@@ -38,6 +38,26 @@ import Testing
         }
     }
 
+    /// A signal would end the tests, as it would end an app.
+    @Test func `to write to who is gone is an error, not a signal, at either end`() throws {
+        try withStage { stage, _ in
+            let client = try TLSClient(try stage.connect())
+            let id = try #require(stage.diary.waitForOpened(1))[0]
+            stage.act { loop in loop.close(id, afterFlushing: .zero) }
+            #expect(stage.diary.waitForEnd() == .closedHere)
+            #expect(throws: ClientFailure.self) {
+                for _ in 0..<1000 { try client.send(pattern(60_000)) }
+            }
+            let other = try TLSClient(try stage.connect())
+            let otherID = try #require(stage.diary.waitForOpened(2))[1]
+            other.socket.close()
+            stage.act { loop in
+                for _ in 0..<3 { loop.send(pattern(16_000).span.bytes, to: otherID) }
+            }
+            #expect(stage.diary.waitForEnd(1) != nil)
+        }
+    }
+
     @Test func `an older version is refused`() throws {
         try withStage { stage, _ in
             #expect(throws: ClientFailure.self) {

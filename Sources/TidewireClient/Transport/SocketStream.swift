@@ -137,7 +137,7 @@
             }
             self.context = context
             self.session = session
-            guard SSL_set_fd(session, descriptor) == 1, tw_expect_host(session, host) == 1 else {
+            guard tw_set_socket(session, descriptor) == 1, tw_expect_host(session, host) == 1 else {
                 throw SocketFailure("TLS cannot begin")
             }
         }
