@@ -3,12 +3,16 @@ import Catalog
 import Diagnostics
 
 /// Questions of one policy, laid over each other: all their rows against all their claims, each different one once.
+///
+/// Rows are different where what the policy looks at is: of those of one room it is asked once who is a member of that.
 struct PolicyTable {
     private(set) var claims: [String] = []
     private(set) var rows: [[String?]] = []
     private var claimsPlaces: [String: Int] = [:]
     private var claimantPlaces: [ObjectIdentifier: Int] = [:]
+    /// By what is looked at.
     private var rowPlaces: [[String?]: Int] = [:]
+    private let needed: [Int]
     private var members: [Member] = []
     private(set) var xids: Set<UInt32> = []
     /// By row and claims: whether it may be read; nil until it is known.
@@ -25,6 +29,10 @@ struct PolicyTable {
     /// What cannot be sent has no place: a text with a zero byte ends there.
     private static let noPlace = -1
 
+    private init(_ policy: JudgedPolicy) {
+        needed = policy.row.columns.indices.filter { policy.row.columns[$0].isNeeded }
+    }
+
     /// As few tables as it is worth: asking for some pairs that nobody wants is cheaper than claims set twice.
     static func tables(of jobs: [JudgingJob]) -> [PolicyTable] {
         var tables: [PolicyTable] = []
@@ -34,7 +42,7 @@ struct PolicyTable {
             if let last = tables.indices.last, tables[last].isWorth(question) {
                 tables[last].add(job, question, reply)
             } else {
-                var table = PolicyTable()
+                var table = PolicyTable(question.policy)
                 table.add(job, question, reply)
                 tables.append(table)
             }
@@ -62,6 +70,7 @@ struct PolicyTable {
     ) {
         if let xid = job.seeing { xids.insert(xid) }
         precondition(answers.isEmpty, "nothing is added to what is being answered")
+        assert(needed.allSatisfy(question.policy.row.columns.indices.contains), "all questions are of one policy")
         let rows = question.rows.map { place(ofRow: $0) }
         let claims = places(of: question.claimants)
         assert(rows.count == question.rows.count && claims.count == question.claimants.count, "each has a place")
@@ -88,10 +97,11 @@ struct PolicyTable {
     }
 
     private mutating func place(ofRow row: [String?]) -> Int {
-        if let known = rowPlaces[row] { return known }
+        let lookedAt = needed.map { row[$0] }
+        if let known = rowPlaces[lookedAt] { return known }
         guard !row.contains(where: { $0?.utf8.contains(0) ?? false }) else { return PolicyTable.noPlace }
         rows.append(row)
-        rowPlaces[row] = rows.count - 1
+        rowPlaces[lookedAt] = rows.count - 1
         return rows.count - 1
     }
 

@@ -38,6 +38,28 @@ import Testing
         return claimants.indices.map { claimant in (0..<3).map { answers[$0, claimant] } }
     }
 
+    /// Which rows are asked about where a policy looks at some of the columns, and who gets whose answer.
+    @Test(arguments: [
+        (needed: [true, false], asked: 2), ([false, true], 3), ([true, true], 3), ([false, false], 1),
+    ])
+    func `rows that are the same to a policy are asked about once`(needed: [Bool], asked: Int) throws {
+        let columns = needed.enumerated().map { JudgedRow.Column(slot: $0, name: "c\($0)", type: "text", isNeeded: $1) }
+        let policy = JudgedPolicy(
+            role: "r", row: JudgedRow(relation: "t", schema: "s", columns: columns), table: 1, sql: "true", version: 1)
+        let rows: [[String?]] = [["a", "1"], ["b", "2"], ["a", "3"]]
+        let heard = Heard()
+        let question = PolicyQuestion(policy, rows: rows, claimants: [Claimant(role: "r", claims: "x", identity: 0)])
+        let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
+        let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
+        var table = try #require(PolicyTable.tables(of: [job]).first)
+        #expect(table.rows == Array(rows[..<asked]))
+        table.take([["1", nil, nil, "1"]], rows: 0..<asked, claims: 0..<1)
+        table.finish()
+        let answers = try #require(heard.all)
+        let isTheFirst = rows.map { row in zip(needed, zip(row, rows[0])).allSatisfy { !$0 || $1.0 == $1.1 } }
+        #expect(rows.indices.map { answers[$0, 0] } == isTheFirst)
+    }
+
     @Test func `who has no row may read nothing, and what is left out is no`() throws {
         #expect(try judged([["2", nil, nil, "01"]]) == [[false, false, false], [false, true, false]])
     }
