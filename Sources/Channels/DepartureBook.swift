@@ -165,7 +165,9 @@ public struct DepartureBook: Sendable {
         forEach(of: key) { place, entry in
             guard mayBe(entry), entry.succeeded == 0, let mark = mark(of: entry) else { return }
             let least = claimed.map { $0.mark.offset < mark.offset ? $0.mark : mark } ?? mark
-            claimed = (least, entry.owesLoss || claimed?.owesLoss == true)
+            // Where a log was begun anew, its offsets say nothing about those before: the other one may be further back.
+            let isOfAnotherLog = claimed.map { $0.mark.epoch != mark.epoch } ?? false
+            claimed = (least, entry.owesLoss || claimed?.owesLoss == true || isOfAnotherLog)
             if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }
         }
         guard let claimed, let closest else { return nil }
@@ -175,6 +177,8 @@ public struct DepartureBook: Sendable {
             if place != closest, entry.standing == .gone, mayBe(entry) { others.append(place) }
         }
         for place in others where claimed.mark.offset < entries[Int(place)].mark.offset {
+            let isOfAnotherLog = claimed.mark.epoch != entries[Int(place)].mark.epoch
+            entries[Int(place)].owesLoss = entries[Int(place)].owesLoss || isOfAnotherLog
             entries[Int(place)].mark = claimed.mark
             touch(place)
         }

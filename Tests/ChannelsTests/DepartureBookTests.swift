@@ -49,6 +49,15 @@ private final class Shelf {
         return book
     }
 
+    @Test func `of two that stood in different logs it is not known which is further back, and it is told`() throws {
+        let book = book()
+        for mark in [LogMark(epoch: 7, offset: 1000), LogMark(epoch: 8, offset: 10)] {
+            let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark))
+            book.depart(place, owesLoss: false, heard: 0, until: 60)
+        }
+        for _ in 0..<2 { #expect(try #require(book.claim(Self.key, firstRef: 4, now: 1)).owesLoss) }
+    }
+
     @Test func `who comes back goes on where it stood, once`() throws {
         let book = book()
         let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
