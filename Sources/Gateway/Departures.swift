@@ -20,10 +20,8 @@ public final class Departures: Sendable {
     private let secret: DepartureBook.Secret
     /// Nil where it is kept in memory alone.
     private let file: (any StorageFile)?
-    private let pulse = Pulse()
-    private let isEnding = Atomic<Bool>(false)
+    private let scribe = Scribe("departures")
     private let hasFailed = Atomic<Bool>(false)
-    private let writer = Mutex<BackgroundThread?>(nil)
 
     static let fileName = "departures"
     private static let newName = "departures.new"
@@ -58,15 +56,7 @@ public final class Departures: Sendable {
 
     private static func read(_ directory: any StorageDirectory) throws(SystemError) -> [UInt8]? {
         guard try directory.names().contains(fileName) else { return nil }
-        let file = try directory.open(fileName, for: .reading)
-        var bytes = [UInt8](repeating: 0, count: Int(clamping: min(try file.size(), maximumBytes)))
-        // SAFETY: the kernel writes inside the buffer, which lives for the call.
-        let answer = unsafe bytes.withUnsafeMutableBytes { buffer in
-            Result { () throws(SystemError) in unsafe try file.read(into: buffer, at: 0) }
-        }
-        let count = try answer.get()
-        bytes.removeLast(bytes.count - count)
-        return bytes
+        return try directory.open(fileName, for: .reading).contents(atMost: maximumBytes)
     }
 
     private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * DepartureBook.recordBytes)
@@ -161,7 +151,7 @@ public final class Departures: Sendable {
             book.stand(place, at: mark, lastRef: lastRef, owesLoss: owesLoss, heard: heard)
             book.depart(place, owesLoss: owesLoss, heard: heard, until: now + graceSeconds)
         }
-        pulse.beat()
+        scribe.wake()
     }
 
     struct Stand {
@@ -176,7 +166,7 @@ public final class Departures: Sendable {
     func update(
         _ mark: LogMark, of loop: Int, _ stands: [Stand], now: Int64, _ metrics: ProjectMetrics
     ) -> [DepartureBook.Place] {
-        defer { pulse.beat() }
+        defer { scribe.wake() }
         return book.withLock { book in
             for stand in stands {
                 book.stand(
@@ -193,26 +183,11 @@ public final class Departures: Sendable {
     // MARK: Writing down
 
     public func start() throws(SystemError) {
-        guard file != nil else { return }
-        let thread = try BackgroundThread("departures") { [self] in run() }
-        writer.withLock { $0 = thread }
+        if file != nil { try scribe.start { [self] in flush() } }
     }
 
     /// What is known then is written down.
-    public func stop() {
-        isEnding.store(true, ordering: .releasing)
-        pulse.beat()
-        writer.withLock { $0.take() }?.join()
-    }
-
-    private func run() {
-        var seen: UInt64 = 0
-        while !isEnding.load(ordering: .acquiring) {
-            seen = pulse.wait(beyond: seen, untilMonotonic: .max)
-            flush()
-        }
-        flush()
-    }
+    public func stop() { scribe.stop() }
 
     /// Writes down what has changed. Where the disk refuses, it is all written again when there is something new.
     public func flush() {

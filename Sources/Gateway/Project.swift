@@ -33,6 +33,8 @@ public struct ProjectSettings: Sendable {
     public var positionInterval = Limits.positionInterval
     /// Where clients that went without a word stood; nil where they begin anew.
     public var departures: Departures?
+    /// What is known of the publication over time.
+    public var publication = PublicationRecord(in: nil)
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
@@ -98,13 +100,28 @@ public final class Project: Sendable {
         self.mailboxes = mailboxes
         mailedBytes = (0..<share.loops).map { _ in MailedBytes() }
         slowest = SlowestReader(loops: share.loops)
-        catalog.listen { _ in for mailbox in mailboxes { mailbox.post(.catalogMoved) } }
+        let (publication, log) = (settings.publication, stream.log)
+        catalog.listen { snapshot in
+            publication.take(snapshot, at: log.end()?.state.position.offset)
+            for mailbox in mailboxes { mailbox.post(.catalogMoved) }
+        }
+        if let snapshot = catalog.snapshot { publication.take(snapshot, at: logEnd) }
     }
+
+    /// Behind what has been read.
+    private var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
+
+    /// Who begins there or later misses nothing of the table, nor does who was told so.
+    func wholeFrom(_ table: UInt32) -> UInt64 { settings.publication.wholeFrom(table, at: logEnd) }
+
+    /// Where something of that kind was noticed last.
+    var latestRepublication: UInt64 { settings.publication.latest(at: logEnd) }
 
     /// When its loops have left it.
     public func stop() {
         services.stop()
         settings.departures?.stop()
+        settings.publication.stop()
     }
 
     public func post(_ mail: Mail) {

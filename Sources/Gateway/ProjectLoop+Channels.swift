@@ -132,7 +132,7 @@ extension ProjectLoop {
         channel.session.set(place, for: channel.id)
         clients.isInUse(channel.session)
         channel.place = place
-        channel.knowsRepublishedUpTo = republications.latest
+        channel.knowsRepublishedUpTo = project.latestRepublication
         if channel.session.feed != nil {
             metrics.feeds.add(1)
         } else {

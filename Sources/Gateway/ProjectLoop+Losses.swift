@@ -63,11 +63,10 @@ extension ProjectLoop {
     /// A table of its bindings was out of the publication behind where the channel's past begins: it is told once for each time.
     func tellWhatWasUnpublished(_ channel: Channel) {
         let tables = channel.bindings.flatMap(\.tables).map(\.binding.table)
-        guard let table = tables.max(by: { republications.wholeFrom($0.oid) < republications.wholeFrom($1.oid) }),
-            let since = channel.since
+        let breaks = tables.map { (table: $0, wholeFrom: project.wholeFrom($0.oid)) }
+        guard let since = channel.since, let (table, wholeFrom) = breaks.max(by: { $0.wholeFrom < $1.wholeFrom }),
+            wholeFrom > max(since, channel.knowsRepublishedUpTo)
         else { return }
-        let wholeFrom = republications.wholeFrom(table.oid)
-        guard wholeFrom > max(since, channel.knowsRepublishedUpTo) else { return }
         channel.knowsRepublishedUpTo = wholeFrom
         metrics.drops[.unanswered].add()
         // Behind the join's reply, where that is still to come.

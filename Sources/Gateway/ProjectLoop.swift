@@ -39,7 +39,6 @@ final class ProjectLoop {
     /// Channels that began with a snapshot, and may have in it what the log has yet to come to.
     var leavingOut: Set<UInt32> = []
     /// Tables of which something never comes.
-    var republications = Republications()
     var channels = Slots<Channel>()
     var tokens: TokenCache
     private var isLookingAgain = false
@@ -125,7 +124,6 @@ final class ProjectLoop {
 
     private func catalogMoved() {
         guard let snapshot = project.catalog.snapshot else { return }
-        republications.take(snapshot.tables, at: project.delivery.log.end()?.state.position.offset ?? 0)
         expelRefusedRoles(snapshot)
         reviewRights(snapshot)
         for follower in followers { follower.take(snapshot) }

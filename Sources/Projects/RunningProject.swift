@@ -40,6 +40,7 @@ public final class RunningProject: Sendable {
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings
             settings.departures = Self.departures(plan, loops: gateway.loopCount)
+            settings.publication = Self.publication(plan)
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
                 log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },
@@ -81,6 +82,19 @@ public final class RunningProject: Sendable {
                 "where clients stand cannot be kept: after a restart they will begin anew",
                 [.error("\(error)"), .project(plan.name)])
             return try? Departures(loops: loops, scope: plan.catchUp, grace: plan.catchUpGrace, in: nil, now: now)
+        }
+    }
+
+    /// Where the disk refuses, who was away is not told what of the publication changed before a restart.
+    private static func publication(_ plan: ProjectPlan) -> PublicationRecord {
+        do {
+            let record = PublicationRecord(in: try DiskDirectory(plan.ingest.dataDirectory))
+            try record.start()
+            return record
+        } catch {
+            Log.shared.warning(
+                "what is known of the publication cannot be kept", [.error("\(error)"), .project(plan.name)])
+            return PublicationRecord(in: nil)
         }
     }
 

@@ -54,3 +54,16 @@ public protocol StorageFile: AnyObject, Sendable {
     func reserve(_ size: UInt64) throws(SystemError)
     func size() throws(SystemError) -> UInt64
 }
+
+extension StorageFile {
+    /// The whole file, where it is no longer than that; what is behind is left out.
+    public func contents(atMost limit: UInt64) throws(SystemError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: Int(clamping: min(try size(), limit)))
+        // SAFETY: the file is read into the buffer alone, which lives for the call.
+        let answer = unsafe bytes.withUnsafeMutableBytes { buffer in
+            Result { () throws(SystemError) in unsafe try read(into: buffer, at: 0) }
+        }
+        bytes.removeLast(bytes.count - (try answer.get()))
+        return bytes
+    }
+}

@@ -1,4 +1,6 @@
+import Bytes
 import Catalog
+import System
 import TestSupport
 import Testing
 
@@ -39,5 +41,87 @@ import Testing
         }
         known.take([table(1, by: "11")], at: 9000)
         #expect(known.wholeFrom(1) == 9001)
+    }
+
+    @Test func `a log that was begun anew is not waited for beyond its end`() {
+        var known = Republications()
+        known.take([table(1, by: "10")], at: 100)
+        known.take([table(1, by: "12")], at: 150)
+        known.take([table(1, by: "12")], at: 7)
+        #expect(known.wholeFrom(1) == 8 && known.latest == 8)
+    }
+
+    // MARK: Across restarts
+
+    private let directory = MemoryDirectory()
+
+    private func snapshot(_ version: UInt64, _ tables: CatalogTable...) -> CatalogSnapshot {
+        CatalogSnapshot(version: version, publication: "p", tables: tables, foldsASCIIPlainly: true)
+    }
+
+    @Test func `what was noticed is known to the next process, and so is what was otherwise before`() {
+        let first = PublicationRecord(in: directory)
+        first.take(snapshot(1, table(1, by: "10"), table(2, by: "20"), table(3, by: "")), at: 100)
+        first.take(snapshot(2, table(1, by: "11"), table(2, by: "20"), table(3, by: "")), at: 150)
+        first.flush()
+        let second = PublicationRecord(in: directory)
+        #expect(second.wholeFrom(1, at: nil) == 151 && second.latest(at: nil) == 151)
+        second.take(snapshot(1, table(1, by: "11"), table(2, by: "21"), table(3, by: "")), at: 200)
+        #expect(second.wholeFrom(1, at: 200) == 151 && second.wholeFrom(2, at: 200) == 201)
+        #expect(second.wholeFrom(3, at: 200) == 0 && second.latest(at: 200) == 201)
+    }
+
+    @Test func `where the log ends may be known later than the catalog`() {
+        let first = PublicationRecord(in: directory)
+        first.take(snapshot(1, table(1, by: "10")), at: 100)
+        first.flush()
+        let second = PublicationRecord(in: directory)
+        second.take(snapshot(1, table(1, by: "11")), at: nil)
+        second.flush()
+        #expect(second.wholeFrom(1, at: nil) == 0)
+        #expect(PublicationRecord(in: directory).wholeFrom(1, at: 300) == 0, "nothing was written down yet")
+        #expect(second.wholeFrom(1, at: 300) == 301)
+        second.flush()
+        #expect(PublicationRecord(in: directory).wholeFrom(1, at: 300) == 301)
+    }
+
+    @Test func `an older catalog says nothing about a newer one`() {
+        let record = PublicationRecord(in: nil)
+        record.take(snapshot(2, table(1, by: "11")), at: 100)
+        record.take(snapshot(1, table(1, by: "10")), at: 100)
+        #expect(record.wholeFrom(1, at: 100) == 0)
+    }
+
+    private func read(_ bytes: [UInt8]) throws(ByteError) -> Republications {
+        try Republications(encoded: bytes.span.bytes)
+    }
+
+    @Test func `whatever the file holds, the hub begins`() throws {
+        let record = PublicationRecord(in: directory)
+        record.take(snapshot(1, table(1, by: "10"), table(2, by: "a mark of some length")), at: 100)
+        record.take(snapshot(2, table(1, by: "11"), table(2, by: "a mark of some length")), at: 100)
+        record.flush()
+        let whole = try directory.open(PublicationRecord.fileName, for: .reading).contents(atMost: 1 << 20)
+        #expect(try read(whole).wholeFrom(1) == 101)
+        for cut in 0..<whole.count {
+            #expect(throws: ByteError.self) { try read(Array(whole[..<cut])) }
+            var spoiled = whole
+            spoiled[cut] ^= 0x40
+            let damaged = spoiled
+            #expect(throws: ByteError.self) { try read(damaged) }
+            let file = try directory.open(PublicationRecord.fileName, for: .creating)
+            try file.write(spoiled.span.bytes, at: 0)
+            #expect(PublicationRecord(in: directory).wholeFrom(1, at: 100) == 0)
+        }
+    }
+
+    @Test func `a disk that is full is tried again with the next change`() throws {
+        let record = PublicationRecord(in: directory)
+        record.take(snapshot(1, table(1, by: "10")), at: 100)
+        directory.beFull(for: 1)
+        record.flush()
+        #expect(try !directory.names().contains(PublicationRecord.fileName))
+        record.flush()
+        #expect(try directory.names().contains(PublicationRecord.fileName))
     }
 }

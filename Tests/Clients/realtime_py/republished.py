@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import pathlib
+import signal
 import uuid
 
 from clients.expect import equal, true
@@ -82,3 +84,28 @@ async def told(stage):
         await channel.states.until(is_told, "to be told of what it missed while it was away")
         await other.ready()
         true(not any(is_told(item) for item in other.states.so_far()), "the other table's listener to be told nothing", "")
+
+
+@scenario("what leaves the publication while there is no hub is told to who comes back, whichever hub noticed it", own_hub=True, tables=published("q_away", "id int PRIMARY KEY"))
+async def told_by_another(stage):
+    async with SupabaseClients(stage) as supabase:
+        token = stage.token("authenticated", sub=ANA, session_id=str(uuid.uuid4()))
+        # It comes back when two hubs have been there meanwhile.
+        client = await supabase.client(token=token, initial_backoff=8, max_retries=50)
+        channel = Channel(client, "republished")
+        heard = channel.on("INSERT", "q_away")
+        await channel.subscribe()
+        await stage.database.run("INSERT INTO q_away VALUES (1)")
+        equal((await heard.next("a row"))["record"]["id"], 1, "what comes")
+        await asyncio.sleep(ACKNOWLEDGED)
+        record = pathlib.Path(stage.hub.directory, "publication")
+        before = record.read_bytes()
+        await stage.hub.end(signal.SIGKILL)
+        await stage.database.run(*away("q_away", "INSERT INTO q_away VALUES (2)"), "INSERT INTO q_away VALUES (3)")
+        await stage.hub.start()
+        async with asyncio.timeout(10):
+            while record.read_bytes() == before:
+                await asyncio.sleep(0.05)
+        await stage.hub.restart(signal.SIGKILL)
+        equal((await heard.next("the row behind the break"))["record"]["id"], 3, "what comes")
+        await channel.states.until(is_told, "to be told of what it missed while there was no hub")

@@ -1,0 +1,121 @@
+import Bytes
+import Catalog
+import Diagnostics
+import Synchronization
+import System
+
+/// What is known of a project's publication over time: for all of its loops, and across restarts. Who comes back to another
+/// process than the one that noticed something is told, and so is who was away while there was no process at all.
+public final class PublicationRecord: Sendable {
+    private struct State {
+        var known = Republications()
+        /// The newest catalog, while it is not known where the log ends.
+        var waiting: CatalogSnapshot?
+        var version: UInt64 = 0
+        var isWritten = true
+    }
+
+    private let state: Mutex<State>
+    /// Nil where it is kept in memory alone.
+    private let directory: (any StorageDirectory)?
+    private let scribe = Scribe("publication")
+    private let hasFailed = Atomic<Bool>(false)
+
+    static let fileName = "publication"
+    private static let newName = "publication.new"
+    private static let maximumBytes = UInt64(64 << 20)
+
+    /// What an earlier process wrote down is taken up again. What cannot be read is begun anew, which is said.
+    public init(in directory: (any StorageDirectory)?) {
+        self.directory = directory
+        var state = State()
+        do {
+            if let directory, let kept = try Self.read(directory) { state.known = kept }
+        } catch {
+            Log.shared.warning(
+                "what was known of the publication cannot be read: who missed something of it before now is not told",
+                [.path(Self.fileName), .error("\(error)")])
+        }
+        self.state = Mutex(state)
+    }
+
+    private static func read(_ directory: any StorageDirectory) throws -> Republications? {
+        guard try directory.names().contains(fileName) else { return nil }
+        let bytes = try directory.open(fileName, for: .reading).contents(atMost: maximumBytes)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        return try Republications(encoded: unsafe bytes.span.bytes)
+    }
+
+    // MARK: What is known
+
+    /// With each catalog, from any thread; `end` is the log's, nil before it is open.
+    func take(_ snapshot: CatalogSnapshot, at end: UInt64?) {
+        let isNews = state.withLock { state in
+            guard snapshot.version > state.version else { return false }
+            state.version = snapshot.version
+            state.waiting = snapshot
+            return Self.settle(&state, at: end)
+        }
+        if isNews { scribe.wake() }
+    }
+
+    /// Who begins there or later misses nothing of the table, nor does who was told so.
+    func wholeFrom(_ table: UInt32, at end: UInt64?) -> UInt64 { settled(at: end) { $0.wholeFrom(table) } }
+
+    func latest(at end: UInt64?) -> UInt64 { settled(at: end) { $0.latest } }
+
+    private func settled(at end: UInt64?, _ answer: (Republications) -> UInt64) -> UInt64 {
+        let (value, isNews) = state.withLock { state in
+            let isNews = Self.settle(&state, at: end)
+            return (answer(state.known), isNews)
+        }
+        if isNews { scribe.wake() }
+        return value
+    }
+
+    /// True where there is something else to be written than before.
+    private static func settle(_ state: inout State, at end: UInt64?) -> Bool {
+        guard let end, let snapshot = state.waiting.take() else { return false }
+        let before = state.known
+        state.known.take(snapshot.tables, at: end)
+        guard state.known != before else { return false }
+        state.isWritten = false
+        return true
+    }
+
+    // MARK: Writing down
+
+    public func start() throws(SystemError) {
+        if directory != nil { try scribe.start { [self] in flush() } }
+    }
+
+    public func stop() { scribe.stop() }
+
+    /// A file of what is known now, in the place of the one before when it is whole. Where the disk refuses, the next process
+    /// finds the publication to be another than it was, as this one did.
+    public func flush() {
+        guard let directory else { return }
+        let changed = state.withLock { state in
+            defer { state.isWritten = true }
+            return state.isWritten ? nil : state.known
+        }
+        guard let changed else { return }
+        do throws(SystemError) {
+            let bytes = changed.encoded()
+            let file = try directory.open(Self.newName, for: .creating)
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            try file.write(unsafe bytes.span.bytes, at: 0)
+            try file.sync()
+            try directory.rename(Self.newName, to: Self.fileName)
+            try directory.sync()
+            hasFailed.store(false, ordering: .relaxed)
+        } catch {
+            state.withLock { $0.isWritten = false }
+            if !hasFailed.exchange(true, ordering: .relaxed) {
+                Log.shared.warning(
+                    "what is known of the publication cannot be written down",
+                    [.path(Self.fileName), .error("\(error)")])
+            }
+        }
+    }
+}
