@@ -419,8 +419,8 @@ struct ChangeRouter: ~Copyable {
     ) {
         let members = index.members(of: matches.certain(of: place), at: node)
         numbers.removeAll(keepingCapacity: true)
-        numbers.reserveCapacity(members.count)
-        for place in members.indices { numbers.append(members[place]) }
+        // SAFETY: the pointer is used within the call.
+        unsafe members.withUnsafeBufferPointer { unsafe numbers.append(contentsOf: $0) }
     }
 
     // MARK: Asking
