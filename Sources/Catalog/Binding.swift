@@ -72,4 +72,7 @@ public struct TableBinding: Sendable {
     public var access: Access
     /// Which rows the role may read; nil where row level security is not active for it: all of them.
     public var policy: PolicyBinding?
+
+    /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
+    public var isKeptSecret: Bool { policy != nil && access == .unauthorized }
 }

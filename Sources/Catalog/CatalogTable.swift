@@ -165,7 +165,7 @@ public final class CatalogTable: Sendable {
     public func slot(named name: String) -> Int? { slots[name] }
 
     /// `schema.name`, quoted where it must be: for SQL that is shown to people.
-    var quotedName: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
+    public var quotedName: String { SQLName.quoted(schema) + "." + SQLName.quoted(name) }
 
     /// Slots of columns that have to be computed.
     public var computed: [Int] { columns.indices.filter { columns[$0].generation != nil } }

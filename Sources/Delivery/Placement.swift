@@ -275,9 +275,6 @@ extension TableBinding {
     /// Who asks for rows that updates take away may be told of them: as deletes.
     public var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
 
-    /// Policies guard what the role may not read at all: a refusal for each change would tell it when there is one.
-    public var isKeptSecret: Bool { policy != nil && access == .unauthorized }
-
     fileprivate var viewKey: ViewKey {
         let shape: ViewKey.Shape =
             switch access {

@@ -126,7 +126,7 @@ public final class Explainer {
     }
 
     /// That a table's every change comes down the stream is known only once older transactions are over.
-    private func resolve(_ request: BindingRequest) -> BindingOutcome {
+    func resolve(_ request: BindingRequest) -> BindingOutcome {
         var outcome = resolved(request)
         for _ in 0..<20 {
             guard case .tables(let tables) = outcome, let policy = tables.first?.policy,

@@ -29,6 +29,23 @@ final class PartRecorder: Sendable {
         return found?.first.map { part in !part.term.contains { $0 == .undecided } } ?? false
     }
 
+    /// Tables whose rows would make members, if they were followed.
+    func membershipTables(of text: String, on table: UInt32) -> Set<UInt32> {
+        var tables: Set<UInt32> = []
+        let found = parts.withLock { $0[Key(table: table, text: text)] }
+        found?.first?.term.visit { if case .member(let membership, _) = $0 { tables.insert(membership.table) } }
+        return tables
+    }
+
+    /// The smallest parts of a policy that are left to PostgreSQL, as they are written.
+    func undecided(of policy: PolicyBinding.Part, on table: UInt32) -> [String] {
+        let parts = parts(of: policy, on: table)
+        return parts.indices.filter { index in
+            let inside = parts[(index + 1)...].prefix { $0.depth > parts[index].depth }
+            return parts[index].isUndecided && !inside.contains(where: \.isUndecided)
+        }.map { parts[$0].text }
+    }
+
     /// The policy's parts, the policy itself first, as far as they are decided in process: what the binding leaves to
     /// PostgreSQL is left to it in its parts as well.
     func parts(of policy: PolicyBinding.Part, on table: UInt32) -> [PolicyPart] {
@@ -59,4 +76,8 @@ extension Term {
             return found.map { .member($0, key: key) } ?? .undecided
         }
     }
+}
+
+extension PolicyPart {
+    fileprivate var isUndecided: Bool { term.contains { $0 == .undecided } }
 }

@@ -482,7 +482,4 @@ extension TableBinding {
         operations.contains(.delete) && !isKeptSecret && policy?.rowPolicy.term != .never
             && (policy == nil || access == .readable)
     }
-
-    /// A policy reads the column.
-    func isJudged(by slot: Int) -> Bool { policy?.row.columns.contains { $0.slot == slot && $0.isNeeded } ?? false }
 }

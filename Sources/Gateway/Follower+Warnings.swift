@@ -29,70 +29,19 @@ extension Follower {
         return nil
     }
 
-    /// What the publication does not give, or what of it is not made up for.
-    private func publicationWarnings(_ table: TableBinding) -> [ClientText] {
-        guard let publication = project.catalog.snapshot?.publication, !table.isKeptSecret else { return [] }
-        var warnings: [ClientText] = []
-        if !table.unpublished.isEmpty {
-            warnings.append(
-                BindingMessages.areNotPublished(
-                    table.unpublished, of: table.table, table.table.operations, publication))
-        }
-        if table.table.hasRowFilter { warnings.append(BindingMessages.rowsAreLeftOut(table.table, publication)) }
-        let computed = table.table.computed
-        let told = computed.filter(table.delivered.contains)
-        if !told.isEmpty || computed.contains(where: table.isJudged(by:)), !project.mayCompute {
-            warnings.append(
-                BindingMessages.areNotComputed(told.map { table.table.columns[$0] }, of: table.table))
-        }
-        return warnings
-    }
-
     /// What the client may not expect of its bindings.
     func warnings(
         about tables: [TableBinding], _ held: [ObjectIdentifier: ActivePolicy], _ role: String
     ) -> [ClientText] {
-        var warnings: [ClientText] = []
-        for table in tables {
-            warnings += publicationWarnings(table)
-            if !table.isKeptSecret,
-                let refused = BindingMessages.rowsAreRefused(table.table, table.access, role)
-            {
-                warnings.append(refused)
-            }
-            if let warning = warning(aboutDeletesOf: table) { warnings.append(warning) }
-            guard let policy = table.policy else { continue }
-            if table.isKeptSecret {
-                warnings.append(BindingMessages.nothingIsReadable(table.table))
-                continue
-            }
-            if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
-            if held[ObjectIdentifier(policy)]?.predicate?.mayAskPolicy == true,
-                case .refused = project.policyEvaluator.availability
-            {
-                warnings.append(BindingMessages.nobodyDecides(table.table))
-            }
-            // Who sees nothing anyway has been told.
-            guard policy.rowPolicy.term != .never else { continue }
-            let judged = table.table.sources(of: Set(policy.row.columns.filter(\.isNeeded).map(\.slot)))
-            if table.operations.contains(.delete), !table.table.identifies(judged), project.settings.deletesAreStrict {
-                warnings.append(
-                    table.table.isRecallable
-                        ? BindingMessages.deletesAreRecalled(table.table)
-                        : BindingMessages.deletesAreHidden(table.table))
-            }
+        let nobodyDecides = if case .refused = project.policyEvaluator.availability { true } else { false }
+        let means = TableBinding.Means(
+            publication: project.catalog.snapshot?.publication ?? "", mayCompute: project.mayCompute,
+            nobodyDecides: nobodyDecides, deletesAreStrict: project.settings.deletesAreStrict)
+        let warnings = tables.flatMap { table in
+            let asks = table.policy.flatMap { held[ObjectIdentifier($0)] }?.predicate?.mayAskPolicy == true
+            return table.warnings(for: role, by: means, asksPostgres: asks)
         }
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
-    }
-
-    /// Of a filter that looks at what deletes do not say of their row.
-    private func warning(aboutDeletesOf binding: TableBinding) -> ClientText? {
-        guard binding.operations.contains(.delete), !binding.isKeptSecret, let filter = binding.predicate,
-            !binding.table.identifies(Set(filter.slots))
-        else { return nil }
-        return binding.table.isRecallable
-            ? BindingMessages.filteredDeletesAreRecalled(binding.table)
-            : BindingMessages.filteredDeletesAreHidden(binding.table)
     }
 
     /// Of rows that updates take away, where these do not say what the row was.

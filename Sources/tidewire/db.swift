@@ -6,13 +6,13 @@ import Settings
 /// `tidewire db`
 struct DatabaseCommand: Command {
     let name = "db"
-    let summary = "Prepare a database for the hub, and check that it is."
+    let summary = "Prepare a database for the hub."
     let discussion = """
         The hub needs a few things in the database: roles, a publication, schema realtime with its functions, and two \
         functions of its own. They are the files of sql/, which this program carries. On a database that Supabase prepared \
-        most of it is there, and is left as it is.
+        most of it is there, and is left as it is. `tidewire doctor` says what is missing.
         """
-    let subcommands: [any Command] = [DatabaseApplyCommand(), DatabaseCheckCommand()]
+    let subcommands: [any Command] = [DatabaseApplyCommand()]
 }
 
 /// A connection for a command that looks after the database.

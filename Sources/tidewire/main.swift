@@ -12,6 +12,7 @@ let program = Program(commands: [
     TransactionCommand(),
     LogCommand(),
     WhyCommand(),
+    DoctorCommand(),
     DatabaseCommand(),
     SlotCommand(),
     ConfigCommand(),

@@ -208,19 +208,26 @@ extension Arguments {
     }
 
     fileprivate func holder(_ terminal: Terminal) throws -> ExplainedHolder {
-        let claims = try value(of: .claims).map { try contents(of: $0, terminal) }
-        guard claims != nil || value(of: .role) != nil else {
+        guard value(of: .claims) != nil || value(of: .role) != nil else {
             throw UsageError("for whom? give --claims, or --role (and --sub)")
         }
+        return try holder(claims: value(of: .claims), role: value(of: .role), subject: value(of: .subject), terminal)
+    }
+
+    /// `file` holds the claims.
+    func holder(
+        claims file: String?, role: String?, subject: String?, _ terminal: Terminal
+    ) throws(UsageError) -> ExplainedHolder {
+        let claims = try file.map { path throws(UsageError) in try contents(of: path, terminal) }
         do throws(ExplainFailure) {
-            return try ExplainedHolder(claims: claims, role: value(of: .role), subject: value(of: .subject))
+            return try ExplainedHolder(claims: claims, role: role, subject: subject)
         } catch {
-            guard case .badClaims(let reason) = error else { throw error }
+            guard case .badClaims(let reason) = error else { throw UsageError("the claims cannot be read") }
             throw UsageError(reason)
         }
     }
 
-    private func contents(of path: String, _ terminal: Terminal) throws -> String {
+    private func contents(of path: String, _ terminal: Terminal) throws(UsageError) -> String {
         if path == "-" { return try StandardInput.text() }
         switch terminal.surroundings.readFile(path) {
         case .bytes(let bytes): return String(decoding: bytes, as: UTF8.self)

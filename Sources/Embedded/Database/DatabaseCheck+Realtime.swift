@@ -63,12 +63,12 @@ extension DatabaseCheck {
         if row[1] != "t" {
             return .wrong(
                 .realtime, "row level security", "is off: everybody may join every private channel",
-                hint: "ALTER TABLE realtime.messages ENABLE ROW LEVEL SECURITY;")
+                sql: "ALTER TABLE realtime.messages ENABLE ROW LEVEL SECURITY;")
         }
         if row[2] == "t" {
             return .wrong(
                 .realtime, "row level security", "is forced on the owner too: the hub cannot try policies",
-                hint: "ALTER TABLE realtime.messages NO FORCE ROW LEVEL SECURITY;")
+                sql: "ALTER TABLE realtime.messages NO FORCE ROW LEVEL SECURITY;")
         }
         if row[3] == "0" {
             return .ok(
@@ -98,7 +98,7 @@ extension DatabaseCheck {
             return .missing(
                 .realtime, name, "there is none for \(day): messages of that day are lost",
                 isRequired: name.hasPrefix("today"),
-                hint: "SELECT * FROM tidewire.keep_messages(); (a running hub calls it)")
+                hint: "a running hub calls it", sql: "SELECT * FROM tidewire.keep_messages();")
         }
     }
 
@@ -114,12 +114,12 @@ extension DatabaseCheck {
         guard let row = rows.first else {
             return .missing(
                 .realtime, name, "does not exist: broadcasts from the database do not arrive",
-                hint: "CREATE PUBLICATION \(name) FOR TABLE realtime.messages;")
+                sql: "CREATE PUBLICATION \(name) FOR TABLE realtime.messages;")
         }
         if row[0] == "f", row[1] == "realtime.messages" { return .ok(.realtime, name, "realtime.messages") }
         return .wrong(
             .realtime, name, "is not for inserts into realtime.messages alone",
-            hint: "DROP PUBLICATION \(name); CREATE PUBLICATION \(name) FOR TABLE realtime.messages;")
+            sql: "DROP PUBLICATION \(name); CREATE PUBLICATION \(name) FOR TABLE realtime.messages;")
     }
 
     private func subscription() throws(PostgresError) -> Requirement {
@@ -208,7 +208,7 @@ extension DatabaseCheck {
         if same[3] == "t" {
             return .wrong(
                 .realtime, name, "runs with its owner's rights", isRequired: wanted.isRequired,
-                hint: "ALTER FUNCTION realtime.\(Quoted.identifier(wanted.name)) SECURITY INVOKER;")
+                sql: "ALTER FUNCTION realtime.\(Quoted.identifier(wanted.name)) SECURITY INVOKER;")
         }
         guard same[2] == String(wanted.volatility) else {
             return .wrong(.realtime, name, "has another volatility", isRequired: false, hint: hint)

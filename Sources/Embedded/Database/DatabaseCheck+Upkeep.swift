@@ -37,7 +37,7 @@ extension DatabaseCheck {
         guard row[4] == "f" else {
             return .wrong(
                 .upkeep, name, "may be called by client roles",
-                hint: "REVOKE ALL ON FUNCTION \(name) FROM PUBLIC, anon, authenticated, service_role;")
+                sql: "REVOKE ALL ON FUNCTION \(name) FROM PUBLIC, anon, authenticated, service_role;")
         }
         return .ok(.upkeep, name, "exists")
     }
@@ -56,7 +56,7 @@ extension DatabaseCheck {
         }
         let other: Connection
         do throws(PostgresError) {
-            other = try Connection(target, applicationName: "tidewire db check")
+            other = try Connection(target, applicationName: "tidewire doctor")
         } catch {
             return [
                 .wrong(
@@ -103,7 +103,7 @@ extension DatabaseCheck {
             return [
                 .wrong(
                     .policies, name, "cannot become anon and authenticated",
-                    hint: "GRANT anon, authenticated TO \(Quoted.identifier(name));")
+                    sql: "GRANT anon, authenticated TO \(Quoted.identifier(name));")
             ]
         }
         return [.ok(.policies, name, "can become anon and authenticated, and nothing else")]

@@ -1,4 +1,5 @@
 import Postgres
+import System
 
 /// Looks at a database for everything the hub needs of it, and changes nothing.
 ///
@@ -55,10 +56,49 @@ public struct DatabaseCheck {
                 ? .ok(.server, "wal_level", "logical")
                 : .wrong(
                     .server, "wal_level", row[1] ?? "",
-                    hint: "ALTER SYSTEM SET wal_level = logical; then restart the server"),
+                    hint: "and a restart of the server", sql: "ALTER SYSTEM SET wal_level = logical;"),
             DatabaseCheck.room("replication slots", "max_replication_slots", number(3), of: number(2), has: hasSlot),
             DatabaseCheck.room("WAL senders", "max_wal_senders", number(5), of: number(4), has: hasSlot),
-        ]
+        ] + [try slot(), try clock()].compactMap(\.self)
+    }
+
+    /// Nil where there is none yet.
+    private func slot() throws(PostgresError) -> Requirement? {
+        let rows = try ask(
+            """
+            SELECT wal_status, pg_size_pretty(pg_wal_lsn_diff(
+                    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)),
+                pg_size_pretty(safe_wal_size), safe_wal_size < 64 * 1024 * 1024, active
+            FROM pg_catalog.pg_replication_slots WHERE slot_name = $1 AND database = current_database()
+            """, [settings.slot])
+        guard let row = rows.first else { return nil }
+        let name = "slot \(settings.slot)"
+        if row[0] == "lost" {
+            return .wrong(
+                .server, name, "is lost: the server has let go of WAL that it needs",
+                hint: "the hub makes another, which is a gap that clients are told of; raise max_slot_wal_keep_size")
+        }
+        let detail =
+            "keeps \(row[1] ?? "no") of WAL\(row[2].map { ", and is lost after \($0) more" } ?? "")"
+            + (row[4] == "t" ? "" : "; nobody reads it just now")
+        guard row[0] == "unreserved" || row[3] == "t" else { return .ok(.server, name, detail) }
+        return .wrong(
+            .server, name, detail, isRequired: false,
+            hint: "start the hub, or raise max_slot_wal_keep_size, before it is lost")
+    }
+
+    /// Tokens have times in them.
+    private func clock() throws(PostgresError) -> Requirement? {
+        let before = KernelTime().unixSeconds
+        let rows = try ask("SELECT extract(epoch FROM clock_timestamp())::int8")
+        let after = KernelTime().unixSeconds
+        guard let there = rows.first?[0].flatMap({ Int64($0) }) else { return nil }
+        let apart = there < before ? before - there : max(0, there - after)
+        if apart <= 2 { return .ok(.server, "clock", "as this machine's") }
+        return .wrong(
+            .server, "clock",
+            "\(apart) s from this machine's: what lasts for a time, tokens among it, ends earlier or later",
+            isRequired: apart > 60, hint: "let both machines keep the time (timedatectl set-ntp true)")
     }
 
     /// The hub takes one. One that has its slot may also be running.
@@ -94,17 +134,18 @@ public struct DatabaseCheck {
                 ? .ok(.login, "replication", "\(name) may read the change stream")
                 : .wrong(
                     .login, "replication", "\(name) may not read the change stream",
-                    hint: "as a superuser: ALTER ROLE \(quoted) REPLICATION; (managed services have a role to grant)"),
+                    hint: "as a superuser (managed services have a role to grant)",
+                    sql: "ALTER ROLE \(quoted) REPLICATION;"),
             row[4] == nil
                 ? .ok(.login, "client roles", "\(name) can become anon and authenticated")
                 : .wrong(
                     .login, "client roles", "\(name) cannot become \(row[4] ?? "")",
-                    hint: "GRANT \(row[4] ?? "") TO \(quoted);"),
+                    sql: "GRANT \(row[4] ?? "") TO \(quoted);"),
             row[5] == "t"
                 ? .ok(.login, "temporary objects", "\(name) may make them")
                 : .wrong(
                     .login, "temporary objects", "\(name) may not make any",
-                    hint: "GRANT TEMPORARY ON DATABASE … TO \(quoted);"),
+                    sql: "GRANT TEMPORARY ON DATABASE … TO \(quoted);"),
         ]
         if row[1] == "t" || row[2] == "t" || row[6] == "t" {
             let why =
@@ -141,7 +182,7 @@ public struct DatabaseCheck {
             if name == "service_role", !bypasses {
                 return .wrong(
                     .roles, name, "is bound by row level security", isRequired: false,
-                    hint: "as a superuser: ALTER ROLE service_role BYPASSRLS;")
+                    hint: "as a superuser", sql: "ALTER ROLE service_role BYPASSRLS;")
             }
             return .ok(.roles, name, "exists")
         }
@@ -174,7 +215,7 @@ public struct DatabaseCheck {
                 "SELECT pubinsert, pubupdate, pubdelete FROM pg_catalog.pg_publication WHERE pubname = $1", [name]
             ).first
         else {
-            return [.missing(.publication, name, "does not exist", hint: "CREATE PUBLICATION \(quoted);")]
+            return [.missing(.publication, name, "does not exist", sql: "CREATE PUBLICATION \(quoted);")]
         }
         let left = zip(["insert", "update", "delete"], flags).filter { $0.1 != "t" }.map(\.0)
         let tables = try publishedTables(name)
@@ -183,15 +224,29 @@ public struct DatabaseCheck {
             found.append(
                 .wrong(
                     .publication, "events", "does not publish \(left.joined(separator: ", "))", isRequired: false,
-                    hint: "ALTER PUBLICATION \(quoted) SET (publish = 'insert, update, delete, truncate');"))
+                    sql: "ALTER PUBLICATION \(quoted) SET (publish = 'insert, update, delete, truncate');"))
         }
         if tables.isEmpty {
             found.append(
                 .missing(
                     .publication, "tables", "none is in it: nobody can subscribe to changes", isRequired: false,
-                    hint: "ALTER PUBLICATION \(quoted) ADD TABLE …;"))
+                    sql: "ALTER PUBLICATION \(quoted) ADD TABLE …;"))
         }
-        return found + tables
+        return try found + [ownPublication()] + tables
+    }
+
+    /// The hub's, with the tables that policies look into.
+    private func ownPublication() throws(PostgresError) -> Requirement {
+        let name = "tidewire_internal"
+        let rows = try ask(
+            """
+            SELECT (SELECT count(*) FROM pg_catalog.pg_publication_rel r WHERE r.prpubid = p.oid)
+            FROM pg_catalog.pg_publication p WHERE p.pubname = $1
+            """, [name])
+        if let row = rows.first { return .ok(.publication, name, "\(row[0] ?? "0") tables that policies look into") }
+        return .missing(
+            .publication, name, "does not exist: policies that look into tables which are not published are slower",
+            isRequired: false, sql: "CREATE PUBLICATION \(name) WITH (publish = 'insert, update, delete, truncate');")
     }
 
     private func publishedTables(_ publication: String) throws(PostgresError) -> [Requirement] {
@@ -213,11 +268,12 @@ public struct DatabaseCheck {
             case ("i", _), ("d", true):
                 return .ok(
                     .publication, table, "\(security), old rows by their key only",
-                    hint: "for whole old rows: ALTER TABLE \(table) REPLICA IDENTITY FULL;")
+                    hint: "for whole old rows", sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
             default:
                 return .wrong(
                     .publication, table, "has no key: PostgreSQL refuses its updates and deletes", isRequired: false,
-                    hint: "give it a primary key, or ALTER TABLE \(table) REPLICA IDENTITY FULL;")
+                    hint: "give it a primary key, or let changes have whole old rows",
+                    sql: "ALTER TABLE \(table) REPLICA IDENTITY FULL;")
             }
         }
     }

@@ -5,10 +5,11 @@ public struct Requirement: Sendable, Equatable {
     }
 
     public enum Area: String, Sendable, CaseIterable {
-        case server, login, roles, auth, publication, realtime, upkeep, policies
+        case settings, server, login, roles, auth, publication, realtime, upkeep, policies, tables
 
         public var title: String {
             switch self {
+            case .settings: "Settings and this machine"
             case .server: "PostgreSQL"
             case .login: "The hub's login"
             case .roles: "Roles"
@@ -17,6 +18,7 @@ public struct Requirement: Sendable, Equatable {
             case .realtime: "Schema realtime"
             case .upkeep: "What the hub does in realtime.messages"
             case .policies: "The login for policies"
+            case .tables: "What subscribers may expect"
             }
         }
     }
@@ -28,24 +30,49 @@ public struct Requirement: Sendable, Equatable {
     public let isRequired: Bool
     /// What is there.
     public let detail: String
-    /// What to do about it.
-    public let hint: String?
+    /// What to do about it, in words: by whom, or what cannot be said in SQL.
+    public let words: String?
+    /// Statements that put it right. Where one has a place to be filled in, somebody has to decide.
+    public let sql: String?
 
     public var isFailure: Bool { isRequired && state != .ok }
 
-    static func ok(_ area: Area, _ name: String, _ detail: String, hint: String? = nil) -> Requirement {
-        Requirement(area: area, name: name, state: .ok, isRequired: true, detail: detail, hint: hint)
+    /// What to do about it.
+    public var hint: String? {
+        guard let sql else { return words }
+        return words.map { "\($0): \(sql)" } ?? sql
     }
 
-    static func missing(
-        _ area: Area, _ name: String, _ detail: String, isRequired: Bool = true, hint: String?
-    ) -> Requirement {
-        Requirement(area: area, name: name, state: .missing, isRequired: isRequired, detail: detail, hint: hint)
+    /// Whether its statements can be run as they are.
+    public var isFixComplete: Bool { sql.map { !$0.contains("…") } ?? false }
+
+    public init(
+        _ area: Area, _ name: String, _ state: State, _ detail: String, isRequired: Bool, words: String?, sql: String?
+    ) {
+        self.area = area
+        self.name = name
+        self.state = state
+        self.isRequired = isRequired
+        self.detail = detail
+        self.words = words
+        self.sql = sql
     }
 
-    static func wrong(
-        _ area: Area, _ name: String, _ detail: String, isRequired: Bool = true, hint: String?
+    public static func ok(
+        _ area: Area, _ name: String, _ detail: String, hint: String? = nil, sql: String? = nil
     ) -> Requirement {
-        Requirement(area: area, name: name, state: .wrong, isRequired: isRequired, detail: detail, hint: hint)
+        Requirement(area, name, .ok, detail, isRequired: true, words: hint, sql: sql)
+    }
+
+    public static func missing(
+        _ area: Area, _ name: String, _ detail: String, isRequired: Bool = true, hint: String? = nil, sql: String? = nil
+    ) -> Requirement {
+        Requirement(area, name, .missing, detail, isRequired: isRequired, words: hint, sql: sql)
+    }
+
+    public static func wrong(
+        _ area: Area, _ name: String, _ detail: String, isRequired: Bool = true, hint: String? = nil, sql: String? = nil
+    ) -> Requirement {
+        Requirement(area, name, .wrong, detail, isRequired: isRequired, words: hint, sql: sql)
     }
 }

@@ -102,7 +102,7 @@ def check_hub(binary, port, directory):
     given = variables(service, port, PORT=str(own), TIDEWIRE_DATA_DIR=f"{directory}/composed")
     health = [word.replace("127.0.0.1:4000", f"127.0.0.1:{own}") for word in service["healthcheck"]["test"][1:]]
     with serving(binary, given, health, directory):
-        run([binary, "db", "check"], env=given)
+        run([binary, "doctor"], env=given)
 
 
 def check_in_the_stack(binary, port, directory):

@@ -1,0 +1,144 @@
+import Asking
+import Catalog
+import Change
+import Diagnostics
+import History
+import Judging
+import Policy
+import Postgres
+import Protocol
+import Replication
+import System
+
+/// What subscribers to each published table would be told, before there are any: by the code that tells them.
+extension Explainer {
+    /// Of all published tables, or of one.
+    public func examine(_ roles: [String], _ only: TableName? = nil) throws(ExplainFailure) -> [TableFinding] {
+        let known = Awaiting.answer(within: Self.patience) { catalog.refresh(then: $0) }
+        guard let snapshot = known ?? nil else { throw .databaseAway }
+        let tables = snapshot.tables.filter { table in
+            only.map { $0 == TableName(schema: table.schema, name: table.name) } ?? true
+        }
+        let nobodyDecides = !mayAsk()
+        var findings: [TableFinding] = []
+        for table in tables {
+            // How it is asked about depends on nothing but the role.
+            let means = TableBinding.Means(
+                publication: settings.publication, mayCompute: !nobodyDecides, nobodyDecides: nobodyDecides,
+                deletesAreStrict: settings.deletesAreStrict)
+            let found = try roles.map { role throws(ExplainFailure) in try examine(table, role, means, snapshot) }
+            findings += found.flatMap(\.self).joiningRoles()
+        }
+        return findings
+    }
+
+    /// Whether there is a login that may run policies. It is found out when it is asked for.
+    func mayAsk() -> Bool {
+        for _ in 0..<50 {
+            switch judge.availability {
+            case .available: return true
+            case .refused: return false
+            case .unknown: BackgroundThread.rest(nanoseconds: 100_000_000)
+            }
+        }
+        return false
+    }
+
+    private func examine(
+        _ table: CatalogTable, _ role: String, _ means: TableBinding.Means, _ snapshot: CatalogSnapshot
+    ) throws(ExplainFailure) -> [TableFinding] {
+        let name = table.quotedName
+        switch resolve(BindingRequest(role: role, schema: table.schema, table: table.name)) {
+        case .unavailable: throw .databaseAway
+        case .failed(let message): return [TableFinding(name, role, .wrong, message.text)]
+        case .tables(let bindings):
+            guard let binding = bindings.first else { throw .databaseAway }
+            let warnings = binding.warnings(for: role, by: means, asksPostgres: asks(binding)).map {
+                TableFinding(name, role, .notable, $0.text, sql: fix($0.code, binding, role))
+            }
+            return [sight(of: binding, role)].compactMap(\.self) + warnings + slowness(of: binding, role, snapshot)
+        }
+    }
+
+    private func asks(_ binding: TableBinding) -> Bool {
+        binding.policy?.parts.contains { $0.term.contains { $0 == .undecided } } ?? false
+    }
+
+    // MARK: What the role sees
+
+    /// Nil where a warning says it.
+    private func sight(of binding: TableBinding, _ role: String) -> TableFinding? {
+        let table = binding.table
+        guard binding.access != .unauthorized, !binding.isKeptSecret else { return nil }
+        guard let policy = binding.policy else {
+            if table.hasRowSecurity {
+                return TableFinding(
+                    table.quotedName, role, .fine, "every row: row level security does not bind the role")
+            }
+            return TableFinding(
+                table.quotedName, role, .notable, "every row: the table has no row level security",
+                sql:
+                    "ALTER TABLE \(table.quotedName) ENABLE ROW LEVEL SECURITY; CREATE POLICY … ON \(table.quotedName) "
+                    + "FOR SELECT TO … USING (…);")
+        }
+        let permissive = policy.parts.filter(\.isPermissive)
+        guard !permissive.isEmpty else { return nil }
+        let names = policy.parts.map { "\($0.isPermissive ? "" : "only as far as ")\"\($0.name)\" says" }
+        return TableFinding(table.quotedName, role, .fine, "rows as \(names.joined(separator: " or "))")
+    }
+
+    /// What somebody with rights to the table would run.
+    private func fix(_ code: TextCode, _ binding: TableBinding, _ role: String) -> String? {
+        let name = binding.table.quotedName
+        switch code {
+        case .deletesFromLog, .deletesHidden, .movesFromLog, .movesHidden:
+            return "ALTER TABLE \(name) REPLICA IDENTITY FULL;"
+        case .rowsRefused where binding.access == .unauthorized, .nothingReadable:
+            return "GRANT SELECT ON \(name) TO \(SQLName.quoted(role));"
+        case .rowsRefused: return "ALTER TABLE \(name) ADD PRIMARY KEY (…);"
+        case .policyNotJudged where !(binding.policy?.parts.contains(where: \.isPermissive) ?? true):
+            return "CREATE POLICY … ON \(name) FOR SELECT TO \(SQLName.quoted(role)) USING (…);"
+        case .operationsNotPublished:
+            return "ALTER PUBLICATION \(SQLName.quoted(settings.publication)) "
+                + "SET (publish = 'insert, update, delete, truncate');"
+        case .rowsLeftOut:
+            let publication = SQLName.quoted(settings.publication)
+            return
+                "ALTER PUBLICATION \(publication) DROP TABLE \(name); ALTER PUBLICATION \(publication) ADD TABLE \(name);"
+        default: return nil
+        }
+    }
+
+    // MARK: What is slow
+
+    /// Policies of which PostgreSQL decides on every row, and why.
+    private func slowness(
+        of binding: TableBinding, _ role: String, _ snapshot: CatalogSnapshot
+    ) -> [TableFinding] {
+        guard let policy = binding.policy else { return [] }
+        let table = binding.table.quotedName
+        return policy.parts.flatMap { part -> [TableFinding] in
+            guard part.term.contains({ $0 == .undecided }) else { return [] }
+            let unfollowed = recorder.membershipTables(of: part.text, on: policy.table)
+                .filter { snapshot.followable[$0] == nil }
+            let tables = unfollowed.compactMap { snapshot.related($0)?.quotedName }.sorted()
+            guard tables.isEmpty else {
+                let publication = StreamCoverage.memberships
+                return tables.map { members in
+                    TableFinding(
+                        table, role, .notable,
+                        "policy \"\(part.name)\" looks into \(members), of which not every change is followed: PostgreSQL "
+                            + "decides on every row, which is slower",
+                        sql: "ALTER PUBLICATION \(publication) ADD TABLE ONLY \(members);")
+                }
+            }
+            let reasons = recorder.undecided(of: part, on: policy.table)
+            let reason = reasons.isEmpty ? "" : ", because of \(reasons.prefix(2).joined(separator: " and of "))"
+            return [
+                TableFinding(
+                    table, role, .notable,
+                    "policy \"\(part.name)\" is left to PostgreSQL for every row, which is slower\(reason)")
+            ]
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import Catalog
+import Change
+import Diagnostics
+import History
+import Judging
+import Policy
+import Postgres
+
+/// What somebody may SELECT of each published table, as PostgreSQL counts it.
+extension Explainer {
+    private static let countedRows = 10_000
+
+    public func views(of holder: ExplainedHolder, _ only: TableName? = nil) throws(ExplainFailure) -> [TableFinding] {
+        guard let snapshot = catalog.snapshot else { throw .databaseAway }
+        let tables = snapshot.tables.filter { table in
+            only.map { $0 == TableName(schema: table.schema, name: table.name) } ?? true
+        }
+        guard mayAsk() else {
+            return tables.map {
+                TableFinding(
+                    $0.quotedName, holder.role, .notable,
+                    "was not tried: policies are run as no login that may do more than their roles (policy_database_url)"
+                )
+            }
+        }
+        do throws(PostgresError) {
+            let connection = try Connection(
+                settings.policies ?? settings.database, applicationName: "tidewire doctor", settings: Self.bounds)
+            return tables.map { view(of: $0, holder, connection) }
+        } catch {
+            throw .databaseAway
+        }
+    }
+
+    private static let bounds = ["default_transaction_read_only=on", "statement_timeout=10s", "lock_timeout=2s"]
+
+    private func view(of table: CatalogTable, _ holder: ExplainedHolder, _ connection: Connection) -> TableFinding {
+        let name = table.quotedName
+        do throws(PostgresError) {
+            let count = try counted(name, holder, connection)
+            let limit = Self.countedRows
+            return TableFinding(
+                name, holder.role, count == 0 ? .notable : .fine,
+                "\(holder.name) sees \(count > limit ? "more than \(limit)" : count == 0 ? "none" : "\(count)") of its rows"
+            )
+        } catch {
+            return TableFinding(
+                name, holder.role, .wrong, "PostgreSQL refuses \(holder.name) its rows: \(error.message)")
+        }
+    }
+
+    /// Whatever a policy calls is undone.
+    private func counted(
+        _ table: String, _ holder: ExplainedHolder, _ connection: Connection
+    ) throws(PostgresError) -> Int {
+        defer { _ = try? connection.execute("ROLLBACK") }
+        _ = try connection.execute("BEGIN READ ONLY")
+        _ = try connection.query(
+            "SELECT pg_catalog.set_config('request.jwt.claims', $1, true), pg_catalog.set_config('role', $2, true)",
+            [holder.claims, holder.role])
+        let rows = try connection.query(
+            "SELECT pg_catalog.count(*) FROM (SELECT FROM \(table) LIMIT \(Self.countedRows + 1)) AS rows_of_it")
+        return rows.values.first?[0].flatMap { Int($0) } ?? 0
+    }
+}
