@@ -186,14 +186,19 @@ final class Client {
 
     /// The socket is gone, with all that was on its way.
     func cut() {
-        guard let descriptor else { return }
-        StreamSocket.close(descriptor)
+        if let descriptor = vanish() { StreamSocket.close(descriptor) }
+    }
+
+    /// Likewise, but nobody tells the hub: its end of what is answered stays open.
+    func vanish() -> Int32? {
+        guard let descriptor else { return nil }
         self.descriptor = nil
         for channel in lines.indices where lines[channel].joinRef != nil {
             hearing.heard(isPlain ? .cut : .closed, on: channel, of: number)
             lines[channel].joinRef = nil
         }
         tokensSent = [:]
+        return descriptor
     }
 
     /// It has something to say that the socket did not take yet.

@@ -72,10 +72,10 @@ final class Oracle: Hearing {
         /// Who had it before a cut, of a client that asks for nothing.
         var returning: Absent?
         var topic = ""
-        /// What was heard when it began, or at the ping before the last, and at the last. The hub knows of the one before it.
-        var heardAtPings = [Reached()]
-        /// The gaps that it was told of behind those pings, and ever: who goes on from before is told of them again.
-        var gapsToldBehindPings: [[Gap]] = [[]]
+        /// The last ones, and the beginning as long as there were no more. Of the last one the hub may not know the answer.
+        private var pings = [Ping(Reached(), at: 0, rests: 0)]
+        private var isPastBeginning = false
+        /// All that it was told of: who goes on from before is told again.
         var gapsTold: [Gap] = []
 
         init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN) {
@@ -87,21 +87,42 @@ final class Oracle: Hearing {
 
         func hasBeenTold(of gap: Gap) {
             gapsTold.append(gap)
-            for place in gapsToldBehindPings.indices { gapsToldBehindPings[place].append(gap) }
+            for place in pings.indices { pings[place].gapsToldSince.append(gap) }
         }
 
-        func wasPinged() {
-            heardAtPings.append(reached)
-            gapsToldBehindPings.append([])
-            guard heardAtPings.count > 2 else { return }
-            heardAtPings.removeFirst()
-            gapsToldBehindPings.removeFirst()
+        func wasPinged(at: UInt64, rests: Int) {
+            pings.append(Ping(reached, at: at, rests: rests))
+            guard pings.count > Self.pingsKept else { return }
+            pings.removeFirst()
+            isPastBeginning = true
         }
 
-        /// It may go on from wherever it has been.
-        func forgetsPings() {
-            heardAtPings = [Reached()]
-            gapsToldBehindPings = [gapsTold]
+        private static let pingsKept = 6
+
+        /// What the hub knows at least to have been heard: it asks again when it was answered.
+        var known: Ping { pings.count > 1 ? pings[pings.count - 2] : pings[0] }
+
+        func begins() {
+            pings = [Ping(reached, at: 0, rests: 0)]
+            isPastBeginning = false
+        }
+
+        func heardNoFurther(than number: Int) {
+            reached.isNoFurther(than: number)
+            for place in pings.indices { pings[place].reached.isNoFurther(than: number) }
+        }
+
+        /// What the hub knew a while ago was written down, and is what is known from here on.
+        func hubEnded(at now: UInt64, rests: Int) {
+            let last = pings.indices.dropFirst().last {
+                pings[$0].at + Oracle.surelyWritten <= now && pings[$0].rests + Oracle.surelyNoticed <= rests
+            }
+            var written = last.map { pings[$0 - 1] } ?? pings[0]
+            if last == nil, isPastBeginning {
+                written.reached = Reached()
+                written.gapsToldSince = gapsTold
+            }
+            pings = [written]
         }
 
         /// It goes on as if it had never been away.
@@ -124,6 +145,20 @@ final class Oracle: Hearing {
         mutating func isNoFurther(than number: Int) {
             change = min(change, number)
             message = min(message, number)
+        }
+    }
+
+    /// The hub asked it to say that it had got everything.
+    private struct Ping {
+        var reached: Reached
+        var gapsToldSince: [Gap] = []
+        let at: UInt64
+        let rests: Int
+
+        init(_ reached: Reached, at: UInt64, rests: Int) {
+            self.reached = reached
+            self.at = at
+            self.rests = rests
         }
     }
 
@@ -173,6 +208,8 @@ final class Oracle: Hearing {
     private static let surelyForgotten: UInt64 = 150_000_000_000
     /// A loop that has come to rest so often has noticed whatever was before.
     private static let surelyNoticed = 8
+    /// What the hub has known so long is written down.
+    private static let surelyWritten: UInt64 = 3_000_000_000
 
     private let database: ModelDatabase
     private let position: () -> Position
@@ -305,8 +342,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it may take one that came back
-    /// for two, and go on where the first one was.
+    /// The hub ended at a moment. With the power it may have forgotten who was there; otherwise it knows what it had written down.
     ///
     /// Where it has forgotten all, whoever was there is told that it was.
     func hubEnded(power: Bool, hasForgotten: Bool = false) {
@@ -314,9 +350,9 @@ final class Oracle: Hearing {
             for (key, absent) in line.absent {
                 absent.isUncertain = absent.isUncertain || power || hasForgotten
                 absent.isForgotten = absent.isForgotten || hasForgotten
-                absent.listening.forgetsPings()
+                absent.listening.hubEnded(at: now(), rests: rests())
                 // The one that never came back is remembered as long as any.
-                line.seconds[key] = now() + Self.surelyForgotten
+                if power { line.seconds[key] = now() + Self.surelyForgotten }
             }
         }
     }
@@ -346,15 +382,14 @@ final class Oracle: Hearing {
         if let told { listening.hasBeenTold(of: listening.gaps.remove(at: told)) }
         ledger.note()
         let first = ledger.firstNumber(behind: end)
-        listening.reached.isNoFurther(than: first - 1)
-        for place in listening.heardAtPings.indices { listening.heardAtPings[place].isNoFurther(than: first - 1) }
+        listening.heardNoFurther(than: first - 1)
     }
 
     /// It goes on as if it had never been away, from what the hub knew to have been heard at least.
     private func goOn(_ listening: Listening, as absent: Absent) {
         let before = listening.optionalTo
         let former = absent.listening
-        let reached = absent.isOneOfTwo ? Reached() : former.heardAtPings.first ?? Reached()
+        let reached = absent.isOneOfTwo ? Reached() : former.known.reached
         listening.goOn(
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
@@ -366,12 +401,12 @@ final class Oracle: Hearing {
         }
         if !absent.isUncertain || absent.isForgotten { listening.isOwedGap = former.isOwedGap }
         let isFromAnywhere = absent.isOneOfTwo || absent.isUncertain
-        let toldAgain = isFromAnywhere ? former.gapsTold : former.gapsToldBehindPings.first ?? []
+        let toldAgain = isFromAnywhere ? former.gapsTold : former.known.gapsToldSince
         listening.gaps = toldAgain + former.gaps + listening.gaps
         listening.gapsTold = former.gapsTold.filter { !toldAgain.contains($0) }
         // The hub knows one place for both: where changes waited to be judged, what was said behind them comes again.
         listening.reached.message = min(listening.reached.message, listening.reached.change)
-        (listening.heardAtPings, listening.gapsToldBehindPings) = ([listening.reached], [[]])
+        listening.begins()
         tally.returned += 1
     }
 
@@ -461,8 +496,7 @@ final class Oracle: Hearing {
         case .told(let text): wasTold(text, listening)
         case .closed: line.listening = nil
         case .cut: wasCut(listening, line)
-        case .pinged:
-            listening.wasPinged()
+        case .pinged: listening.wasPinged(at: now(), rests: rests())
         case .change: preconditionFailure("a change is checked elsewhere")
         }
     }

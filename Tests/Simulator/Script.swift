@@ -19,6 +19,8 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The channel's token is another person's.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
+        /// It is cut, and the hub does not hear of it for so long.
+        case vanish(client: Int, milliseconds: UInt64)
         case freezeClient(client: Int, milliseconds: UInt64)
         case freezeLoop(loop: Int, milliseconds: UInt64)
         case freezeStream(milliseconds: UInt64)
@@ -149,7 +151,8 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case ..<72: return .join(client: client, channel: channel, seed: seed)
     case ..<74: return .leave(client: client, channel: channel)
     case ..<77: return .become(client: client, channel: channel, person: Int(seed % 3))
-    case ..<79: return .cut(client: client)
+    case ..<78: return .cut(client: client)
+    case 78: return .vanish(client: client, milliseconds: milliseconds * 3)
     case _ where !weather.faults: return .write(seed: seed)
     case ..<82: return .freezeClient(client: client, milliseconds: milliseconds)
     case ..<86:

@@ -215,6 +215,7 @@ public final class Simulation {
         if power { storage.powerCut(&random) } else { storage.processDied() }
         storage.setFaults { _ in }
         for client in clients { cut(client) }
+        closeVanished(until: .max)
         if let loss { damage(by: loss) }
         oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
@@ -249,6 +250,22 @@ public final class Simulation {
         client.cut()
         noteLoss(client)
     }
+
+    /// The hub's end of its socket stays open until then.
+    private func vanish(_ client: Client, until moment: UInt64) {
+        guard let descriptor = client.vanish() else { return }
+        readable.remove(descriptor)
+        vanished.append((moment, descriptor))
+        noteLoss(client)
+    }
+
+    /// Sockets of clients that have vanished, whose time has come.
+    private func closeVanished(until moment: UInt64) {
+        for (at, descriptor) in vanished where at <= moment { StreamSocket.close(descriptor) }
+        vanished.removeAll { $0.at <= moment }
+    }
+
+    private var vanished: [(at: UInt64, descriptor: Int32)] = []
 
     private func noteLoss(_ client: Client) {
         guard !client.isConnected, !isReturning(client.number) else { return }
@@ -348,6 +365,7 @@ public final class Simulation {
     /// Ends whatever is open: a simulation holds descriptors.
     public func end() {
         for client in clients { client.cut() }
+        closeVanished(until: .max)
         hub?.gateway.stop()
         hub?.catalog.stop()
         agenda.removeAll()
@@ -370,7 +388,7 @@ public final class Simulation {
     /// When something happens by itself, while nothing does.
     private var nextDuty: UInt64 {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, returns.isEmpty, unsaid.isEmpty else { return 0 }
-        return [agenda.next, hub?.gateway.nextDuty, nextBeat].compactMap(\.self).min() ?? 0
+        return [agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map(\.at).min()].compactMap(\.self).min() ?? 0
     }
 
     /// True where anything was done.
@@ -380,6 +398,7 @@ public final class Simulation {
         turnLoops()
         departures?.flush()
         let now = time.monotonicNanoseconds()
+        closeVanished(until: now)
         didAnything = readAll() || didAnything
         reconnectLater()
         if now >= nextBeat {
@@ -437,6 +456,9 @@ public final class Simulation {
         case .cut(let client):
             faults += 1
             cut(clients[client])
+        case .vanish(let client, let milliseconds):
+            faults += 1
+            vanish(clients[client], until: now + milliseconds * 1_000_000)
         case .scatter(let seed, let percent):
             faults += 1
             for client in some(percent, of: seed) { cut(client) }
@@ -494,6 +516,7 @@ public final class Simulation {
         streamFrozenUntil = 0
         for client in clients { client.frozenUntil = 0 }
         frozen = []
+        closeVanished(until: .max)
         pass(milliseconds: 25_000)
         // A crowd takes longer; what still comes is waited for.
         var (heard, patience) = (-1, Self.mostPatience)
