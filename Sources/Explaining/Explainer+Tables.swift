@@ -54,7 +54,9 @@ extension Explainer {
         case .tables(let bindings):
             guard let binding = bindings.first else { throw .databaseAway }
             let warnings = binding.warnings(for: role, by: means, asksPostgres: asks(binding)).map {
-                TableFinding(name, role, .notable, $0.text, sql: fix($0.code, binding, role))
+                var finding = TableFinding(name, role, .notable, $0.text, sql: fix($0.code, binding, role))
+                finding.showsMore = [.rowsRefused, .nothingReadable, .rowsLeftOut].contains($0.code)
+                return finding
             }
             return [sight(of: binding, role)].compactMap(\.self) + warnings + slowness(of: binding, role, snapshot)
         }

@@ -17,6 +17,8 @@ public struct TableFinding: Sendable, Equatable {
     public var weight: Weight
     public var detail: String
     public var sql: String?
+    /// The SQL shows somebody what was kept from him.
+    public var showsMore = false
 
     init(_ table: String, _ role: String, _ weight: Weight, _ detail: String, sql: String? = nil) {
         self.table = table

@@ -11,8 +11,8 @@ public enum Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// The same, for a while, and what a write in it to a reader that is gone would have raised is taken back: a program
-    /// must not end by what a thread of it writes. Its answer is that of `body`, which sees the error instead.
+    /// Runs `body`, in which a write to a reader that is gone is an error and raises no signal: a program must not end by what
+    /// a thread of it writes.
     static func withoutBrokenPipe<Answer>(_ body: () -> Answer) -> Answer {
         var set = signalSet([SIGPIPE])
         var before = sigset_t()

@@ -121,14 +121,15 @@ struct DoctorCommand: Command {
         if let hint = requirement.hint { try terminal.print("           \(ScreenText.escaped(hint))") }
     }
 
-    /// A script: what has to be decided by somebody first is a comment in it.
+    /// A script: what has to be decided by somebody first is a comment in it. So is what would show rows to who does not see
+    /// them now.
     private func printFixes(_ found: [Requirement], _ terminal: Terminal) throws {
         var printed: Set<String> = []
         for requirement in found where requirement.state != .ok {
             guard let sql = requirement.sql, printed.insert(sql).inserted else { continue }
             try terminal.print("-- \(ScreenText.escaped("\(requirement.name): \(requirement.detail)"))")
             if let words = requirement.words { try terminal.print("-- \(ScreenText.escaped(words)):") }
-            try terminal.print((requirement.isFixComplete ? "" : "-- to be completed: ") + ScreenText.escaped(sql))
+            try terminal.print((requirement.isFixComplete ? "" : "-- to be decided: ") + ScreenText.escaped(sql))
         }
     }
 }
@@ -170,7 +171,7 @@ extension Requirement {
         let roles = finding.roles.joined(separator: " and ")
         self.init(
             .tables, "\(finding.table) for \(roles)", finding.weight == .fine ? .ok : .wrong, finding.detail,
-            isRequired: finding.weight != .notable, words: nil, sql: finding.sql)
+            isRequired: finding.weight != .notable, words: nil, sql: finding.sql, showsMore: finding.showsMore)
     }
 
     fileprivate var json: String {

@@ -1,20 +1,15 @@
 import Embedded
 import Postgres
-import Synchronization
 import TestSupport
 
 /// A database as `sql/` makes it, and the ways in which applications use it.
 struct RealtimeStage {
     let database: TestDatabase
     var connection: Connection { database.connection }
-    private static let applying = Mutex(())
 
     init(on cluster: PrivateCluster? = nil) throws {
         database = try TestDatabase(on: cluster)
-        // Roles are the whole cluster's: two that make them at once would meet.
-        try RealtimeStage.applying.withLock { _ in
-            for file in SQLFile.foundation { try file.apply(database.connection) }
-        }
+        try database.applyFoundation()
     }
 
     @discardableResult

@@ -9,7 +9,7 @@ import Testing
 @Suite(.serialized, .within(minutes: 10)) struct JanitorTests {
     private func prepared() throws -> TestDatabase {
         let database = try TestDatabase(on: TestCluster.fresh(clientRoles: false))
-        for file in SQLFile.foundation { try file.apply(database.connection) }
+        try database.applyFoundation()
         try database.run("ALTER ROLE tidewire PASSWORD 'hub'")
         return database
     }

@@ -43,11 +43,15 @@ public struct Requirement: Sendable, Equatable {
         return words.map { "\($0): \(sql)" } ?? sql
     }
 
-    /// Whether its statements can be run as they are.
-    public var isFixComplete: Bool { sql.map { !$0.contains("…") } ?? false }
+    /// Its statements show somebody what was kept from him, which may be as it is meant to be.
+    public let showsMore: Bool
+
+    /// Whether its statements can be run without anything to be decided first.
+    public var isFixComplete: Bool { !showsMore && sql.map { !$0.contains("…") } ?? false }
 
     public init(
-        _ area: Area, _ name: String, _ state: State, _ detail: String, isRequired: Bool, words: String?, sql: String?
+        _ area: Area, _ name: String, _ state: State, _ detail: String, isRequired: Bool, words: String?, sql: String?,
+        showsMore: Bool = false
     ) {
         self.area = area
         self.name = name
@@ -56,6 +60,7 @@ public struct Requirement: Sendable, Equatable {
         self.detail = detail
         self.words = words
         self.sql = sql
+        self.showsMore = showsMore
     }
 
     public static func ok(
