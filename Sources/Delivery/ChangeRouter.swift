@@ -256,7 +256,7 @@ struct ChangeRouter: ~Copyable {
         let former = completion?.former
         if let whole = completion?.whole { return try deliver(change, whole, former, moment, on: loop) }
         var delivered = try distribute(place, change, former, moment, on: loop)
-        try addDepartures(of: place, change, former, moment)
+        if departures.count > 0 { try addDepartures(of: place, change, former, moment) }
         delivered += try deliverTouched(change, moment, on: loop)
         return delivered
     }
@@ -288,7 +288,7 @@ struct ChangeRouter: ~Copyable {
         // A row of the schema that was says nothing in another one.
         let past = whole.fingerprint == change.change.relation ? former : nil
         let delivered = try distribute(0, judged, past, moment, on: loop)
-        try addDepartures(of: 0, judged, past, moment)
+        if departures.count > 0 { try addDepartures(of: 0, judged, past, moment) }
         return try delivered + deliverTouched(judged, moment, on: loop)
     }
 
@@ -551,7 +551,8 @@ struct ChangeRouter: ~Copyable {
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ former: [UInt8]?, _ moment: Moment
     ) throws(ByteError) {
-        guard departures.count > 0, change.change.operation == .update else { return }
+        assert(departures.count > 0, "there is somebody who wants to hear of rows that leave")
+        guard change.change.operation == .update else { return }
         guard let former else {
             if hasDepartures(at: place) { try addDepartures(of: place, change, moment) }
             return

@@ -58,13 +58,15 @@ struct FrameWriter: ~Copyable {
         _ envelope: UInt32, _ index: UInt32, compressed: Bool, _ views: inout ViewTable,
         _ envelopes: inout EnvelopeTable, on loop: SocketLoop
     ) -> FramePieces {
-        guard let view = views.views[index] else { preconditionFailure("a frame of a view that is gone") }
-        let number = view.bodyNumber
-        precondition(view.body.upperBound <= bodies.count && !view.body.isEmpty, "a frame has the body of its own view")
+        // One by one, for a copy of the view would count its references.
+        guard let body = views.views[index]?.body, let number = views.views[index]?.bodyNumber else {
+            preconditionFailure("a frame of a view that is gone")
+        }
+        precondition(body.upperBound <= bodies.count && !body.isEmpty, "a frame has the body of its own view")
         if let known = envelopes.pieces(envelope, for: number, compressed: compressed) { return known }
         let pieces = framer.frame(
-            view.body, of: bodies, shared: view.bodyPiece, envelopes.envelope(envelope), compressed: compressed,
-            on: loop)
+            body, of: bodies, shared: views.views[index]?.bodyPiece, envelopes.envelope(envelope),
+            compressed: compressed, on: loop)
         if let body = pieces.body { views.keep(body, of: index) }
         envelopes.keep(pieces, envelope, for: number, compressed: compressed)
         return pieces

@@ -36,6 +36,8 @@ public struct Pipeline: ~Copyable {
     private var entryAt: UInt64?
     /// The log does not have what comes next any more.
     private var hasLostPlace = false
+    /// Unix microseconds, as they were when the turn began or something was delivered last.
+    private var moment: Int64 = 0
     private var schemas = SchemaRegistry()
     var router: ChangeRouter
     public var memberships: LiveMemberships
@@ -132,6 +134,7 @@ public struct Pipeline: ~Copyable {
         do {
             guard var feed = feed.take() else { return false }
             router.fillPurses(loop.now)
+            moment = sources.time.unixMicroseconds()
             let more = try read(&feed, on: loop, TurnBudget(until: expiry, sharing: start != nil), hears, tell)
             if let watcher = sources.watcher { watcher(stage.name, more ? "budget spent" : "nothing to read") }
             self.feed = consume feed
@@ -186,7 +189,7 @@ public struct Pipeline: ~Copyable {
         _ hears: (RawSpan, Bool) -> Bool, _ tell: (TurnBroadcasts) -> Void
     ) throws -> Bool {
         var budget = budget
-        while budget.isLeft(on: loop), budget.isBeforeExpiry(sources.time.unixSeconds) {
+        while budget.isLeft(on: loop), budget.isBeforeExpiry(moment / 1_000_000) {
             let entry: EventLogEntry
             switch try next(&feed) {
             case .entry(let next): entry = next
@@ -325,7 +328,7 @@ public struct Pipeline: ~Copyable {
         }
         while self.entry.done < part.changeCount {
             var ahead = part
-            let outcome = try router.match(&part, at: sources.time.unixMicroseconds())
+            let outcome = try router.match(&part, at: moment)
             let (count, missing) = try deliverMatched(&ahead, info, of: entry, on: loop, &budget)
             delivered += count
             switch missing {
@@ -465,7 +468,7 @@ public struct Pipeline: ~Copyable {
             }
             var completion: Completion?
             let isWanted = router.hasMatches(at: place)
-            if isWanted || router.recall.isWatching, change.relation != 0 {
+            if isWanted || router.recall.isConcerned(with: change.relation), change.relation != 0 {
                 let missing = try complete(place, change, isWanted: isWanted, &completion)
                 guard case .nothing = missing else { return (delivered, missing) }
             }
@@ -512,9 +515,10 @@ public struct Pipeline: ~Copyable {
         if foreign != nil, entry.converted.map({ entry.done >= $0.end }) ?? true { return .values }
         let isLacking = isWanted ? try router.needsRow(at: place, change) : false
         let isNeeded = isLacking && !isOpenDelete(change)
-        if !isLacking, foreign == nil, !router.recall.isWatching { return .nothing }
+        let isConcerned = router.recall.isConcerned(with: change.relation)
+        if !isLacking, foreign == nil, !isConcerned { return .nothing }
         var known = RowRecall.Known()
-        if isNeeded || router.recall.isWatching {
+        if isNeeded || isConcerned {
             let relation = try relation(change.relation)
             let past = try router.recall.pass(
                 change, relation, isWaiting: isWanted, isNeeded: isNeeded && schemas.isRecallable(relation.oid),
@@ -751,10 +755,11 @@ public struct Pipeline: ~Copyable {
         return relation
     }
 
-    private func account(_ delivered: Int, _ commitTime: Int64) {
+    private mutating func account(_ delivered: Int, _ commitTime: Int64) {
         guard delivered > 0 else { return }
         count(delivered)
-        let microseconds = max(0, sources.time.unixMicroseconds() - commitTime)
+        moment = sources.time.unixMicroseconds()
+        let microseconds = max(0, moment - commitTime)
         sources.metrics.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
     }
 

@@ -73,6 +73,9 @@ struct RowRecall {
     private var plans: [UInt64: Plan] = [:]
     /// By which columns the rows of a table are known.
     private var names: [UInt32: [String]] = [:]
+    /// The schema of the change that was passed last, where its changes tell their rows whole: the next one of it most
+    /// often needs no look. Zero where that is not so.
+    private var tellingAll: UInt64 = 0
 
     private let found: CounterFamily<ProjectMetrics.Recall>
 
@@ -132,6 +135,7 @@ struct RowRecall {
     private func remembersRows(of table: UInt32) -> Bool { watched[table] != nil || needed[table]?.isOfUpdates == true }
 
     mutating func forgetAll() {
+        tellingAll = 0
         rows = [:]
         olderRows = [:]
         rowBytes = 0
@@ -149,6 +153,11 @@ struct RowRecall {
 
     // MARK: Passing over changes
 
+    /// Whether there is anything to be noted of changes of a schema.
+    func isConcerned(with schema: UInt64) -> Bool {
+        isWatching && !(schema == tellingAll && needed.isEmpty)
+    }
+
     /// Takes note of a change, once it is done with; where somebody `isWaiting` for it, tells what the row was that it
     /// deletes, and where the row `isNeeded`, what an update left alone. Without `mayAsk` what is unknown is missing; where
     /// the log has to be asked nothing has happened.
@@ -157,13 +166,17 @@ struct RowRecall {
     ) throws(ByteError) -> Past {
         let isLacking = isNeeded ? try lacksValues(change) : false
         note(isNeeded: isLacking, by: change, relation.oid)
+        tellingAll = 0
         guard follows(relation.oid) else { return .untold }
         let plan = plan(change.relation, relation)
         if names[relation.oid] != plan.names {
             forget(relation.oid)
             names[relation.oid] = plan.names
         }
-        guard let columns = plan.columns else { return .untold }
+        guard let columns = plan.columns else {
+            tellingAll = change.relation
+            return .untold
+        }
         switch change.operation {
         case .truncate: dropRows(of: relation.oid)
         case .insert: try follow(change, plan, columns)
