@@ -60,8 +60,12 @@ public struct DepartureBook: Sendable {
         var outlivedRestart = false
         /// When somebody who comes was taken for it, on the clock of its loop; 0 for never.
         var succeeded: UInt64 = 0
-        /// A restart came before it answered whether it is there beside who was taken for it.
+        /// It has not answered yet whether it is somebody beside another one of its key: one that was taken for it before a
+        /// restart came, or that had come further than it when it arrived. A loop that stood still may read what a client
+        /// said on a socket that it left long ago.
         var isDoubtful = false
+        /// When it arrived so.
+        var doubtedAt: UInt64 = 0
         /// The next of the same key; its own number for none.
         var next: UInt32 = 0
         var isDirty = false
@@ -95,28 +99,37 @@ public struct DepartureBook: Sendable {
 
     /// Nil where there is no room: it is not known when it comes back.
     public mutating func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool
+        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool, now: UInt64
     ) -> Place? {
         guard let place = takeFree() else { return nil }
+        var isDoubtful = false
+        forEach(of: key) { _, entry in if entry.lastRef > lastRef { isDoubtful = true } }
         entries[Int(place)] = Entry(
             standing: .here, hasOwnMark: true, owesLoss: owesLoss, loop: UInt16(loop), lastRef: lastRef, key: key,
-            mark: mark)
+            mark: mark, isDoubtful: isDoubtful, doubtedAt: isDoubtful ? now : 0)
         link(place)
+        if isDoubtful { doubted.append(place) }
         return place
     }
 
     /// What its client has certainly got: all before the mark, or, without one, all before its loop's.
-    /// `heard` is when anything came from it last.
+    /// `heard`: something came from it after that.
     public mutating func stand(
         _ place: Place, at mark: LogMark?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
         precondition(entries[Int(place)].standing == .here, "who is not here stands nowhere")
-        if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
+        hear(place, heard)
         entries[Int(place)].hasOwnMark = mark != nil
         entries[Int(place)].owesLoss = owesLoss
         if let mark { entries[Int(place)].mark = mark }
         entries[Int(place)].lastRef = max(entries[Int(place)].lastRef, lastRef)
         touch(place)
+    }
+
+    /// Who is heard after it was doubted is somebody.
+    private mutating func hear(_ place: Place, _ heard: UInt64) {
+        if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
+        if heard > entries[Int(place)].doubtedAt { entries[Int(place)].isDoubtful = false }
     }
 
     public mutating func set(_ mark: LogMark, of loop: Int) {
@@ -131,16 +144,15 @@ public struct DepartureBook: Sendable {
         release(place)
     }
 
-    /// Its socket went. `heard` is when anything came from its client last: after somebody was taken for it, it was another.
+    /// Its socket went. `heard`: something came from its client after that; if that was after somebody was taken for it, it
+    /// was another.
     public mutating func depart(_ place: Place, owesLoss: Bool, heard: UInt64, until expires: Int64) {
+        precondition(entries[Int(place)].standing == .here, "who is not here cannot go")
+        hear(place, heard)
         let entry = entries[Int(place)]
-        precondition(entry.standing == .here, "who is not here cannot go")
-        guard entry.succeeded == 0 || heard > entry.succeeded, let mark = mark(of: entry) else {
-            return release(place)
-        }
+        guard entry.succeeded == 0, let mark = mark(of: entry) else { return release(place) }
         entries[Int(place)].standing = .gone
         entries[Int(place)].outlivedRestart = false
-        entries[Int(place)].succeeded = 0
         entries[Int(place)].hasOwnMark = true
         entries[Int(place)].mark = mark
         entries[Int(place)].owesLoss = owesLoss
@@ -204,11 +216,12 @@ public struct DepartureBook: Sendable {
     /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
     /// entered anew.
     public mutating func comeBack(
-        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool
+        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
+        now: UInt64
     ) -> Place? {
         guard let place, entries[Int(place)].standing == .gone, entries[Int(place)].key == key,
             entries[Int(place)].mark == mark, entries[Int(place)].lastRef <= lastRef
-        else { return arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss) }
+        else { return arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now) }
         return takeOver(place, from: (mark, owesLoss), key, lastRef, loop, 0)
     }
 
@@ -222,7 +235,7 @@ public struct DepartureBook: Sendable {
             entries[Int(place)].succeeded = now
             doubted.append(place)
             touch(place)
-            return arrive(key, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss)
+            return arrive(key, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
         }
         goneCount -= 1
         entries[Int(place)].standing = .here

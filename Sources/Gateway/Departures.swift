@@ -124,9 +124,11 @@ public final class Departures: Sendable {
     /// Where a client stands in the book that joins again on the socket it has; nil where there is no room.
     func comeBack(
         to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark,
-        owesLoss: Bool
+        owesLoss: Bool, now: UInt64
     ) -> DepartureBook.Place? {
-        book.withLock { $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss) }
+        book.withLock {
+            $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
+        }
     }
 
     /// The client was connected before to something that this hub knows nothing of: to one whose data directory is lost, or to
@@ -137,9 +139,9 @@ public final class Departures: Sendable {
     }
 
     func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool
+        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool, now: UInt64
     ) -> DepartureBook.Place? {
-        book.withLock { $0.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss) }
+        book.withLock { $0.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now) }
     }
 
     func leave(_ place: DepartureBook.Place) { book.withLock { $0.leave(place) } }

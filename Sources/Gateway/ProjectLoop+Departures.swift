@@ -57,7 +57,7 @@ extension ProjectLoop {
         channel.departure = Channel.Departure(key: key)
         guard
             let claim = departures.claim(
-                key, firstRef: channel.session.firstRef, on: clients.number, now: loop.now)
+                key, firstRef: channel.session.firstRef, on: clients.number, now: loop.time.monotonicNanoseconds())
         else {
             // Once on its socket: some clients join again when they are told so.
             guard departures.mayHaveForgotten(channel.session.firstRef, now: loop.time.unixSeconds),
@@ -88,7 +88,7 @@ extension ProjectLoop {
             let loss = ended.departure?.loss ?? .none
             let place = departures.comeBack(
                 to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef, at: ended.got,
-                owesLoss: ended.owesLoss || loss != .none)
+                owesLoss: ended.owesLoss || loss != .none, now: loop.time.monotonicNanoseconds())
             channel.departure = Channel.Departure(key: key, place: place, own: ended.got.offset, loss: loss)
         }
         channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo
@@ -128,7 +128,8 @@ extension ProjectLoop {
             let departures = project.settings.departures, let mark = logMark(own, channel)
         else { return }
         let place = departures.arrive(
-            departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark, owesLoss: channel.owesLoss)
+            departure.key, on: clients.number, lastRef: channel.session.lastRef, at: mark, owesLoss: channel.owesLoss,
+            now: loop.time.monotonicNanoseconds())
         channel.departure?.place = place
     }
 
@@ -161,14 +162,15 @@ extension ProjectLoop {
             let mark = channel.recovery.mark(for: offset, isOpen: channel.isOpen) ?? logMark(offset, channel),
             let place = departure.place
                 ?? departures.arrive(
-                    departure.key, on: clients.number, lastRef: session.lastRef, at: mark, owesLoss: channel.owesLoss)
+                    departure.key, on: clients.number, lastRef: session.lastRef, at: mark, owesLoss: channel.owesLoss,
+                    now: loop.time.monotonicNanoseconds())
         else {
             if let place = departure.place { departures.leave(place) }
             return
         }
         departures.depart(
             place, at: mark, lastRef: session.lastRef, owesLoss: channel.owesLoss,
-            heard: loop.lastReceived(session.connection) ?? 0, now: loop.time.unixSeconds)
+            heard: loop.heardAfter(session.connection), now: loop.time.unixSeconds)
     }
 
     /// Its client may come back with the socket it has.
@@ -314,7 +316,7 @@ extension ProjectLoop {
             stands.append(
                 Departures.Stand(
                     place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.lastRef,
-                    owesLoss: channel.owesLoss, heard: loop.lastReceived(channel.session.connection) ?? 0))
+                    owesLoss: channel.owesLoss, heard: loop.heardAfter(channel.session.connection)))
         }
         restated = []
         let doubted = departures.update(now, of: clients.number, stands, now: loop.time.unixSeconds, metrics)

@@ -62,9 +62,13 @@ struct Connection: BitwiseCopyable {
     var unfinishedSince: UInt64
     /// Who pays for that, among the loop's accounts.
     var account: UInt16
+    /// What is read next may have been there when the loop looked last.
+    var mayHaveWaited: Bool
     /// 0: it may be idle for ever.
     var idleMilliseconds: UInt32
     var lastReceived: UInt64
+    /// Something came from it after that, and had not been there then; 0 for nothing.
+    var heardAfter: UInt64
     /// When handshake, closing or lingering have to be done; 0 for never.
     var deadline: UInt64
     /// Why it ends, once that is decided.
@@ -142,8 +146,8 @@ final class ConnectionTable {
         unsafe self[seat] = Connection(
             descriptor: descriptor, generation: generation, stage: stage, flags: [], watched: 0, firstLink: 0,
             lastLink: 0, queuedBytes: 0, backlog: 0, session: 0, input: nil, inputCount: 0, inputCapacity: 0,
-            inputWanted: 0, held: 0, unfinishedSince: 0, account: 0, idleMilliseconds: 0, lastReceived: now,
-            deadline: 0, end: .stopped)
+            inputWanted: 0, held: 0, unfinishedSince: 0, account: 0, mayHaveWaited: false, idleMilliseconds: 0,
+            lastReceived: now, heardAfter: 0, deadline: 0, end: .stopped)
         count += 1
         return seat
     }

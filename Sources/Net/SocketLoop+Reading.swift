@@ -32,7 +32,10 @@ extension SocketLoop {
 
     private func read(_ seat: Int) {
         // The application has yet to look at what there is: more would only pile up before it, up to the limit.
-        if table[seat].flags.contains(.isReadAgain), table[seat].inputCount > 0 { return }
+        if table[seat].flags.contains(.isReadAgain), table[seat].inputCount > 0 {
+            table[seat].mayHaveWaited = true
+            return
+        }
         if table[seat].inputCount > UInt32(smallInput) { return readMore(seat) }
         // SAFETY: `smallInput` is less than the area; what was kept goes before what comes.
         let kept = Int(table[seat].inputCount)
@@ -67,6 +70,8 @@ extension SocketLoop {
         switch unsafe transfer(seat, into: room) {
         case .moved(let count):
             table[seat].lastReceived = now
+            if !table[seat].mayHaveWaited { table[seat].heardAfter = lookedAt }
+            table[seat].mayHaveWaited = count == room.count
             receivedBytes += count
             return count
         case .wouldBlock: return nil
@@ -179,6 +184,7 @@ extension SocketLoop {
     public func pauseReading(_ connection: ConnectionID) {
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return }
         table[seat].flags.insert(.readingIsPaused)
+        table[seat].mayHaveWaited = true
         watch(seat)
     }
 

@@ -64,9 +64,10 @@ extension SocketLoop {
         }
     }
 
-    /// When anything came from it last.
-    public func lastReceived(_ connection: ConnectionID) -> UInt64? {
-        table.seat(of: connection).map { table[$0].lastReceived }
+    /// Something came from it after that, for there was nothing yet when the loop looked. What was read late by a loop that
+    /// stood still says nothing of its peer: that may have gone long ago.
+    public func heardAfter(_ connection: ConnectionID) -> UInt64 {
+        table.seat(of: connection).map { table[$0].heardAfter } ?? 0
     }
 
     /// What this connection has not taken yet, queued this turn or blocked.

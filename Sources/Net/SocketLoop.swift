@@ -78,6 +78,8 @@ public final class SocketLoop {
     // Time
     public let time: any TimeSource
     public internal(set) var now: UInt64
+    /// Whatever is read in this turn had not come by then, but from those whose input may have waited.
+    var lookedAt: UInt64 = 0
     var timers = TimerHeap()
     var sweepAt = UInt64.max
     var lastSweep: UInt64 = 0
@@ -144,6 +146,8 @@ public final class SocketLoop {
         now = time.monotonicNanoseconds()
         for index in 0..<count { handle(epoll.event(index)) }
         lookAgain()
+        // Where there is more than is told at once, others may have something, too.
+        if count < Epoll.batch { lookedAt = now }
         fireTimers()
         sweepIfDue()
         resumeAcceptingIfDue()

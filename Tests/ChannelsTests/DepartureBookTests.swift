@@ -14,12 +14,12 @@ private final class Shelf {
     var goneCount: Int { book.goneCount }
 
     func arrive(
-        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool = false
+        _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool = false, now: UInt64 = 0
     ) -> DepartureBook.Place? {
-        book.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss)
+        book.arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
     }
-    func stand(_ place: DepartureBook.Place, at mark: LogMark?, lastRef: UInt32) {
-        book.stand(place, at: mark, lastRef: lastRef, heard: 0)
+    func stand(_ place: DepartureBook.Place, at mark: LogMark?, lastRef: UInt32, heard: UInt64 = 0) {
+        book.stand(place, at: mark, lastRef: lastRef, heard: heard)
     }
     func set(_ mark: LogMark, of loop: Int) { book.set(mark, of: loop) }
     func leave(_ place: DepartureBook.Place) { book.leave(place) }
@@ -30,7 +30,7 @@ private final class Shelf {
         book.claim(key, firstRef: firstRef, on: 0, now: now)
     }
     func comeBack(to place: DepartureBook.Place?, lastRef: UInt32, at mark: LogMark) -> DepartureBook.Place? {
-        book.comeBack(to: place, DepartureBookTests.key, on: 0, lastRef: lastRef, at: mark, owesLoss: false)
+        book.comeBack(to: place, DepartureBookTests.key, on: 0, lastRef: lastRef, at: mark, owesLoss: false, now: 0)
     }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
@@ -166,6 +166,32 @@ private final class Shelf {
         #expect(last.claim(Self.key, firstRef: 11, now: 1)?.mark == mark(10))
     }
 
+    @Test func `what is read late from a socket that was left stands in nobody's way`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 21, at: mark(42)))
+        book.depart(place, owesLoss: false, heard: 0, until: 60)
+        // Its loop looked at that socket last at 50.
+        let stray = try #require(book.arrive(Self.key, on: 1, lastRef: 15, at: mark(70), now: 60))
+        #expect(book.book.takeDoubted(on: 1) == [stray])
+        book.depart(stray, owesLoss: false, heard: 50, until: 60)
+        let back = try #require(book.claim(Self.key, firstRef: 22, now: 70))
+        #expect(back.mark == mark(42))
+        book.stand(try #require(back.place), at: mark(90), lastRef: 25)
+        book.depart(try #require(back.place), owesLoss: false, heard: 0, until: 60)
+        #expect(book.claim(Self.key, firstRef: 26, now: 80)?.mark == mark(90))
+    }
+
+    @Test func `a window that has come less far than another is one, once it is heard`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 21, at: mark(42)))
+        book.depart(place, owesLoss: false, heard: 0, until: 60)
+        let window = try #require(book.arrive(Self.key, on: 1, lastRef: 15, at: mark(30), now: 60))
+        book.stand(window, at: mark(35), lastRef: 16, heard: 61)
+        book.depart(window, owesLoss: false, heard: 61, until: 60)
+        #expect(book.claim(Self.key, firstRef: 22, now: 70)?.mark == mark(35))
+        #expect(book.claim(Self.key, firstRef: 17, now: 71)?.mark == mark(35))
+    }
+
     @Test func `who joins again on its own socket stands where it stood, and takes nobody's place`() throws {
         let book = book()
         let place = try #require(book.arrive(Self.key, on: 1, lastRef: 3, at: mark(10)))
@@ -178,6 +204,7 @@ private final class Shelf {
         book.stand(other, at: mark(30), lastRef: 12)
         book.depart(other, owesLoss: false, heard: 0, until: 60)
         let own = try #require(book.comeBack(to: place, lastRef: 5, at: mark(10)))
+        book.stand(own, at: mark(10), lastRef: 5, heard: 1)
         #expect(own != other && book.goneCount == 1 && book.count == 2)
         #expect(book.claim(Self.key, firstRef: 13, now: 2)?.mark == mark(10))
     }
@@ -225,7 +252,7 @@ private final class Shelf {
                 if Bool.random(using: &random) {
                     window.stood = UInt64.random(in: window.stood...end, using: &random)
                     window.ref += 1
-                    book.stand(place, at: mark(window.stood), lastRef: window.ref)
+                    book.stand(place, at: mark(window.stood), lastRef: window.ref, heard: clock)
                 } else {
                     book.depart(place, owesLoss: false, heard: clock, until: .max)
                     window.place = nil

@@ -94,7 +94,8 @@ struct ModelSlot {
         case .begins: try sink.begin(systemIdentifier: system, at: confirmed)
         case .needsSlot(_, let reason):
             if sink.isNew, reason == nil { try sink.prepare(for: Self.name) }
-            let start = sink.isNew && reason == nil ? ModelDatabase.firstLSN : past
+            // Whatever was committed before there is a slot it does not tell.
+            let start = database.walEnd == ModelDatabase.firstLSN ? database.walEnd : past
             slot = ServerState.Slot(confirmed: start, isInvalid: false)
             if let reason {
                 try record(reason, to: start, sink, noting: gap)

@@ -302,9 +302,6 @@ final class Oracle: Hearing {
                 returning.isUncertain = true
                 returning.isForgotten = false
             }
-            if rests() < returning.rests + Self.surelyNoticed {
-                line.seconds[absentKey] = now() + Self.surelyForgotten
-            }
         }
         line.listening = listening
         trace?("client \(client) channel \(channel): joins as \(person) on \(topic)")

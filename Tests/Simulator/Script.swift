@@ -93,7 +93,7 @@ private enum Stretch: CaseIterable {
 public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ shape: Shape? = nil) -> [Step] {
     let shape = shape ?? .usual(seed: seed)
     var weather = weather
-    weather.socketsVanish = weather.faults && seed % 4 == 3
+    weather.socketsVanish = weather.faults
     var random = SeededRandom(seed: seed)
     var script: [Step] = []
     for client in 0..<Shape.individuals {

@@ -1,0 +1,127 @@
+import Diagnostics
+import Glibc
+import Net
+import Synchronization
+import System
+import TestSupport
+import Testing
+
+/// A number that is noted on one thread and looked at on another.
+private final class Noted: Sendable {
+    private let held = Mutex<UInt64>(0)
+
+    var value: UInt64 {
+        get { held.withLock { $0 } }
+        set { held.withLock { $0 = newValue } }
+    }
+}
+
+private struct HandClock: TimeSource {
+    let now = Noted()
+
+    func monotonicNanoseconds() -> UInt64 { now.value }
+    func unixMicroseconds() -> Int64 { Int64(now.value / 1000) }
+}
+
+/// A loop with one connection, turned by hand.
+private final class Desk {
+    let clock = HandClock()
+    let diary = Diary()
+    private let scripted: Scripted
+    private let loop: SteppedLoop
+    private let peer: Int32
+    private let connection: ConnectionID
+
+    init() throws {
+        var settings = SocketSettings(host: "", port: 0, loopCount: 1)
+        settings.time = clock
+        settings.idleLimit = .seconds(5)
+        scripted = Scripted(diary)
+        scripted.onReceived = { _, _, bytes in bytes.byteCount }
+        loop = try SteppedLoop(settings, index: 0, application: scripted, metrics: ProcessMetrics())
+        let (peer, own) = try StreamSocket.pair()
+        self.peer = peer
+        loop.connected(own, from: .anyIPv4(port: 0))
+        _ = loop.step()
+        connection = try #require(diary.waitForOpened(1)?.first)
+    }
+
+    deinit {
+        loop.stop()
+        StreamSocket.close(peer)
+    }
+
+    /// The peer sends something.
+    func comes(_ count: Int = 1) throws {
+        let bytes = Array(repeating: UInt8(ascii: "x"), count: count)
+        try #require(write(peer, bytes, count) == count)
+    }
+
+    /// After a turn at that time, in seconds: after when something has come.
+    func heardAfter(
+        turningAt seconds: UInt64, _ act: @escaping @Sendable (SocketLoop, ConnectionID) -> Void = { _, _ in }
+    ) -> UInt64 {
+        clock.now.value = seconds * 1_000_000_000
+        let found = Noted()
+        let connection = connection
+        scripted.acts.withLock {
+            $0.append { loop in
+                found.value = loop.heardAfter(connection)
+                act(loop, connection)
+            }
+        }
+        _ = loop.step()
+        return found.value / 1_000_000_000
+    }
+}
+
+/// After when a peer was there for sure.
+@Suite(.within(minutes: 2)) struct HearingTests {
+    @Test func `what comes was sent after the loop looked last`() throws {
+        let desk = try Desk()
+        #expect(desk.heardAfter(turningAt: 10) == 0)
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 11) == 10)
+        #expect(desk.heardAfter(turningAt: 12) == 10)
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 13) == 12)
+    }
+
+    @Test func `what a loop reads late, having stood still, may be from before`() throws {
+        let desk = try Desk()
+        #expect(desk.heardAfter(turningAt: 10) == 0)
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 500) == 10)
+    }
+
+    @Test func `what waited while nothing was read says nothing of when it came`() throws {
+        let desk = try Desk()
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 10) { $0.pauseReading($1) } == 0)
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 11) == 0)
+        #expect(desk.heardAfter(turningAt: 12) { $0.resumeReading($1) } == 0)
+        #expect(desk.heardAfter(turningAt: 13) == 0)
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 14) == 13)
+    }
+
+    @Test func `what is more than is read at once may have waited`() throws {
+        let desk = try Desk()
+        #expect(desk.heardAfter(turningAt: 10) == 0)
+        try desk.comes(Limits.socketReadBytes + 1)
+        #expect(desk.heardAfter(turningAt: 11) == 10)
+        #expect(desk.heardAfter(turningAt: 12) == 10)
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 13) == 12)
+    }
+
+    @Test func `that nothing came for long is nothing that came`() throws {
+        let desk = try Desk()
+        try desk.comes()
+        #expect(desk.heardAfter(turningAt: 10) == 0)
+        for seconds in UInt64(11)...20 { #expect(desk.heardAfter(turningAt: seconds) == 0) }
+        let wasIdle = desk.diary.all.contains { if case .wentIdle = $0 { true } else { false } }
+        #expect(wasIdle)
+    }
+}
