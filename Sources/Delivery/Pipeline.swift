@@ -167,6 +167,9 @@ public struct Pipeline: ~Copyable {
             isAheadOfParts = false
             generation.settle()
             if isEarly { gaps.append("the database is followed from now on") }
+            // Not before: what comes into the log until then is left out, too.
+            if hasLostPlace { gaps.append("the hub was too slow") }
+            (isEarly, hasLostPlace) = (false, false)
         } catch {
             failed(error)
         }
@@ -769,7 +772,6 @@ public struct Pipeline: ~Copyable {
         sources.watcher?(stage.name, "log error")
         if case .outsideRetention? = error as? EventLogError {
             Log.shared.warning("the event log's retention overtook its readers", [.reason("\(error)")])
-            gaps.append("the hub was too slow")
             hasLostPlace = true
             memberships.discardAll()
             router.forgetRows()
