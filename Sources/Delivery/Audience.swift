@@ -33,25 +33,33 @@ public struct Recipient: BitwiseCopyable {
         case feed
     }
 
+    // What every delivery looks at comes first, close together.
     let connection: ConnectionID
+    /// The log's end when the channel was bound first: what is before it is not for the channel. It moves over transactions
+    /// that the channel has in a snapshot.
+    var since: UInt64
+    private var soleEnvelopeOrNone = Self.none
+    /// Bindings to tables. With one, its envelope is known beforehand.
+    var members: UInt32 = 0
+    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
+    var isHeld = false
     let isLegacy: Bool
     let wantsCompression: Bool
     /// Of rows that leave its view: what it gets of an update depends on all that the update means for it.
     let wantsMoves: Bool
-    /// The log's end when the channel was bound first: what is before it is not for the channel. It moves over transactions
-    /// that the channel has in a snapshot.
-    var since: UInt64
     let manner: Manner
+    var touch: UInt32 = 0
     /// Where it stood when that was said last.
     var toldAt: UInt64
-    /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
-    var isHeld = false
-    /// Bindings to tables. With one, its envelope is known beforehand.
-    var members: UInt32 = 0
-    var soleEnvelope: UInt32?
     /// The change for which `touch` is its newest entry in the list of touches.
     var stamp: UInt64 = 0
-    var touch: UInt32 = 0
+
+    private static let none = UInt32.max
+
+    var soleEnvelope: UInt32? {
+        get { soleEnvelopeOrNone == Self.none ? nil : soleEnvelopeOrNone }
+        set { soleEnvelopeOrNone = newValue ?? Self.none }
+    }
 
     public init(
         _ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64,
