@@ -11,8 +11,8 @@ public struct HistoryReader: ~Copyable {
     private let log: HistoryLog
     public let query: HistoryQuery
     public let window: HistoryWindow
-    private var reader: EventLogReader
-    private var relations: [UInt64: PreparedRelation] = [:]
+    var reader: EventLogReader
+    var relations: [UInt64: PreparedRelation] = [:]
     /// As in the query, and the keys that these rows were given since.
     private var rows: Set<UInt64>?
     private var names: TableNames
@@ -76,6 +76,21 @@ public struct HistoryReader: ~Copyable {
 
     /// Looks at one more entry; false if there is none for now, or none that could be in the window.
     private mutating func readEntry() throws -> Bool {
+        try visitEntry { reader, entry in
+            switch entry.kind {
+            case .relation: try reader.learn()
+            case .gap: if let gap = try reader.gap(entry) { reader.found.append(.gap(gap)) }
+            case .transaction: try reader.readChanges(entry)
+            case .presence where reader.query.includesPresence: try reader.readPresence(entry)
+            default: break
+            }
+        }
+    }
+
+    /// Comes to one more entry; false if there is none for now, or none that could be in the window.
+    mutating func visitEntry(
+        _ body: (inout HistoryReader, EventLogEntry) throws -> Void
+    ) throws -> Bool {
         guard try reader.next() else { return false }
         let entry = reader.entry
         if entry.offset >= window.endOffset || entry.segment > window.lastSegment {
@@ -84,20 +99,17 @@ public struct HistoryReader: ~Copyable {
         }
         if entry.time != 0 { lastTime = entry.time }
         do {
-            switch entry.kind {
-            case .relation: try learn()
-            case .gap: try noteGap(entry)
-            case .transaction: try readChanges(entry)
-            case .presence where query.includesPresence: try readPresence(entry)
-            default: break
-            }
+            try body(&self, entry)
         } catch let error as ByteError {
             throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
         }
         return true
     }
 
-    private mutating func learn() throws {
+    /// When what the entry has was committed.
+    func time(of entry: EventLogEntry) -> Int64 { entry.time == 0 ? lastTime : entry.time }
+
+    mutating func learn() throws {
         let fingerprint = RelationCodec.fingerprint(of: reader.payload)
         guard relations[fingerprint] == nil else { return }
         let known = try RecordedRelation(stored: reader.payload)
@@ -105,13 +117,11 @@ public struct HistoryReader: ~Copyable {
         relations[fingerprint] = PreparedRelation(known, for: query, alsoCalled: names[known.relation])
     }
 
-    private mutating func noteGap(_ entry: EventLogEntry) throws {
-        guard window.contains(offset: entry.offset, time: entry.time) else { return }
-        found.append(
-            .gap(
-                RecordedGap(
-                    offset: entry.offset, epoch: entry.epoch, time: entry.time, gap: try GapCodec.decode(reader.payload)
-                )))
+    /// Nil where it is not in the window.
+    func gap(_ entry: EventLogEntry) throws -> RecordedGap? {
+        guard window.contains(offset: entry.offset, time: entry.time) else { return nil }
+        let gap = try GapCodec.decode(reader.payload)
+        return RecordedGap(offset: entry.offset, epoch: entry.epoch, time: entry.time, gap: gap)
     }
 
     private mutating func readPresence(_ entry: EventLogEntry) throws {
@@ -122,7 +132,7 @@ public struct HistoryReader: ~Copyable {
 
     private mutating func readChanges(_ entry: EventLogEntry) throws {
         let end = try endLSN(entry)
-        let time = entry.time == 0 ? lastTime : entry.time
+        let time = time(of: entry)
         // Its own scope: a part borrows the reader's bytes.
         var taken: [HistoryItem] = []
         var rows = rows
@@ -145,7 +155,7 @@ public struct HistoryReader: ~Copyable {
         self.rows = rows
     }
 
-    private func keep(
+    func keep(
         _ change: borrowing Change, _ place: RecordedChange, _ rows: inout Set<UInt64>?
     ) throws -> RecordedChange? {
         var kept = place

@@ -10,6 +10,7 @@ let program = Program(commands: [
     TailCommand(),
     RowCommand(),
     TransactionCommand(),
+    StatisticsCommand(),
     LogCommand(),
     WhyCommand(),
     DoctorCommand(),

@@ -46,7 +46,7 @@ private let messagesFingerprint: String = {
 }()
 
 private let commands: [any Command] = [
-    TailCommand(), RowCommand(), TransactionCommand(), LogCommand(), SlotCommand(),
+    TailCommand(), RowCommand(), TransactionCommand(), StatisticsCommand(), LogCommand(), SlotCommand(),
 ]
 
 /// Runs a command line on that log.
@@ -204,6 +204,36 @@ struct TemporaryLog {
         #expect(try await onLog("tx", "0/153F020").exitCode == .notFound)
     }
 
+    @Test func `stats counts what fills the log`() async throws {
+        let result = try await onLog("stats", "--top", "1")
+        #expect(result.exitCode == .ok && result.errors.isEmpty)
+        #expect(
+            result.output == """
+                TABLE           CHANGES  INSERT  UPDATE  DELETE  OTHER  TX   SIZE
+                public.fullrep        5       1       3       1      0   5  350 B
+                and 1 more (--top 2 shows all)
+
+                7 changes in 7 transactions, 366 B of rows, @12 to @18, committed 2026-11-21 10:04:51.703 to 2026-11-21 10:04:51.711 UTC
+
+                Largest transactions
+                XID  TIME (UTC)               LSN        OFFSET  CHANGES   SIZE
+                744  2026-11-21 10:04:51.709  0/153F1A0      15        1  114 B
+
+                Largest changes
+                OFFSET  TIME (UTC)               XID  OP  TABLE            SIZE
+                    15  2026-11-21 10:04:51.709  744  U   public.fullrep  114 B
+                """ + "\n", "\(result.output)")
+        let operations = try await onLog("stats", "--by", "operation", "--top", "9", "--json", "--from", "@13").output
+        let lines = operations.split(separator: "\n")
+        #expect(lines.count { $0.contains(#""kind":"group""#) } == 3, "\(operations)")
+        #expect(
+            lines[0].hasPrefix(#"{"kind":"group","operation":"UPDATE","changes":3,"insert":0,"update":3,"delete":0,"#))
+        #expect(lines.last?.hasPrefix(#"{"kind":"total","first_offset":13,"last_offset":18,"#) == true)
+        #expect(!operations.contains("me@x") && !operations.contains("call back"))
+        let nothing = try await onLog("stats", "--table", "fullrep", "--op", "T")
+        #expect(nothing.exitCode == .notFound && nothing.output.contains("no changes in this window"))
+    }
+
     @Test func `log verify and export agree with the import`() async throws {
         #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is right: 2 segments, 7 changes"))
         #expect(try await onLog("log", "export").output == export + "\n")
@@ -231,6 +261,10 @@ struct TemporaryLog {
             (["row", "fullrep"], .usage, "KEY is missing"),
             (["row", "fullrep", "1", "2"], .usage, "has one column (id)"),
             (["tx", "-1h"], .usage, "expected a transaction"),
+            (["stats", "--by", "week"], .usage, "--by week: expected one of table, operation"),
+            (["stats", "--top", "-1"], .usage, "--top: expected a whole number from 0"),
+            (["stats", "--table", "fulrep"], .notFound, "did you mean public.fullrep?"),
+            (["stats", "--from", "@3"], .outsideRetention, "the oldest kept is @12"),
         ] as [([String], ExitCode, String)])
     func `says what is wrong`(words: [String], exitCode: ExitCode, message: String) async throws {
         let directory = try TemporaryLog()

@@ -78,6 +78,11 @@ extension RecordedChange {
 extension RecordedGap {
     var json: String {
         var line = JSONLine()
+        add(to: &line)
+        return line.text
+    }
+
+    func add(to line: inout JSONLine) {
         line.add("offset", offset)
         line.add("epoch", Hex.text(epoch))
         line.add("lsn", gap.to.description)
@@ -86,7 +91,6 @@ extension RecordedGap {
         line.add("reason", gap.reason.rawValue)
         line.add("from_lsn", gap.from.description)
         line.add("to_lsn", gap.to.description)
-        return line.text
     }
 }
 
