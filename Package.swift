@@ -116,7 +116,7 @@ let floor6: [Target] = [
 let floor7: [Target] = [
     room("Console", "Settings", "System"),
     room(
-        "Bench", "Server", "Gateway", "Ingest", "Settings", "Embedded", "Replication", "EventLog",
+        "Bench", "Server", "Gateway", "Ingest", "Settings", "Embedded", "History", "Replication", "EventLog",
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes"),
     program(

@@ -42,6 +42,9 @@ public struct DepartureBook: Sendable {
         public let place: Place?
     }
 
+    /// What somebody has got, and whether something that was missing had not been told.
+    public typealias Stand = (mark: LogMark, owesLoss: Bool)
+
     struct Entry: Sendable {
         enum Standing: UInt8 { case free, here, gone }
 
@@ -83,7 +86,7 @@ public struct DepartureBook: Sendable {
     private var evicted = 0
     /// What each loop's channels have got that have no mark of their own.
     private(set) var loopMarks: [LogMark?]
-    private var doubted: [UInt32] = []
+    private var doubted: Set<UInt32> = []
     var dirty: [UInt32] = []
     var marksAreDirty = false
 
@@ -108,7 +111,7 @@ public struct DepartureBook: Sendable {
             standing: .here, hasOwnMark: true, owesLoss: owesLoss, loop: UInt16(loop), lastRef: lastRef, key: key,
             mark: mark, isDoubtful: isDoubtful, doubtedAt: isDoubtful ? now : 0)
         link(place)
-        if isDoubtful { doubted.append(place) }
+        if isDoubtful { doubted.insert(place) }
         return place
     }
 
@@ -168,7 +171,7 @@ public struct DepartureBook: Sendable {
 
     /// Where a client goes on whose first message on its socket has this number; nil for one that begins.
     public mutating func claim(_ key: DepartureKey, firstRef: UInt32, on loop: Int, now: UInt64) -> Claim? {
-        var claimed: (mark: LogMark, owesLoss: Bool)?
+        var claimed: Stand?
         var closest: UInt32?
         let passesOverDoubtful = hasPredecessor(of: firstRef, key)
         func mayBe(_ entry: Entry) -> Bool {
@@ -216,24 +219,23 @@ public struct DepartureBook: Sendable {
     /// The one that went from `place` joins again on the socket it has. Where somebody else was taken for it meanwhile, it is
     /// entered anew.
     public mutating func comeBack(
-        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark, owesLoss: Bool,
-        now: UInt64
+        to place: Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at stand: Stand, now: UInt64
     ) -> Place? {
         guard let place, entries[Int(place)].standing == .gone, entries[Int(place)].key == key,
-            entries[Int(place)].mark == mark, entries[Int(place)].lastRef <= lastRef
-        else { return arrive(key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now) }
-        return takeOver(place, from: (mark, owesLoss), key, lastRef, loop, 0)
+            entries[Int(place)].mark == stand.mark, entries[Int(place)].lastRef <= lastRef
+        else { return arrive(key, on: loop, lastRef: lastRef, at: stand.mark, owesLoss: stand.owesLoss, now: now) }
+        return takeOver(place, from: stand, key, lastRef, loop, now)
     }
 
     /// What is known of whoever comes is never less than what was known of the one that went: the process may end
     /// right now.
     private mutating func takeOver(
-        _ place: Place, from stand: (mark: LogMark, owesLoss: Bool), _ key: DepartureKey, _ firstRef: UInt32,
+        _ place: Place, from stand: Stand, _ key: DepartureKey, _ firstRef: UInt32,
         _ loop: Int, _ now: UInt64
     ) -> Place? {
         guard entries[Int(place)].standing == .gone else {
             entries[Int(place)].succeeded = now
-            doubted.append(place)
+            doubted.insert(place)
             touch(place)
             return arrive(key, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
         }
@@ -250,11 +252,14 @@ public struct DepartureBook: Sendable {
         return place
     }
 
-    /// Those on a loop for whom somebody was taken who came: if they are still there, they are others, and are to say so.
+    /// Those on a loop of whom it is doubted that they are there: if they are, they are others, and are to say so. Until
+    /// they have, or have gone: what was under way when they were asked first says nothing.
     public mutating func takeDoubted(on loop: Int) -> [Place] {
-        let found = doubted.filter { entries[Int($0)].standing == .here && Int(entries[Int($0)].loop) == loop }
-        doubted.removeAll { entries[Int($0)].standing != .here || Int(entries[Int($0)].loop) == loop }
-        return found
+        doubted = doubted.filter { place in
+            let entry = entries[Int(place)]
+            return entry.standing == .here && (entry.succeeded != 0 || entry.isDoubtful)
+        }
+        return doubted.filter { Int(entries[Int($0)].loop) == loop }.sorted()
     }
 
     private func forEach(of key: DepartureKey, _ body: (UInt32, Entry) -> Void) {

@@ -123,12 +123,10 @@ public final class Departures: Sendable {
 
     /// Where a client stands in the book that joins again on the socket it has; nil where there is no room.
     func comeBack(
-        to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32, at mark: LogMark,
-        owesLoss: Bool, now: UInt64
+        to place: DepartureBook.Place?, _ key: DepartureKey, on loop: Int, lastRef: UInt32,
+        at stand: DepartureBook.Stand, now: UInt64
     ) -> DepartureBook.Place? {
-        book.withLock {
-            $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: mark, owesLoss: owesLoss, now: now)
-        }
+        book.withLock { $0.comeBack(to: place, key, on: loop, lastRef: lastRef, at: stand, now: now) }
     }
 
     /// The client was connected before to something that this hub knows nothing of: to one whose data directory is lost, or to

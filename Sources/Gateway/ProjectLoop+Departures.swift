@@ -87,8 +87,8 @@ extension ProjectLoop {
         if let departures = project.settings.departures, let key = departures.key(of: channel) {
             let loss = ended.departure?.loss ?? .none
             let place = departures.comeBack(
-                to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef, at: ended.got,
-                owesLoss: ended.owesLoss || loss != .none, now: loop.time.monotonicNanoseconds())
+                to: ended.departure?.place, key, on: clients.number, lastRef: channel.session.lastRef,
+                at: (ended.got, ended.owesLoss || loss != .none), now: loop.time.monotonicNanoseconds())
             channel.departure = Channel.Departure(key: key, place: place, own: ended.got.offset, loss: loss)
         }
         channel.knowsRepublishedUpTo = ended.knowsRepublishedUpTo

@@ -370,6 +370,8 @@ public final class Simulation {
         hub?.catalog.stop()
         agenda.removeAll()
         stream.die()
+        // They know each other.
+        stream.hasGap = { _ in }
         hub = nil
     }
 

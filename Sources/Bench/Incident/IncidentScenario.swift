@@ -1,0 +1,133 @@
+import Change
+import EventLog
+import History
+import System
+
+/// What is asked after an incident, beside a pass over all of the log.
+struct IncidentScenario: Scenario {
+    let name = "incident"
+    let summary = "Questions to a log of ten million changes: row, tx, stats, beside a bare pass over it."
+    let discussion = """
+        Writes a log as the hub does: updates of one table with REPLICA IDENTITY FULL, 20 in a transaction, 10 for each \
+        row; half of the rows have all their versions close together, the others theirs all over the log. Then it asks what \
+        'tidewire row', 'tx' and 'stats' ask, by the same code, with the files in memory: every version of a row, the \
+        changes of a transaction, the counts by table and by minute. The baseline, in turns over the same files, is a bare \
+        pass from change to change, without a look at the rows.
+        """
+
+    func run(_ settings: BenchSettings) throws -> [BenchResult] {
+        let place = try Workplace(below: settings.directory)
+        let log = IncidentLog(
+            directory: try place.directory("log"), changes: settings.isQuick ? 200_000 : 10_000_000)
+        try log.write { settings.progress("writing a log: \($0) of \(log.changes) changes") }
+        var questions = Questions(log)
+        let rounds = settings.rounds(usually: 5)
+        for round in 0..<rounds {
+            settings.progress("asking, round \(round + 1) of \(rounds)")
+            try questions.ask()
+        }
+        return questions.results
+    }
+}
+
+private struct Questions {
+    private let log: IncidentLog
+    private let history: HistoryLog
+    private var bare = Samples()
+    private var pass = Samples()
+    private var gathered = Samples()
+    private var scattered = Samples()
+    private var transaction = Samples()
+    private var byTable = Samples()
+    private var byMinute = Samples()
+
+    init(_ log: IncidentLog) {
+        self.log = log
+        history = HistoryLog(directory: log.directory)
+    }
+
+    mutating func ask() throws {
+        let seconds = try timed { try read() }
+        pass.add(seconds)
+        bare.add(Double(log.changes) / seconds)
+        gathered.add(try timed { try versions(of: log.gathered) })
+        scattered.add(try timed { try versions(of: log.scattered) })
+        transaction.add(try timed { try changes(of: UInt32(log.transactions / 3)) })
+        byTable.add(Double(log.changes) / (try timed { try count(by: .table) }))
+        byMinute.add(Double(log.changes) / (try timed { try count(by: .minute) }))
+    }
+
+    var results: [BenchResult] {
+        [
+            seconds("row, versions close together", gathered), seconds("row, versions all over", scattered),
+            seconds("tx", transaction), rate("stats by table", byTable), rate("stats by minute", byMinute),
+        ]
+    }
+
+    private func seconds(_ name: String, _ values: Samples) -> BenchResult {
+        BenchResult(
+            scenario: "incident", caseName: name, metric: "answer", unit: "s", values: values,
+            baseline: .init("a bare pass", pass), target: .valueAtMost(0.2))
+    }
+
+    private func rate(_ name: String, _ values: Samples) -> BenchResult {
+        BenchResult(
+            scenario: "incident", caseName: name, metric: "counted", unit: "changes/s", values: values,
+            baseline: .init("a bare pass", bare), target: .valueAtLeast(2_000_000))
+    }
+
+    // MARK: Each of them
+
+    private func timed(_ body: () throws -> Void) rethrows -> Double {
+        let began = Clock.monotonicNanoseconds()
+        try body()
+        return Double(Clock.monotonicNanoseconds() - began) / 1e9
+    }
+
+    private func check(_ found: Int, _ expected: Int, _ what: String) throws {
+        guard found == expected else {
+            throw BenchFailure("void (incident, \(what)): \(found) were found of \(expected)")
+        }
+    }
+
+    private func read() throws {
+        var reader = try EventLogReader(directory: log.directory)
+        var changes = 0
+        while try reader.next() {
+            guard reader.entry.kind == .transaction else { continue }
+            var part = try TransactionPart(reader.payload)
+            while let change = try part.next() {
+                _ = change
+                changes += 1
+            }
+        }
+        try check(changes, log.changes, "a bare pass")
+    }
+
+    private func versions(of row: Int) throws {
+        let table = TableName(schema: IncidentLog.relation.schema, name: IncidentLog.relation.name)
+        var rows = try RowHistory(history, table, RowName(["\(row)"]), HistoryQuery())
+        var found = 0
+        while let item = try rows.next() { if case .version = item { found += 1 } }
+        try check(found, IncidentLog.versionsOfRow, "row")
+    }
+
+    private func changes(of xid: UInt32) throws {
+        var found = 0
+        try history.transactions(.xid(xid)) { transaction in
+            let query = HistoryQuery(
+                from: .offset(transaction.offsets.lowerBound), to: .offset(transaction.offsets.upperBound))
+            var reader = try HistoryReader(history, query)
+            while let item = try reader.next() { if item.isChange { found += 1 } }
+            return true
+        }
+        try check(found, IncidentLog.changesOfTransaction, "tx")
+    }
+
+    private func count(by grouping: LogStatistics.Grouping) throws {
+        var statistics = LogStatistics(by: grouping, top: 10)
+        var reader = try HistoryReader(history, HistoryQuery())
+        try reader.count(into: &statistics) { _ in }
+        try check(Int(statistics.total.changes), log.changes, "stats")
+    }
+}
