@@ -47,8 +47,6 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
 /// Which faults a script has.
 public struct Weather: Sendable {
     public var faults = true
-    /// Of one seed in four, as it says.
-    var socketsVanish = false
     public init() {}
 }
 
@@ -92,8 +90,6 @@ private enum Stretch: CaseIterable {
 /// Steps as a seed says.
 public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ shape: Shape? = nil) -> [Step] {
     let shape = shape ?? .usual(seed: seed)
-    var weather = weather
-    weather.socketsVanish = weather.faults
     var random = SeededRandom(seed: seed)
     var script: [Step] = []
     for client in 0..<Shape.individuals {
@@ -155,7 +151,7 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case ..<72: return .join(client: client, channel: channel, seed: seed)
     case ..<74: return .leave(client: client, channel: channel)
     case ..<77: return .become(client: client, channel: channel, person: Int(seed % 3))
-    case 78 where weather.socketsVanish: return .vanish(client: client, milliseconds: milliseconds * 3)
+    case 78 where weather.faults: return .vanish(client: client, milliseconds: milliseconds * 3)
     case ..<79: return .cut(client: client)
     case _ where !weather.faults: return .write(seed: seed)
     case ..<82: return .freezeClient(client: client, milliseconds: milliseconds)
