@@ -18,31 +18,36 @@ extension DepartureBook {
         }
     }
 
-    /// What has changed since it was asked last: bytes, and where in the file they belong.
+    /// What has changed since it was asked last: bytes, and where in the file they belong. In this order: the process may end
+    /// between any two of them. Who has a mark of its own has it before its loop's moves on, and who went for another is
+    /// let go of when that one is written down.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
-        if marksAreDirty {
-            marksAreDirty = false
-            let marks = loopMarks.prefix(Self.headRecords - 1).map { mark in
-                Record(words: [mark == nil ? 0 : 1, mark?.epoch ?? 0, mark?.offset ?? 0])
+        let (kept, left) = (dirty.filter { !isFree($0) }, dirty.filter(isFree))
+        for places in [kept.sorted(), left.sorted()] {
+            var last: UInt32?
+            for place in places {
+                entries[Int(place)].isDirty = false
+                let bytes = Record(entries[Int(place)]).bytes
+                if let last, place == last + 1 {
+                    changes[changes.count - 1].bytes += bytes
+                } else {
+                    changes.append((bytes, UInt64(Self.headRecords + Int(place)) * UInt64(Self.recordBytes)))
+                }
+                last = place
             }
-            changes.append((marks.flatMap(\.bytes), UInt64(Self.recordBytes)))
-        }
-        dirty.sort()
-        var last: UInt32?
-        for place in dirty {
-            entries[Int(place)].isDirty = false
-            let bytes = Record(entries[Int(place)]).bytes
-            if let last, place == last + 1, !changes.isEmpty {
-                changes[changes.count - 1].bytes += bytes
-            } else {
-                changes.append((bytes, UInt64(Self.headRecords + Int(place)) * UInt64(Self.recordBytes)))
-            }
-            last = place
         }
         dirty.removeAll(keepingCapacity: dirty.count < 4096)
+        guard marksAreDirty else { return changes }
+        marksAreDirty = false
+        let marks = loopMarks.prefix(Self.headRecords - 1).map { mark in
+            Record(words: [mark == nil ? 0 : 1, mark?.epoch ?? 0, mark?.offset ?? 0])
+        }
+        changes.append((marks.flatMap(\.bytes), UInt64(Self.recordBytes)))
         return changes
     }
+
+    private func isFree(_ place: UInt32) -> Bool { entries[Int(place)].standing == .free }
 
     /// The file's first record.
     ///

@@ -287,8 +287,12 @@ private final class Shelf {
     // MARK: Written down
 
     private func written(_ book: Shelf, over file: [UInt8] = []) -> [UInt8] {
-        var file = file.isEmpty ? DepartureBook.head(.init(first: 3, second: 4)) : file
-        for (bytes, place) in book.takeChanges() {
+        applying(book.takeChanges()[...], to: file.isEmpty ? DepartureBook.head(.init(first: 3, second: 4)) : file)
+    }
+
+    private func applying(_ changes: ArraySlice<(bytes: [UInt8], at: UInt64)>, to file: [UInt8]) -> [UInt8] {
+        var file = file
+        for (bytes, place) in changes {
             let end = Int(place) + bytes.count
             if file.count < end { file += [UInt8](repeating: 0, count: end - file.count) }
             file.replaceSubrange(Int(place)..<end, with: bytes)
@@ -300,6 +304,52 @@ private final class Shelf {
         let book = Shelf(DepartureBook(maximum: 100, loops: 2))
         book.book.restore(file.span.bytes, now: now, until: until)
         return book
+    }
+
+    /// Of each what it has for sure: all before its own mark, or before its loop's.
+    @Test(arguments: 0..<200) func `wherever a process ends in writing down, nobody goes on behind where it stood`(
+        seed: Int
+    ) throws {
+        var random = SeededRandom(seed: UInt64(seed))
+        let book = Shelf(DepartureBook(maximum: 64, loops: 1))
+        var end: UInt64 = 10
+        book.set(mark(end), of: 0)
+        struct Client {
+            var own: UInt64?
+            let key: DepartureKey
+            let place: DepartureBook.Place
+        }
+        var clients: [Client] = []
+        for number in 0..<UInt64(Int.random(in: 1...6, using: &random)) {
+            let key = DepartureKey(high: number, low: 1)
+            let place = try #require(book.arrive(key, on: 0, lastRef: 1, at: mark(end)))
+            clients.append(Client(own: end, key: key, place: place))
+        }
+        var file = written(book)
+        for _ in 0..<60 {
+            let next = end + UInt64.random(in: 0...5, using: &random)
+            for number in clients.indices {
+                let own = clients[number].own
+                switch Int.random(in: 0..<4, using: &random) {
+                // It was sent something behind the loop's mark.
+                case 0 where next > end: clients[number].own = own ?? end
+                case 1: if let own { clients[number].own = UInt64.random(in: own...max(own, end), using: &random) }
+                case 2: clients[number].own = nil
+                default: continue
+                }
+                book.stand(clients[number].place, at: clients[number].own.map { mark($0) }, lastRef: 1)
+            }
+            end = next
+            book.set(mark(end), of: 0)
+            let changes = book.takeChanges()
+            let count = Int.random(in: 0...changes.count, using: &random)
+            let torn = restored(applying(changes.prefix(count), to: file))
+            for client in clients {
+                let claim = try #require(torn.claim(client.key, firstRef: 2, now: 1))
+                #expect(claim.mark.offset <= client.own ?? end)
+            }
+            file = applying(changes[...], to: file)
+        }
     }
 
     @Test func `what was written down is there after a restart, and all have gone`() throws {
