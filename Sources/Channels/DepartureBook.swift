@@ -88,6 +88,8 @@ public struct DepartureBook: Sendable {
     private(set) var loopMarks: [LogMark?]
     private var doubted: Set<UInt32> = []
     var dirty: [UInt32] = []
+    /// Where what was written down is somebody.
+    var written: Set<UInt32> = []
     var marksAreDirty = false
 
     public init(maximum: Int, loops: Int) {

@@ -20,11 +20,14 @@ extension DepartureBook {
 
     /// What has changed since it was asked last: bytes, and where in the file they belong. In this order: the process may end
     /// between any two of them. Who has a mark of its own has it before its loop's moves on, and who went for another is
-    /// let go of when that one is written down.
+    /// let go of, or its place taken, when that one is written down.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
-        let (kept, left) = (dirty.filter { !isFree($0) }, dirty.filter(isFree))
-        for places in [kept.sorted(), left.sorted()] {
+        let kept = dirty.filter { !isFree($0) }
+        let orders = [
+            kept.filter { !written.contains($0) }, kept.filter(written.contains), dirty.filter(isFree),
+        ]
+        for places in orders.map({ $0.sorted() }) {
             var last: UInt32?
             for place in places {
                 entries[Int(place)].isDirty = false
@@ -37,6 +40,8 @@ extension DepartureBook {
                 last = place
             }
         }
+        written.formUnion(kept)
+        written.subtract(orders[2])
         dirty.removeAll(keepingCapacity: dirty.count < 4096)
         guard marksAreDirty else { return changes }
         marksAreDirty = false

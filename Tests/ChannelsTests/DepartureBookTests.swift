@@ -352,6 +352,21 @@ private final class Shelf {
         }
     }
 
+    @Test func `whoever came back is known wherever the writing ends, also when its former place is another's`() throws
+    {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
+        let file = written(book)
+        #expect(book.claim(Self.key, firstRef: 9, now: 50)?.place != place)
+        book.depart(place, owesLoss: false, heard: 0, until: 60)
+        #expect(book.arrive(DepartureKey(high: 5, low: 5), on: 0, lastRef: 1, at: mark(40)) == place)
+        let changes = book.takeChanges()
+        for count in 0...changes.count {
+            let torn = restored(applying(changes.prefix(count), to: file))
+            #expect(torn.claim(Self.key, firstRef: 12, now: 1)?.mark == mark(10), "after \(count) of \(changes.count)")
+        }
+    }
+
     @Test func `what was written down is there after a restart, and all have gone`() throws {
         let book = book()
         let here = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
