@@ -88,8 +88,10 @@ public struct DepartureBook: Sendable {
     private(set) var loopMarks: [LogMark?]
     private var doubted: Set<UInt32> = []
     var dirty: [UInt32] = []
-    /// Where what was written down is somebody.
+    /// Where what was written down for sure is somebody.
     var written: Set<UInt32> = []
+    /// What was given to be written last: who is somebody there, and who is nobody any more.
+    var underWay: (kept: [UInt32], left: [UInt32]) = ([], [])
     var marksAreDirty = false
 
     public init(maximum: Int, loops: Int) {
@@ -349,9 +351,10 @@ public struct DepartureBook: Sendable {
         entries[Int(before)].next = entry.next == place ? before : entry.next
     }
 
-    /// Nothing of what was written down counts any more.
+    /// It is not known what of it was written last.
     public mutating func touchAll() {
         marksAreDirty = true
+        underWay = ([], [])
         for place in entries.indices { touch(UInt32(place)) }
     }
 

@@ -23,6 +23,8 @@ extension DepartureBook {
     /// let go of, or its place taken, when that one is written down.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
+        written.formUnion(underWay.kept)
+        written.subtract(underWay.left)
         let kept = dirty.filter { !isFree($0) }
         let orders = [
             kept.filter { !written.contains($0) }, kept.filter(written.contains), dirty.filter(isFree),
@@ -40,8 +42,7 @@ extension DepartureBook {
                 last = place
             }
         }
-        written.formUnion(kept)
-        written.subtract(orders[2])
+        underWay = (kept, orders[2])
         dirty.removeAll(keepingCapacity: dirty.count < 4096)
         guard marksAreDirty else { return changes }
         marksAreDirty = false
