@@ -213,7 +213,8 @@ let proofs: [Target] = [
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]
 
-/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `Tests/Tools/fuzz` builds it.
+/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `Tests/Tools/fuzz` builds it, and
+/// then with no more than what the fuzzers need.
 func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .executableTarget(
         name: "Fuzz" + name, dependencies: mayImport + ["FuzzSupport"], path: "Tests/Fuzz/" + name,
@@ -233,13 +234,19 @@ let fuzzers: [Target] = [
     fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
 ]
 
+let house = cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + outside + proofs
+let fuzzed =
+    cellar + floor1 + floor2 + floor3 + (floor4 + proofs).filter { ["Embedded", "TestSupport"].contains($0.name) }
+    + fuzzers
+let isFuzzing = Context.environment["TIDEWIRE_FUZZ"] != nil
+
 let package = Package(
     name: "tidewire",
     platforms: [.macOS(.v15), .iOS(.v18)],
-    products: ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) }
-        + ["TidewireClient", "TidewireClientTesting"].map { .library(name: $0, targets: [$0]) },
-    targets: cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + outside
-        + proofs
-        + (Context.environment["TIDEWIRE_FUZZ"] == nil ? [] : fuzzers),
+    products: isFuzzing
+        ? []
+        : ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) }
+            + ["TidewireClient", "TidewireClientTesting"].map { .library(name: $0, targets: [$0]) },
+    targets: isFuzzing ? fuzzed : house,
     cLanguageStandard: .gnu2x
 )

@@ -74,9 +74,10 @@ struct Connection: BitwiseCopyable {
     /// Why it ends, once that is decided.
     var end: ConnectionEnd
 
-    var isLive: Bool { stage != .free && stage != .ended }
+    // Out of line each of these would be handed a copy of all the rest.
+    @inline(__always) var isLive: Bool { stage != .free && stage != .ended }
     /// Not so of clients that are only played (`FrameWitness`).
-    var hasSocket: Bool { descriptor >= 0 }
+    @inline(__always) var hasSocket: Bool { descriptor >= 0 }
 }
 
 /// The connections of one loop, each with a seat: a number that the next one gets when it has gone.

@@ -11,6 +11,7 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case define(seed: UInt64)
         case join(client: Int, channel: Int, seed: UInt64)
         case leave(client: Int, channel: Int)
+        case everybodyLeaves
         /// Whoever of the crowd has not joined does.
         case gather(seed: UInt64)
         /// So many of the crowd are cut at once.
@@ -63,8 +64,11 @@ private enum Stretch: CaseIterable {
     case outage
     /// Much is written, and many hear it.
     case broad
+    /// Few come, and all of them go again before others do.
+    case lonely
 
     static func next(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Stretch {
+        if shape.isLonely { return .lonely }
         guard weather.faults else { return shape.hasCrowd ? .broad : .stormy }
         let usual: [Stretch] = [.stormy, .stormy, .stormy, .slow, .outage]
         return random.pick(shape.hasCrowd ? usual + [.broad, .broad, .broad, .broad, .broad] : usual)
@@ -80,6 +84,7 @@ private enum Stretch: CaseIterable {
         if self == .broad, place % 8 != 0 {
             return place % 8 == 4 ? .say(seed: random.next()) : .write(seed: random.next())
         }
+        if self == .lonely { return lonelyAction(place, &random, shape, weather) }
         guard self == .outage else { return Simulator.action(&random, shape, weather) }
         // Time and again, so that there are channels that were there before.
         if place % 75 == 15 { return .beAway(milliseconds: UInt64.random(in: 5_000...15_000, using: &random)) }
@@ -119,6 +124,20 @@ private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> S
         return .freezeCrowd(seed: seed, percent: percent, milliseconds: random.pick([20, 200, 2_000]))
     case ..<4: return .gather(seed: seed)
     default: return nil
+    }
+}
+
+/// Somebody comes, something happens, all go, and something happens that nobody hears.
+private func lonelyAction(
+    _ place: Int, _ random: inout SeededRandom, _ shape: Shape, _ weather: Weather
+) -> Step.Action {
+    switch place % 16 {
+    case ..<2:
+        let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
+        return .join(client: shape.someClient(&random), channel: channel, seed: random.next())
+    case 8: return .everybodyLeaves
+    case 4, 5, 12: return action(&random, shape, weather)
+    default: return .write(seed: random.next())
     }
 }
 

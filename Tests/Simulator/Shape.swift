@@ -13,10 +13,14 @@ public struct Shape: Sendable, Equatable {
     /// is for nobody, and who comes back passes over it.
     public var isOfRows = false
 
-    /// Now and then a seed has a crowd, or wants rows only.
+    /// Time and again nobody listens, while changes go on.
+    public var isLonely = false
+
+    /// Now and then a seed has a crowd, or wants rows only, or is lonely.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
+        shape.isLonely = seed % 20 == 14
         return shape
     }
 

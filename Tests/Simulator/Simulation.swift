@@ -454,6 +454,8 @@ public final class Simulation {
         case .become(let client, let channel, let person):
             clients[client].become(ModelDatabase.people[person], on: channel)
         case .leave(let client, let channel): clients[client].leave(channel)
+        case .everybodyLeaves:
+            for client in clients { for channel in 0..<Self.channelsPerClient { client.leave(channel) } }
         case .gather(let seed): gather(seed)
         case .cut(let client):
             faults += 1
