@@ -43,8 +43,7 @@ struct ActiveSegment: ~Copyable {
     @inline(__always)
     mutating func append(_ entry: EntryHeader, payload: RawSpan, keys: Span<UInt64>) throws(EventLogFailure) {
         if batch.count > 0, batch.count + entry.byteCount > Limits.flushBatchBytes { try makeDurable() }
-        if keys.count > 0 { index.add(keys: keys) }
-        index.add(entry)
+        index.add(entry, keys: keys)
         entry.append(payload: payload, seed: header.checksum, to: &batch)
     }
 

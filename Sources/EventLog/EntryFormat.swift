@@ -18,6 +18,8 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let catalogMark = EntryKind(rawValue: 5)
     /// Who came, went or told something of himself, since the entry before.
     public static let presence = EntryKind(rawValue: 6)
+    /// What happened to channels, since the entry before.
+    public static let ledger = EntryKind(rawValue: 7)
 }
 
 /// Which kinds of entries a segment has. One that was sealed before that was noted does not say.
@@ -224,6 +226,10 @@ enum LogFile {
 
     static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }
     static func sidecar(_ sequence: UInt64) -> String { padded(sequence) + ".index" }
+    static func keys(_ sequence: UInt64) -> String { padded(sequence) + ".keys" }
+    /// All that there is of a segment, itself first: what lies beside a segment that is gone is cleared away at the next
+    /// start.
+    static func all(of sequence: UInt64) -> [String] { [segment(sequence), sidecar(sequence), keys(sequence)] }
 
     private static func padded(_ sequence: UInt64) -> String {
         let digits = String(sequence)
@@ -231,7 +237,9 @@ enum LogFile {
     }
 
     static func sequence(ofSegment name: String) -> UInt64? { sequence(of: name, suffix: ".segment") }
-    static func sequence(ofSidecar name: String) -> UInt64? { sequence(of: name, suffix: ".index") }
+    static func sequence(ofSidecar name: String) -> UInt64? {
+        sequence(of: name, suffix: ".index") ?? sequence(of: name, suffix: ".keys")
+    }
 
     private static func sequence(of name: String, suffix: String) -> UInt64? {
         guard name.hasSuffix(suffix) else { return nil }

@@ -88,7 +88,7 @@ public final class EventLogSalvage {
         try reading { () throws(SystemError) in
             for report in loss.setAside {
                 let names = try directory.names()
-                for name in [LogFile.segment(report.sequence), LogFile.sidecar(report.sequence)]
+                for name in LogFile.all(of: report.sequence)
                 where names.contains(name) { try moveAside(name) }
             }
             try directory.sync()

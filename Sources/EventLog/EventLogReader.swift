@@ -49,7 +49,7 @@ private struct Prelude {
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    /// Sealed segments that certainly have none of these are passed over; without any, all are read.
+    /// Sealed segments, and stretches of them, that certainly have none of these are passed over; without any, all are read.
     public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
@@ -60,12 +60,16 @@ public struct EventLogReader: ~Copyable, Sendable {
     /// Odd bytes here were looked into and are only a write that is not finished.
     var unfinishedAt: UInt64
     private var prelude: Prelude
+    /// Of the present segment; nil where it is read whole.
+    private var wanted: Optional<WantedStretches>
+    /// From there on it is asked which stretch comes next.
+    private var asksAt: UInt64
 
     /// The entry that `next` came to.
     public private(set) var entry: EventLogEntry
 
-    /// Opens the log at a place. `matchingKey` passes over whole segments that certainly do not have the key; within
-    /// a segment every entry is given.
+    /// Opens the log at a place. `matchingKey` passes over segments, and stretches of them, that certainly do not have the
+    /// key; of what lies around it some is given too.
     public init(
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
@@ -103,7 +107,8 @@ public struct EventLogReader: ~Copyable, Sendable {
         var reader = EventLogReader(files, end, keys, file, header)
         try reader.noteWhetherSealed()
         try reader.find(start)
-        if let end = reader.excludedEnd(), try !reader.mayBeginEpoch() { reader.setPrelude([], then: end) }
+        let readsFirst = try reader.mayBeginEpoch()
+        if let end = reader.chooseStretches(readsFirst: readsFirst) { reader.setPrelude([], then: end) }
         return reader
     }
 
@@ -114,6 +119,8 @@ public struct EventLogReader: ~Copyable, Sendable {
         self.end = end
         self.keys = keys
         isSealed = false
+        wanted = nil
+        asksAt = .max
         wholeEnd = 0
         unfinishedAt = 0
         prelude = Prelude()
@@ -138,10 +145,12 @@ public struct EventLogReader: ~Copyable, Sendable {
         reader.isSealed = isSealed
         reader.wholeEnd = wholeEnd
         reader.prelude = prelude
+        reader.wanted = wanted
+        reader.asksAt = asksAt
         return reader
     }
 
-    /// From the next segment on, this key is looked for too.
+    /// From the next stretch on, this key is looked for too.
     public mutating func alsoMatch(_ key: UInt64) {
         if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
@@ -182,6 +191,9 @@ public struct EventLogReader: ~Copyable, Sendable {
             prelude.start = nil
         }
         while true {
+            if scanner.next >= asksAt, passStretches() {
+                return try step(passes: passes, isUseless)
+            }
             if !isSealed, end == nil, scanner.next >= wholeEnd {
                 switch try findWholeTransaction() {
                 case .none: return .none
@@ -356,12 +368,17 @@ public struct EventLogReader: ~Copyable, Sendable {
             wholeEnd = 0
             unfinishedAt = 0
             try noteWhetherSealed()
-            guard header.epoch == epoch else { return .entered }
+            wanted = nil
+            asksAt = .max
+            guard header.epoch == epoch else {
+                _ = chooseStretches(readsFirst: true)
+                return .entered
+            }
             if passes, let end = try uselessEnd(isUseless) {
                 setPrelude([], then: end)
                 return .passedOver
             }
-            guard let end = excludedEnd() else { return .entered }
+            guard let end = chooseStretches(readsFirst: false) else { return .entered }
             expected = end.offset
         }
     }
@@ -382,12 +399,24 @@ public struct EventLogReader: ~Copyable, Sendable {
         return try files.open(scanner.header.sequence - 1)?.header.epoch != scanner.header.epoch
     }
 
-    /// The end of a sealed segment that certainly has none of the keys.
-    private func excludedEnd() -> IndexPoint? {
-        guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header),
-            !keys.contains(where: map.filter.mayContain)
-        else { return nil }
-        return map.summary.end
+    /// The end of a sealed segment that certainly has none of the keys; of others it is noted where they may be.
+    private mutating func chooseStretches(readsFirst: Bool) -> IndexPoint? {
+        guard isSealed, !keys.isEmpty, let map = files.sidecar(of: scanner.file, scanner.header) else { return nil }
+        guard readsFirst || keys.contains(where: map.filter.mayContain) else { return map.summary.end }
+        wanted = files.stretches(of: map).map { WantedStretches(map, $0, readsFirst: readsFirst) }
+        asksAt = wanted?.nextQuestion ?? .max
+        return nil
+    }
+
+    /// Goes to the next stretch that may have a key; false if that begins here, or it stands within one.
+    private mutating func passStretches() -> Bool {
+        let detour = wanted?.detour(from: scanner.next, for: keys)
+        asksAt = wanted?.nextQuestion ?? .max
+        guard let detour else { return false }
+        setPrelude(detour.relations, then: detour.point)
+        // What is wanted lies far apart: a little is read at each place.
+        scanner.refresh()
+        return true
     }
 
     /// What to say when a segment that should be there is not.
@@ -400,7 +429,7 @@ public struct EventLogReader: ~Copyable, Sendable {
 }
 
 extension SegmentSummary {
-    fileprivate var end: IndexPoint {
+    var end: IndexPoint {
         IndexPoint(position: bytes, offset: endOffset, lsn: lastLSN, time: maximumTime)
     }
 }

@@ -35,8 +35,7 @@ extension EventLogWriter {
     }
 
     private func delete(_ segment: SegmentSummary) throws(EventLogFailure) {
-        // The segment first: an index without its segment is cleared away at the next start.
-        for name in [LogFile.segment(segment.sequence), LogFile.sidecar(segment.sequence)] {
+        for name in LogFile.all(of: segment.sequence) {
             do throws(SystemError) {
                 try directory.remove(name)
             } catch  where error.code == ENOENT {

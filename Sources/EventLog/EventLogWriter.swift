@@ -210,12 +210,8 @@ public final class EventLogWriter {
     /// The index beside the segment, then the segment cut to its size. Repeated without harm if it fails half-way.
     private func seal() throws(EventLogFailure) {
         let map = active.index.map(sealed: true, keyScheme: options.keyScheme)
-        var bytes = ByteWriter(capacity: 4096)
-        Sidecar.encode(map, to: &bytes)
         do {
-            let file = try directory.open(LogFile.sidecar(map.summary.sequence), for: .creating)
-            try file.write(bytes.bytes, at: 0)
-            try file.sync()
+            try map.write(to: directory)
             try active.file.truncate(to: map.summary.bytes)
             try active.file.sync()
         } catch { throw EventLogFailure(error) }

@@ -19,7 +19,7 @@ struct KeyFilter: Sendable, Equatable {
         self.words = words
     }
 
-    init(of keys: [UInt64]) {
+    init(of keys: some Collection<UInt64>) {
         let blocks = max(1, (keys.count * Self.bitsPerKey + 511) / 512)
         words = [UInt64](repeating: 0, count: blocks * Self.wordsPerBlock)
         for key in keys { insert(key) }
@@ -90,5 +90,12 @@ struct KeyCollector: Sendable {
         keys.removeSubrange(mark.count...)
     }
 
+    var count: Int { keys.count }
+
     func filter() -> KeyFilter { isOverfull ? .everything : KeyFilter(of: keys) }
+
+    /// The same for what lies between places, of which it is known how many keys came before them.
+    func stretches(from starts: [Int]) -> KeyStretches? {
+        isOverfull ? nil : KeyStretches(of: keys, from: starts)
+    }
 }

@@ -89,16 +89,8 @@ struct LogOpening {
         }
         let map = scan.index.map(sealed: true, keyScheme: options.keyScheme)
         // Only a convenience for the next time: a full disk must not keep the log from opening.
-        try? write(sidecar: map)
+        try? map.write(to: directory)
         return map.summary
-    }
-
-    private func write(sidecar map: SegmentMap) throws(SystemError) {
-        var bytes = ByteWriter(capacity: 4096)
-        Sidecar.encode(map, to: &bytes)
-        let file = try directory.open(LogFile.sidecar(map.summary.sequence), for: .creating)
-        try file.write(bytes.bytes, at: 0)
-        try file.sync()
     }
 
     /// Finds the end of the last whole transaction and makes it the end of the file's content.

@@ -68,6 +68,8 @@ struct SegmentIndex: Sendable {
     /// Up to the last whole transaction.
     private(set) var whole: SegmentSummary
     private(set) var points: [IndexPoint]
+    /// How many keys came before each of them.
+    private var keysBefore = [0]
     /// Where the schema entries begin.
     private(set) var relations: [IndexPoint] = []
     private(set) var keys = KeyCollector()
@@ -82,10 +84,11 @@ struct SegmentIndex: Sendable {
         points = [IndexPoint(startOf: header)]
     }
 
-    /// Adds the entry that begins at the end of what was added so far.
+    /// Adds the entry that begins at the end of what was added so far, and has these keys.
     @inline(__always)
-    mutating func add(_ entry: EntryHeader) {
+    mutating func add(_ entry: EntryHeader, keys added: Span<UInt64> = Span()) {
         if !isInsideTransaction { beginTransaction() }
+        if added.count > 0 { keys.add(added) }
         if entry.kind == .relation {
             relations.append(IndexPoint(position: all.bytes, offset: all.endOffset, lsn: all.lastLSN, time: .min))
         }
@@ -94,9 +97,6 @@ struct SegmentIndex: Sendable {
         if !entry.isContinued { endTransaction() }
     }
 
-    /// Keys of the entry that is added next.
-    mutating func add(keys added: Span<UInt64>) { keys.add(added) }
-
     /// The keys of some entry are not known.
     mutating func giveUpKeys() { keys.giveUp() }
 
@@ -104,6 +104,7 @@ struct SegmentIndex: Sendable {
         if all.bytes - points[points.count - 1].position >= Limits.indexStride {
             points.append(
                 IndexPoint(position: all.bytes, offset: all.endOffset, lsn: all.lastLSN, time: all.maximumTime))
+            keysBefore.append(keys.count)
         }
     }
 
@@ -131,6 +132,8 @@ struct SegmentMap: Sendable {
     var filter: KeyFilter
     /// Which keys the filter knows of; see `EventLogOptions.keyScheme`.
     var keyScheme: UInt32 = 0
+    /// Of a segment that was just sealed, unless it has more keys than are remembered; else it is read when it is needed.
+    var stretches: KeyStretches?
 }
 
 extension SegmentIndex {
@@ -140,6 +143,7 @@ extension SegmentIndex {
         summary.isSealed = sealed
         return SegmentMap(
             summary: summary, points: points, relations: Array(relations.prefix(wholeRelations)),
-            filter: sealed ? keys.filter() : .everything, keyScheme: keyScheme)
+            filter: sealed ? keys.filter() : .everything, keyScheme: keyScheme,
+            stretches: sealed ? keys.stretches(from: keysBefore) : nil)
     }
 }

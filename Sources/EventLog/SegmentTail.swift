@@ -107,14 +107,11 @@ struct SegmentScan {
                 return SegmentScan(index: index, stoppedAt: scanner.next, finding: step, vouchedBytes: vouched)
             }
             let entry = scanner.entry
+            var keys: [UInt64] = []
             if let keysOf {
-                if let keys = keysOf(entry.kind, scanner.payload) {
-                    index.add(keys: keys.span)
-                } else {
-                    index.giveUpKeys()
-                }
+                if let known = keysOf(entry.kind, scanner.payload) { keys = known } else { index.giveUpKeys() }
             }
-            index.add(entry)
+            index.add(entry, keys: keys.span)
             vouched = max(vouched, entry.publishedBytes)
         }
     }

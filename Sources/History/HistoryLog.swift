@@ -110,7 +110,8 @@ extension HistoryLog {
         }
         var reader: EventLogReader
         do {
-            reader = try EventLogReader(directory: directory, from: .offset(segment.firstOffset))
+            reader = try EventLogReader(
+                directory: directory, from: .offset(segment.firstOffset), matchingAnyOf: [key])
         } catch EventLogError.outsideRetention {
             // Deleted since the segments were listed.
             return found

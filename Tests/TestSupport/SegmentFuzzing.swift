@@ -35,6 +35,7 @@ private func use(_ segment: [UInt8], sidecar: [UInt8]) {
     let storage = FaultyStorage()
     storage.setBytes(segment, of: "0000000001.segment")
     storage.setBytes(sidecar, of: "0000000001.index")
+    storage.setBytes(sidecar, of: "0000000001.keys")
     _ = try? EventLogVerifier.verify(storage)
     for start in [EventLogStart.oldest, .offset(9), .lsn(9), .time(9), .end] { read(storage, start) }
     var options = EventLogOptions(source: 8)

@@ -1,0 +1,150 @@
+import Bytes
+import Diagnostics
+import System
+
+/// Which keys each stretch of a sealed segment may have, a stretch being what lies between two points of its index: who looks
+/// for one row reads a little of the segments that have it.
+///
+/// It is a file beside the segment's index. It can always be done without, and anything odd about it is a reason to do so.
+///
+///     "TWKEYS01"  u32 header checksum of its segment  u32 number of stretches  u32 blocks of each filter
+///     filter words  u32 CRC-32C of all before
+struct KeyStretches: Sendable, Equatable {
+    private(set) var filters: [KeyFilter]
+
+    /// - Parameter starts: how many of the keys come before each stretch.
+    init(of keys: [UInt64], from starts: [Int]) {
+        assert(starts.allSatisfy { $0 <= keys.count }, "a stretch begins among the keys, or behind them")
+        filters = starts.indices.map { place in
+            let end = place + 1 < starts.count ? starts[place + 1] : keys.count
+            return KeyFilter(of: keys[starts[place]..<end])
+        }
+    }
+
+    /// The first stretch from that one on that may have one of the keys; their number if none may.
+    func first(from start: Int, havingAnyOf keys: [UInt64]) -> Int {
+        filters.indices[start...].first { keys.contains(where: filters[$0].mayContain) } ?? filters.count
+    }
+}
+
+// MARK: - The file
+
+extension KeyStretches {
+    private static let magic: StaticString = "TWKEYS01"
+
+    func encode(of header: SegmentHeader, to writer: inout ByteWriter) {
+        writer.append(Self.magic)
+        writer.append(little: header.checksum)
+        writer.append(little: UInt32(filters.count))
+        for filter in filters { writer.append(little: UInt32(filter.words.count / KeyFilter.wordsPerBlock)) }
+        for filter in filters { for word in filter.words { writer.append(little: word) } }
+        let checksum = CRC32C.of(writer.bytes)
+        writer.append(little: checksum)
+    }
+
+    /// Nil unless these bytes are whole, and of this segment with so many stretches.
+    static func decode(_ bytes: RawSpan, of header: SegmentHeader, stretches: Int) -> KeyStretches? {
+        guard bytes.byteCount > 4 else { return nil }
+        let content = bytes.extracting(0..<bytes.byteCount - 4)
+        var tail = ByteReader(bytes.extracting(bytes.byteCount - 4..<bytes.byteCount))
+        guard (try? tail.littleUInt32()) == CRC32C.of(content) else { return nil }
+        var reader = ByteReader(content)
+        return try? KeyStretches(&reader, header, stretches)
+    }
+
+    private init(_ reader: inout ByteReader, _ header: SegmentHeader, _ stretches: Int) throws(ByteError) {
+        let magic = try reader.span(8)
+        guard magic.equals(Self.magic), try reader.littleUInt32() == header.checksum,
+            try reader.littleUInt32() == UInt32(stretches)
+        else { throw ByteError(expected: "the keys of this segment", offset: 0) }
+        var blocks: [Int] = []
+        for _ in 0..<stretches { blocks.append(Int(try reader.littleUInt32())) }
+        // No room is made for what is not there.
+        guard reader.remaining == blocks.reduce(0, +) * KeyFilter.wordsPerBlock * 8 else {
+            throw ByteError(expected: "as many words as announced", offset: reader.offset)
+        }
+        filters = []
+        filters.reserveCapacity(stretches)
+        for count in blocks {
+            var words: [UInt64] = []
+            words.reserveCapacity(count * KeyFilter.wordsPerBlock)
+            for _ in 0..<count * KeyFilter.wordsPerBlock { words.append(try reader.littleUInt64()) }
+            filters.append(KeyFilter(words: words))
+        }
+    }
+}
+
+extension SegmentMap {
+    /// Puts what is known of a sealed segment beside it, the index last: without an index nobody asks for the rest.
+    func write(to directory: any StorageDirectory) throws(SystemError) {
+        var bytes = ByteWriter(capacity: 4096)
+        if let stretches {
+            stretches.encode(of: summary.header, to: &bytes)
+            try Self.write(bytes.bytes, as: LogFile.keys(summary.sequence), to: directory)
+            bytes.removeAll()
+        }
+        Sidecar.encode(self, to: &bytes)
+        try Self.write(bytes.bytes, as: LogFile.sidecar(summary.sequence), to: directory)
+    }
+
+    private static func write(
+        _ bytes: RawSpan, as name: String, to directory: any StorageDirectory
+    ) throws(SystemError) {
+        let file = try directory.open(name, for: .creating)
+        try file.write(bytes, at: 0)
+        try file.sync()
+    }
+}
+
+extension SegmentFiles {
+    /// What the stretches of a sealed segment have; nil where that is not known.
+    func stretches(of map: SegmentMap) -> KeyStretches? {
+        let header = map.summary.header
+        guard
+            let bytes = try? contents(
+                of: LogFile.keys(header.sequence), in: directory, atMost: Limits.maximumSidecarBytes)
+        else { return nil }
+        return KeyStretches.decode(bytes.bytes, of: header, stretches: map.points.count)
+    }
+}
+
+/// What of a sealed segment a reader goes to, who looks for keys.
+struct WantedStretches: Sendable {
+    private let points: [IndexPoint]
+    private let relations: [IndexPoint]
+    private let end: IndexPoint
+    private let stretches: KeyStretches
+    /// The first one is read whatever it has: an epoch may begin in it.
+    private let readsFirst: Bool
+    /// The stretch that begins next, seen from where the reader was asked about last.
+    private var next = 0
+
+    init(_ map: SegmentMap, _ stretches: KeyStretches, readsFirst: Bool) {
+        assert(stretches.filters.count == map.points.count, "each stretch begins at a point")
+        points = map.points
+        relations = map.relations
+        end = map.summary.end
+        self.stretches = stretches
+        self.readsFirst = readsFirst
+    }
+
+    /// Where to go on from a place between two entries, and the schema entries that are passed over on the way there; nil:
+    /// from that place.
+    mutating func detour(
+        from position: UInt64, for keys: [UInt64]
+    ) -> (point: IndexPoint, relations: [IndexPoint])? {
+        while next < points.count, points[next].position < position { next += 1 }
+        guard next < points.count, points[next].position == position else { return nil }
+        let isFirst = next == 0
+        let wanted = isFirst && readsFirst ? 0 : stretches.first(from: next, havingAnyOf: keys)
+        defer { next = wanted + 1 }
+        guard wanted > next else { return nil }
+        // Behind the last stretch nothing is shown any more.
+        guard wanted < points.count else { return (end, []) }
+        let passed = position..<points[wanted].position
+        return (points[wanted], relations.filter { passed.contains($0.position) })
+    }
+
+    /// Before there the reader need not ask.
+    var nextQuestion: UInt64 { next < points.count ? points[next].position : .max }
+}
