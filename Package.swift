@@ -10,11 +10,15 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+/// What is tested a thousand times over is optimized, with all its assertions, when `deploy/test` builds it; tests are not.
+let tested: [SwiftSetting] =
+    Context.environment["ROOMS_OPTIMIZED"] == nil ? [] : [.unsafeFlags(["-O", "-assert-config", "Debug"])]
+
 /// A room of the house: its name and the rooms below that it may see (the table in Sources/README.md).
 func room(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .target(
         name: name, dependencies: mayImport, exclude: pagesForPeople[name] ?? [],
-        swiftSettings: strict + [.strictMemorySafety()])
+        swiftSettings: strict + tested + [.strictMemorySafety()])
 }
 
 func program(_ name: String, _ mayImport: Target.Dependency...) -> Target {
@@ -141,7 +145,7 @@ let proofs: [Target] = [
             "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
         ],
         path: "Tests/TestSupport",
-        swiftSettings: strict),
+        swiftSettings: strict + tested),
     .target(
         name: "Simulator",
         dependencies: [
@@ -149,7 +153,7 @@ let proofs: [Target] = [
             "Settings", "Replication", "EventLog", "Policy", "Channels", "Net", "Auth", "Change", "Crypto",
             "Diagnostics", "System", "Bytes",
         ],
-        path: "Tests/Simulator", exclude: ["Mutants"], swiftSettings: strict),
+        path: "Tests/Simulator", exclude: ["Mutants"], swiftSettings: strict + tested),
     .executableTarget(name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict),
     tests(of: "Simulator", "Simulator", "simulate", "Change"),
     tests(of: "TidewireClient", "TidewireClient", "TidewireClientTesting"),
@@ -190,11 +194,8 @@ let proofs: [Target] = [
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(
-        of: "Server", "Server", "Projects", "Gateway", "Delivery", "Catalog", "Settings", "Embedded", "WebSocket",
-        "Policy",
-        "Crypto",
-        "Postgres",
-        "Diagnostics", "System", "Bytes"),
+        of: "Server", "Server", "Projects", "Gateway", "Delivery", "Catalog", "Settings", "Embedded", "History",
+        "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),
     tests(of: "Bench", "Bench", "System", "Bytes"),
     tests(of: "Embedded", "Embedded", "Postgres", "System"),
