@@ -25,6 +25,26 @@ public enum RowKey {
         return hash.value
     }
 
+    /// Every entry of the ledger …
+    public static let ledger = ledger(of: 0, [])
+    /// … those of a socket …
+    public static func ledger(session: UInt64) -> UInt64 {
+        var hash = KeyHash(seed: 5)
+        hash.combine(1)
+        hash.combine(session)
+        return hash.value
+    }
+    /// … and those of a user.
+    public static func ledger(subject: [UInt8]) -> UInt64 { ledger(of: 2, subject) }
+
+    private static func ledger(of what: UInt64, _ text: [UInt8]) -> UInt64 {
+        var hash = KeyHash(seed: 5)
+        hash.combine(what)
+        // SAFETY: any byte is a valid UInt8; the array outlives the span.
+        unsafe hash.combine(text.span.bytes)
+        return hash.value
+    }
+
     /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
     /// know of.
     public static let scheme: UInt32 = 1

@@ -69,7 +69,7 @@ struct SegmentNeeds {
     /// Whether nobody wants anything of the segment. What is not known of it may be in it.
     mutating func isUseless(_ segment: SealedSegment) -> Bool {
         // Gaps and marks of the catalog concern everybody, and what is new here may.
-        guard segment.kinds.hasOnly(.transaction, .relation, .progress, .presence),
+        guard segment.kinds.hasOnly(.transaction, .relation, .progress, .presence, .ledger),
             !segment.mayContain(MessageTable.key)
         else { return false }
         let wanted = wanted ?? gathered()

@@ -95,11 +95,14 @@ public enum Limits {
     public static let publicationWatchInterval = Duration.seconds(3)
     public static let publicationRetryInterval = Duration.seconds(60)
 
-    /// How long the presence timeline may stay behind in a quiet database, and what of it may wait for the disk.
+    /// How long notes beside the changes (presence, the ledger) may stay behind in a quiet database, and what of each kind
+    /// may wait for the disk.
     public static let noteInterval = Duration.seconds(1)
-    public static let maximumWaitingPresenceBytes = 8 << 20
-    /// What one of its entries holds, unless a single mark is larger.
-    public static let presenceEntryBytes = 64 << 10
+    public static let maximumWaitingNoteBytes = 8 << 20
+    /// What one of their entries holds, unless a single note is larger.
+    public static let noteEntryBytes = 64 << 10
+    /// A text of the ledger that is longer (a join's bindings, claims) is left out.
+    public static let maximumLedgerTextBytes = 16 << 10
 
     /// Being this far behind is worth a line in the log each time.
     public static let noteworthyLagBytes: Int64 = 64 << 20

@@ -168,6 +168,9 @@ public final class ProjectMetrics: Sendable {
     public let presenceMarksDropped = Counter(
         "tidewire_presence_marks_dropped_total",
         "Joins and leaves that are not in the event log because it could not take them in time.")
+    public let ledgerNotesDropped = Counter(
+        "tidewire_ledger_notes_dropped_total",
+        "What happened to channels and is not in the event log because it could not take it in time.")
     public let messagesSkipped = Counter(
         "tidewire_messages_skipped_total",
         "Rows of realtime.messages that could not be broadcast: they lack an event, a payload or something else.")

@@ -101,6 +101,8 @@ final class Channel {
     var advice: [ClientText] = []
     /// The question to the catalog that is under way; answers to older ones are of no use.
     var ticket: UInt64 = 0
+    /// The ledger has that it was joined, and is to have its end.
+    var isInLedger = false
     /// When the token is looked at again.
     var expiry: TimerID?
     var joinTimer: TimerID?

@@ -61,6 +61,8 @@ public final class Project: Sendable {
     let hearsDatabase: @Sendable () -> Bool
     /// Writes down who came and went; nil when nobody wants to know.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
+    /// Nil where nothing is kept of channels.
+    let ledger: Ledger?
     public let condition: @Sendable () -> ProjectHealthReport
     public let verifier: Mutex<TokenVerifier>
     /// One for each loop, by its number.
@@ -95,6 +97,7 @@ public final class Project: Sendable {
             watcher: settings.watcher, metrics: metrics)
         hearsDatabase = stream.hearsDatabase
         presenceTimeline = stream.presenceTimeline
+        ledger = stream.ledger
         condition = { stream.condition(catalog.isCurrent) }
         let mailboxes = (0..<share.loops).map { _ in Mailbox<Mail>() }
         self.mailboxes = mailboxes

@@ -174,6 +174,7 @@ extension ProjectLoop {
     private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
+        noteRefusal(channel, reason)
         stop(id, session)
         if let feed = session.feed { return clients.refuse(feed, session, reason) }
         clients.refuse(id, reason, session, waited: loop.now - channel.begun)
@@ -240,6 +241,7 @@ extension ProjectLoop {
     func open(_ id: ChannelID, _ session: Session) {
         guard let channel = session.channel(id).flatMap({ channels[$0] }) else { return }
         join(.replied, channel)
+        noteJoin(channel)
         expectBack(channel)
         watchExpiry(channel)
         listen(channel)
@@ -288,6 +290,7 @@ extension ProjectLoop {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
         guard let channel = channels.remove(place) else { return }
+        noteEnd(channel)
         hasEnded(channel, comesBack: comesBack)
         giveUpSnapshot(of: channel)
         if session.feed != nil { metrics.feeds.add(-1) } else { metrics.channels.add(-1) }
@@ -326,7 +329,10 @@ extension ProjectLoop {
     /// A message of the changes' side of a channel.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
         if let feed = channel.session.feed { return tell(feed, channel, status, message) }
-        if message.code == .changesMissing { isToldOfLoss(channel) }
+        if message.code == .changesMissing {
+            isToldOfLoss(channel)
+            noteLoss(channel, message)
+        }
         clients.send(channel.session) { encoder, writer in
             encoder.appendSystem(
                 status, .postgresChanges, message.text, message.code, topic: channel.topic, channel.joinRef, to: &writer
@@ -412,6 +418,7 @@ extension ProjectLoop {
         let isSame = isSameRole && channel.claims.json.equals(claims.json)
         let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
         channel.claims = claims
+        if !isSame { noteRenewal(channel) }
         knowAgain(channel)
         watchExpiry(channel)
         if isSomebodyElse { channel.follower?.dropWaiting(channel) }

@@ -187,7 +187,7 @@ extension ProjectLoop {
     }
 
     /// Up to where everything was sent to its client; nil where that was nothing yet.
-    private func sent(_ channel: Channel) -> UInt64? {
+    func sent(_ channel: Channel) -> UInt64? {
         guard channel.isOpen else { return channel.recovery.offset }
         switch reach(channel) {
         case .offset(let offset): return offset
@@ -197,7 +197,7 @@ extension ProjectLoop {
     }
 
     /// Up to where its client has certainly got everything.
-    private func stood(_ channel: Channel) -> UInt64? {
+    func stood(_ channel: Channel) -> UInt64? {
         channel.departure?.own ?? channel.session.receipt.since ?? mark
     }
 

@@ -70,6 +70,8 @@ final class ProjectLoop {
     var lastTracker: UInt64 = 0
     /// Of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
+    var ledgerNumbers: LedgerNumbers
+
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project
         self.clients = clients
@@ -78,6 +80,7 @@ final class ProjectLoop {
         limits = project.limits
         desk = BroadcastFrames(clients.deflater)
         presenceRefs = PresenceRefs(loop: UInt16(clients.number))
+        ledgerNumbers = LedgerNumbers(loop: clients.number)
         mailbox.attach(clients.loop.bell)
     }
 

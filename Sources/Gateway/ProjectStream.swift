@@ -9,16 +9,19 @@ public struct ProjectStream: Sendable {
     let hearsDatabase: @Sendable () -> Bool
     /// Writes down who came and went; nil when nobody wants to know.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
+    /// Nil where nothing is kept of channels.
+    let ledger: Ledger?
     let condition: @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
 
     public init(
         log: LogSource, hearsDatabase: @escaping @Sendable () -> Bool,
-        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?,
+        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?, ledger: Ledger? = nil,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
     ) {
         self.log = log
         self.hearsDatabase = hearsDatabase
         self.presenceTimeline = presenceTimeline
+        self.ledger = ledger
         self.condition = condition
     }
 }

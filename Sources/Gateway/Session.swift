@@ -66,6 +66,8 @@ final class Session {
     private(set) var lastRef: UInt32 = 0
     /// Channels that ended, and not by a word of the client's: it most often joins again.
     var ended: [DepartureKey: Channel.Ended] = [:]
+    /// By which the ledger knows it; 0 until there is something to say of it.
+    var ledgerNumber: UInt64 = 0
     /// A name that its address gave the client.
     var clientID: String?
     /// Its socket takes less than it is sent: what the log has for its channels waits there.

@@ -193,7 +193,9 @@ public final class LogImport {
             try follow(unsafe bytes.span.bytes, changes: changes, place)
             try open().giveUpKeys()
         }
-        try append(kind, place, changes: changes, payload: unsafe bytes.span.bytes)
+        let keys = kind == .ledger ? unsafe LedgerCodec.keys(of: bytes.span.bytes) : []
+        if keys == nil { try open().giveUpKeys() }
+        try append(kind, place, changes: changes, payload: unsafe bytes.span.bytes, keys: keys ?? [])
     }
 
     private func follow(_ payload: RawSpan, changes: UInt32, _ place: EntryPlace) throws(Refused) {

@@ -40,7 +40,7 @@ public final class IngestService: Sendable {
     private let scrubbing: (scrubber: LogScrubber, thread: BackgroundThread)?
     private let logEnd: SharedEnd
     private let followed: SharedFollowing
-    private let presence: PresenceTimeline
+    private let notes: WaitingNotes
     private let messages: StreamCoverage
     public let status: ReplicationStatus
 
@@ -53,16 +53,16 @@ public final class IngestService: Sendable {
         // The log's own lock comes with the log, which is made when the database is first reached.
         let lock = try IngestService.lock(settings.dataDirectory)
         let metrics = settings.replication.metrics
-        let presence = PresenceTimeline(dropped: metrics.presenceMarksDropped)
+        let notes = WaitingNotes(metrics)
         let logEnd = SharedEnd()
         let followed = SharedFollowing()
         let sink = try LogSink(
-            directory: log, options: IngestService.options(settings), metrics: metrics, presence: presence,
+            directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
             followed: followed.set, opened: logEnd.set)
         let interrupt = try Wake()
         let status = ReplicationStatus()
         self.interrupt = interrupt
-        self.presence = presence
+        self.notes = notes
         self.logEnd = logEnd
         self.followed = followed
         self.messages = settings.replication.messages
@@ -93,7 +93,10 @@ public final class IngestService: Sendable {
 
     /// Puts presence into the log, behind what came before. It never waits: what the log does not take in time is dropped
     /// and counted.
-    public func record(_ marks: [PresenceMark]) { presence.record(marks) }
+    public func record(_ marks: [PresenceMark]) { notes.presence.record(marks) }
+
+    /// The same for what happened to channels.
+    public func record(_ entries: [LedgerNote]) { notes.ledger.record(entries) }
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {
@@ -132,6 +135,7 @@ public final class IngestService: Sendable {
                 finder.relation(payload)
                 return []
             case .transaction: return finder.keys(ofTransaction: payload)
+            case .ledger: return LedgerCodec.keys(of: payload)
             default: return []
             }
         }

@@ -24,7 +24,7 @@ public final class LogSink: TransactionSink {
     private var beginning: String?
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
-    private let presence: PresenceTimeline?
+    private let notes: WaitingNotes?
     private let metrics: ProjectMetrics
     private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
@@ -43,19 +43,19 @@ public final class LogSink: TransactionSink {
         opened: @escaping (EventLogEnd) -> Void = { _ in }
     ) throws(EventLogError) {
         try self.init(
-            directory: directory, options: options, time: time, metrics: ProjectMetrics(), presence: nil, opened: opened
+            directory: directory, options: options, time: time, metrics: ProjectMetrics(), notes: nil, opened: opened
         )
     }
 
     init(
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
-        metrics: ProjectMetrics, presence: PresenceTimeline?,
+        metrics: ProjectMetrics, notes: WaitingNotes?,
         followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
         self.options = options
         self.metrics = metrics
-        self.presence = presence
+        self.notes = notes
         self.time = time
         retentionClock = RetentionClock(
             known: nil, wall: time.unixMicroseconds(), monotonic: time.monotonicNanoseconds())
@@ -239,7 +239,7 @@ public final class LogSink: TransactionSink {
 
     public func flush() throws {
         guard let writer else { return }
-        try appendPresence(writer)
+        try appendNotes(writer)
         guard writer.pendingBytes > 0 else { return }
         let began = time.monotonicNanoseconds()
         try stalling { try writer.flush() }
@@ -251,25 +251,32 @@ public final class LogSink: TransactionSink {
         try retain(writer, now: ended)
     }
 
-    // MARK: Presence
+    // MARK: Notes
 
-    public var hasNotes: Bool { !isNew && presence?.isEmpty == false }
+    public var hasNotes: Bool { !isNew && notes?.isEmpty == false }
 
-    /// Between transactions, and behind what was appended before: an entry that moves neither offset nor position.
-    private func appendPresence(_ writer: EventLogWriter) throws {
-        guard hasNotes, let presence, !writer.isInsideTransaction else { return }
+    /// Between transactions, and behind what was appended before: entries that move neither offset nor position.
+    private func appendNotes(_ writer: EventLogWriter) throws {
+        guard hasNotes, let notes, !writer.isInsideTransaction else { return }
+        try append(notes.presence, as: .presence, writer)
+        try append(notes.ledger, as: .ledger, writer)
+    }
+
+    private func append<Note>(_ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter) throws {
         while true {
-            let marks = presence.next()
-            if marks.isEmpty { return }
-            var payload = ByteWriter(capacity: Limits.presenceEntryBytes)
-            PresenceCodec.encode(marks, to: &payload)
+            let notes = queue.next()
+            if notes.isEmpty { return }
+            var payload = ByteWriter(capacity: Limits.noteEntryBytes)
+            Note.encode(notes, to: &payload)
             let bytes = payload.count
+            let keys = Array(Set(notes.flatMap(\.keys)))
             try stalling {
                 try roll(writer, adding: bytes)
                 try writer.append(
-                    kind: .presence, lsn: position.rawValue, time: time.unixMicroseconds(), payload: payload.bytes)
+                    kind: kind, lsn: position.rawValue, time: time.unixMicroseconds(), payload: payload.bytes,
+                    keys: keys.span)
             }
-            presence.taken(marks.count)
+            queue.taken(notes.count)
         }
     }
 

@@ -17,6 +17,9 @@ struct ProjectPlan: Sendable {
     var verifier: TokenVerifier
     /// Whether the log also says who was present when.
     var keepsPresenceTimeline = false
+    /// What the log keeps of channels, and which claims with it.
+    var ledger = LedgerScope.nothing
+    var ledgerClaims: Set<String> = []
     /// How long rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
     /// Who goes on where it was after a cut, and for how long it may be away.
@@ -100,6 +103,7 @@ public struct ProjectPlanner: Sendable {
             name: configuration.projectName, ingest: ingest(target),
             policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) }, settings: settings,
             verifier: keys.clients, keepsPresenceTimeline: configuration.keepsPresenceTimeline,
+            ledger: configuration.ledger, ledgerClaims: RoleRules.names(configuration.ledgerClaims),
             messagesHours: configuration.messagesHours,
             catchUp: configuration.catchUp, catchUpGrace: configuration.catchUpGrace)
     }

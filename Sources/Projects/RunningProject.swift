@@ -44,7 +44,7 @@ public final class RunningProject: Sendable {
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
                 log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },
-                presenceTimeline: timeline,
+                presenceTimeline: timeline, ledger: Self.ledger(plan, ingest),
                 condition: { [metrics = gateway.metrics] in
                     Self.condition(ingest.status, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
                 })
@@ -59,6 +59,12 @@ public final class RunningProject: Sendable {
         self.ingest = ingest
         self.gateway = gateway
         gateway.add(project)
+    }
+
+    private static func ledger(_ plan: ProjectPlan, _ ingest: IngestService) -> Ledger? {
+        guard plan.ledger != .nothing else { return nil }
+        ingest.record([LedgerNote(.began, time: plan.settings.time.unixMicroseconds(), session: 0, channel: 0)])
+        return Ledger(plan.ledger, claims: plan.ledgerClaims) { notes in ingest.record(notes) }
     }
 
     private static func log(of ingest: IngestService, in directory: String) -> LogSource {

@@ -188,6 +188,15 @@ public struct AllSettings: Sendable {
         "presence_timeline", .projects, .boolean, default: "off",
         "Keep in the event log who came, changed and left.")
 
+    public let ledger = TypedSetting(
+        "ledger", .projects, .choice(LedgerScope.allCases.map { ($0.rawValue, $0) }), default: "ranges",
+        "Keep in the event log what happens to channels, for 'tidewire who': ranges is who joined what and from where to "
+            + "where, who was refused and who was told of a loss; exceptions only the latter two.")
+
+    public let ledgerClaims = TypedSetting(
+        "ledger_claims", .projects, .text, default: "sub,role,session_id,aal,is_anonymous,app_metadata",
+        "The claims of tokens that are kept with it; others, and tokens, never are.")
+
     public let replaysPublicChannels = TypedSetting(
         "replay_public", .projects, .boolean, default: "off",
         "Let public channels replay messages too, not only private ones.")

@@ -81,7 +81,7 @@ import Testing
         let stage = try MessageStage("")
         try stage.start(awaitingMessages: false)
         let service = try #require(stage.service)
-        let tooMany = Limits.maximumWaitingPresenceBytes / (1 << 20) + 2
+        let tooMany = Limits.maximumWaitingNoteBytes / (1 << 20) + 2
         service.record((0..<tooMany).map { Self.mark($0, bytes: 1 << 20) })
         var unstorable = Self.mark(0)
         unstorable.key = [UInt8](repeating: 1, count: 1 << 17)

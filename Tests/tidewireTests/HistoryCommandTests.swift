@@ -10,7 +10,7 @@ import Testing
 @testable import tidewire
 
 /// A small log, as it was exported: one row's life, and two messages.
-private let export = #"""
+let export = #"""
     {"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":12,"lsn":"0/0"}
     {"type":"relation","relation":"0a021ce2f249ec4b","oid":16406,"schema":"public","table":"fullrep","replica_identity":"f","columns":[{"name":"id","type":"int4","type_oid":23,"type_modifier":-1,"identity":true,"primary_key":true},{"name":"email","type":"text","type_oid":25,"type_modifier":-1,"identity":true,"primary_key":false},{"name":"body","type":"text","type_oid":25,"type_modifier":-1,"identity":true,"primary_key":false},{"name":"deleted_at","type":"timestamptz","type_oid":1184,"type_modifier":-1,"identity":true,"primary_key":false}]}
     {"type":"transaction","offset":12,"changes":1,"xid":741,"commit_lsn":"0/153EF78","end_lsn":"0/153EFA8","commit_time":"2026-11-21T10:04:51.703277Z","first_index":0,"continued":false,"lsn":"0/153EFA8","time":"2026-11-21T10:04:51.703277Z"}

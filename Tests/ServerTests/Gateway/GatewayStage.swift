@@ -24,6 +24,7 @@ final class GatewayStage: @unchecked Sendable {
     let names: Names
     var reader: String { names.reader }
     var outsider: String { names.outsider }
+    let dataDirectory = TemporaryDirectory.make("data")
     private var isStopped = false
     private var callers: [Caller] = []
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
@@ -52,7 +53,7 @@ final class GatewayStage: @unchecked Sendable {
         }
         let usual: [(Setting, String)] = [
             (Setting(\.databaseURL), logins.hubURL), (Setting(\.policyDatabaseURL), logins.policyURL),
-            (Setting(\.slot), database.slot), (Setting(\.dataDirectory), TemporaryDirectory.make("data")),
+            (Setting(\.slot), database.slot), (Setting(\.dataDirectory), dataDirectory),
             (Setting(\.listen), "127.0.0.1:0"), (Setting(\.loops), "1"), (Setting(\.jwtSecret), Self.secret),
             (Setting(\.connectErrorBackoff), "10ms"),
             (Setting(\.channelErrorBackoff), "10ms"), (Setting(\.segmentBytes), "1MB"),

@@ -1,0 +1,145 @@
+import Bytes
+
+/// What happened to somebody's channel: the log has it beside the changes, so that after an incident one can see who was told
+/// of a change, and who could not be.
+public struct LedgerNote: Sendable, Equatable {
+    public enum Event: UInt8, Sendable, CaseIterable {
+        /// What matches its bindings is for it, from `offset` on.
+        case joined = 1
+        /// It may not join; the reason is what its client was told.
+        case refused = 2
+        /// From here on it has these claims.
+        case renewed = 3
+        /// It was told that something is missing, or will be; the reason is that.
+        case told = 4
+        /// It is over. What lies before `offset` was sent; its client has certainly got what lies before `received`.
+        case left = 5
+        /// The hub began: whatever it had been serving before without saying that it ended was cut off with it.
+        case began = 6
+
+        public var name: String {
+            switch self {
+            case .joined: "joined"
+            case .refused: "refused"
+            case .renewed: "renewed"
+            case .told: "told"
+            case .left: "left"
+            case .began: "began"
+            }
+        }
+    }
+
+    public var event: Event
+    /// Microseconds since 1970, UTC.
+    public var time: Int64
+    /// The socket. No two have the same number, also not of different runs of the hub.
+    public var session: UInt64
+    /// Tells the socket's channels from each other.
+    public var channel: UInt32
+    /// Where in the log; see the events.
+    public var offset: UInt64
+    /// 0 where that is not known.
+    public var received: UInt64
+    public var topic: [UInt8]
+    /// What it asked for: a JSON array of what clients send as `postgres_changes`.
+    public var bindings: [UInt8]
+    public var role: [UInt8]
+    /// Empty where there is none.
+    public var subject: [UInt8]
+    /// Those of its claims that the hub is to keep: a JSON object.
+    public var claims: [UInt8]
+    /// The names of those that are not kept, separated by commas: what policies make of them nobody can say later.
+    public var otherClaims: [UInt8]
+    public var reason: [UInt8]
+
+    public init(
+        _ event: Event, time: Int64, session: UInt64, channel: UInt32, offset: UInt64 = 0, received: UInt64 = 0
+    ) {
+        self.event = event
+        self.time = time
+        self.session = session
+        self.channel = channel
+        self.offset = offset
+        self.received = received
+        (topic, bindings, role, subject, claims, otherClaims, reason) = ([], [], [], [], [], [], [])
+    }
+}
+
+/// The stored form of the ledger, several notes in one entry:
+///
+/// ```
+/// entry = version u8 · number of notes u32 · note*
+/// note  = event u8 · time i64 · session u64 · channel u32 · offset u64 · received u64
+///         · (length u32 · bytes) of topic, bindings, role, subject, claims, other claims, reason
+/// ```
+public enum LedgerCodec {
+    private static let version: UInt8 = 1
+    private static let fixedBytes = 37 + 7 * 4
+
+    static func byteCount(of note: LedgerNote) -> Int { texts(note).reduce(fixedBytes) { $0 + $1.count } }
+
+    static func isStorable(_ note: LedgerNote) -> Bool { texts(note).allSatisfy { $0.count <= Int(Int32.max) } }
+
+    private static func texts(_ note: LedgerNote) -> [[UInt8]] {
+        [note.topic, note.bindings, note.role, note.subject, note.claims, note.otherClaims, note.reason]
+    }
+
+    public static func encode(_ notes: some Collection<LedgerNote>, to writer: inout ByteWriter) {
+        writer.append(version)
+        writer.append(little: UInt32(notes.count))
+        for note in notes { append(note, to: &writer) }
+    }
+
+    private static func append(_ note: LedgerNote, to writer: inout ByteWriter) {
+        precondition(isStorable(note), "a note's parts have a largest size")
+        writer.append(note.event.rawValue)
+        writer.append(little: UInt64(bitPattern: note.time))
+        writer.append(little: note.session)
+        writer.append(little: note.channel)
+        writer.append(little: note.offset)
+        writer.append(little: note.received)
+        for text in texts(note) {
+            writer.append(little: UInt32(text.count))
+            writer.append(text)
+        }
+    }
+
+    /// By which an entry is found; nil where it cannot be read.
+    public static func keys(of entry: RawSpan) -> [UInt64]? {
+        (try? decode(entry)).map { Array(Set($0.flatMap(\.keys))) }
+    }
+
+    public static func decode(_ bytes: RawSpan) throws(ByteError) -> [LedgerNote] {
+        var reader = ByteReader(bytes)
+        guard try reader.uint8() == version else { throw ByteError(expected: "a ledger of version 1", offset: 0) }
+        let count = try reader.littleUInt32()
+        // No room is made for what is not there.
+        var notes: [LedgerNote] = []
+        for _ in 0..<count { notes.append(try note(&reader)) }
+        try reader.expectEnd()
+        return notes
+    }
+
+    @_lifetime(reader: copy reader)
+    private static func note(_ reader: inout ByteReader) throws(ByteError) -> LedgerNote {
+        guard let event = LedgerNote.Event(rawValue: try reader.uint8()) else {
+            throw ByteError(expected: "an event of the ledger", offset: reader.offset - 1)
+        }
+        var note = LedgerNote(
+            event, time: Int64(bitPattern: try reader.littleUInt64()), session: try reader.littleUInt64(),
+            channel: try reader.littleUInt32(), offset: try reader.littleUInt64(), received: try reader.littleUInt64())
+        note.topic = try text(&reader)
+        note.bindings = try text(&reader)
+        note.role = try text(&reader)
+        note.subject = try text(&reader)
+        note.claims = try text(&reader)
+        note.otherClaims = try text(&reader)
+        note.reason = try text(&reader)
+        return note
+    }
+
+    @_lifetime(reader: copy reader)
+    private static func text(_ reader: inout ByteReader) throws(ByteError) -> [UInt8] {
+        try reader.span(Int(reader.littleUInt32())).copied()
+    }
+}

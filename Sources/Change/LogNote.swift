@@ -1,0 +1,34 @@
+import Bytes
+
+/// Something that the log has beside the changes, several in one entry.
+public protocol LogNote: Sendable {
+    /// What it takes in its stored form.
+    var byteCount: Int { get }
+    /// Every part of it fits its length.
+    var isStorable: Bool { get }
+    /// By what it is looked for.
+    var keys: [UInt64] { get }
+    static func encode(_ notes: some Collection<Self>, to writer: inout ByteWriter)
+}
+
+extension PresenceMark: LogNote {
+    public var isStorable: Bool { PresenceCodec.isStorable(self) }
+    public var keys: [UInt64] { [] }
+
+    public static func encode(_ marks: some Collection<PresenceMark>, to writer: inout ByteWriter) {
+        PresenceCodec.encode(marks, to: &writer)
+    }
+}
+
+extension LedgerNote: LogNote {
+    public var byteCount: Int { LedgerCodec.byteCount(of: self) }
+    public var isStorable: Bool { LedgerCodec.isStorable(self) }
+
+    public var keys: [UInt64] {
+        [RowKey.ledger, RowKey.ledger(session: session)] + (subject.isEmpty ? [] : [RowKey.ledger(subject: subject)])
+    }
+
+    public static func encode(_ notes: some Collection<LedgerNote>, to writer: inout ByteWriter) {
+        LedgerCodec.encode(notes, to: &writer)
+    }
+}

@@ -1,0 +1,81 @@
+import Auth
+import Bytes
+import Change
+import Diagnostics
+import Settings
+
+/// Where it is written down what happens to channels: who joined what, as whom and from where in the log on, who was refused,
+/// who was told of a loss, and how far each had come at its end.
+public struct Ledger: Sendable {
+    let scope: LedgerScope
+    /// The claims that are kept; no others are.
+    private let claims: Set<String>
+    let record: @Sendable ([LedgerNote]) -> Void
+
+    public init(
+        _ scope: LedgerScope, claims: Set<String>, record: @escaping @Sendable ([LedgerNote]) -> Void
+    ) {
+        self.scope = scope
+        self.claims = claims
+        self.record = record
+    }
+
+    func keeps(_ event: LedgerNote.Event) -> Bool {
+        switch scope {
+        case .ranges: true
+        case .exceptions: event == .refused || event == .told || event == .began
+        case .nothing: false
+        }
+    }
+
+    /// What says nothing of its holder.
+    private static let formalities: Set<String> = ["aud", "exp", "iat", "iss", "jti", "nbf"]
+
+    /// Of a token's claims those that are kept, as they were sent, and the names of the others.
+    func kept(of all: RawSpan) -> (claims: [UInt8], others: [String]) {
+        var kept = ByteWriter(capacity: 256)
+        var others: [String] = []
+        do throws(ByteError) {
+            try copyKept(all, to: &kept, others: &others)
+        } catch {
+            preconditionFailure("claims were read when their token was verified: \(error)")
+        }
+        return kept.count <= Limits.maximumLedgerTextBytes ? (kept.copied(), others) : ([], others + ["all"])
+    }
+
+    private func copyKept(
+        _ all: RawSpan, to kept: inout ByteWriter, others: inout [String]
+    ) throws(ByteError) {
+        kept.append("{")
+        var scanner = JSONScanner(all, maximumDepth: JSONScanner.deepest)
+        guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
+        while try scanner.next() == .name {
+            let name = scanner.text
+            let before = scanner.offset
+            try scanner.skip(try scanner.next())
+            guard claims.contains(name) else {
+                if !Self.formalities.contains(name), others.count < 16 { others.append(name) }
+                continue
+            }
+            if kept.count > 1 { kept.append(",") }
+            JSONText.appendString(name, to: &kept)
+            kept.append(":")
+            kept.append(all.extracting(before..<scanner.offset))
+        }
+        kept.append("}")
+    }
+}
+
+/// Gives sockets the numbers by which the ledger knows them: the microsecond of the first note, and the loop; no two are the
+/// same, also not of different runs.
+struct LedgerNumbers {
+    private let loop: UInt64
+    private var last: UInt64 = 0
+
+    init(loop: Int) { self.loop = UInt64(loop) & 63 }
+
+    mutating func next(at microseconds: Int64) -> UInt64 {
+        last = max(last + 1, UInt64(max(0, microseconds)))
+        return last << 6 | loop
+    }
+}

@@ -1,0 +1,103 @@
+import Auth
+import Bytes
+import Change
+import Channels
+import Delivery
+import Diagnostics
+import Net
+import Protocol
+import System
+
+/// What is written down of channels.
+extension ProjectLoop {
+    // MARK: What is noted
+
+    func noteJoin(_ channel: Channel) {
+        note(.joined, channel) { note in
+            note.offset = channel.since ?? live.pipeline.frontier
+            note.bindings = channel.bindingsForLedger
+            if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
+            addHolder(of: channel, to: &note)
+        }
+        channel.isInLedger = true
+    }
+
+    func noteRefusal(_ channel: Channel, _ reason: String) {
+        note(.refused, channel) { note in
+            note.bindings = channel.bindingsForLedger
+            note.reason = Array(reason.utf8)
+            addHolder(of: channel, to: &note)
+        }
+    }
+
+    func noteRenewal(_ channel: Channel) {
+        note(.renewed, channel) { note in
+            note.offset = live.pipeline.frontier
+            addHolder(of: channel, to: &note)
+        }
+    }
+
+    /// Whoever reads it need not have read where the channel was joined.
+    func noteLoss(_ channel: Channel, _ text: ClientText) {
+        note(.told, channel) { note in
+            note.offset = live.pipeline.frontier
+            note.role = channel.claims.role.copied()
+            note.subject = channel.claims.subject.copied()
+            note.reason = Array("\(text.code.rawValue): \(text.text)".utf8)
+        }
+    }
+
+    func noteEnd(_ channel: Channel) {
+        guard channel.isInLedger else { return }
+        note(.left, channel) { note in
+            note.offset = sent(channel) ?? channel.since ?? 0
+            note.received = stood(channel) ?? 0
+            note.subject = channel.claims.subject.copied()
+            note.reason = Array((channel.session.hasGone ? "its socket ended" : "it left, or was closed").utf8)
+        }
+        channel.isInLedger = false
+    }
+
+    private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) {
+        guard let ledger = project.ledger, ledger.keeps(event), channel.session.feed == nil else { return }
+        let now = loop.time.unixMicroseconds()
+        if channel.session.ledgerNumber == 0 { channel.session.ledgerNumber = ledgerNumbers.next(at: now) }
+        var note = LedgerNote(
+            event, time: now, session: channel.session.ledgerNumber, channel: channel.id.incarnation)
+        note.topic = channel.topic
+        fill(&note)
+        ledger.record([note])
+    }
+
+    private func addHolder(of channel: Channel, to note: inout LedgerNote) {
+        note.role = channel.claims.role.copied()
+        note.subject = channel.claims.subject.copied()
+        guard let ledger = project.ledger else { return }
+        let (claims, others) = ledger.kept(of: channel.claims.json)
+        note.claims = claims
+        note.otherClaims = Array(others.joined(separator: ",").utf8)
+    }
+}
+
+extension Channel {
+    /// As clients write them.
+    fileprivate var bindingsForLedger: [UInt8] {
+        var json = ByteWriter(capacity: 128)
+        json.append("[")
+        for parameters in bindings.compactMap(\.parameters) {
+            json.append(json.count > 1 ? ",{\"event\":" : "{\"event\":")
+            JSONText.appendString("\(parameters.event.name)", to: &json)
+            json.append(",\"schema\":")
+            JSONText.appendString(parameters.schema, to: &json)
+            json.append(",\"table\":")
+            JSONText.appendString(parameters.table, to: &json)
+            if let filter = parameters.filter {
+                json.append(",\"filter\":")
+                JSONText.appendString(filter, to: &json)
+            }
+            json.append("}")
+        }
+        json.append("]")
+        return json.count <= Limits.maximumLedgerTextBytes ? json.copied() : []
+    }
+}

@@ -1,0 +1,160 @@
+import Bytes
+import Change
+import EventLog
+
+/// A note of the ledger, and where in the log it stands.
+public struct RecordedNote: Sendable, Equatable {
+    public var note: LedgerNote
+    public var epoch: UInt64
+    /// Of the next change behind it.
+    public var place: UInt64
+}
+
+/// Which notes are asked for: all of a window, or only a user's or a socket's.
+public struct LedgerQuery: Sendable {
+    public var from: HistoryBound?
+    public var to: HistoryBound?
+    public var subject: String?
+    public var session: UInt64?
+
+    public init(from: HistoryBound? = nil, to: HistoryBound? = nil) {
+        self.from = from
+        self.to = to
+    }
+
+    fileprivate var key: UInt64 {
+        if let session { return RowKey.ledger(session: session) }
+        return subject.map { RowKey.ledger(subject: Array($0.utf8)) } ?? RowKey.ledger
+    }
+
+    fileprivate func wants(_ note: LedgerNote) -> Bool {
+        if let session, note.session != session { return false }
+        return subject.map { Array($0.utf8) == note.subject } ?? true
+    }
+}
+
+extension HistoryLog {
+    /// Gives each note to `visit`, in the order of the log. Stretches of the log that have none are passed over.
+    public func ledger(_ query: LedgerQuery, _ visit: (RecordedNote) throws -> Void) throws {
+        let window = try window(from: query.from, to: query.to)
+        var reader = try EventLogReader(directory: directory, from: window.start, matchingAnyOf: [query.key])
+        while try reader.next() {
+            let entry = reader.entry
+            if entry.offset >= window.endOffset && window.endOffset != .max || entry.segment > window.lastSegment {
+                return
+            }
+            guard entry.kind == .ledger else { continue }
+            for note in try notes(of: reader) where query.wants(note) {
+                guard window.contains(offset: entry.offset, time: note.time) else { continue }
+                try visit(RecordedNote(note: note, epoch: entry.epoch, place: entry.offset))
+            }
+        }
+    }
+
+    private func notes(of reader: borrowing EventLogReader) throws(UnreadableEntry) -> [LedgerNote] {
+        do {
+            return try LedgerCodec.decode(reader.payload)
+        } catch {
+            throw UnreadableEntry(
+                offset: reader.entry.offset, segment: reader.entry.segment, reason: error.description)
+        }
+    }
+}
+
+/// A channel as the ledger has it, from its join to its end.
+public struct Attendance: Sendable {
+    public enum End: Sendable, Equatable {
+        /// It may be there still.
+        case none
+        /// All before was sent.
+        case left(before: UInt64, received: UInt64, time: Int64, reason: String)
+        /// The hub ended without a word; it began anew behind there.
+        case cut(behind: UInt64, time: Int64)
+    }
+
+    public let joined: RecordedNote
+    public var end = End.none
+    /// Whose it became later.
+    public var renewals: [RecordedNote] = []
+    /// What it was told to be missing.
+    public var losses: [RecordedNote] = []
+
+    init(_ joined: RecordedNote) { self.joined = joined }
+
+    public var session: UInt64 { joined.note.session }
+    public var channel: UInt32 { joined.note.channel }
+    /// The first change that is for it.
+    public var since: UInt64 { joined.note.offset }
+
+    /// With what claims it was there at a change.
+    public func holder(at offset: UInt64) -> LedgerNote {
+        renewals.last { $0.note.offset <= offset }?.note ?? joined.note
+    }
+
+    /// What the ledger says of a change that its bindings match and its claims let it see.
+    public enum Reach: Sendable, Equatable {
+        /// It was joined behind the change.
+        case notYet
+        case sent(isReceived: Bool)
+        /// It was sent when its client had come back and gone on.
+        case sentLater(isReceived: Bool)
+        /// It had ended before it came to the change.
+        case endedBefore
+        /// The hub ended meanwhile: whether it came to the change nobody wrote down.
+        case unknown
+    }
+
+    /// - Parameter committed: when the change was.
+    public func reach(of offset: UInt64, committed: Int64) -> Reach {
+        guard since <= offset else { return .notYet }
+        let isLater = joined.note.time > committed
+        switch end {
+        case .none: return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
+        case .left(let before, let received, _, _):
+            guard offset < before else { return .endedBefore }
+            return isLater ? .sentLater(isReceived: offset < received) : .sent(isReceived: offset < received)
+        case .cut(let behind, _): return offset < behind ? .unknown : .endedBefore
+        }
+    }
+}
+
+/// All channels that the ledger has.
+public struct AttendanceBook: Sendable {
+    private struct Key: Hashable {
+        var session: UInt64
+        var channel: UInt32
+    }
+
+    /// In the order of their joins.
+    public private(set) var all: [Attendance] = []
+    /// Joins that were refused.
+    public private(set) var refusals: [RecordedNote] = []
+    private var open: [Key: Int] = [:]
+
+    public init(_ log: HistoryLog) throws {
+        try log.ledger(LedgerQuery()) { add($0) }
+    }
+
+    init() {}
+
+    mutating func add(_ recorded: RecordedNote) {
+        let note = recorded.note
+        let key = Key(session: note.session, channel: note.channel)
+        switch note.event {
+        case .joined:
+            open[key] = all.count
+            all.append(Attendance(recorded))
+        case .refused: refusals.append(recorded)
+        case .renewed: if let place = open[key] { all[place].renewals.append(recorded) }
+        case .told: if let place = open[key] { all[place].losses.append(recorded) }
+        case .left:
+            guard let place = open.removeValue(forKey: key) else { return }
+            all[place].end = .left(
+                before: note.offset, received: note.received, time: note.time,
+                reason: String(decoding: note.reason, as: UTF8.self))
+        case .began:
+            for place in open.values { all[place].end = .cut(behind: recorded.place, time: note.time) }
+            open = [:]
+        }
+    }
+}

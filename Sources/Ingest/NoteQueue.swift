@@ -1,0 +1,72 @@
+import Bytes
+import Change
+import Diagnostics
+import Synchronization
+
+/// Notes on their way into the log: in from any thread, out to the ingest thread, in order.
+///
+/// It is bounded: what the log cannot take in time is dropped and counted. What the notes tell of does not depend on them.
+final class NoteQueue<Note: LogNote>: Sendable {
+    private struct Waiting {
+        var notes: [Note] = []
+        var bytes = 0
+    }
+
+    private let waiting = Mutex(Waiting())
+    private let dropped: Counter
+
+    /// - Parameter dropped: counts the notes that are.
+    init(dropped: Counter) { self.dropped = dropped }
+
+    func record(_ notes: [Note]) {
+        let dropped = waiting.withLock { waiting in
+            var dropped = 0
+            for note in notes {
+                let bytes = note.byteCount
+                guard note.isStorable, waiting.bytes + bytes <= Limits.maximumWaitingNoteBytes else {
+                    dropped += 1
+                    continue
+                }
+                waiting.notes.append(note)
+                waiting.bytes += bytes
+            }
+            return dropped
+        }
+        if dropped > 0 { self.dropped.add(dropped) }
+    }
+
+    var isEmpty: Bool { waiting.withLock { $0.notes.isEmpty } }
+
+    /// The oldest notes, as many as one entry holds. They stay until they are said to be taken.
+    func next() -> [Note] {
+        waiting.withLock { waiting in
+            var bytes = 0
+            let entry = waiting.notes.prefix { note in
+                bytes += note.byteCount
+                return bytes <= Limits.noteEntryBytes
+            }
+            return entry.isEmpty ? Array(waiting.notes.prefix(1)) : Array(entry)
+        }
+    }
+
+    /// The log has the oldest `count`.
+    func taken(_ count: Int) {
+        waiting.withLock { waiting in
+            waiting.bytes -= waiting.notes.prefix(count).reduce(0) { $0 + $1.byteCount }
+            waiting.notes.removeFirst(count)
+        }
+    }
+}
+
+/// What the log has beside the changes, until it has it.
+final class WaitingNotes: Sendable {
+    let presence: NoteQueue<PresenceMark>
+    let ledger: NoteQueue<LedgerNote>
+
+    init(_ metrics: ProjectMetrics) {
+        presence = NoteQueue(dropped: metrics.presenceMarksDropped)
+        ledger = NoteQueue(dropped: metrics.ledgerNotesDropped)
+    }
+
+    var isEmpty: Bool { presence.isEmpty && ledger.isEmpty }
+}

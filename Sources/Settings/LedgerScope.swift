@@ -1,0 +1,8 @@
+/// What the event log keeps of clients' channels.
+public enum LedgerScope: String, Sendable, CaseIterable {
+    /// Who joined what and when it ended; who was refused, and told of a loss.
+    case ranges
+    /// Only who was refused, and told of a loss.
+    case exceptions
+    case nothing = "off"
+}

@@ -1,0 +1,401 @@
+import Bytes
+import Change
+import Console
+import Diagnostics
+import EventLog
+import Explaining
+import History
+import Postgres
+import Settings
+
+/// `tidewire who`
+struct WhoCommand: Command {
+    let name = "who"
+    let summary = "Show who was told of a change, who was not, and why."
+    let discussion = """
+        Takes a change of the event log, and says of every client that the ledger knows of: it was sent the change, and \
+        whether it certainly arrived; it was sent it later, when it had come back; its filter or a policy kept the change \
+        from it; or it had gone before. Clients that listened to other tables are left out.
+
+        RECORDED, in the ledger (setting: ledger): who joined what, with which bindings and claims, from where in the log \
+        on; how far each had come at its end, and how much of that its client had certainly got; what it was told to be \
+        missing. DERIVED, with the database that is configured: filters and policies are asked again, as they are NOW. \
+        Without a database, or with --recorded, they are not asked, and a line says so.
+
+        A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came \
+        shortly before. Clients that joined before the oldest entry of the log are not known.
+
+        JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
+        reason, recorded, user, role, topic, session, channel, since, joined, ended, losses. Ends with status 0 when \
+        anybody was sent the change, and 1 when nobody was.
+        """
+    let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
+    let options: [Option] = [.user, .recorded, .clientLimit, .json, .zone, .log]
+    let optionGroups: [OptionGroup] = [
+        .configuration(of: [
+            Setting(\.dataDirectory), Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication),
+            Setting(\.deletesAreStrict),
+        ])
+    ]
+    let examples = [
+        Example("tidewire who @18442901", "Who was told of this change?"),
+        Example("tidewire who 18442901 --user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --json", "And she?"),
+        Example("tidewire who 18442901 --log ./copy/log --recorded", "From a copy of the log, without a database:"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let offset = try arguments.offset(arguments.operands[0])
+        let limit = try arguments.clientLimit()
+        let configuration = try arguments.configuration(terminal)
+        Log.shared.configure(level: .error, format: configuration.logFormat)
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            let change = try Self.change(at: offset, log)
+            let judge = try arguments.has(.recorded) ? nil : Self.judge(configuration)
+            let book = try AttendanceBook(log)
+            let user = arguments.value(of: .user)
+            var audience = try ChangeAudience(change, book, judge, user: user, limit: limit) { done, all in
+                Progress(terminal, isQuiet: arguments.has(.json)).note("asking filters and policies: \(done) of \(all)")
+            }
+            audience.sort()
+            let printer = AudiencePrinter(terminal, zone)
+            if arguments.has(.json) {
+                for client in audience.clients { try terminal.print(client.json) }
+            } else {
+                try printer.print(audience, judge != nil, book)
+            }
+            return audience.clients.contains(where: \.isSent) ? .ok : .notFound
+        }
+    }
+
+    static func change(at offset: UInt64, _ log: HistoryLog) throws -> RecordedChange {
+        let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
+        var reader = try HistoryReader(log, query)
+        while let item = try reader.next() { if case .change(let change) = item { return change } }
+        let segments = try log.segments()
+        let end = segments[segments.count - 1].endOffset
+        throw CommandFailure(
+            .notFound,
+            "the log has no change at @\(offset); it holds @\(segments[0].firstOffset) to @\(end == 0 ? 0 : end - 1)")
+    }
+
+    private static func judge(_ configuration: Configuration) throws -> Explainer? {
+        guard let database = configuration.databaseURL else { return nil }
+        let target = ConnectionTarget(database.revealed)
+        _ = try DatabaseAccess.connect(target, shown: "\(database)", "who")
+        return try Explainer(
+            Explainer.Settings(
+                database: target, policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
+                publication: configuration.publication, deletesAreStrict: configuration.deletesAreStrict))
+    }
+}
+
+extension Option {
+    fileprivate static let user = Option.value("user", "SUB", "Only clients of this user (the claim sub).")
+    fileprivate static let recorded = Option.flag(
+        "recorded", "Only what is recorded: neither filters nor policies are asked.")
+    fileprivate static let clientLimit = Option.value(
+        "limit", "N", short: "n", "Of how many clients filters and policies are asked at most (default 1000).")
+}
+
+extension Arguments {
+    fileprivate func offset(_ text: String) throws(UsageError) -> UInt64 {
+        let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
+        guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
+            throw UsageError("OFFSET \(text): expected a number, such as 4711 or @4711")
+        }
+        return offset
+    }
+
+    fileprivate func clientLimit() throws(UsageError) -> Int {
+        guard case .integer(let number) = try value(of: .clientLimit, as: .integer(1...1_000_000)) else { return 1000 }
+        return Int(number)
+    }
+}
+
+/// The clients that a change concerned, and what became of it for each.
+struct ChangeAudience {
+    struct Client {
+        enum Outcome: String {
+            case sent, received
+            case sentLater = "sent_later"
+            case receivedLater = "received_later"
+            /// A filter, an event or a policy.
+            case notMatched = "not_matched"
+            case endedBefore = "ended_before"
+            case unknown
+        }
+
+        let attendance: Attendance
+        let holder: LedgerNote
+        let outcome: Outcome
+        let reason: String
+
+        var isSent: Bool { [.sent, .received, .sentLater, .receivedLater].contains(outcome) }
+    }
+
+    let change: RecordedChange
+    private(set) var clients: [Client] = []
+    /// That many more were not asked about.
+    private(set) var left = 0
+
+    init(
+        _ change: RecordedChange, _ book: AttendanceBook, _ judge: Explainer?, user: String?, limit: Int,
+        _ progress: (Int, Int) -> Void
+    ) throws {
+        self.change = change
+        guard let relation = change.relation?.relation else { return }
+        let committed = change.time ?? .min
+        var concerned: [(Attendance, LedgerNote, Attendance.Reach, [ListedBinding])] = []
+        for attendance in book.all {
+            let reach = attendance.reach(of: change.offset, committed: committed)
+            let holder = attendance.holder(at: change.offset)
+            guard reach != .notYet, user.map({ Array($0.utf8) == holder.subject }) ?? true else { continue }
+            let bindings = ListedBinding.all(in: attendance.joined.note.bindings)
+                .filter { $0.isAbout(relation.schema, relation.name) }
+            if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
+        }
+        left = max(0, concerned.count - limit)
+        var verdicts = Verdicts(change, judge)
+        for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
+            progress(done, min(limit, concerned.count))
+            var (isMatch, reason) = try verdicts.verdict(of: bindings, holder)
+            if judge != nil, !holder.otherClaims.isEmpty {
+                reason += " (not kept, and so not asked with: \(String(decoding: holder.otherClaims, as: UTF8.self)))"
+            }
+            let outcome = Self.outcome(reach, isMatch: isMatch)
+            clients.append(Client(attendance: attendance, holder: holder, outcome: outcome, reason: reason))
+        }
+    }
+
+    private static func outcome(_ reach: Attendance.Reach, isMatch: Bool) -> Client.Outcome {
+        guard isMatch else { return .notMatched }
+        switch reach {
+        case .sent(let isReceived): return isReceived ? .received : .sent
+        case .sentLater(let isReceived): return isReceived ? .receivedLater : .sentLater
+        case .endedBefore, .notYet: return .endedBefore
+        case .unknown: return .unknown
+        }
+    }
+
+    /// Those first who were sent it.
+    mutating func sort() {
+        let order = clients.enumerated().sorted { one, other in
+            (one.element.isSent ? 0 : 1, one.offset) < (other.element.isSent ? 0 : 1, other.offset)
+        }
+        clients = order.map(\.element)
+    }
+}
+
+/// A binding as the ledger has it.
+struct ListedBinding {
+    var event = "*"
+    var schema = "*"
+    var table = "*"
+    var filter: String?
+
+    func isAbout(_ schema: String, _ table: String) -> Bool {
+        (self.schema == "*" || self.schema == schema) && (self.table == "*" || self.table == table)
+    }
+
+    /// What is no such list has none.
+    static func all(in json: [UInt8]) -> [ListedBinding] {
+        var bindings: [ListedBinding] = []
+        do throws(ByteError) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+            var scanner = JSONScanner(unsafe json.span.bytes)
+            guard try scanner.next() == .beginArray else { return [] }
+            while try scanner.next() == .beginObject {
+                var binding = ListedBinding()
+                while try scanner.next() == .name {
+                    let name = scanner.text
+                    let value = try scanner.next()
+                    if value == .string { binding.take(name, scanner.text) }
+                    try scanner.skip(value)
+                }
+                bindings.append(binding)
+            }
+            return bindings
+        } catch {
+            return []
+        }
+    }
+
+    private mutating func take(_ name: String, _ value: String) {
+        switch name {
+        case "event": event = value
+        case "schema": schema = value
+        case "table": table = value
+        case "filter": filter = value
+        default: break
+        }
+    }
+}
+
+/// Whether a change is for somebody's bindings; each question is asked once.
+private struct Verdicts {
+    private struct Question: Hashable {
+        var claims: [UInt8]
+        var role: [UInt8]
+        var event: String
+        var filter: String?
+    }
+
+    private let change: RecordedChange
+    private let judge: Explainer?
+    private var known: [Question: (isMatch: Bool, reason: String)] = [:]
+
+    init(_ change: RecordedChange, _ judge: Explainer?) {
+        self.change = change
+        self.judge = judge
+    }
+
+    /// By the first binding that it is for, or else of the last one why not.
+    mutating func verdict(of bindings: [ListedBinding], _ holder: LedgerNote) throws -> (Bool, String) {
+        var last = (false, "")
+        for binding in bindings {
+            guard binding.event == "*" || binding.event == change.operation.name else {
+                last = (false, "the subscription is for \(binding.event) only")
+                continue
+            }
+            last = try verdict(of: binding, holder)
+            if last.0 { return last }
+        }
+        return last
+    }
+
+    private mutating func verdict(of binding: ListedBinding, _ holder: LedgerNote) throws -> (Bool, String) {
+        guard let judge else { return (true, binding.filter.map { "if \($0)" } ?? "") }
+        let question = Question(
+            claims: holder.claims, role: holder.role, event: binding.event, filter: binding.filter)
+        if let known = known[question] { return known }
+        let found = try ask(judge, question)
+        known[question] = found
+        return found
+    }
+
+    private func ask(_ judge: Explainer, _ question: Question) throws -> (Bool, String) {
+        do {
+            let claims = String(decoding: question.claims, as: UTF8.self)
+            let holder = try ExplainedHolder(
+                claims: claims.isEmpty ? "{}" : claims, role: String(decoding: question.role, as: UTF8.self),
+                subject: nil)
+            let explanation = try judge.explain(Explainer.Question(change, to: holder, filter: question.filter))
+            let reason = explanation.sentence.split(separator: "told: ", maxSplits: 1).last.map(String.init) ?? ""
+            return (explanation.isTold, reason)
+        } catch ExplainFailure.noRow {
+            return (true, "a truncate is for everybody who listens to the table")
+        } catch ExplainFailure.badClaims(let reason) {
+            return (true, "not asked: \(reason)")
+        } catch ExplainFailure.databaseAway {
+            throw CommandFailure(
+                .unreachable, "the database does not say what its catalog is",
+                hint: "Give --recorded for what is in the log alone.")
+        }
+    }
+}
+
+/// As people read it.
+private struct AudiencePrinter {
+    private let terminal: Terminal
+    private let zone: DisplayZone
+
+    init(_ terminal: Terminal, _ zone: DisplayZone) {
+        self.terminal = terminal
+        self.zone = zone
+    }
+
+    func print(_ audience: ChangeAudience, _ isJudged: Bool, _ book: AttendanceBook) throws {
+        let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        let change = audience.change
+        let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
+        try terminal.print(
+            ScreenText.escaped(
+                "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
+                    + "committed \(time), xid \(change.transaction.xid)"))
+        guard !audience.clients.isEmpty else {
+            let why =
+                book.all.isEmpty ? "the ledger is empty: see the setting ledger" : "nobody listened to the table then"
+            return try terminal.print("told nobody: \(why)")
+        }
+        var table = TableStream(
+            [
+                .text("OUTCOME", minimumWidth: 14), .text("USER", minimumWidth: 8), .text("ROLE", minimumWidth: 13),
+                .text("SESSION", minimumWidth: 18), .text("TOPIC", minimumWidth: 12),
+                .text("WHY", canBeCut: terminal.isInteractive, minimumWidth: 12),
+            ], width: terminal.width)
+        try terminal.print(table.heading)
+        for client in audience.clients { try terminal.print(table.line(client.cells(zone))) }
+        if audience.left > 0 { try terminal.print("… and \(audience.left) more; --limit asks about them") }
+        try terminal.print(
+            isJudged
+                ? "Sessions, bindings and ends are recorded; filters and policies were asked now, and may have been others."
+                : "Sessions, bindings and ends are recorded; filters and policies were not asked: no database.")
+    }
+}
+
+extension ChangeAudience.Client {
+    fileprivate func cells(_ zone: DisplayZone) -> [String] {
+        [
+            word, attendance.text(holder.subject), attendance.text(holder.role), attendance.name,
+            attendance.text(attendance.joined.note.topic), why(zone),
+        ]
+    }
+
+    private var word: String {
+        switch outcome {
+        case .sent: "sent"
+        case .received: "received"
+        case .sentLater: "sent later"
+        case .receivedLater: "received later"
+        case .notMatched: "not for it"
+        case .endedBefore: "had gone"
+        case .unknown: "unknown"
+        }
+    }
+
+    private func why(_ zone: DisplayZone) -> String {
+        let ending: String? =
+            switch (outcome, attendance.end) {
+            case (.endedBefore, .left(_, _, let time, let reason)): "\(reason) at \(zone.text(time))"
+            case (.endedBefore, .cut(_, let time)), (.unknown, .cut(_, let time)):
+                "the hub ended without a word before \(zone.text(time))"
+            case (.sentLater, _), (.receivedLater, _): "joined again at \(zone.text(attendance.joined.note.time))"
+            default: nil
+            }
+        let loss = attendance.losses.first.map { "told at \(zone.text($0.note.time)) that something was missing" }
+        return ([ending, reason.isEmpty ? nil : reason, loss] as [String?]).compactMap(\.self).joined(separator: "; ")
+    }
+
+    var json: String {
+        var line = JSONLine()
+        line.add("outcome", outcome.rawValue)
+        line.add("reason", reason)
+        line.add("user", attendance.text(holder.subject))
+        line.add("role", attendance.text(holder.role))
+        line.add("topic", attendance.text(attendance.joined.note.topic))
+        line.add("session", Hex.text(attendance.session))
+        line.add("channel", attendance.channel)
+        line.add("since", attendance.since)
+        line.add("joined", TimeText.json(attendance.joined.note.time))
+        line.add("ended", attendance.ended.map(TimeText.json))
+        line.add("losses", UInt64(attendance.losses.count))
+        return line.text
+    }
+}
+
+extension Attendance {
+    /// As commands take it, and the channel's number among the socket's.
+    var name: String { "\(Hex.text(session))/\(channel)" }
+
+    func text(_ bytes: [UInt8]) -> String { bytes.isEmpty ? "-" : String(decoding: bytes, as: UTF8.self) }
+
+    fileprivate var ended: Int64? {
+        switch end {
+        case .none: nil
+        case .left(_, _, let time, _), .cut(_, let time): time
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import Bytes
+import Change
+import EventLog
+import System
+import TestSupport
+import Testing
+
+@testable import History
+
+/// What the ledger says of channels, from its notes.
+@Suite(.within(minutes: 5)) struct AttendanceTests {
+    private static func note(
+        _ event: LedgerNote.Event, session: UInt64 = 1, time: Int64, offset: UInt64 = 0, received: UInt64 = 0,
+        subject: String = "ana"
+    ) -> LedgerNote {
+        var note = LedgerNote(event, time: time, session: session, channel: 3, offset: offset, received: received)
+        note.subject = Array(subject.utf8)
+        note.reason = Array("why".utf8)
+        return note
+    }
+
+    private static func book(_ notes: [(note: LedgerNote, place: UInt64)]) -> AttendanceBook {
+        var book = AttendanceBook()
+        for (note, place) in notes { book.add(RecordedNote(note: note, epoch: 1, place: place)) }
+        return book
+    }
+
+    @Test func `from its join to its end it was sent what was for it, and got what is known`() throws {
+        let book = Self.book([
+            (Self.note(.joined, time: 10, offset: 100), 100),
+            (Self.note(.told, time: 12, offset: 120), 120),
+            (Self.note(.left, time: 20, offset: 150, received: 140), 160),
+        ])
+        let channel = try #require(book.all.first)
+        #expect(channel.reach(of: 99, committed: 9) == .notYet)
+        #expect(channel.reach(of: 100, committed: 11) == .sent(isReceived: true))
+        #expect(channel.reach(of: 139, committed: 11) == .sent(isReceived: true))
+        #expect(channel.reach(of: 140, committed: 11) == .sent(isReceived: false))
+        #expect(channel.reach(of: 150, committed: 11) == .endedBefore)
+        #expect(channel.losses.count == 1)
+    }
+
+    @Test func `who came back was sent later what had been committed meanwhile`() throws {
+        let book = Self.book([(Self.note(.joined, time: 50, offset: 100), 130)])
+        let channel = try #require(book.all.first)
+        #expect(channel.reach(of: 110, committed: 40) == .sentLater(isReceived: false))
+        #expect(channel.reach(of: 131, committed: 60) == .sent(isReceived: false))
+    }
+
+    @Test func `where the hub ended without a word nobody knows what was sent last`() throws {
+        let book = Self.book([
+            (Self.note(.joined, session: 1, time: 10, offset: 100), 100),
+            (Self.note(.joined, session: 2, time: 11, offset: 101), 101),
+            (Self.note(.left, session: 2, time: 12, offset: 105), 105),
+            (LedgerNote(.began, time: 30, session: 0, channel: 0), 120),
+            (Self.note(.joined, session: 3, time: 31, offset: 120), 120),
+        ])
+        #expect(
+            book.all.map(\.end) == [
+                .cut(behind: 120, time: 30), .left(before: 105, received: 0, time: 12, reason: "why"), .none,
+            ])
+        #expect(book.all[0].reach(of: 119, committed: 20) == .unknown)
+        #expect(book.all[0].reach(of: 120, committed: 40) == .endedBefore)
+        #expect(book.all[1].reach(of: 119, committed: 20) == .endedBefore)
+    }
+
+    @Test func `its holder is who it was at the change`() throws {
+        let book = Self.book([
+            (Self.note(.joined, time: 10, offset: 100), 100),
+            (Self.note(.renewed, time: 12, offset: 110, subject: "ben"), 110),
+        ])
+        let channel = try #require(book.all.first)
+        #expect(channel.holder(at: 109).subject == Array("ana".utf8))
+        #expect(channel.holder(at: 110).subject == Array("ben".utf8))
+    }
+
+    @Test func `notes of one user or socket are found without the others`() throws {
+        let storage = FaultyStorage()
+        var options = EventLogOptions(source: 1)
+        options.segmentBytes = 200_000
+        options.preparesSegments = false
+        let writer = try EventLogWriter(directory: storage, options: options)
+        var all: [LedgerNote] = []
+        for number in 0..<600 {
+            try writer.rollIfNeeded(adding: 4_000)
+            try writer.append(
+                kind: .transaction, changeCount: 1, lsn: UInt64(number), time: Int64(number),
+                payload: [UInt8](repeating: 1, count: 3_000).span.bytes)
+            guard number % 7 == 0 else { continue }
+            let note = Self.note(
+                .joined, session: UInt64(number % 5), time: Int64(number), subject: "user \(number % 11)")
+            var payload = ByteWriter()
+            LedgerCodec.encode([note], to: &payload)
+            try writer.append(
+                kind: .ledger, lsn: UInt64(number), time: Int64(number), payload: payload.bytes, keys: note.keys.span)
+            all.append(note)
+        }
+        try writer.flush()
+        let log = HistoryLog(directory: storage)
+        func found(_ query: LedgerQuery) throws -> [LedgerNote] {
+            var notes: [LedgerNote] = []
+            try log.ledger(query) { notes.append($0.note) }
+            return notes
+        }
+        #expect(try found(LedgerQuery()) == all)
+        var query = LedgerQuery()
+        query.subject = "user 3"
+        #expect(try found(query) == all.filter { $0.subject == Array("user 3".utf8) })
+        query = LedgerQuery(from: .time(100), to: .time(300))
+        query.session = 2
+        #expect(try found(query) == all.filter { $0.session == 2 && (100..<300).contains($0.time) })
+    }
+}

@@ -1,0 +1,151 @@
+import Change
+import Foundation
+import History
+import System
+import TestSupport
+import Testing
+
+@testable import Settings
+
+/// What the event log keeps of clients, beside what those really got.
+@Suite(.within(minutes: 10), .serialized) struct LedgerTests {
+    private static let tables = """
+        CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
+        ALTER TABLE notes REPLICA IDENTITY FULL;
+        GRANT SELECT ON notes TO READER;
+        ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY own ON notes FOR SELECT TO READER USING (owner = auth.uid());
+        """
+
+    /// A client of the test, and what it was told.
+    private final class Listener {
+        let caller: Caller
+        let user: Int
+        let room: Int?
+        let topic: String
+        let ref: String
+        var heard: [Int] = []
+        var isThere = true
+
+        init(_ caller: Caller, user: Int, room: Int?, topic: String, ref: String) {
+            (self.caller, self.user, self.room, self.topic, self.ref) = (caller, user, room, topic, ref)
+        }
+
+        func leave() throws {
+            isThere = false
+            try caller.push(topic, "phx_leave", "{}", joinRef: ref)
+            try caller.fence()
+            heard = caller.takeUnheard().filter { $0.event == "postgres_changes" }.compactMap(\.id)
+        }
+
+        func isFor(_ owner: Int, _ place: Int) -> Bool { owner == user && room.map { $0 == place } ?? true }
+    }
+
+    private static func book(_ stage: GatewayStage) throws -> AttendanceBook {
+        try AttendanceBook(HistoryLog(directory: DiskDirectory(stage.dataDirectory + "/log")))
+    }
+
+    @Test(arguments: seeds(4))
+    func `who is said to have been sent a change got it, and nobody else`(_ seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
+        defer { stage.stop() }
+        var listeners: [Listener] = []
+        var rows: [(id: Int, owner: Int, room: Int)] = []
+        for step in 0..<80 {
+            switch random.next() % 6 {
+            case 0 where listeners.count < 12:
+                let (user, room) = (Int(random.next() % 3), random.next() % 2 == 0 ? nil : Int(random.next() % 2))
+                let caller = try stage.caller()
+                let topic = "realtime:t\(step)"
+                let ref = try caller.subscribe(
+                    topic, [binding("notes", "INSERT", filter: room.map { "room=eq.\($0)" })],
+                    token: stage.token(of: user))
+                listeners.append(Listener(caller, user: user, room: room, topic: topic, ref: ref))
+            case 1:
+                guard let leaving = listeners.filter(\.isThere).randomElement(using: &random) else { continue }
+                try leaving.leave()
+            default:
+                let row = (id: step, owner: Int(random.next() % 3), room: Int(random.next() % 2))
+                rows.append(row)
+                try stage.run(
+                    "INSERT INTO notes VALUES (\(row.id), '\(GatewayStage.user(row.owner))', \(row.room))")
+                // Otherwise some join, and leave, while the log has yet to come to what was committed before.
+                if random.next() % 4 == 0 { try stage.awaitLog() }
+            }
+        }
+        try stage.awaitLog()
+        for listener in listeners where listener.isThere { try listener.leave() }
+        #expect(listeners.reduce(0) { $0 + $1.heard.count } > 0)
+        #expect(
+            try eventually { try Self.book(stage).all.filter { $0.end != .none }.count == listeners.count })
+        let book = try Self.book(stage)
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+        var offsets: [Int: (offset: UInt64, time: Int64)] = [:]
+        var reader = try HistoryReader(log, HistoryQuery(from: nil, to: nil))
+        while let item = try reader.next() {
+            guard case .change(let change) = item, change.relation?.relation.name == "notes",
+                let id = change.key.first?.value.plainText.flatMap({ Int($0) })
+            else { continue }
+            offsets[id] = (change.offset, change.time ?? 0)
+        }
+        for listener in listeners {
+            let attendance = try #require(
+                book.all.first { $0.joined.note.topic == Array(listener.topic.utf8) }, "\(listener.topic)")
+            #expect(attendance.joined.note.subject == Array(GatewayStage.user(listener.user).utf8))
+            for row in rows where listener.isFor(row.owner, row.room) {
+                let (offset, time) = try #require(offsets[row.id])
+                let isSent =
+                    switch attendance.reach(of: offset, committed: time) {
+                    case .sent, .sentLater: true
+                    case .notYet, .endedBefore, .unknown: false
+                    }
+                #expect(isSent == listener.heard.contains(row.id), "\(listener.topic), row \(row.id), @\(offset)")
+            }
+        }
+    }
+
+    @Test func `refusals, other claims and what is kept of them`() throws {
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
+        defer { stage.stop() }
+        let caller = try stage.caller()
+        let later = Int(Date().timeIntervalSince1970) + 3600
+        let secret = #""email":"planted@example.org""#
+        func claims(_ level: Int) -> String {
+            #"{"role":"\#(stage.reader)","exp":\#(later),"sub":"\#(GatewayStage.user(1))","app_metadata":{"l":\#(level)},\#(secret)}"#
+        }
+        try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(claims: claims(1)))
+        try caller.push(
+            "realtime:a", "access_token", #"{"access_token":"\#(stage.token(claims: claims(2)))"}"#)
+        #expect(try eventually { try Self.book(stage).all.first?.renewals.count == 1 })
+        let attendance = try #require(try Self.book(stage).all.first)
+        #expect(
+            String(decoding: attendance.joined.note.bindings, as: UTF8.self)
+                == #"[{"event":"*","schema":"public","table":"notes"}]"#)
+        #expect(attendance.renewals[0].note.otherClaims == Array("email".utf8))
+        let kept = String(decoding: attendance.renewals[0].note.claims, as: UTF8.self)
+        #expect(kept.contains(#""app_metadata":{"l":2}"#) && !kept.contains("planted"))
+        // Nowhere else either.
+        let directory = stage.dataDirectory + "/log"
+        for name in try FileManager.default.contentsOfDirectory(atPath: directory) {
+            let bytes = try Data(contentsOf: URL(fileURLWithPath: directory + "/" + name))
+            #expect(bytes.range(of: Data("planted@".utf8)) == nil, "\(name)")
+        }
+    }
+
+    @Test(arguments: [("exceptions", false), ("off", false), ("ranges", true)])
+    func `keeps as much as it is asked to`(scope: String, isKept: Bool) throws {
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes", [(Setting(\.ledger), scope)])
+        defer { stage.stop() }
+        let caller = try stage.caller()
+        let ref = try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(of: 1))
+        try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 1)")
+        #expect(try caller.ids(1) == [1])
+        try caller.push("realtime:a", "phx_leave", "{}", joinRef: ref)
+        try caller.fence()
+        try stage.run("INSERT INTO notes VALUES (2, '\(GatewayStage.user(1))', 1)")
+        try stage.awaitLog()
+        let done = try eventually { try Self.book(stage).all.isEmpty == !isKept }
+        #expect(done)
+    }
+}

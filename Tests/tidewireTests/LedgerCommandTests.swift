@@ -1,0 +1,113 @@
+import Bytes
+import Change
+import Console
+import System
+import TestSupport
+import Testing
+
+@testable import History
+@testable import tidewire
+
+private let commands: [any Command] = [WhoCommand(), UserCommand(), SessionCommand()]
+
+/// The sample log with a ledger behind it: two who listened to the table, one of whom had gone, and one who was refused.
+private struct LedgerStage {
+    let log: TemporaryLog
+    static let ana = "00000000-0000-4000-8000-00000000000a"
+    static let ben = "00000000-0000-4000-8000-00000000000b"
+
+    init(isKilled: Bool = false) throws {
+        var notes: [LedgerNote] = []
+        func note(
+            _ event: LedgerNote.Event, _ session: UInt64, _ user: String, offset: UInt64 = 0, received: UInt64 = 0,
+            reason: String = ""
+        ) -> LedgerNote {
+            var note = LedgerNote(
+                event, time: 1795255491_700_000 + Int64(notes.count), session: session, channel: 1, offset: offset,
+                received: received)
+            note.topic = Array("realtime:notes".utf8)
+            note.role = Array("authenticated".utf8)
+            note.subject = Array(user.utf8)
+            note.reason = Array(reason.utf8)
+            if event == .joined || event == .refused {
+                note.bindings = Array(#"[{"event":"*","schema":"public","table":"fullrep"}]"#.utf8)
+                note.claims = Array(#"{"role":"authenticated","sub":"\#(user)"}"#.utf8)
+            }
+            return note
+        }
+        notes.append(note(.joined, 0xa1, Self.ana, offset: 12))
+        notes.append(note(.joined, 0xb1, Self.ben, offset: 12))
+        notes.append(note(.refused, 0xc1, "", reason: "Unauthorized: no"))
+        notes.append(note(.left, 0xb1, Self.ben, offset: 13, received: 12, reason: "its socket ended"))
+        if isKilled { notes.append(note(.began, 0, "")) }
+        var payload = ByteWriter()
+        LedgerCodec.encode(notes, to: &payload)
+        var hex = ByteWriter()
+        Hex.append(payload.bytes, to: &hex)
+        var lines = export.split(separator: "\n").map(String.init)
+        let end = lines.removeLast()
+        let offset = end.split(separator: ",")[1].split(separator: ":")[1]
+        lines.append(
+            #"{"type":"entry","offset":\#(offset),"kind":7,"changes":0,"continued":false,"lsn":"0/153F308","time":"2026-11-21T10:04:51.800000Z","payload":"\#(hex.bytes.text)"}"#
+        )
+        lines.append(#"{"type":"end","offset":\#(offset),"lines":\#(lines.count + 1)}"#)
+        log = try TemporaryLog(lines.joined(separator: "\n"))
+    }
+
+    func run(_ words: String...) async -> Run {
+        await tidewireTests.run(words + ["--log", log.path], commands: commands)
+    }
+}
+
+@Suite(.within(minutes: 5)) struct LedgerCommandTests {
+    @Test func `who says who was sent a change, and who had gone`() async throws {
+        let stage = try LedgerStage()
+        defer { stage.log.remove() }
+        let result = await stage.run("who", "@13", "--recorded")
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        let lines = result.output.split(separator: "\n").map(String.init)
+        #expect(lines[0].hasPrefix("@13 UPDATE public.fullrep key 5, committed 2026-11-21 10:04:51.704 UTC, xid 742"))
+        #expect(lines[2].hasPrefix("sent") && lines[2].contains(LedgerStage.ana), "\(result.output)")
+        #expect(lines[2].contains("00000000000000a1/1"))
+        #expect(lines[3].hasPrefix("had gone") && lines[3].contains("its socket ended at"), "\(result.output)")
+        #expect(lines.last?.contains("filters and policies were not asked") == true)
+        let earlier = await stage.run("who", "12", "--recorded", "--json", "--user", LedgerStage.ben)
+        #expect(
+            earlier.output.hasPrefix(#"{"outcome":"sent","reason":"","#)
+                && earlier.output.split(separator: "\n").count == 1, "\(earlier.output)")
+    }
+
+    @Test func `of who was cut off with the hub it is not known`() async throws {
+        let stage = try LedgerStage(isKilled: true)
+        defer { stage.log.remove() }
+        let result = await stage.run("who", "13", "--recorded")
+        #expect(result.exitCode == .notFound)
+        #expect(result.output.contains("unknown") && result.output.contains("the hub ended without a word"))
+    }
+
+    @Test func `user and session tell what happened, in order`() async throws {
+        let stage = try LedgerStage()
+        defer { stage.log.remove() }
+        let user = await stage.run("user", LedgerStage.ben)
+        #expect(user.exitCode == .ok, "\(user.errors)")
+        let lines = user.output.split(separator: "\n").map(String.init)
+        #expect(lines.count == 3 && lines[1].contains("joined") && lines[2].contains("left"), "\(user.output)")
+        let session = await stage.run("session", "00000000000000c1/1", "--json")
+        #expect(session.output.contains(#""event":"refused""#) && session.output.contains("Unauthorized: no"))
+        #expect(await stage.run("session").output.split(separator: "\n").count == 5)
+        #expect(await stage.run("user", "nobody").exitCode == .notFound)
+    }
+
+    @Test func `what is asked for wrongly is said`() async throws {
+        let stage = try LedgerStage()
+        defer { stage.log.remove() }
+        for (words, code, part) in [
+            (["who", "x"], ExitCode.usage, "expected a number"),
+            (["who", "4711"], .notFound, "the log has no change at @4711; it holds @12 to @18"),
+            (["session", "xyz"], .usage, "expected 16 hexadecimal digits"),
+        ] {
+            let result = await run(words + ["--log", stage.log.path], commands: commands)
+            #expect(result.exitCode == code && result.errors.contains(part), "\(result.errors)\(result.output)")
+        }
+    }
+}
