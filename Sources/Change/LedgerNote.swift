@@ -16,6 +16,8 @@ public struct LedgerNote: Sendable, Equatable {
         case left = 5
         /// The hub began: whatever it had been serving before without saying that it ended was cut off with it.
         case began = 6
+        /// It is there still: as at its join, for when the log lets go of that.
+        case stands = 7
 
         public var name: String {
             switch self {
@@ -25,6 +27,7 @@ public struct LedgerNote: Sendable, Equatable {
             case .told: "told"
             case .left: "left"
             case .began: "began"
+            case .stands: "stands"
             }
         }
     }

@@ -25,4 +25,7 @@ extension Limits {
     static let farewellInterval = Duration.milliseconds(20)
     /// Where it is to end at once, it waits so long for sockets to take that they are closed.
     static let hurriedDrainLimit = Duration.milliseconds(500)
+
+    /// In a log of fewer changes nobody is noted again.
+    static let restatedAfterChanges: UInt64 = 1000
 }

@@ -4,6 +4,7 @@ import Change
 import Channels
 import Delivery
 import Diagnostics
+import EventLog
 import Net
 import Protocol
 import System
@@ -20,6 +21,26 @@ extension ProjectLoop {
             addHolder(of: channel, to: &note)
         }
         channel.isInLedger = true
+        channel.notedAt = live.pipeline.frontier
+        watchStandings()
+    }
+
+    /// What is noted before there is noted once more, so that a log that lets go of it still has who is there.
+    var restatedBefore: UInt64? {
+        guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = oldestOffset(),
+            let end = project.delivery.log.end()?.state.position.offset, end > oldest + Limits.restatedAfterChanges
+        else { return nil }
+        return oldest + (end - oldest) / 4
+    }
+
+    func restate(_ channel: Channel) {
+        guard channel.isInLedger else { return }
+        note(.stands, channel) { note in
+            note.offset = channel.since ?? live.pipeline.frontier
+            note.bindings = channel.bindingsForLedger
+            addHolder(of: channel, to: &note)
+        }
+        channel.notedAt = live.pipeline.frontier
     }
 
     func noteRefusal(_ channel: Channel, _ reason: String) {

@@ -7,7 +7,8 @@ import Net
 import Synchronization
 
 /// Where channels stand in the log, looked at now and then: who asked for its position and hears nothing for long is told
-/// it, so that it can come back to one that the log still has; and who is furthest behind is measured against retention.
+/// it, so that it can come back to one that the log still has; and who is furthest behind is measured against retention. Who is
+/// in the part of the ledger that the log is about to let go of is noted there anew.
 extension ProjectLoop {
     /// From the first channel on that either is about.
     func watchStandings() {
@@ -25,10 +26,12 @@ extension ProjectLoop {
         guard var sweep = standingSweep else { return }
         let all = channels.indices
         let last = min(all.upperBound, sweep.next + Limits.standingsPerStep)
+        let restatedBefore = restatedBefore ?? 0
         for place in sweep.next..<max(last, sweep.next) {
             guard let channel = channels[place], channel.isOpen else { continue }
             sweep.found(offsetNeeded(by: channel))
             sayWhereQuietChannelStands(channel)
+            if channel.notedAt < restatedBefore { restate(channel) }
         }
         sweep.next = last
         guard last >= all.upperBound else {

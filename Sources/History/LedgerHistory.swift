@@ -72,6 +72,7 @@ public struct Attendance: Sendable {
         case cut(behind: UInt64, time: Int64)
     }
 
+    /// Its join, or the oldest that the log has of it.
     public let joined: RecordedNote
     public var end = End.none
     /// Whose it became later.
@@ -107,7 +108,8 @@ public struct Attendance: Sendable {
     /// - Parameter committed: when the change was.
     public func reach(of offset: UInt64, committed: Int64) -> Reach {
         guard since <= offset else { return .notYet }
-        let isLater = joined.note.time > committed
+        // When who only stands there was joined the log does not have any more: before all that it has.
+        let isLater = joined.note.event == .joined && joined.note.time > committed
         switch end {
         case .none: return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
         case .left(let before, let received, _, _):
@@ -141,7 +143,8 @@ public struct AttendanceBook: Sendable {
         let note = recorded.note
         let key = Key(session: note.session, channel: note.channel)
         switch note.event {
-        case .joined:
+        case .stands where open[key] != nil: return
+        case .joined, .stands:
             open[key] = all.count
             all.append(Attendance(recorded))
         case .refused: refusals.append(recorded)

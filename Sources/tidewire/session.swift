@@ -11,7 +11,7 @@ struct SessionCommand: Command {
     let discussion = """
         Without an ID: the clients that the ledger has in the window, one line each. With one (as 'tidewire who' prints it): \
         everything that is written down of that socket, in order: joined, with what it asked for and from where in the log \
-        on; renewed, where its token became another; told, that something was missing; left, with how far it had come (OFFSET) \
+        on; stands, where that is repeated for a log that lets go of the past; renewed, where its token became another; told, that something was missing; left, with how far it had come (OFFSET) \
         and how much its client had certainly got (GOT).
 
         Which claims are kept says the setting ledger_claims; tokens never are.
@@ -104,7 +104,7 @@ private enum LedgerNotes {
 
 extension RecordedNote {
     fileprivate func cells(_ zone: DisplayZone) -> [String] {
-        let hasOffset = [.joined, .renewed, .told, .left].contains(note.event)
+        let hasOffset = [.joined, .renewed, .told, .left, .stands].contains(note.event)
         return [
             zone.text(note.time), note.session == 0 ? "-" : "\(Hex.text(note.session))/\(note.channel)",
             note.event.name, hasOffset ? String(note.offset) : "-", note.received > 0 ? String(note.received) : "-",

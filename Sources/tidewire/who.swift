@@ -23,7 +23,7 @@ struct WhoCommand: Command {
         Without a database, or with --recorded, they are not asked, and a line says so.
 
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came \
-        shortly before. Clients that joined before the oldest entry of the log are not known.
+        shortly before.
 
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
         reason, recorded, user, role, topic, session, channel, since, joined, ended, losses. Ends with status 0 when \
@@ -56,9 +56,11 @@ struct WhoCommand: Command {
             let judge = try arguments.has(.recorded) ? nil : Self.judge(configuration)
             let book = try AttendanceBook(log)
             let user = arguments.value(of: .user)
+            let progress = Progress(terminal, isQuiet: arguments.has(.json))
             var audience = try ChangeAudience(change, book, judge, user: user, limit: limit) { done, all in
-                Progress(terminal, isQuiet: arguments.has(.json)).note("asking filters and policies: \(done) of \(all)")
+                progress.note("asking filters and policies: \(done) of \(all)")
             }
+            progress.clear()
             audience.sort()
             let printer = AudiencePrinter(terminal, zone)
             if arguments.has(.json) {

@@ -64,6 +64,19 @@ import Testing
         #expect(book.all[1].reach(of: 119, committed: 20) == .endedBefore)
     }
 
+    @Test func `who is noted again is known when its join is not any more`() throws {
+        let join = (Self.note(.joined, time: 10, offset: 100), UInt64(100))
+        let again = (Self.note(.stands, time: 90, offset: 100), UInt64(900))
+        let end = (Self.note(.left, time: 95, offset: 950), UInt64(950))
+        let whole = Self.book([join, again, end])
+        let rest = Self.book([again, end])
+        #expect(whole.all.count == 1 && rest.all.count == 1)
+        for book in [whole, rest] {
+            #expect(book.all[0].reach(of: 800, committed: 80) == .sent(isReceived: false))
+            #expect(book.all[0].reach(of: 960, committed: 97) == .endedBefore)
+        }
+    }
+
     @Test func `its holder is who it was at the change`() throws {
         let book = Self.book([
             (Self.note(.joined, time: 10, offset: 100), 100),

@@ -105,6 +105,27 @@ import Testing
         }
     }
 
+    @Test func `who stays while the log goes on is noted again, as it was joined`() throws {
+        let stage = try GatewayStage(
+            Self.tables, publication: "FOR TABLE notes", [(Setting(\.positionInterval), "1s")])
+        defer { stage.stop() }
+        let caller = try stage.caller()
+        try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(of: 1))
+        try stage.run(
+            "INSERT INTO notes SELECT n, '\(GatewayStage.user(2))', 1 FROM generate_series(1, 3000) n")
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+        func notes(_ event: LedgerNote.Event) throws -> [LedgerNote] {
+            var found: [LedgerNote] = []
+            try log.ledger(LedgerQuery()) { if $0.note.event == event { found.append($0.note) } }
+            return found
+        }
+        #expect(try eventually { try !notes(.stands).isEmpty })
+        let (join, stand) = (try #require(try notes(.joined).first), try #require(try notes(.stands).first))
+        #expect(stand.session == join.session && stand.channel == join.channel && stand.offset == join.offset)
+        #expect(stand.bindings == join.bindings && stand.claims == join.claims && stand.subject == join.subject)
+        #expect(stand.time > join.time)
+    }
+
     @Test func `refusals, other claims and what is kept of them`() throws {
         let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
         defer { stage.stop() }
