@@ -62,7 +62,7 @@ public final class Project: Sendable {
     /// Writes down who came and went; nil when nobody wants to know.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
     /// Nil where nothing is kept of channels.
-    let ledger: Ledger?
+    let ledger: ChannelLedger?
     public let condition: @Sendable () -> ProjectHealthReport
     public let verifier: Mutex<TokenVerifier>
     /// One for each loop, by its number.

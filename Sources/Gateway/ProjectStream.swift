@@ -10,12 +10,12 @@ public struct ProjectStream: Sendable {
     /// Writes down who came and went; nil when nobody wants to know.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
     /// Nil where nothing is kept of channels.
-    let ledger: Ledger?
+    let ledger: ChannelLedger?
     let condition: @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
 
     public init(
         log: LogSource, hearsDatabase: @escaping @Sendable () -> Bool,
-        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?, ledger: Ledger? = nil,
+        presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?, ledger: ChannelLedger? = nil,
         condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
     ) {
         self.log = log

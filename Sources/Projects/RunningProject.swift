@@ -61,10 +61,10 @@ public final class RunningProject: Sendable {
         gateway.add(project)
     }
 
-    private static func ledger(_ plan: ProjectPlan, _ ingest: IngestService) -> Ledger? {
+    private static func ledger(_ plan: ProjectPlan, _ ingest: IngestService) -> ChannelLedger? {
         guard plan.ledger != .nothing else { return nil }
         ingest.record([LedgerNote(.began, time: plan.settings.time.unixMicroseconds(), session: 0, channel: 0)])
-        return Ledger(plan.ledger, claims: plan.ledgerClaims) { notes in ingest.record(notes) }
+        return ChannelLedger(plan.ledger, claims: plan.ledgerClaims) { notes in ingest.record(notes) }
     }
 
     private static func log(of ingest: IngestService, in directory: String) -> LogSource {

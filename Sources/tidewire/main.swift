@@ -11,6 +11,7 @@ let program = Program(commands: [
     RowCommand(),
     TransactionCommand(),
     StatisticsCommand(),
+    EventCommand(),
     WhoCommand(),
     UserCommand(),
     SessionCommand(),

@@ -72,8 +72,11 @@ struct WhoCommand: Command {
         }
     }
 
-    static func change(at offset: UInt64, _ log: HistoryLog) throws -> RecordedChange {
-        let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
+    static func change(
+        at offset: UInt64, _ log: HistoryLog, masks: [ColumnMask] = []
+    ) throws -> RecordedChange {
+        var query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
+        query.masks = masks
         var reader = try HistoryReader(log, query)
         while let item = try reader.next() { if case .change(let change) = item { return change } }
         let segments = try log.segments()
@@ -103,7 +106,7 @@ extension Option {
 }
 
 extension Arguments {
-    fileprivate func offset(_ text: String) throws(UsageError) -> UInt64 {
+    func offset(_ text: String) throws(UsageError) -> UInt64 {
         let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
         guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
             throw UsageError("OFFSET \(text): expected a number, such as 4711 or @4711")

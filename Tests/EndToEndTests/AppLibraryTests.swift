@@ -109,7 +109,7 @@ private struct Reminder: LiveRow {
     let amount: Decimal?
 }
 
-extension EndToEnd {
+extension EndToEndPrograms {
     /// The library for apps against the program itself.
     @Suite(.serialized) struct AppLibraryTests {
         private func remind(_ hub: HubForApps, _ message: String, _ owner: UUID = ana) throws {

@@ -18,7 +18,7 @@ extension HubForApps {
     }
 }
 
-extension EndToEnd {
+extension EndToEndPrograms {
     /// Each example against the program itself, as its users would have it.
     @Suite(.serialized) struct ExampleTests {
         // MARK: Friendships

@@ -7,7 +7,7 @@ import Replication
 import Server
 import System
 import TestSupport
-/// All end-to-end tests run one after another: they share two cores and a PostgreSQL.
+/// End-to-end tests of each group run one after another: they share two cores and a PostgreSQL.
 import Testing
 
 @testable import Ingest
@@ -183,4 +183,6 @@ func eventually(_ what: String, seconds: Int = 60, _ condition: () throws -> Boo
     throw TookTooLong(description: "waited \(seconds) s for \(what)")
 }
 
+/// Those of the hub's own parts, and those of programs around it.
 @Suite(.serialized, .within(minutes: 30)) enum EndToEnd {}
+@Suite(.serialized, .within(minutes: 30)) enum EndToEndPrograms {}

@@ -220,6 +220,8 @@ final class Oracle: Hearing {
     private(set) var tally = Tally()
     /// Before the first change.
     fileprivate static let nothing = -1
+    /// Whether the hub's own account has it that a topic's channel was sent the change at an offset.
+    var isInLedger: ((String, UInt64) -> Bool)?
     /// Told of all that is heard.
     var trace: ((String) -> Void)?
     /// Of all that was heard, in its order.
@@ -459,7 +461,12 @@ final class Oracle: Hearing {
         if case .change(let change, let passage) = what {
             tally.deliveries += 1
             mix(change.trail)
-            if let passage { check(passage, on: line, who) }
+            if let passage {
+                check(passage, on: line, who)
+                if isInLedger?(listening.topic, passage.place.offset - 1) == false {
+                    complain("\(who()) heard of a change before \(passage.place), which the ledger does not have it sent")
+                }
+            }
             return check(change, listening, who)
         }
         mix(what.summary)

@@ -123,6 +123,7 @@ public final class Simulation {
                 end: stream.place, start: hubBegan.place)
         }
         stream.hasGap = { [oracle] in oracle.hasGap($0) }
+        oracle.isInLedger = { [witness] in witness.has($0, $1) }
         for number in 0..<shape.clients {
             let person = ModelDatabase.people[number % ModelDatabase.people.count]
             clients.append(Client(number, person: person, seed: seed, wire, oracle))
@@ -164,7 +165,9 @@ public final class Simulation {
         let log = LogSource(
             open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
             covered: { shared.stream.covered })
-        let follower = ProjectStream(log: log, hearsDatabase: { true }, presenceTimeline: nil) {
+        let witness = SharedWitness(witness)
+        let ledger = ChannelLedger(.ranges, claims: ["sub"]) { witness.witness.take($0) }
+        let follower = ProjectStream(log: log, hearsDatabase: { true }, presenceTimeline: nil, ledger: ledger) {
             ProjectHealthReport(isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
         }
         let project = Project(
@@ -174,6 +177,14 @@ public final class Simulation {
             TokenVerifier(secret: Client.secret, maximumBytes: 4096), follower)
         gateway.add(project)
         hub = Hub(gateway: gateway, catalog: catalog)
+    }
+
+    /// What the hub has written down of its channels.
+    private let witness = LedgerWitness()
+
+    private struct SharedWitness: @unchecked Sendable {
+        let witness: LedgerWitness
+        init(_ witness: LedgerWitness) { self.witness = witness }
     }
 
     /// What only one thread touches, for closures that could be called from any.

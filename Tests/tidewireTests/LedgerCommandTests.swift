@@ -8,7 +8,7 @@ import Testing
 @testable import History
 @testable import tidewire
 
-private let commands: [any Command] = [WhoCommand(), UserCommand(), SessionCommand()]
+private let commands: [any Command] = [EventCommand(), WhoCommand(), UserCommand(), SessionCommand()]
 
 /// The sample log with a ledger behind it: two who listened to the table, one of whom had gone, and one who was refused.
 private struct LedgerStage {
@@ -75,6 +75,21 @@ private struct LedgerStage {
         #expect(
             earlier.output.hasPrefix(#"{"outcome":"sent","reason":"","#)
                 && earlier.output.split(separator: "\n").count == 1, "\(earlier.output)")
+    }
+
+    @Test func `event shows the change whole, and how many were there`() async throws {
+        let stage = try LedgerStage()
+        defer { stage.log.remove() }
+        let result = await stage.run("event", "13", "--mask", "email")
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        let lines = result.output.split(separator: "\n").map(String.init)
+        #expect(lines[0] == "@13 UPDATE public.fullrep key 5")
+        #expect(lines[1].hasPrefix("transaction 742, 2026-11-21 10:04:51.704 UTC, its change 1, commit LSN 0/153F018"))
+        #expect(lines.contains { $0.hasPrefix("body") && $0.contains("\"call back\"") && $0.contains("\"called\"") })
+        #expect(lines.contains { $0.hasPrefix("email") && $0.contains("***") } && !result.output.contains("me@x"))
+        #expect(lines.last == "clients that listened to the table: 1 were sent it, 1 had gone")
+        let json = await stage.run("event", "@13", "--json")
+        #expect(json.output.contains(#""clients":{"received":0,"sent":1,"#), "\(json.output)")
     }
 
     @Test func `of who was cut off with the hub it is not known`() async throws {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayRows {
     /// What a change does not hold of its row is not NULL: it is found, or said to be missing.
     @Suite(.serialized) struct AbsentValueTests {
         private static let tables = """

@@ -202,6 +202,7 @@ final class Bell: Sendable {
     func ring() { isRung.store(true, ordering: .releasing) }
 }
 
-/// They share two cores and a PostgreSQL: one at a time, and beside it one of those about policies.
+/// They share two cores and a PostgreSQL: of each of these groups one at a time.
 @Suite(.serialized, .within(minutes: 10)) enum Gateways {}
 @Suite(.serialized, .within(minutes: 10)) enum GatewayPolicies {}
+@Suite(.serialized, .within(minutes: 10)) enum GatewayRows {}

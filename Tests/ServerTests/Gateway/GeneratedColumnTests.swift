@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-extension Gateways {
+extension GatewayRows {
     /// Columns that PostgreSQL generates and does not send: computed, and then as any other.
     @Suite(.serialized) struct GeneratedColumnTests {
         private static let tables = """

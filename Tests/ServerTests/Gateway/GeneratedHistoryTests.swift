@@ -8,7 +8,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-extension Gateways {
+extension GatewayRows {
     /// Whole histories of rows with generated columns, under every replica identity, with large values that updates leave
     /// alone, and with definitions that change. A trigger writes down what the columns were; that, or nothing, is what
     /// clients must have heard, and filters on them must have let pass what the trigger says, as far as it could be known.

@@ -6,7 +6,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-extension Gateways {
+extension GatewayRows {
     /// What `old_record` of an update tells who may see the row as it is now, by what he could see of it before.
     @Suite(.serialized) struct OldRecordTests {
         enum Identity: String, CaseIterable, CustomStringConvertible {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayRows {
     /// A policy may look at the row as a whole, and not only at columns: what it is asked about then is the row as it was
     /// committed, or nobody is asked.
     @Suite(.serialized) struct WholeRowTests {

@@ -6,7 +6,7 @@ import Settings
 
 /// Where it is written down what happens to channels: who joined what, as whom and from where in the log on, who was refused,
 /// who was told of a loss, and how far each had come at its end.
-public struct Ledger: Sendable {
+public struct ChannelLedger: Sendable {
     let scope: LedgerScope
     /// The claims that are kept; no others are.
     private let claims: Set<String>

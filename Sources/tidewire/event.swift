@@ -1,0 +1,106 @@
+import Bytes
+import Change
+import Console
+import EventLog
+import History
+
+/// `tidewire event`
+struct EventCommand: Command {
+    let name = "event"
+    let summary = "Show one change whole: its transaction, each column, and how many were there."
+    let discussion = """
+        One change of the event log: where it stands, the transaction it belongs to, and each of its columns with the value \
+        before and after. Then, from the ledger, the clients that listened to its table when it came: how many were sent what \
+        lies there, how many came back to it, how many had gone. Filters and policies are not asked; 'tidewire who' does that, \
+        and names them.
+
+        JSON. One object, as 'tidewire tail --json' prints it, and clients: sent, received, sent_later, received_later, \
+        ended_before, unknown.
+        """
+    let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
+    let options: [Option] = [.mask, .json, .zone, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [Example("tidewire event @18442901", "What was that?")]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let offset = try arguments.offset(arguments.operands[0])
+        let masks = try arguments.masks()
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            try NameCheck(log).check(masks)
+            let change = try WhoCommand.change(at: offset, log, masks: masks)
+            let audience = try ChangeAudience(change, AttendanceBook(log), nil, user: nil, limit: .max) { _, _ in }
+            if arguments.has(.json) {
+                try terminal.print(change.json.dropLast() + ",\"clients\":" + counts(audience).json + "}")
+            } else {
+                try print(change, counts(audience), terminal, zone)
+            }
+            return .ok
+        }
+    }
+
+    private func counts(_ audience: ChangeAudience) -> OutcomeCounts {
+        var counts = OutcomeCounts()
+        for client in audience.clients { counts.add(client.outcome) }
+        return counts
+    }
+
+    private func print(
+        _ change: RecordedChange, _ counts: OutcomeCounts, _ terminal: Terminal, _ zone: DisplayZone
+    ) throws {
+        let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        let info = change.transaction
+        let origin = info.origin.isEmpty ? "" : ", origin \(info.origin)"
+        let lines = [
+            "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change))",
+            "transaction \(info.xid), \(zone.text(change.time)) \(zone.name)\(origin), its change \(change.index + 1), "
+                + "commit LSN \(info.commitLSN) … \(info.endLSN), epoch \(Hex.text(change.epoch))",
+        ]
+        for line in lines { try terminal.print(ScreenText.escaped(line)) }
+        try printColumns(change, text, terminal)
+        try terminal.print("clients that listened to the table: \(counts.sentence)")
+    }
+
+    private func printColumns(_ change: RecordedChange, _ text: ChangeText, _ terminal: Terminal) throws {
+        guard let relation = change.relation?.relation, change.operation != .truncate else {
+            return try terminal.print(ScreenText.escaped(text.summary(change)))
+        }
+        var table = TableStream(
+            [
+                .text("COLUMN", minimumWidth: 12), .text("BEFORE", minimumWidth: 12),
+                .text("AFTER", canBeCut: terminal.isInteractive, minimumWidth: 12),
+            ], width: terminal.width)
+        try terminal.print(table.heading)
+        for (column, described) in relation.columns.enumerated() {
+            let before = change.oldValue(of: column).map { text.value($0, column, change) } ?? "-"
+            let after = change.operation == .delete ? nil : change.value(of: column)
+            try terminal.print(
+                table.line([described.name, before, after.map { text.value($0, column, change) } ?? "-"]))
+        }
+    }
+}
+
+/// How many clients came to what.
+private struct OutcomeCounts {
+    private var counts: [ChangeAudience.Client.Outcome: Int] = [:]
+    private static let order: [(ChangeAudience.Client.Outcome, String)] = [
+        (.received, "were sent it and got it"), (.sent, "were sent it"),
+        (.receivedLater, "came back, were sent it and got it"), (.sentLater, "came back and were sent it"),
+        (.endedBefore, "had gone"), (.unknown, "were cut off with the hub"), (.notMatched, "listened to other events"),
+    ]
+
+    mutating func add(_ outcome: ChangeAudience.Client.Outcome) { counts[outcome, default: 0] += 1 }
+
+    var sentence: String {
+        let parts = Self.order.compactMap { outcome, words in counts[outcome].map { "\($0) \(words)" } }
+        return parts.isEmpty ? "none" : parts.joined(separator: ", ")
+    }
+
+    var json: String {
+        var line = JSONLine()
+        for (outcome, _) in Self.order { line.add(outcome.rawValue, counts[outcome] ?? 0) }
+        return line.text
+    }
+}
