@@ -464,7 +464,7 @@ final class Oracle: Hearing {
             if let passage {
                 check(passage, on: line, who)
                 if isInLedger?(listening.topic, passage.place.offset - 1) == false {
-                    complain("\(who()) heard of a change before \(passage.place), which the ledger does not have it sent")
+                    complain("\(who()) heard of a change before \(passage.place) that the ledger has not sent it")
                 }
             }
             return check(change, listening, who)
