@@ -18,6 +18,9 @@ public struct LedgerNote: Sendable, Equatable {
         case began = 6
         /// It is there still: as at its join, for when the log lets go of that.
         case stands = 7
+        /// All that one of the hub's loops (its number is in the place of the channel's) served then was sent what lies before
+        /// `offset`.
+        case reached = 8
 
         public var name: String {
             switch self {
@@ -28,9 +31,13 @@ public struct LedgerNote: Sendable, Equatable {
             case .left: "left"
             case .began: "began"
             case .stands: "stands"
+            case .reached: "reached"
             }
         }
     }
+
+    /// The part of a socket's number that says which loop serves it.
+    public static let loopBits: UInt64 = 63
 
     public var event: Event
     /// Microseconds since 1970, UTC.

@@ -69,13 +69,14 @@ public struct ChannelLedger: Sendable {
 /// Gives sockets the numbers by which the ledger knows them: the microsecond of the first note, and the loop; no two are the
 /// same, also not of different runs.
 struct LedgerNumbers {
-    private let loop: UInt64
+    /// As the notes have it.
+    let loop: UInt64
     private var last: UInt64 = 0
 
-    init(loop: Int) { self.loop = UInt64(loop) & 63 }
+    init(loop: Int) { self.loop = UInt64(loop) & LedgerNote.loopBits }
 
     mutating func next(at microseconds: Int64) -> UInt64 {
         last = max(last + 1, UInt64(max(0, microseconds)))
-        return last << 6 | loop
+        return last << LedgerNote.loopBits.nonzeroBitCount | loop
     }
 }

@@ -25,6 +25,15 @@ extension ProjectLoop {
         watchStandings()
     }
 
+    /// All channels have been looked at, from that time on, and were sent what lies before the offset.
+    func noteReach(_ offset: UInt64, from began: Int64) {
+        guard let ledger = project.ledger, ledger.keeps(.reached), offset > reachNoted else { return }
+        reachNoted = offset
+        ledger.record([
+            LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset)
+        ])
+    }
+
     /// What is noted before there is noted once more, so that a log that lets go of it still has who is there.
     var restatedBefore: UInt64? {
         guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = oldestOffset(),

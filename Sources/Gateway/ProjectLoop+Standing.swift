@@ -5,6 +5,7 @@ import Diagnostics
 import EventLog
 import Net
 import Synchronization
+import System
 
 /// Where channels stand in the log, looked at now and then: who asked for its position and hears nothing for long is told
 /// it, so that it can come back to one that the log still has; and who is furthest behind is measured against retention. Who is
@@ -24,6 +25,7 @@ extension ProjectLoop {
     /// A step of a sweep: all channels at once would hold up what they hear.
     func standingsAreDue() {
         guard var sweep = standingSweep else { return }
+        if sweep.next == 0 { sweep.began = loop.time.unixMicroseconds() }
         let all = channels.indices
         let last = min(all.upperBound, sweep.next + Limits.standingsPerStep)
         let restatedBefore = restatedBefore ?? 0
@@ -32,6 +34,7 @@ extension ProjectLoop {
             sweep.found(offsetNeeded(by: channel))
             sayWhereQuietChannelStands(channel)
             if channel.notedAt < restatedBefore { restate(channel) }
+            if channel.isInLedger { sweep.sent(sent(channel) ?? 0) }
         }
         sweep.next = last
         guard last >= all.upperBound else {
@@ -71,6 +74,7 @@ extension ProjectLoop {
     }
 
     private func ended(_ sweep: StandingSweep) {
+        if let sent = sweep.sent { noteReach(sent, from: sweep.began) }
         project.slowest.set(sweep.needed, of: clients.number)
         guard let end = project.delivery.log.end()?.state.position.offset else { return }
         metrics.slowestReaderOffset.set(min(project.slowest.offset ?? end, end))
@@ -87,9 +91,15 @@ extension ProjectLoop {
 
 /// A look at all channels of a loop, under way.
 struct StandingSweep {
+    /// When the first channel was looked at.
+    var began: Int64 = 0
     var next: UInt32 = 0
+    /// All were sent what lies before there.
+    private(set) var sent: UInt64?
     /// The least that anybody needs.
     private(set) var needed: UInt64?
+
+    mutating func sent(_ offset: UInt64) { sent = min(sent ?? offset, offset) }
 
     mutating func found(_ offset: UInt64?) {
         guard let offset else { return }

@@ -71,6 +71,8 @@ final class ProjectLoop {
     /// Of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
     var ledgerNumbers: LedgerNumbers
+    /// The furthest that all were known to have been sent.
+    var reachNoted: UInt64 = 0
 
     init(_ project: Project, _ clients: ClientLoop) {
         self.project = project

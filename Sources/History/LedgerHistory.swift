@@ -68,8 +68,8 @@ public struct Attendance: Sendable {
         case none
         /// All before was sent.
         case left(before: UInt64, received: UInt64, time: Int64, reason: String)
-        /// The hub ended without a word; it began anew behind there.
-        case cut(behind: UInt64, time: Int64)
+        /// The hub ended without a word: all before the one was sent, and it began anew behind the other.
+        case cut(sentBefore: UInt64, behind: UInt64, time: Int64)
     }
 
     /// Its join, or the oldest that the log has of it.
@@ -115,7 +115,11 @@ public struct Attendance: Sendable {
         case .left(let before, let received, _, _):
             guard offset < before else { return .endedBefore }
             return isLater ? .sentLater(isReceived: offset < received) : .sent(isReceived: offset < received)
-        case .cut(let behind, _): return offset < behind ? .unknown : .endedBefore
+        case .cut(let sentBefore, let behind, _):
+            guard offset >= sentBefore else {
+                return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
+            }
+            return offset < behind ? .unknown : .endedBefore
         }
     }
 }
@@ -132,12 +136,20 @@ public struct AttendanceBook: Sendable {
     /// Joins that were refused.
     public private(set) var refusals: [RecordedNote] = []
     private var open: [Key: Int] = [:]
+    /// What each loop had sent to all whom it served then.
+    private var reached: [UInt64: LedgerNote] = [:]
 
     public init(_ log: HistoryLog) throws {
         try log.ledger(LedgerQuery()) { add($0) }
     }
 
     init() {}
+
+    private mutating func cut(_ place: Int, _ began: RecordedNote) {
+        let joined = all[place].joined.note
+        let reached = reached[joined.session & LedgerNote.loopBits].flatMap { $0.time > joined.time ? $0.offset : nil }
+        all[place].end = .cut(sentBefore: reached ?? 0, behind: began.place, time: began.note.time)
+    }
 
     mutating func add(_ recorded: RecordedNote) {
         let note = recorded.note
@@ -156,8 +168,10 @@ public struct AttendanceBook: Sendable {
                 before: note.offset, received: note.received, time: note.time,
                 reason: String(decoding: note.reason, as: UTF8.self))
         case .began:
-            for place in open.values { all[place].end = .cut(behind: recorded.place, time: note.time) }
+            for place in open.values { cut(place, recorded) }
             open = [:]
+            reached = [:]
+        case .reached: reached[UInt64(note.channel)] = note
         }
     }
 }

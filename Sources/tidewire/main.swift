@@ -10,6 +10,7 @@ let program = Program(commands: [
     TailCommand(),
     RowCommand(),
     TransactionCommand(),
+    AsOfCommand(),
     StatisticsCommand(),
     EventCommand(),
     WhoCommand(),

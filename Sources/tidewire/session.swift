@@ -83,6 +83,8 @@ private enum LedgerNotes {
                     .text("USER", minimumWidth: 8), .text("WHAT", canBeCut: terminal.isInteractive, minimumWidth: 20),
                 ], width: terminal.width)
             try log.ledger(query) { recorded in
+                // Of no client, and there twice a minute.
+                if recorded.note.event == .reached { return }
                 if arguments.has(.json) {
                     try terminal.print(recorded.json)
                 } else {

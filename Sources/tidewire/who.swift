@@ -11,7 +11,7 @@ import Settings
 /// `tidewire who`
 struct WhoCommand: Command {
     let name = "who"
-    let summary = "Show who was told of a change, who was not, and why."
+    let summary = "Show which clients were sent a change, and which had gone."
     let discussion = """
         Takes a change of the event log, and says of every client that the ledger knows of: it was sent the change, and \
         whether it certainly arrived; it was sent it later, when it had come back; its filter or a policy kept the change \
@@ -22,8 +22,8 @@ struct WhoCommand: Command {
         missing. DERIVED, with the database that is configured: filters and policies are asked again, as they are NOW. \
         Without a database, or with --recorded, they are not asked, and a line says so.
 
-        A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came \
-        shortly before.
+        A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
+        the last position_interval (30 s).
 
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
         reason, recorded, user, role, topic, session, channel, since, joined, ended, losses. Ends with status 0 when \
@@ -365,7 +365,7 @@ extension ChangeAudience.Client {
         let ending: String? =
             switch (outcome, attendance.end) {
             case (.endedBefore, .left(_, _, let time, let reason)): "\(reason) at \(zone.text(time))"
-            case (.endedBefore, .cut(_, let time)), (.unknown, .cut(_, let time)):
+            case (.endedBefore, .cut(_, _, let time)), (.unknown, .cut(_, _, let time)):
                 "the hub ended without a word before \(zone.text(time))"
             case (.sentLater, _), (.receivedLater, _): "joined again at \(zone.text(attendance.joined.note.time))"
             default: nil
@@ -400,7 +400,7 @@ extension Attendance {
     fileprivate var ended: Int64? {
         switch end {
         case .none: nil
-        case .left(_, _, let time, _), .cut(_, let time): time
+        case .left(_, _, let time, _), .cut(_, _, let time): time
         }
     }
 }

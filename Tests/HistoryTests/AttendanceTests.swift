@@ -57,11 +57,32 @@ import Testing
         ])
         #expect(
             book.all.map(\.end) == [
-                .cut(behind: 120, time: 30), .left(before: 105, received: 0, time: 12, reason: "why"), .none,
+                .cut(sentBefore: 0, behind: 120, time: 30), .left(before: 105, received: 0, time: 12, reason: "why"),
+                .none,
             ])
         #expect(book.all[0].reach(of: 119, committed: 20) == .unknown)
         #expect(book.all[0].reach(of: 120, committed: 40) == .endedBefore)
         #expect(book.all[1].reach(of: 119, committed: 20) == .endedBefore)
+    }
+
+    @Test func `what its loop had sent to all before the hub was killed was sent to it`() throws {
+        func reached(_ offset: UInt64, time: Int64) -> (LedgerNote, UInt64) {
+            (LedgerNote(.reached, time: time, session: 0, channel: 1, offset: offset), offset)
+        }
+        let notes = [
+            (Self.note(.joined, session: 1 << 6 | 1, time: 10, offset: 100), UInt64(100)),
+            (Self.note(.joined, session: 1 << 6 | 2, time: 11, offset: 100), 100),
+            reached(110, time: 15),
+            // It came while the loop looked at the others, and had yet to catch up.
+            (Self.note(.joined, session: 2 << 6 | 1, time: 16, offset: 90), 111),
+            reached(118, time: 16),
+            (LedgerNote(.began, time: 30, session: 0, channel: 0), 120),
+        ]
+        let book = Self.book(notes)
+        #expect(book.all[0].reach(of: 117, committed: 12) == .sent(isReceived: false))
+        #expect(book.all[0].reach(of: 118, committed: 12) == .unknown)
+        #expect(book.all[1].reach(of: 105, committed: 12) == .unknown)
+        #expect(book.all[2].reach(of: 95, committed: 12) == .unknown)
     }
 
     @Test func `who is noted again is known when its join is not any more`() throws {

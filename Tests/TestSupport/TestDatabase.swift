@@ -44,7 +44,11 @@ extension PrivateCluster.Options {
         var options = PrivateCluster.Options()
         options.isThrowaway = true
         // Small, so that tests meet streamed transactions without writing gigabytes.
-        options.settings = ["logical_decoding_work_mem=64kB", "wal_sender_timeout=20s", "max_prepared_transactions=8"]
+        options.settings = [
+            "logical_decoding_work_mem=64kB", "wal_sender_timeout=20s", "max_prepared_transactions=8",
+            "max_connections=200",
+            "max_replication_slots=40", "max_wal_senders=40",
+        ]
         return options
     }
 }

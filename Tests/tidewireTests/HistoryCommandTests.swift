@@ -46,7 +46,7 @@ private let messagesFingerprint: String = {
 }()
 
 private let commands: [any Command] = [
-    TailCommand(), RowCommand(), TransactionCommand(), StatisticsCommand(), LogCommand(), SlotCommand(),
+    TailCommand(), RowCommand(), TransactionCommand(), StatisticsCommand(), AsOfCommand(), LogCommand(), SlotCommand(),
 ]
 
 /// Runs a command line on that log.
@@ -202,6 +202,23 @@ struct TemporaryLog {
         #expect(try await onLog("tx", "9").exitCode == .notFound)
         // A place inside the commit record is the place of nothing.
         #expect(try await onLog("tx", "0/153F020").exitCode == .notFound)
+    }
+
+    @Test func `asof shows the rows that there were`() async throws {
+        let result = try await onLog("asof", "fullrep", "--to", "@14", "--mask", "email")
+        #expect(
+            result.output == """
+                  OFFSET  KEY           ROW
+                      13  5             id: 5, email: "***", body: "called", deleted_at: null
+                1 row; rows that nothing touched since @12 are not among them.
+
+                """, "\(result.output)\(result.errors)")
+        let json = try await onLog("asof", "fullrep", "--to", "@13", "--json")
+        #expect(
+            json.output
+                == #"{"offset":12,"key":"5","record":{"id":5,"email":"me@x","body":"call back","deleted_at":null}}"#
+                + "\n")
+        #expect(try await onLog("asof", "fulrep").errors.contains("did you mean public.fullrep?"))
     }
 
     @Test func `stats counts what fills the log`() async throws {

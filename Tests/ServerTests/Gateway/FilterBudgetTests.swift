@@ -6,7 +6,7 @@ import Testing
 @testable import Delivery
 @testable import Server
 
-extension Gateways {
+extension GatewayTraffic {
     /// Filters cost their holder, and nobody else.
     @Suite(.serialized) struct FilterBudgetTests {
         private static let tables = """

@@ -205,4 +205,6 @@ final class Bell: Sendable {
 /// They share two cores and a PostgreSQL: of each of these groups one at a time.
 @Suite(.serialized, .within(minutes: 10)) enum Gateways {}
 @Suite(.serialized, .within(minutes: 10)) enum GatewayPolicies {}
+@Suite(.serialized, .within(minutes: 10)) enum GatewayHistories {}
+@Suite(.serialized, .within(minutes: 10)) enum GatewayTraffic {}
 @Suite(.serialized, .within(minutes: 10)) enum GatewayRows {}

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayTraffic {
     /// What goes wrong where rows are judged by what the table shows when somebody gets around to asking: none of it here.
     ///
     /// The second hazard, the unjudged past of a row, is `a row that changes hands is shown to whom it belongs` in

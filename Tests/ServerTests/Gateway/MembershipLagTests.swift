@@ -8,7 +8,7 @@ import Testing
 
 @testable import Server
 
-extension GatewayPolicies {
+extension GatewayHistories {
     /// Memberships are as of the row's own transaction, however far behind the hub is, and whatever else of the catalog
     /// changed meanwhile.
     @Suite(.serialized) struct MembershipLagTests {

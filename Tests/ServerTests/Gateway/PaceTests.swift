@@ -8,7 +8,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-extension Gateways {
+extension GatewayTraffic {
     /// Much at once: nobody who reads is called slow, and nobody who does not read holds up the others.
     @Suite(.serialized) struct PaceTests {
         /// `TW_BULK` rows are updated at once; the usual number suits a build without optimisation.

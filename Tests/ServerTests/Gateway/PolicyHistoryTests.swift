@@ -10,7 +10,7 @@ import Testing
 @testable import Catalog
 @testable import Server
 
-extension GatewayPolicies {
+extension GatewayHistories {
     /// Whole histories of rows, memberships, policies and definitions: after each transaction PostgreSQL is asked which of
     /// its row images each client may see, and that is what the client must have heard, no more and no less.
     ///

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Server
 
-extension Gateways {
+extension GatewayTraffic {
     /// What a publication leaves out is said to who waits for it.
     @Suite(.serialized) struct PublicationTests {
         private static let tables = """

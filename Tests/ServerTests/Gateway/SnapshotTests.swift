@@ -8,7 +8,7 @@ import Testing
 
 @testable import Server
 
-extension GatewayPolicies {
+extension GatewayHistories {
     /// Clients that begin with the rows there are, and go on with the changes behind them.
     @Suite(.serialized) struct SnapshotTests {
         private static let wish = #","broadcast":{"tidewire":{"snapshot":true}}"#

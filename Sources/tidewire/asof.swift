@@ -1,0 +1,107 @@
+import Change
+import Console
+import EventLog
+import History
+import Settings
+
+/// `tidewire asof`
+struct AsOfCommand: Command {
+    let name = "asof"
+    let summary = "Show the rows that a table had at a moment."
+    let discussion = """
+        What was in this table then? Goes through the table's changes up to --to and prints each row as it was left, with the \
+        change that left it so. A table that was renamed is followed under all its names.
+
+        It knows what the log tells: rows that nothing has touched since the oldest change that is kept are not among them, \
+        and a line at the end says so, unless the table was emptied since. Values that an update left alone are known where an \
+        earlier change of the row is kept, or the table has REPLICA IDENTITY FULL; else they are left out.
+
+        --to takes what SELECTORS of 'tidewire help tail' describes; without it, the rows are those of now.
+
+        JSON. One object a row: offset (of the change that left it so), key, record.
+        """
+    let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
+    let options: [Option] = [.to, .mask, .mostRows, .json, .zone, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [
+        Example("tidewire asof orders --to -15m", "What was in it a quarter of an hour ago?"),
+        Example("tidewire asof app.members --to @18442901 --json", "Who was a member when that change came?"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let query = try arguments.query(zone)
+        let most = try arguments.mostRows()
+        guard let table = TableName(arguments.operands[0]) else {
+            throw UsageError(
+                "TABLE \(arguments.operands[0]): expected table, schema.table or \"Quoted Schema\".\"table\"")
+        }
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            let names = try NameCheck(log)
+            try names.check(query.masks)
+            do {
+                let rows = try TableAsOf(log, table, query, atMost: most)
+                return try print(rows, log, arguments.has(.json), terminal)
+            } catch TableAsOfError.unknownTable(let table) {
+                throw names.unknown(table)
+            } catch TableAsOfError.noKey(let table) {
+                throw UsageError("\(table) has no key by which rows could be told apart")
+            } catch TableAsOfError.tooManyRows(let most) {
+                throw CommandFailure(.notFound, "the table has more than \(most) rows", hint: "Raise --limit.")
+            }
+        }
+    }
+
+    private func print(
+        _ rows: borrowing TableAsOf, _ log: HistoryLog, _ isJSON: Bool, _ terminal: Terminal
+    ) throws -> ExitCode {
+        var table = TableStream(
+            [
+                .number("OFFSET", minimumWidth: 8), .text("KEY", minimumWidth: 12),
+                .text("ROW", canBeCut: terminal.isInteractive, minimumWidth: 24),
+            ], width: terminal.width)
+        if !isJSON, rows.count > 0 { try terminal.print(table.heading) }
+        try rows.visit { row in
+            if isJSON { return try terminal.print(row.json) }
+            let values = row.values.map { "\(SQLName.quoted($0.name)): \($0.json ?? "(unknown)")" }
+            try terminal.print(table.line([String(row.offset), row.key, values.joined(separator: ", ")]))
+        }
+        guard !isJSON else { return rows.count > 0 ? .ok : .notFound }
+        let oldest = try log.segments()[0].firstOffset
+        let reach =
+            rows.isWhole
+            ? "the table was emptied within the log, so these are all"
+            : "rows that nothing touched since @\(oldest) are not among them"
+        let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
+        try terminal.print("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps).")
+        return rows.count > 0 ? .ok : .notFound
+    }
+}
+
+extension RowAsOf {
+    fileprivate var json: String {
+        var record = JSONLine()
+        for value in values { if let json = value.json { record.add(value.name, json: json) } }
+        var line = JSONLine()
+        line.add("offset", offset)
+        line.add("key", key)
+        line.add("record", json: record.text)
+        return line.text
+    }
+}
+
+extension Option {
+    fileprivate static let mostRows = Option.value(
+        "limit", "N", short: "n", "Give up beyond so many rows, which are held in memory (default 1000000).")
+}
+
+extension Arguments {
+    fileprivate func mostRows() throws(UsageError) -> Int {
+        guard case .integer(let number) = try value(of: .mostRows, as: .integer(1...100_000_000)) else {
+            return 1_000_000
+        }
+        return Int(number)
+    }
+}
