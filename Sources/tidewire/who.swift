@@ -26,7 +26,7 @@ struct WhoCommand: Command {
         the last position_interval (30 s).
 
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
-        reason, recorded, user, role, topic, session, channel, since, joined, ended, losses. Ends with status 0 when \
+        reason, user, role, topic, session, channel, since, joined, ended, losses. Ends with status 0 when \
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]

@@ -31,7 +31,8 @@ private struct LedgerStage {
             note.reason = Array(reason.utf8)
             if event == .joined || event == .refused {
                 note.bindings = Array(#"[{"event":"*","schema":"public","table":"fullrep"}]"#.utf8)
-                note.claims = Array(#"{"role":"authenticated","sub":"\#(user)"}"#.utf8)
+                let mail = user == Self.ana ? "me@x" : "another@x"
+                note.claims = Array(#"{"role":"authenticated","sub":"\#(user)","email":"\#(mail)"}"#.utf8)
             }
             return note
         }
@@ -90,6 +91,23 @@ private struct LedgerStage {
         #expect(lines.last == "clients that listened to the table: 1 were sent it, 1 had gone")
         let json = await stage.run("event", "@13", "--json")
         #expect(json.output.contains(#""clients":{"received":0,"sent":1,"#), "\(json.output)")
+    }
+
+    @Test func `with a database filters and policies are asked, each question once`() async throws {
+        let ledger = try LedgerStage()
+        defer { ledger.log.remove() }
+        let stage = try WhyStage(
+            "CREATE POLICY own ON fullrep FOR SELECT USING (email = (auth.jwt() ->> 'email'))", log: ledger.log)
+        let result = await run(
+            [
+                "who", "12", "--log", ledger.log.path, "--database-url", stage.logins.hubURL,
+                "--policy-database-url", stage.logins.policyURL, "--json",
+            ], commands: commands)
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        let lines = result.output.split(separator: "\n").map(String.init)
+        #expect(lines.count == 2, "\(result.output)")
+        #expect(lines.first?.hasPrefix(#"{"outcome":"sent","reason":"policy \"own\" is true because"#) == true)
+        #expect(lines.last?.hasPrefix(#"{"outcome":"not_matched","reason":"policy \"own\" is false because"#) == true)
     }
 
     @Test func `of who was cut off with the hub it is not known`() async throws {

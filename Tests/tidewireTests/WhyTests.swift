@@ -9,14 +9,14 @@ import Testing
 private let commands: [any Command] = [WhyCommand()]
 
 /// A database with a table as the sample log has it, and the documented logins.
-private struct WhyStage {
+struct WhyStage {
     let database: TestDatabase
     let log: TemporaryLog
     let logins: DocumentedLogins
 
-    init(_ sql: String) throws {
+    init(_ sql: String, log: TemporaryLog? = nil) throws {
         database = try TestDatabase()
-        log = try TemporaryLog()
+        self.log = try log ?? TemporaryLog()
         logins = try database.documentedLogins()
         try database.run(
             """

@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-extension GatewayRows {
+extension Gateways {
     /// Who hears of deletes that name the row only.
     @Suite(.serialized) struct RecallTests {
         private static let identities = ["DEFAULT", "USING INDEX notes_code"]
