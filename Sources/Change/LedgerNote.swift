@@ -36,8 +36,8 @@ public struct LedgerNote: Sendable, Equatable {
         }
     }
 
-    /// The part of a socket's number that says which loop serves it.
-    public static let loopBits: UInt64 = 63
+    /// The part of a socket's number that says which loop serves it; a hub has fewer loops.
+    public static let loopBits: UInt64 = 1023
 
     public var event: Event
     /// Microseconds since 1970, UTC.

@@ -102,7 +102,10 @@ public enum Limits {
     /// What one of their entries holds, unless a single note is larger.
     public static let noteEntryBytes = 64 << 10
     /// A text of the ledger that is longer (a join's bindings, claims) is left out.
-    public static let maximumLedgerTextBytes = 16 << 10
+    public static let maximumLedgerTextBytes = 4 << 10
+    /// What the ledger may take of the log in a second, on average, and at once.
+    public static let ledgerBytesPerSecond = 32 << 10
+    public static let ledgerBurstBytes = 128 << 20
 
     /// Being this far behind is worth a line in the log each time.
     public static let noteworthyLagBytes: Int64 = 64 << 20

@@ -103,8 +103,8 @@ final class Channel {
     var ticket: UInt64 = 0
     /// The ledger has that it was joined, and is to have its end.
     var isInLedger = false
-    /// Where the log was when it was noted there last.
-    var notedAt: UInt64 = 0
+    /// Where the log was when it was noted there last; nil where there was no room for that.
+    var notedAt: UInt64?
     /// When the token is looked at again.
     var expiry: TimerID?
     var joinTimer: TimerID?

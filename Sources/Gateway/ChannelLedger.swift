@@ -10,10 +10,11 @@ public struct ChannelLedger: Sendable {
     let scope: LedgerScope
     /// The claims that are kept; no others are.
     private let claims: Set<String>
-    let record: @Sendable ([LedgerNote]) -> Void
+    /// False where the log has no room for it.
+    let record: @Sendable (LedgerNote) -> Bool
 
     public init(
-        _ scope: LedgerScope, claims: Set<String>, record: @escaping @Sendable ([LedgerNote]) -> Void
+        _ scope: LedgerScope, claims: Set<String>, record: @escaping @Sendable (LedgerNote) -> Bool
     ) {
         self.scope = scope
         self.claims = claims
@@ -74,7 +75,10 @@ struct LedgerNumbers {
     let loop: UInt64
     private var last: UInt64 = 0
 
-    init(loop: Int) { self.loop = UInt64(loop) & LedgerNote.loopBits }
+    init(loop: Int) {
+        precondition(loop >= 0 && UInt64(loop) <= LedgerNote.loopBits, "no two loops are noted as one")
+        self.loop = UInt64(loop)
+    }
 
     mutating func next(at microseconds: Int64) -> UInt64 {
         last = max(last + 1, UInt64(max(0, microseconds)))

@@ -28,4 +28,6 @@ extension Limits {
 
     /// In a log of fewer changes nobody is noted again.
     static let restatedAfterChanges: UInt64 = 1000
+    /// So many of a loop's channels are noted again each time that all are looked at.
+    static let restatedPerSweep = 2048
 }

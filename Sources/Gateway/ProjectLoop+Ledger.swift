@@ -14,14 +14,15 @@ extension ProjectLoop {
     // MARK: What is noted
 
     func noteJoin(_ channel: Channel) {
-        note(.joined, channel) { note in
+        guard project.ledger?.keeps(.joined) == true, channel.session.feed == nil else { return }
+        let isNoted = note(.joined, channel) { note in
             note.offset = channel.since ?? live.pipeline.frontier
             note.bindings = channel.bindingsForLedger
             if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
             addHolder(of: channel, to: &note)
         }
         channel.isInLedger = true
-        channel.notedAt = live.pipeline.frontier
+        channel.notedAt = isNoted ? live.pipeline.frontier : nil
         watchStandings()
     }
 
@@ -29,9 +30,8 @@ extension ProjectLoop {
     func noteReach(_ offset: UInt64, from began: Int64) {
         guard let ledger = project.ledger, ledger.keeps(.reached), offset > reachNoted else { return }
         reachNoted = offset
-        ledger.record([
-            LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset)
-        ])
+        _ = ledger.record(
+            LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset))
     }
 
     /// What is noted before there is noted once more, so that a log that lets go of it still has who is there.
@@ -43,13 +43,12 @@ extension ProjectLoop {
     }
 
     func restate(_ channel: Channel) {
-        guard channel.isInLedger else { return }
-        note(.stands, channel) { note in
+        let isNoted = note(.stands, channel) { note in
             note.offset = channel.since ?? live.pipeline.frontier
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
         }
-        channel.notedAt = live.pipeline.frontier
+        channel.notedAt = isNoted ? live.pipeline.frontier : nil
     }
 
     func noteRefusal(_ channel: Channel, _ reason: String) {
@@ -88,15 +87,16 @@ extension ProjectLoop {
         channel.isInLedger = false
     }
 
-    private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) {
-        guard let ledger = project.ledger, ledger.keeps(event), channel.session.feed == nil else { return }
+    @discardableResult
+    private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
+        guard let ledger = project.ledger, ledger.keeps(event), channel.session.feed == nil else { return false }
         let now = loop.time.unixMicroseconds()
         if channel.session.ledgerNumber == 0 { channel.session.ledgerNumber = ledgerNumbers.next(at: now) }
         var note = LedgerNote(
             event, time: now, session: channel.session.ledgerNumber, channel: channel.id.incarnation)
         note.topic = channel.topic
         fill(&note)
-        ledger.record([note])
+        return ledger.record(note)
     }
 
     private func addHolder(of channel: Channel, to note: inout LedgerNote) {

@@ -33,8 +33,11 @@ extension ProjectLoop {
             guard let channel = channels[place], channel.isOpen else { continue }
             sweep.found(offsetNeeded(by: channel))
             sayWhereQuietChannelStands(channel)
-            if channel.notedAt < restatedBefore { restate(channel) }
-            if channel.isInLedger { sweep.sent(sent(channel) ?? 0) }
+            guard channel.isInLedger else { continue }
+            sweep.sent(sent(channel) ?? 0)
+            // Some at a time: a hundred thousand at once would be more than the log takes.
+            guard channel.notedAt ?? 0 < restatedBefore || channel.notedAt == nil, sweep.mayRestate() else { continue }
+            restate(channel)
         }
         sweep.next = last
         guard last >= all.upperBound else {
@@ -98,6 +101,14 @@ struct StandingSweep {
     private(set) var sent: UInt64?
     /// The least that anybody needs.
     private(set) var needed: UInt64?
+
+    /// So many are noted again until then.
+    private var restated = 0
+
+    mutating func mayRestate() -> Bool {
+        restated += 1
+        return restated <= Limits.restatedPerSweep
+    }
 
     mutating func sent(_ offset: UInt64) { sent = min(sent ?? offset, offset) }
 

@@ -29,7 +29,9 @@ public struct HistoryReader: ~Copyable {
     public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
     {
         let names = try TableNames(log, for: query.masks)
-        let keys = keys ?? query.tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
+        // Presence is of no table.
+        let tables = query.includesPresence ? [] : query.tables
+        let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
         let reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
         self.log = log
         self.query = query

@@ -40,12 +40,11 @@ extension HistoryLog {
         var reader = try EventLogReader(directory: directory, from: window.start, matchingAnyOf: [query.key])
         while try reader.next() {
             let entry = reader.entry
-            if entry.offset >= window.endOffset && window.endOffset != .max || entry.segment > window.lastSegment {
-                return
-            }
-            guard entry.kind == .ledger else { continue }
+            // What stands right before the window's end is in it.
+            if entry.offset > window.endOffset || entry.segment > window.lastSegment { return }
+            guard entry.kind == .ledger, entry.offset >= window.firstOffset else { continue }
             for note in try notes(of: reader) where query.wants(note) {
-                guard window.contains(offset: entry.offset, time: note.time) else { continue }
+                guard note.time >= window.firstTime, note.time < window.endTime else { continue }
                 try visit(RecordedNote(note: note, epoch: entry.epoch, place: entry.offset))
             }
         }
@@ -109,7 +108,8 @@ public struct Attendance: Sendable {
     public func reach(of offset: UInt64, committed: Int64) -> Reach {
         guard since <= offset else { return .notYet }
         // When who only stands there was joined the log does not have any more: before all that it has.
-        let isLater = joined.note.event == .joined && joined.note.time > committed
+        // Clocks may differ: who was noted before the change was not later.
+        let isLater = joined.note.event == .joined && joined.note.time > committed && joined.place > offset
         switch end {
         case .none: return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
         case .left(let before, let received, _, _):
@@ -124,31 +124,64 @@ public struct Attendance: Sendable {
     }
 }
 
-/// All channels that the ledger has.
+/// The channels that the ledger has.
 public struct AttendanceBook: Sendable {
+    /// Who had gone that long before a change is not told of it.
+    public static let goneMicroseconds: Int64 = 3_600_000_000
+
+    /// A change that all is about: no more is kept than it concerns.
+    private struct Concern {
+        var offset: UInt64
+        var committed: Int64
+        var subject: [UInt8]?
+    }
+
     private struct Key: Hashable {
         var session: UInt64
         var channel: UInt32
     }
 
-    /// In the order of their joins.
-    public private(set) var all: [Attendance] = []
-    /// Joins that were refused.
-    public private(set) var refusals: [RecordedNote] = []
+    private var known: [Int: Attendance] = [:]
+    private var next = 0
     private var open: [Key: Int] = [:]
+    private let concern: Concern?
     /// What each loop had sent to all whom it served then.
     private var reached: [UInt64: LedgerNote] = [:]
 
     public init(_ log: HistoryLog) throws {
+        self.init()
         try log.ledger(LedgerQuery()) { add($0) }
     }
 
-    init() {}
+    /// Those that a change may have concerned: who had joined, and not gone long before; of a user, all that were his.
+    public init(_ log: HistoryLog, at change: RecordedChange, of subject: String? = nil) throws {
+        concern = Concern(
+            offset: change.offset, committed: change.time ?? .max, subject: subject.map { Array($0.utf8) })
+        try log.ledger(LedgerQuery()) { add($0) }
+        guard let concern, let subject = concern.subject else { return }
+        known = known.filter { $0.value.holder(at: concern.offset).subject == subject }
+    }
+
+    init() { concern = nil }
+
+    /// In the order of their joins.
+    public var all: [Attendance] { known.keys.sorted().compactMap { known[$0] } }
+
+    /// It ended, and the change is not one that it came to.
+    private mutating func forget(_ place: Int, goneAt time: Int64) {
+        guard let concern, let attendance = known[place] else { return }
+        let isGone = attendance.reach(of: concern.offset, committed: concern.committed) == .endedBefore
+        let isLongAgo =
+            concern.subject == nil && concern.committed != .max
+            && time < concern.committed - Self.goneMicroseconds
+        if isGone && isLongAgo { known[place] = nil }
+    }
 
     private mutating func cut(_ place: Int, _ began: RecordedNote) {
-        let joined = all[place].joined.note
+        guard let joined = known[place]?.joined.note else { return }
         let reached = reached[joined.session & LedgerNote.loopBits].flatMap { $0.time > joined.time ? $0.offset : nil }
-        all[place].end = .cut(sentBefore: reached ?? 0, behind: began.place, time: began.note.time)
+        known[place]?.end = .cut(sentBefore: reached ?? 0, behind: began.place, time: began.note.time)
+        forget(place, goneAt: began.note.time)
     }
 
     mutating func add(_ recorded: RecordedNote) {
@@ -157,16 +190,19 @@ public struct AttendanceBook: Sendable {
         switch note.event {
         case .stands where open[key] != nil: return
         case .joined, .stands:
-            open[key] = all.count
-            all.append(Attendance(recorded))
-        case .refused: refusals.append(recorded)
-        case .renewed: if let place = open[key] { all[place].renewals.append(recorded) }
-        case .told: if let place = open[key] { all[place].losses.append(recorded) }
+            if let concern, note.offset > concern.offset { return }
+            open[key] = next
+            known[next] = Attendance(recorded)
+            next += 1
+        case .refused: break
+        case .renewed: if let place = open[key] { known[place]?.renewals.append(recorded) }
+        case .told: if let place = open[key] { known[place]?.losses.append(recorded) }
         case .left:
             guard let place = open.removeValue(forKey: key) else { return }
-            all[place].end = .left(
+            known[place]?.end = .left(
                 before: note.offset, received: note.received, time: note.time,
                 reason: String(decoding: note.reason, as: UTF8.self))
+            forget(place, goneAt: note.time)
         case .began:
             for place in open.values { cut(place, recorded) }
             open = [:]

@@ -153,7 +153,9 @@ public struct LogExport: ~Copyable {
 
     /// What this version does not know, or could not make again from values.
     private mutating func writeOther(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
-        if !masks.isEmpty, entry.kind == .transaction {
+        if !masks.isEmpty, entry.kind != .catalogMark {
+            // What people told of themselves, their claims and filters may have what a mask is to hide.
+            guard entry.changeCount > 0 else { return }
             throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: "its values cannot be masked")
         }
         line.append("{\"type\":\"entry\",\"offset\":")

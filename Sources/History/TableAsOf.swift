@@ -23,7 +23,8 @@ public enum TableAsOfError: Error, Sendable, Equatable {
 /// A table's name and a place in the log in; the rows that it had there out, as far as the log tells: those that a change
 /// made, or touched, since the oldest that is kept.
 ///
-/// All rows are held in memory, up to a number.
+/// A table that was renamed is one table; of several that had the name, that one is shown which had it last. What a restored
+/// database has is another table's. All rows are held in memory, up to a number.
 public struct TableAsOf: ~Copyable {
     fileprivate struct Row {
         var offset: UInt64
@@ -31,19 +32,25 @@ public struct TableAsOf: ~Copyable {
         var values: [RowValue]
     }
 
-    private var rows: [[RowValue]: Row] = [:]
-    /// The log has all of the table: it was emptied, or has every row from its insert on.
-    public private(set) var isWhole = false
+    /// One table of those that were once called so.
+    fileprivate struct Table {
+        var rows: [[RowValue]: Row] = [:]
+        /// It was emptied within the log, which so has all of its rows.
+        var isWhole = false
+        var name: TableName
+    }
+
+    private var tables: [TableFamilies.Identity: Table] = [:]
+    /// Of which the last change was that has the name, or else the last of all.
+    private var shown: TableFamilies.Identity?
     public private(set) var gaps: [RecordedGap] = []
     private var masks: [UInt64: Set<Int>] = [:]
-    /// Rows that were there before the oldest change that is kept.
-    public private(set) var olderRows = 0
 
     public init(_ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int) throws {
         let window = try log.window(from: nil, to: query.to)
         let families = try TableFamilies(log)
-        let tables = families.tables(called: table)
-        let relations = families.schemas.filter { tables.contains($0.identity) }.map(\.relation)
+        let wanted = families.tables(called: table)
+        let relations = families.schemas.filter { wanted.contains($0.identity) }.map(\.relation)
         guard let newest = relations.last else { throw TableAsOfError.unknownTable(table) }
         guard !newest.keyColumns.isEmpty else { throw TableAsOfError.noKey(table) }
         var query = query
@@ -56,43 +63,31 @@ public struct TableAsOf: ~Copyable {
             case .gap(let gap): gaps.append(gap)
             case .presence: continue
             case .change(let change):
-                guard let relation = change.relation, tables.contains(families.identity(of: relation, in: change.epoch))
-                else { continue }
+                guard let relation = change.relation else { continue }
+                let identity = families.identity(of: relation, in: change.epoch)
+                guard wanted.contains(identity) else { continue }
                 masks[relation.fingerprint] = reader.masks(of: relation)
-                take(change, relation)
-                guard rows.count <= most else { throw TableAsOfError.tooManyRows(most: most) }
+                if relation.table == table || tables[shown ?? identity]?.name != table { shown = identity }
+                tables[identity, default: Table(name: relation.table)].name = relation.table
+                tables[identity]?.take(change, relation)
+                guard tables[identity]?.rows.count ?? 0 <= most else { throw TableAsOfError.tooManyRows(most: most) }
             }
         }
     }
 
-    private mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) {
-        let key = change.key.map(\.value)
-        switch change.operation {
-        case .truncate:
-            rows = [:]
-            olderRows = 0
-            isWhole = true
-        case .insert: rows[key] = Row(offset: change.offset, relation: relation, values: change.new)
-        case .update:
-            let former = rows.removeValue(forKey: change.oldKey ?? key)
-            if former == nil { olderRows += 1 }
-            let values = change.new.indices.map { column in
-                change.value(of: column) ?? former?.value(relation.relation.columns[column].name) ?? .unchanged
-            }
-            rows[key] = Row(offset: change.offset, relation: relation, values: values)
-        case .delete: if rows.removeValue(forKey: key) == nil { olderRows += 1 }
-        case .message: break
-        }
-    }
+    private var table: Table? { shown.flatMap { tables[$0] } }
 
     /// In the order in which they became what they are.
     public func visit(_ body: (RowAsOf) throws -> Void) throws {
-        for row in rows.values.sorted(by: { $0.offset < $1.offset }) { try body(shown(row)) }
+        let rows = table?.rows.values.sorted { $0.offset < $1.offset }
+        for row in rows ?? [] { try body(described(row)) }
     }
 
-    public var count: Int { rows.count }
+    public var count: Int { table?.rows.count ?? 0 }
+    /// These are all: the table was emptied within the log.
+    public var isWhole: Bool { table?.isWhole ?? false }
 
-    private func shown(_ row: Row) -> RowAsOf {
+    private func described(_ row: Row) -> RowAsOf {
         let masked = masks[row.relation.fingerprint] ?? []
         let values = row.values.masking(masked)
         let columns = row.relation.relation.columns
@@ -101,6 +96,26 @@ public struct TableAsOf: ~Copyable {
             key: row.relation.keyColumns.map { values[$0].plainText ?? "" }.joined(separator: ","),
             values: columns.indices.map { (columns[$0].name, values[$0].json(row.relation.renderings[$0])) },
             texts: values.map(\.plainText))
+    }
+}
+
+extension TableAsOf.Table {
+    fileprivate mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) {
+        let key = change.key.map(\.value)
+        switch change.operation {
+        case .truncate:
+            rows = [:]
+            isWhole = true
+        case .insert: rows[key] = TableAsOf.Row(offset: change.offset, relation: relation, values: change.new)
+        case .update:
+            let former = rows.removeValue(forKey: change.oldKey ?? key)
+            let values = change.new.indices.map { column in
+                change.value(of: column) ?? former?.value(relation.relation.columns[column].name) ?? .unchanged
+            }
+            rows[key] = TableAsOf.Row(offset: change.offset, relation: relation, values: values)
+        case .delete: rows[key] = nil
+        case .message: break
+        }
     }
 }
 

@@ -96,7 +96,7 @@ public final class IngestService: Sendable {
     public func record(_ marks: [PresenceMark]) { notes.presence.record(marks) }
 
     /// The same for what happened to channels.
-    public func record(_ entries: [LedgerNote]) { notes.ledger.record(entries) }
+    public func record(_ note: LedgerNote) -> Bool { notes.ledger.record([note]) }
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {

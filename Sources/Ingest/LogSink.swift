@@ -25,6 +25,7 @@ public final class LogSink: TransactionSink {
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
     private let notes: WaitingNotes?
+    private var allowance = LedgerAllowance()
     private let metrics: ProjectMetrics
     private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
@@ -259,13 +260,20 @@ public final class LogSink: TransactionSink {
     private func appendNotes(_ writer: EventLogWriter) throws {
         guard hasNotes, let notes, !writer.isInsideTransaction else { return }
         try append(notes.presence, as: .presence, writer)
-        try append(notes.ledger, as: .ledger, writer)
+        // Whoever joins time and again must not make the log let go of what others come back for.
+        allowance.refill(at: time.monotonicNanoseconds())
+        if allowance.isLeft { allowance.spend(try append(notes.ledger, as: .ledger, writer, atMost: allowance.bytes)) }
     }
 
-    private func append<Note>(_ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter) throws {
-        while true {
+    /// Says how many bytes that were: hardly more than the most.
+    @discardableResult
+    private func append<Note>(
+        _ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter, atMost most: Int = .max
+    ) throws -> Int {
+        var written = 0
+        while written < most {
             let notes = queue.next()
-            if notes.isEmpty { return }
+            if notes.isEmpty { break }
             var payload = ByteWriter(capacity: Limits.noteEntryBytes)
             Note.encode(notes, to: &payload)
             let bytes = payload.count
@@ -277,7 +285,9 @@ public final class LogSink: TransactionSink {
                     keys: keys.span)
             }
             queue.taken(notes.count)
+            written += bytes
         }
+        return written
     }
 
     private func noteDurable() {

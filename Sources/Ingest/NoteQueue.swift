@@ -18,7 +18,9 @@ final class NoteQueue<Note: LogNote>: Sendable {
     /// - Parameter dropped: counts the notes that are.
     init(dropped: Counter) { self.dropped = dropped }
 
-    func record(_ notes: [Note]) {
+    /// False where some were dropped.
+    @discardableResult
+    func record(_ notes: [Note]) -> Bool {
         let dropped = waiting.withLock { waiting in
             var dropped = 0
             for note in notes {
@@ -33,6 +35,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
             return dropped
         }
         if dropped > 0 { self.dropped.add(dropped) }
+        return dropped == 0
     }
 
     var isEmpty: Bool { waiting.withLock { $0.notes.isEmpty } }
@@ -69,4 +72,22 @@ final class WaitingNotes: Sendable {
     }
 
     var isEmpty: Bool { presence.isEmpty && ledger.isEmpty }
+}
+
+/// What the ledger may take of the log: so much a second on average, and what was not used lately.
+struct LedgerAllowance {
+    private(set) var bytes = Limits.ledgerBurstBytes
+    private var refilledAt: UInt64?
+
+    var isLeft: Bool { bytes > 0 }
+
+    mutating func refill(at now: UInt64) {
+        guard let last = refilledAt else { return refilledAt = now }
+        // By whole seconds, so that nothing is lost where it is asked often.
+        let seconds = (now - min(now, last)) / 1_000_000_000
+        refilledAt = last + seconds * 1_000_000_000
+        bytes = min(bytes + Int(min(seconds, 86_400)) * Limits.ledgerBytesPerSecond, Limits.ledgerBurstBytes)
+    }
+
+    mutating func spend(_ spent: Int) { bytes -= spent }
 }

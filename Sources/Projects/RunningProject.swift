@@ -63,8 +63,8 @@ public final class RunningProject: Sendable {
 
     private static func ledger(_ plan: ProjectPlan, _ ingest: IngestService) -> ChannelLedger? {
         guard plan.ledger != .nothing else { return nil }
-        ingest.record([LedgerNote(.began, time: plan.settings.time.unixMicroseconds(), session: 0, channel: 0)])
-        return ChannelLedger(plan.ledger, claims: plan.ledgerClaims) { notes in ingest.record(notes) }
+        _ = ingest.record(LedgerNote(.began, time: plan.settings.time.unixMicroseconds(), session: 0, channel: 0))
+        return ChannelLedger(plan.ledger, claims: plan.ledgerClaims) { note in ingest.record(note) }
     }
 
     private static func log(of ingest: IngestService, in directory: String) -> LogSource {

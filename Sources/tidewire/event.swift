@@ -25,13 +25,13 @@ struct EventCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
-        let offset = try arguments.offset(arguments.operands[0])
+        let offset = try arguments.offset(arguments.operands[0], named: "OFFSET")
         let masks = try arguments.masks()
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             try NameCheck(log).check(masks)
-            let change = try WhoCommand.change(at: offset, log, masks: masks)
-            let audience = try ChangeAudience(change, AttendanceBook(log), nil, user: nil, limit: .max) { _, _ in }
+            let change = try log.change(at: offset, masks: masks)
+            let audience = try ChangeAudience(change, AttendanceBook(log, at: change), nil, limit: .max) { _, _ in }
             if arguments.has(.json) {
                 try terminal.print(change.json.dropLast() + ",\"clients\":" + counts(audience).json + "}")
             } else {

@@ -19,7 +19,8 @@ struct LogExportCommand: Command {
         end_lsn, commit_time, origin, first_index, continued (a large one goes on in the next transaction line), lsn, \
         time. change: offset, op, relation, old_image (key or full), old, new, options; for messages prefix, content. \
         progress: lsn, time. gap: offset, epoch, source, reason, from, to, lsn, time. end: offset, lines. NULL is null, \
-        {"unchanged":true} a large value that PostgreSQL did not send, {"hex":…} bytes that are no text.
+        {"unchanged":true} a large value that PostgreSQL did not send, {"hex":…} bytes that are no text. \
+        With --mask, presence and the ledger are left out: they may have what is to be hidden.
         """
     let options: [Option] = [.from, .to, .mask, .withoutProgress, .zone, .log]
     let optionGroups: [OptionGroup] = [.dataDirectory]

@@ -15,7 +15,8 @@ struct WhoCommand: Command {
     let discussion = """
         Takes a change of the event log, and says of every client that the ledger knows of: it was sent the change, and \
         whether it certainly arrived; it was sent it later, when it had come back; its filter or a policy kept the change \
-        from it; or it had gone before. Clients that listened to other tables are left out.
+        from it; or it had gone before. Clients that listened to other tables are left out, and those that had gone more than \
+        an hour before, unless --user asks for them.
 
         RECORDED, in the ledger (setting: ledger): who joined what, with which bindings and claims, from where in the log \
         on; how far each had come at its end, and how much of that its client had certainly got; what it was told to be \
@@ -46,18 +47,18 @@ struct WhoCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
-        let offset = try arguments.offset(arguments.operands[0])
+        let offset = try arguments.offset(arguments.operands[0], named: "OFFSET")
         let limit = try arguments.clientLimit()
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
-            let change = try Self.change(at: offset, log)
+            let change = try log.change(at: offset)
             let judge = try arguments.has(.recorded) ? nil : Self.judge(configuration)
-            let book = try AttendanceBook(log)
             let user = arguments.value(of: .user)
+            let book = try AttendanceBook(log, at: change, of: user)
             let progress = Progress(terminal, isQuiet: arguments.has(.json))
-            var audience = try ChangeAudience(change, book, judge, user: user, limit: limit) { done, all in
+            var audience = try ChangeAudience(change, book, judge, limit: limit) { done, all in
                 progress.note("asking filters and policies: \(done) of \(all)")
             }
             progress.clear()
@@ -66,34 +67,17 @@ struct WhoCommand: Command {
             if arguments.has(.json) {
                 for client in audience.clients { try terminal.print(client.json) }
             } else {
-                try printer.print(audience, judge != nil, book)
+                try printer.print(audience, judge != nil)
             }
             return audience.clients.contains(where: \.isSent) ? .ok : .notFound
         }
-    }
-
-    static func change(
-        at offset: UInt64, _ log: HistoryLog, masks: [ColumnMask] = []
-    ) throws -> RecordedChange {
-        var query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
-        query.masks = masks
-        var reader = try HistoryReader(log, query)
-        while let item = try reader.next() { if case .change(let change) = item { return change } }
-        let segments = try log.segments()
-        let end = segments[segments.count - 1].endOffset
-        throw CommandFailure(
-            .notFound,
-            "the log has no change at @\(offset); it holds @\(segments[0].firstOffset) to @\(end == 0 ? 0 : end - 1)")
     }
 
     private static func judge(_ configuration: Configuration) throws -> Explainer? {
         guard let database = configuration.databaseURL else { return nil }
         let target = ConnectionTarget(database.revealed)
         _ = try DatabaseAccess.connect(target, shown: "\(database)", "who")
-        return try Explainer(
-            Explainer.Settings(
-                database: target, policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
-                publication: configuration.publication, deletesAreStrict: configuration.deletesAreStrict))
+        return try Explainer(Explainer.Settings(configuration, target))
     }
 }
 
@@ -106,14 +90,6 @@ extension Option {
 }
 
 extension Arguments {
-    func offset(_ text: String) throws(UsageError) -> UInt64 {
-        let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
-        guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
-            throw UsageError("OFFSET \(text): expected a number, such as 4711 or @4711")
-        }
-        return offset
-    }
-
     fileprivate func clientLimit() throws(UsageError) -> Int {
         guard case .integer(let number) = try value(of: .clientLimit, as: .integer(1...1_000_000)) else { return 1000 }
         return Int(number)
@@ -147,7 +123,7 @@ struct ChangeAudience {
     private(set) var left = 0
 
     init(
-        _ change: RecordedChange, _ book: AttendanceBook, _ judge: Explainer?, user: String?, limit: Int,
+        _ change: RecordedChange, _ book: AttendanceBook, _ judge: Explainer?, limit: Int,
         _ progress: (Int, Int) -> Void
     ) throws {
         self.change = change
@@ -157,7 +133,7 @@ struct ChangeAudience {
         for attendance in book.all {
             let reach = attendance.reach(of: change.offset, committed: committed)
             let holder = attendance.holder(at: change.offset)
-            guard reach != .notYet, user.map({ Array($0.utf8) == holder.subject }) ?? true else { continue }
+            guard reach != .notYet else { continue }
             let bindings = ListedBinding.all(in: attendance.joined.note.bindings)
                 .filter { $0.isAbout(relation.schema, relation.name) }
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
@@ -312,7 +288,7 @@ private struct AudiencePrinter {
         self.zone = zone
     }
 
-    func print(_ audience: ChangeAudience, _ isJudged: Bool, _ book: AttendanceBook) throws {
+    func print(_ audience: ChangeAudience, _ isJudged: Bool) throws {
         let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
         let change = audience.change
         let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
@@ -321,9 +297,7 @@ private struct AudiencePrinter {
                 "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
                     + "committed \(time), xid \(change.transaction.xid)"))
         guard !audience.clients.isEmpty else {
-            let why =
-                book.all.isEmpty ? "the ledger is empty: see the setting ledger" : "nobody listened to the table then"
-            return try terminal.print("told nobody: \(why)")
+            return try terminal.print("told nobody: by the ledger (setting: ledger) nobody listened to the table then")
         }
         var table = TableStream(
             [

@@ -69,16 +69,13 @@ struct WhyCommand: Command {
             throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
         }
         let choice = try arguments.changeChoice()
-        let change = try LogAccess.explained { try find(choice, table, arguments.historyLog(terminal), zone) }
+        let change = try LogAccess.explained { try find(choice, table, arguments.historyLog(terminal)) }
         Log.shared.configure(level: .error, format: configuration.logFormat)
         let target = ConnectionTarget(database.revealed)
         _ = try DatabaseAccess.connect(target, shown: "\(database)", "why")
-        let settings = Explainer.Settings(
-            database: target, policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
-            publication: configuration.publication, deletesAreStrict: configuration.deletesAreStrict)
         let question = Explainer.Question(
             change, to: holder, filter: arguments.value(of: .subscribedFilter), operations: operations)
-        let explanation = try explained { try Explainer(settings).explain(question) }
+        let explanation = try explained { try Explainer(Explainer.Settings(configuration, target)).explain(question) }
         if arguments.has(.json) {
             try terminal.print(explanation.json(change))
         } else {
@@ -90,34 +87,29 @@ struct WhyCommand: Command {
     // MARK: What is asked for
 
     private func find(
-        _ choice: ChangeChoice, _ table: TableName, _ log: HistoryLog, _ zone: DisplayZone
+        _ choice: ChangeChoice, _ table: TableName, _ log: HistoryLog
     ) throws -> RecordedChange {
         let names = try NameCheck(log)
         guard try log.relations().contains(where: { $0.table == table }) else { throw names.unknown(table) }
         switch choice {
-        case .offset(let offset): return try change(at: offset, table, log, zone)
-        case .key(let key): return try newest(of: key, table, log, zone)
+        case .offset(let offset): return try change(at: offset, table, log)
+        case .key(let key): return try newest(of: key, table, log)
         }
     }
 
     private func change(
-        at offset: UInt64, _ table: TableName, _ log: HistoryLog, _ zone: DisplayZone
+        at offset: UInt64, _ table: TableName, _ log: HistoryLog
     ) throws -> RecordedChange {
-        let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
-        var reader = try HistoryReader(log, query)
-        while let item = try reader.next() {
-            guard case .change(let change) = item else { continue }
-            guard change.relation?.table == table else {
-                let found = change.relation?.table.description ?? "a message"
-                throw CommandFailure(.notFound, "the change at @\(offset) is one of \(found), not of \(table)")
-            }
-            return change
+        let change = try log.change(at: offset)
+        guard change.relation?.table == table else {
+            let found = change.relation?.table.description ?? "a message"
+            throw CommandFailure(.notFound, "the change at @\(offset) is one of \(found), not of \(table)")
         }
-        throw CommandFailure(.notFound, "the log has no change at @\(offset); \(try held(log, zone))")
+        return change
     }
 
     private func newest(
-        of key: [String], _ table: TableName, _ log: HistoryLog, _ zone: DisplayZone
+        of key: [String], _ table: TableName, _ log: HistoryLog
     ) throws -> RecordedChange {
         var newest: RecordedChange?
         do {
@@ -129,13 +121,7 @@ struct WhyCommand: Command {
             throw UsageError("--key does not fit: the key of \(table) is \(columns.joined(separator: ", "))")
         }
         if let newest { return newest }
-        throw CommandFailure(.notFound, "the log has no change of this row; \(try held(log, zone))")
-    }
-
-    private func held(_ log: HistoryLog, _ zone: DisplayZone) throws -> String {
-        let segments = try log.segments()
-        let end = segments[segments.count - 1].endOffset
-        return "it holds @\(segments[0].firstOffset) to @\(end == 0 ? 0 : end - 1)"
+        throw CommandFailure(.notFound, "the log has no change of this row; \(try log.extent())")
     }
 
     // MARK: What can go wrong
@@ -192,11 +178,7 @@ extension Arguments {
             return .key(key)
         }
         guard key.isEmpty else { throw UsageError("--offset and --key each name a change: give one of them") }
-        let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
-        guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
-            throw UsageError("--offset \(text): expected a number, such as 4711 or @4711")
-        }
-        return .offset(offset)
+        return .offset(try offset(text, named: "--offset"))
     }
 
     fileprivate func events() throws(UsageError) -> RowOperations {

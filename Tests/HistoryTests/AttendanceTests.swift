@@ -70,11 +70,11 @@ import Testing
             (LedgerNote(.reached, time: time, session: 0, channel: 1, offset: offset), offset)
         }
         let notes = [
-            (Self.note(.joined, session: 1 << 6 | 1, time: 10, offset: 100), UInt64(100)),
-            (Self.note(.joined, session: 1 << 6 | 2, time: 11, offset: 100), 100),
+            (Self.note(.joined, session: 1 << 10 | 1, time: 10, offset: 100), UInt64(100)),
+            (Self.note(.joined, session: 1 << 10 | 2, time: 11, offset: 100), 100),
             reached(110, time: 15),
             // It came while the loop looked at the others, and had yet to catch up.
-            (Self.note(.joined, session: 2 << 6 | 1, time: 16, offset: 90), 111),
+            (Self.note(.joined, session: 2 << 10 | 1, time: 16, offset: 90), 111),
             reached(118, time: 16),
             (LedgerNote(.began, time: 30, session: 0, channel: 0), 120),
         ]
@@ -96,6 +96,43 @@ import Testing
             #expect(book.all[0].reach(of: 800, committed: 80) == .sent(isReceived: false))
             #expect(book.all[0].reach(of: 960, committed: 97) == .endedBefore)
         }
+    }
+
+    /// A change, and a ledger in a log of its own.
+    private static func asked(_ notes: [LedgerNote], of user: String? = nil) throws -> [Attendance] {
+        let stage = try HistoryStage()
+        let table = Relation(
+            oid: 16_400, schema: "public", name: "notes", identity: .primaryKey,
+            columns: [column("id", 23, key: true)])
+        try stage.commit([.insert(table, ["1"])], time: 10_000_000_000)
+        try stage.note(notes)
+        let change = try #require(try stage.log.items(HistoryQuery()).compactMap(\.recorded).first)
+        return try AttendanceBook(stage.log, at: change, of: user).all
+    }
+
+    @Test func `of a change those are kept whom it concerns, and of a user all that were his`() throws {
+        let notes = [
+            Self.note(.joined, session: 1, time: 1, offset: 0),
+            // Gone for hours, and for minutes.
+            Self.note(.left, session: 1, time: 2, offset: 0),
+            Self.note(.joined, session: 2, time: 3, offset: 0, subject: "ben"),
+            Self.note(.left, session: 2, time: 9_000_000_000, offset: 0, subject: "ben"),
+            // It was sent the change, long before it left.
+            Self.note(.joined, session: 3, time: 4, offset: 0),
+            Self.note(.left, session: 3, time: 90_000_000_000, offset: 1),
+            // It came behind it.
+            Self.note(.joined, session: 4, time: 11_000_000_000, offset: 1),
+        ]
+        #expect(try Self.asked(notes).map(\.session) == [2, 3])
+        #expect(try Self.asked(notes, of: "ana").map(\.session) == [1, 3])
+        #expect(try Self.asked(notes, of: "ben").map(\.session) == [2])
+    }
+
+    @Test func `a clock that is ahead makes nobody late who was noted before`() throws {
+        let joined = RecordedNote(note: Self.note(.joined, time: 999, offset: 100), epoch: 1, place: 100)
+        #expect(Attendance(joined).reach(of: 100, committed: 10) == .sent(isReceived: false))
+        let behind = RecordedNote(note: Self.note(.joined, time: 999, offset: 100), epoch: 1, place: 130)
+        #expect(Attendance(behind).reach(of: 100, committed: 10) == .sentLater(isReceived: false))
     }
 
     @Test func `its holder is who it was at the change`() throws {

@@ -161,6 +161,35 @@ import Testing
         }
     }
 
+    /// Filters, claims and what people tell of themselves may be what a mask is to hide.
+    @Test func `with a mask nothing goes out that cannot be masked`() throws {
+        let stage = try HistoryStage()
+        let secret = "planted@example.org"
+        let table = Relation(
+            oid: 16_400, schema: "public", name: "notes", identity: .primaryKey,
+            columns: [column("id", 23, key: true), column("email")])
+        try stage.commit([.insert(table, ["1", .text(Array(secret.utf8))])])
+        var note = LedgerNote(.joined, time: 1, session: 1, channel: 1)
+        note.bindings = Array(#"[{"table":"notes","filter":"email=eq.\#(secret)"}]"#.utf8)
+        note.claims = Array(#"{"email":"\#(secret)"}"#.utf8)
+        try stage.note([note])
+        let meta = Array(#"{"email":"\#(secret)"}"#.utf8)
+        try stage.note(
+            [
+                PresenceMark(
+                    event: .joined, isPrivate: false, time: 1, topic: [65], key: [66], ref: [67], meta: meta)
+            ], time: 1)
+        try stage.commit([.insert(table, ["2", "b"])])
+        let hex = secret.utf8.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        let masks = [ColumnMask("email")].compactMap { $0 }
+        let masked = String(decoding: try stage.log.export(masks: masks).joined(), as: UTF8.self)
+        #expect(!masked.contains(secret) && !masked.contains(hex))
+        #expect(masked.contains(#""id":"2""#))
+        let whole = String(decoding: try stage.log.export().joined(), as: UTF8.self)
+        #expect(whole.contains(secret) && whole.ranges(of: hex).count == 3)
+        #expect(try imported(stage.log.export(masks: masks)).offsets(HistoryQuery()) == [0, 1])
+    }
+
     @Test func `masks values and says so in their place`() throws {
         let stage = try HistoryStage()
         try stage.commit([.insert(notes, ["1", "secret", .null]), .update(notes, ["1", "secret", "secret"])])

@@ -373,4 +373,31 @@ let users = Relation(
         #expect(throws: RowNameError.self) { try versions(stage, "app.users", ["a", "b"]) }
         #expect(throws: RowNameError.self) { try versions(stage, "users", ["a"]) }
     }
+
+    @Test func `who was there is told beside the changes of one table, also where the log has none of them`() throws {
+        let stage = try HistoryStage(segmentBytes: 100_000)
+        func table(_ oid: UInt32, _ name: String) -> Relation {
+            Relation(
+                oid: oid, schema: "public", name: name, identity: .primaryKey,
+                columns: [column("id", 23, key: true), column("body")])
+        }
+        let long = RowValue.text([UInt8](repeating: 65, count: 3000))
+        try stage.commit([.insert(table(1, "wanted"), ["1", "b"])])
+        for number in 0..<200 {
+            if number == 90 {
+                try stage.note(
+                    [
+                        PresenceMark(
+                            event: .joined, isPrivate: false, time: 5, topic: [65], key: [66], ref: [67], meta: [])
+                    ],
+                    time: 5)
+            }
+            try stage.commit([.insert(table(2, "other"), [.text(Array("\(number)".utf8)), long])])
+        }
+        var query = HistoryQuery()
+        query.tables = [TableName(schema: "public", name: "wanted")]
+        query.includesPresence = true
+        let items = try stage.log.items(query)
+        #expect(items.count(where: \.isChange) == 1 && items.count == 2)
+    }
 }

@@ -170,6 +170,15 @@ final class HistoryStage {
         try writer.flush()
     }
 
+    func note(_ notes: [LedgerNote]) throws {
+        var payload = ByteWriter()
+        LedgerCodec.encode(notes, to: &payload)
+        try writer.append(
+            kind: .ledger, lsn: writer.appendedLSN, time: notes[0].time, payload: payload.bytes,
+            keys: Array(Set(notes.flatMap(\.keys))).span)
+        try writer.flush()
+    }
+
     func gap(_ reason: Gap.Reason = .slotMissing, to newLSN: UInt64? = nil, time: Int64 = 1_000_000) throws {
         let from = LSN(writer.appendedLSN)
         lsn = newLSN ?? lsn + 0x100

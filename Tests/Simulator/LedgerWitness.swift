@@ -14,11 +14,7 @@ final class LedgerWitness {
     private var stays: [[UInt8]: [Stay]] = [:]
     private static let kept = 256
 
-    func take(_ notes: [LedgerNote]) {
-        for note in notes { take(note) }
-    }
-
-    private func take(_ note: LedgerNote) {
+    func take(_ note: LedgerNote) {
         var known = stays[note.topic] ?? []
         defer { stays[note.topic] = known.suffix(Self.kept) }
         switch note.event {

@@ -166,7 +166,10 @@ public final class Simulation {
             open: { [storage] () throws(SystemError) in storage }, end: { shared.stream.end },
             covered: { shared.stream.covered })
         let witness = SharedWitness(witness)
-        let ledger = ChannelLedger(.ranges, claims: ["sub"]) { witness.witness.take($0) }
+        let ledger = ChannelLedger(.ranges, claims: ["sub"]) { note in
+            witness.witness.take(note)
+            return true
+        }
         let follower = ProjectStream(log: log, hearsDatabase: { true }, presenceTimeline: nil, ledger: ledger) {
             ProjectHealthReport(isStreaming: true, isLogWritable: true, isCatalogKnown: $0, clients: 0, trouble: nil)
         }

@@ -5,21 +5,25 @@ import TestSupport
 
 @_cdecl("LLVMFuzzerInitialize")
 public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
-    writeSeeds([[0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart(), [2] + storedPresence()])
+    writeSeeds([
+        [0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart(), [2] + storedPresence(),
+        [3] + storedLedger(),
+    ])
     return 0
 }
 
-/// In: a byte that says which, then a stored relation, a stored part of a transaction, or stored presence.
+/// In: a byte that says which, then a stored relation, a stored part of a transaction, stored presence, or a stored part of the ledger.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let kind = bytes.first else { return 0 }
     let stored = Array(bytes.dropFirst())
     // What is malformed is refused with an error, which is all that is asked for.
-    switch kind % 3 {
+    switch kind % 4 {
     case 0: try? readRelation(stored)
     case 1: try? readPart(stored)
-    default: try? readPresence(stored)
+    case 2: try? readPresence(stored)
+    default: try? readLedger(stored)
     }
     return 0
 }
@@ -35,6 +39,25 @@ private func readRelation(_ stored: [UInt8]) throws {
     RelationCodec.encode(relation, to: &writer)
     let again = try RelationCodec.decode(writer.bytes)
     precondition(again == relation, "a relation came back as another")
+}
+
+private func storedLedger() -> [UInt8] {
+    var writer = ByteWriter()
+    let notes = LedgerNote.Event.allCases.map { event in
+        var note = LedgerNote(event, time: 1, session: 2, channel: 3, offset: 4, received: 5)
+        note.topic = Array("room".utf8)
+        note.claims = Array("{}".utf8)
+        return note
+    }
+    LedgerCodec.encode(notes, to: &writer)
+    return writer.copied()
+}
+
+private func readLedger(_ stored: [UInt8]) throws {
+    let notes = try LedgerCodec.decode(stored.span.bytes)
+    var writer = ByteWriter()
+    LedgerCodec.encode(notes, to: &writer)
+    precondition(writer.copied() == stored, "the ledger came back as something else")
 }
 
 private func storedPresence() -> [UInt8] {

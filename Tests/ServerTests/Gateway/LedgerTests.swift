@@ -105,6 +105,20 @@ import Testing
         }
     }
 
+    @Test func `a hub that is stopped writes down how far everybody had come`() throws {
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
+        let caller = try stage.caller()
+        try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(of: 1))
+        try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 1)")
+        #expect(try caller.ids(1) == [1])
+        stage.stop()
+        guard case .left(let before, _, _, _) = try Self.book(stage).all.first?.end else {
+            Issue.record("its end is not in the ledger: \(try Self.book(stage).all)")
+            return
+        }
+        #expect(before >= 1)
+    }
+
     @Test func `who stays while the log goes on is noted again, as it was joined`() throws {
         let stage = try GatewayStage(
             Self.tables, publication: "FOR TABLE notes", [(Setting(\.positionInterval), "1s")])
