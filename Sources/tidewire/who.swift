@@ -27,7 +27,7 @@ struct WhoCommand: Command {
         the last position_interval (30 s).
 
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
-        reason, user, role, topic, session, channel, since, joined, ended, losses. Ends with status 0 when \
+        reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names). Ends with status 0 when \
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
@@ -142,10 +142,7 @@ struct ChangeAudience {
         var verdicts = Verdicts(change, judge)
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
             progress(done, min(limit, concerned.count))
-            var (isMatch, reason) = try verdicts.verdict(of: bindings, holder)
-            if judge != nil, !holder.otherClaims.isEmpty {
-                reason += " (not kept, and so not asked with: \(String(decoding: holder.otherClaims, as: UTF8.self)))"
-            }
+            let (isMatch, reason) = try verdicts.verdict(of: bindings, holder)
             let outcome = Self.outcome(reach, isMatch: isMatch)
             clients.append(Client(attendance: attendance, holder: holder, outcome: outcome, reason: reason))
         }
@@ -159,6 +156,14 @@ struct ChangeAudience {
         case .endedBefore, .notYet: return .endedBefore
         case .unknown: return .unknown
         }
+    }
+
+    /// The names of claims that policies could not be asked with.
+    var claimsNotKept: [String] {
+        let names = clients.flatMap { client in
+            String(decoding: client.holder.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
+        }
+        return Set(names).sorted()
     }
 
     /// Those first who were sent it.
@@ -307,6 +312,12 @@ private struct AudiencePrinter {
             ], width: terminal.width)
         try terminal.print(table.heading)
         for client in audience.clients { try terminal.print(table.line(client.cells(zone))) }
+        if isJudged, !audience.claimsNotKept.isEmpty {
+            let claims = ScreenText.escaped(audience.claimsNotKept.joined(separator: ", "))
+            try terminal.print(
+                "Policies were asked without claims that are not kept (setting: ledger_claims), and may have been true by: \(claims)"
+            )
+        }
         if audience.left > 0 { try terminal.print("… and \(audience.left) more; --limit asks about them") }
         try terminal.print(
             isJudged
@@ -361,6 +372,7 @@ extension ChangeAudience.Client {
         line.add("joined", TimeText.json(attendance.joined.note.time))
         line.add("ended", attendance.ended.map(TimeText.json))
         line.add("losses", UInt64(attendance.losses.count))
+        line.add("claims_not_kept", String(decoding: holder.otherClaims, as: UTF8.self))
         return line.text
     }
 }

@@ -32,6 +32,7 @@ private struct LedgerStage {
             if event == .joined || event == .refused {
                 note.bindings = Array(#"[{"event":"*","schema":"public","table":"fullrep"}]"#.utf8)
                 let mail = user == Self.ana ? "me@x" : "another@x"
+                note.otherClaims = Array("phone".utf8)
                 note.claims = Array(#"{"role":"authenticated","sub":"\#(user)","email":"\#(mail)"}"#.utf8)
             }
             return note
@@ -105,7 +106,7 @@ private struct LedgerStage {
             ], commands: commands)
         #expect(result.exitCode == .ok, "\(result.errors)")
         let lines = result.output.split(separator: "\n").map(String.init)
-        #expect(lines.count == 2, "\(result.output)")
+        #expect(lines.count == 2 && lines.allSatisfy { $0.contains(#""claims_not_kept":"phone""#) }, "\(result.output)")
         #expect(lines.first?.hasPrefix(#"{"outcome":"sent","reason":"policy \"own\" is true because"#) == true)
         #expect(lines.last?.hasPrefix(#"{"outcome":"not_matched","reason":"policy \"own\" is false because"#) == true)
     }
