@@ -113,8 +113,8 @@ let floor6: [Target] = [
         "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
         "Diagnostics", "System", "Bytes"),
     room(
-        "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "Replication", "Policy",
-        "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
+        "Explaining", "Delivery", "Judging", "Catalog", "Asking", "History", "EventLog", "Replication", "Matching",
+        "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),
     room(
         "Projects", "Gateway", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
         "Settings", "Asking", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
@@ -202,7 +202,8 @@ let proofs: [Target] = [
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(
-        of: "Server", "Server", "Projects", "Gateway", "Delivery", "Catalog", "Settings", "Embedded", "History",
+        of: "Server", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings", "Embedded",
+        "History",
         "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),
     tests(of: "Bench", "Bench", "System", "Bytes"),

@@ -14,7 +14,7 @@ public final class PolicySession {
         var timeZone: String
     }
 
-    private let connection: Connection
+    public let connection: Connection
     private let interrupt: Wake
     private let answerMilliseconds: Int
     /// In `pg_temp`, which takes a privilege and a database that can be written.

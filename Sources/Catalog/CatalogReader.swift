@@ -16,9 +16,15 @@ struct CatalogReader {
     let bench: TrialBench
     let coverage: CoverageWatch
     let metrics: ProjectMetrics
+    /// The connection is in somebody's transaction.
+    var isNested = false
 
     /// Statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
+        isNested ? try askNested(statements) : try askAll(statements)
+    }
+
+    func askAll(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
         var prepared: Set<String> = []
         let answers = try connection.pipeline(
             statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
@@ -127,11 +133,12 @@ struct CatalogReader {
         """
     }
 
-    /// Somebody has the table for himself, or waits for that: whoever writes out an expression that names it waits, too.
+    /// Somebody else has the table for himself, or waits for that: whoever writes out an expression that names it waits, too.
     static func isLocked(_ table: String) -> String {
         """
         EXISTS (SELECT FROM pg_locks l
             WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.relation = \(table)
+                AND l.pid IS DISTINCT FROM pg_backend_pid()
                 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
         """
     }

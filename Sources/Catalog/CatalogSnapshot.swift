@@ -51,6 +51,9 @@ public final class CatalogSnapshot: Sendable {
         byName[QualifiedName(schema, name)]
     }
 
+    /// Those that are not published.
+    public var tablesOfPolicies: [CatalogTable] { policies.tables.values.sorted { $0.oid < $1.oid } }
+
     /// A published table, or one that policies read.
     public func related(_ oid: UInt32) -> CatalogTable? { byOID[oid] ?? policies.tables[oid] }
 

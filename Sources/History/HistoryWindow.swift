@@ -12,9 +12,9 @@ public struct HistoryWindow: Sendable, Equatable {
     /// Half-open, like the offset.
     public internal(set) var endTime: Int64 = .max
     /// No segment after this one has anything for it.
-    var lastSegment: UInt64 = .max
+    public internal(set) var lastSegment: UInt64 = .max
 
-    func contains(offset: UInt64, time: Int64) -> Bool {
+    public func contains(offset: UInt64, time: Int64) -> Bool {
         offset >= firstOffset && offset < endOffset && time >= firstTime && time < endTime
     }
 }

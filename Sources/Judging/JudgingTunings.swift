@@ -18,11 +18,11 @@ extension Limits {
     static let outagePatience = Duration.seconds(15)
 
     /// Rows in one statement.
-    static let policyStatementRows = 256
+    public static let policyStatementRows = 256
     /// Statements are made so long that they take about this.
     static let policyStatementTarget = Duration.milliseconds(100)
     /// What one statement may take. A policy that takes longer even for a few rows is not asked again for a while.
-    static let policyTimeout = Duration.seconds(1)
+    public static let policyTimeout = Duration.seconds(1)
     static let policyPenalty = Duration.seconds(10)
 
     /// Row texts and claims are of no use before the snapshot sees the transaction they come from: waiting for that.

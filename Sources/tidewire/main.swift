@@ -18,6 +18,7 @@ let program = Program(commands: [
     SessionCommand(),
     LogCommand(),
     WhyCommand(),
+    WhatIfCommand(),
     DoctorCommand(),
     DatabaseCommand(),
     SlotCommand(),

@@ -200,42 +200,12 @@ extension Arguments {
     func holder(
         claims file: String?, role: String?, subject: String?, _ terminal: Terminal
     ) throws(UsageError) -> ExplainedHolder {
-        let claims = try file.map { path throws(UsageError) in try contents(of: path, terminal) }
+        let claims = try file.map { path throws(UsageError) in try contents(of: path, named: "--claims", terminal) }
         do throws(ExplainFailure) {
             return try ExplainedHolder(claims: claims, role: role, subject: subject)
         } catch {
             guard case .badClaims(let reason) = error else { throw UsageError("the claims cannot be read") }
             throw UsageError(reason)
         }
-    }
-
-    private func contents(of path: String, _ terminal: Terminal) throws(UsageError) -> String {
-        if path == "-" { return try StandardInput.text() }
-        switch terminal.surroundings.readFile(path) {
-        case .bytes(let bytes): return String(decoding: bytes, as: UTF8.self)
-        case .missing: throw UsageError("--claims \(path): there is no such file")
-        case .unreadable(let reason): throw UsageError("--claims \(path): \(reason)")
-        }
-    }
-}
-
-/// What is piped into the command.
-private enum StandardInput {
-    static func text() throws(UsageError) -> String {
-        var input = ByteWriter(capacity: 4096)
-        do throws(SystemError) {
-            while input.count <= Limits.maximumConfigurationFileBytes {
-                // SAFETY: the kernel writes at most as many bytes as the buffer has, and says how many.
-                let count = unsafe try input.append(upTo: 4096) { room throws(SystemError) in
-                    try systemCall("read", "standard input") {
-                        unsafe Glibc.read(STDIN_FILENO, room.baseAddress, room.count)
-                    }
-                }
-                if count == 0 { return input.bytes.text }
-            }
-        } catch {
-            throw UsageError("--claims -: \(error)")
-        }
-        throw UsageError("--claims -: more than \(Limits.maximumConfigurationFileBytes) bytes")
     }
 }

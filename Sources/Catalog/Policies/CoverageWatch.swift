@@ -69,7 +69,8 @@ extension CatalogReader {
             Dictionary(
                 published.values.compactMap { row in row.number(0).map { ($0, row[1] ?? "") } },
                 uniquingKeysWith: { first, _ in first }),
-            firstRunning: transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
+            // Who reads in a transaction of his own has no other to wait for than that.
+            firstRunning: isNested ? .max : transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
             at: try position())
     }
 

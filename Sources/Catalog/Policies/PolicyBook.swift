@@ -48,13 +48,13 @@ public struct PolicyBook: Sendable, Equatable {
     /// Functions with SECURITY DEFINER, and in whose name they run.
     var definers: [UInt32: String] = [:]
     /// Who the hub itself is there. What runs in the names of functions' owners it has to read in its own.
-    var login = ""
+    public internal(set) var login = ""
     /// Types whose values cannot be given as texts.
     public var typesCastFromText: Set<UInt32> = []
     /// All functions that policies may call.
     var functions: Set<UInt32> = []
     /// Another text whenever a function, an operator, a type, a schema or a setting is another.
-    var surroundings = ""
+    public internal(set) var surroundings = ""
     /// The version of the first snapshot that had it.
     public var version: UInt64 = 0
     /// Tables with policies that could not be read for the moment, as something they look at is locked: they are to be read

@@ -246,7 +246,7 @@ struct PolicyCombiner {
 
 extension PolicyBook {
     /// In whose name a membership is read; nil where the function's owner is not known.
-    func reader(_ reader: Membership.Reader, caller: String) -> String? {
+    public func reader(_ reader: Membership.Reader, caller: String) -> String? {
         switch reader {
         case .caller: caller
         case .definer(let owner): owners[owner]

@@ -62,5 +62,5 @@ extension Term {
 
     static let boolean = TypeFacts(oid: 16, name: "boolean")
     public static let never = Term.constant(Array("f".utf8), boolean)
-    static let always = Term.constant(Array("t".utf8), boolean)
+    public static let always = Term.constant(Array("t".utf8), boolean)
 }

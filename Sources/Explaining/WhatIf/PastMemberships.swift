@@ -1,0 +1,229 @@
+import Bytes
+import Catalog
+import Change
+import Delivery
+import Diagnostics
+import EventLog
+import History
+import Judging
+import Matching
+import Policy
+
+/// The memberships of a ruling as they were at each place of a window: taken back from what they are now by what the log has
+/// of their tables since, and then followed forward again.
+struct PastMemberships: ~Copyable {
+    /// The keys of one holder's membership, with how many rows give each.
+    private struct Keys {
+        var counts: [[UInt8]: Int] = [:]
+        var nulls = 0
+        var rows = 0
+        /// Only PostgreSQL can tell, and it tells what is now.
+        var isUnknown = false
+        var hasFailed = false
+
+        mutating func add(_ key: [UInt8]?, _ change: Int, hasKey: Bool) {
+            rows += change
+            guard hasKey else { return }
+            guard let key else {
+                nulls += change
+                return
+            }
+            let count = (counts[key] ?? 0) + change
+            counts[key] = count == 0 ? nil : count
+        }
+
+        var isSound: Bool { rows >= 0 && nulls >= 0 && counts.values.allSatisfy { $0 > 0 } }
+
+        var forPredicates: MembershipKeys {
+            MembershipKeys(
+                keys: counts.keys.sorted { $0.lexicographicallyPrecedes($1) }, hasNull: nulls > 0, hasRows: rows > 0,
+                hasFailed: hasFailed, isUnknown: isUnknown)
+        }
+    }
+
+    private var keys: [Keys]
+    private let sets: [Ruling.Members]
+    /// Rows as changes leave them, and rows as changes found them.
+    private var arrivals: PredicateIndex
+    private var departures: PredicateIndex
+    private var arrived = MatchBatch()
+    private var departed = MatchBatch()
+    private var schemas: WindowSchemas
+    /// Sets that could not be taken back: they stay as they are now.
+    private var frozen: Set<Int> = []
+
+    init(_ ruling: Ruling) {
+        sets = ruling.sets
+        schemas = WindowSchemas(ruling.view.snapshot, alsoRelated: true)
+        // Not into the stored ones at once: what is declared must be whole.
+        var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
+        var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
+        keys = sets.map { Self.keys($0.fill, hasKey: $0.held.membership.keySlot != nil) }
+        for (number, set) in sets.enumerated() {
+            guard let table = set.table else { continue }
+            if !arrivals.isDeclared(table: table.oid) {
+                arrivals.declare(table: table.oid, columns: table.columns.map(\.name))
+                departures.declare(table: table.oid, columns: table.columns.map(\.name))
+            }
+            _ = arrivals.add(
+                table: table.oid, operations: [.insert, .update], predicate: set.held.rows, member: UInt32(number))
+            _ = departures.add(
+                table: table.oid, operations: [.update, .delete], predicate: set.held.rows, member: UInt32(number))
+        }
+        self.arrivals = arrivals
+        self.departures = departures
+    }
+
+    private static func keys(_ fill: MembershipFill, hasKey: Bool) -> Keys {
+        var keys = Keys()
+        switch fill {
+        case .filled(let rows): for key in rows.keys { keys.add(key.text, key.count, hasKey: hasKey) }
+        case .failed: keys.hasFailed = true
+        case .unreadable, .unavailable: keys.isUnknown = true
+        }
+        return keys
+    }
+
+    var isEmpty: Bool { sets.isEmpty }
+
+    /// The names of the tables that they live on.
+    var tables: Set<TableName> {
+        Set(sets.compactMap { $0.table.map { TableName(schema: $0.schema, name: $0.name) } })
+    }
+
+    func keys(of places: [Int]) -> [MembershipKeys] { places.map { keys[$0].forPredicates } }
+
+    // MARK: Back
+
+    /// Takes out what the log has from `start` on, as far as it is in what was read.
+    mutating func takeBack(_ log: HistoryLog, to start: EventLogStart, from offset: UInt64) throws {
+        guard !isEmpty else { return }
+        let names = tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
+        var reader = try EventLogReader(directory: log.directory, from: start, matchingAnyOf: names)
+        while try reader.next() {
+            switch reader.entry.kind {
+            case .relation: try schemas.learn(reader.payload)
+            case .transaction where reader.entry.offset + UInt64(reader.entry.changeCount) > offset:
+                for effect in try effects(of: reader.payload) { takeBack(effect) }
+            default: break
+            }
+        }
+        frozen.formUnion(keys.indices.filter { !keys[$0].isSound })
+        for number in frozen {
+            keys[number] = Self.keys(sets[number].fill, hasKey: sets[number].held.membership.keySlot != nil)
+        }
+    }
+
+    private mutating func takeBack(_ effect: Effect) {
+        guard case .filled(let filled) = sets[effect.set].fill, filled.snapshot.contains(effect.xid) else { return }
+        guard case .row(let key, let change) = effect.what else {
+            frozen.insert(effect.set)
+            return
+        }
+        keys[effect.set].add(key, -change, hasKey: sets[effect.set].held.membership.keySlot != nil)
+    }
+
+    /// Whether all are as they were then, as far as they are known at all.
+    var isExact: Bool { frozen.isEmpty }
+
+    // MARK: Forward
+
+    mutating func learn(_ schema: RawSpan) throws { try schemas.learn(schema) }
+
+    /// What a part of a transaction does; the sets that are others then.
+    mutating func apply(_ part: RawSpan) throws -> Set<Int> {
+        var changed: Set<Int> = []
+        for effect in try effects(of: part) where !frozen.contains(effect.set) {
+            switch effect.what {
+            case .row(let key, let change):
+                keys[effect.set].add(key, change, hasKey: sets[effect.set].held.membership.keySlot != nil)
+            case .truncate: keys[effect.set] = Keys()
+            case .unreadable: keys[effect.set].isUnknown = true
+            }
+            changed.insert(effect.set)
+        }
+        return changed
+    }
+
+    // MARK: What changes do
+
+    private struct Effect {
+        enum What {
+            /// A row that gives the key comes (1) or goes (-1).
+            case row([UInt8]?, Int)
+            case truncate
+            /// It does not say what it does.
+            case unreadable
+        }
+
+        var set: Int
+        var xid: UInt32
+        var what: What
+    }
+
+    private mutating func effects(of payload: RawSpan) throws -> [Effect] {
+        var part = try TransactionPart(payload)
+        let xid = part.xid
+        var effects: [Effect] = []
+        while true {
+            var (forArrivals, forDepartures) = (part, part)
+            let outcome = try arrivals.match(&forArrivals, into: &arrived)
+            _ = try departures.match(&forDepartures, into: &departed)
+            for place in 0..<arrived.changeCount {
+                guard let change = try part.next() else { break }
+                if change.operation == .truncate { truncate(change.relation, xid, &effects) }
+                try gather(change, at: place, xid, &effects)
+            }
+            if case .unknownRelation(let fingerprint) = outcome {
+                let schema = try schemas.schema(fingerprint)
+                arrivals.noteRelation(fingerprint, schema.relation, foreign: schema.foreign)
+                departures.noteRelation(fingerprint, schema.relation, foreign: schema.foreign)
+            } else if arrived.changeCount == 0 {
+                return effects
+            }
+        }
+    }
+
+    private func truncate(_ fingerprint: UInt64, _ xid: UInt32, _ effects: inout [Effect]) {
+        guard let schema = try? schemas.schema(fingerprint) else { return }
+        for (number, set) in sets.enumerated() where set.table?.oid == schema.relation.oid {
+            effects.append(Effect(set: number, xid: xid, what: .truncate))
+        }
+    }
+
+    private mutating func gather(
+        _ change: borrowing Change, at place: Int, _ xid: UInt32, _ effects: inout [Effect]
+    ) throws {
+        for node in 0..<departed.certain(of: place).count {
+            let members = departures.members(of: departed.certain(of: place), at: node)
+            for member in members.indices {
+                effects.append(try effect(Int(members[member]), -1, change, xid, .old))
+            }
+        }
+        for node in 0..<arrived.certain(of: place).count {
+            let members = arrivals.members(of: arrived.certain(of: place), at: node)
+            for member in members.indices {
+                effects.append(try effect(Int(members[member]), 1, change, xid, .new))
+            }
+        }
+        for node in 0..<departed.asking(of: place).count {
+            let members = departures.members(of: departed.asking(of: place), at: node)
+            for member in members.indices {
+                effects.append(Effect(set: Int(members[member]), xid: xid, what: .unreadable))
+            }
+        }
+    }
+
+    private func effect(
+        _ set: Int, _ count: Int, _ change: borrowing Change, _ xid: UInt32, _ image: WindowSchemas.Image
+    ) throws -> Effect {
+        guard let slot = sets[set].held.membership.keySlot, let table = sets[set].table else {
+            return Effect(set: set, xid: xid, what: .row(nil, count))
+        }
+        switch try schemas.value(of: table.columns[slot], in: change, image) {
+        case .text(let key): return Effect(set: set, xid: xid, what: .row(key, count))
+        case .null: return Effect(set: set, xid: xid, what: .row(nil, count))
+        case .absent: return Effect(set: set, xid: xid, what: .unreadable)
+        }
+    }
+}

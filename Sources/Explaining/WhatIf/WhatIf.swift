@@ -1,0 +1,266 @@
+import Catalog
+import Change
+import Diagnostics
+import EventLog
+import History
+import Judging
+import Policy
+import Postgres
+
+/// Answers before a migration who would gain and who would lose which rows by it: over the retained past, as the hub would have
+/// judged it.
+///
+/// In: a window of the log, holders, and SQL. The SQL is applied in a transaction that is rolled back; where nothing is left
+/// to PostgreSQL it is rolled back before the log is read, so that its locks last for moments.
+public struct WhatIf {
+    public struct Settings: Sendable {
+        /// Where the SQL is applied, and rolled back.
+        public var target: ConnectionTarget
+        public var publication: String
+        public var deletesAreStrict: Bool
+        /// Rows that PostgreSQL is asked about at most, under each of the two.
+        public var asksAtMost = 100_000
+        /// Examples of each kind for each holder and table.
+        public var examples = 3
+
+        public init(target: ConnectionTarget, publication: String, deletesAreStrict: Bool) {
+            self.target = target
+            self.publication = publication
+            self.deletesAreStrict = deletesAreStrict
+        }
+    }
+
+    public enum Failure: Error {
+        /// PostgreSQL does not take the SQL.
+        case refused(PostgresError)
+        /// Pairs of holders and changes, and how many there may be.
+        case tooLarge(pairs: Int, most: Int)
+    }
+
+    private static let mostPairs = 4_000_000_000
+
+    private let log: HistoryLog
+    private let settings: Settings
+
+    public init(_ log: HistoryLog, _ settings: Settings) {
+        self.log = log
+        self.settings = settings
+    }
+
+    /// `progress` hears a word for what is done, and how far it is.
+    public func answer(
+        _ sql: String, for holders: [ExplainedHolder], in window: HistoryWindow,
+        progress: (String, UInt64) -> Void
+    ) throws -> WhatIfReport {
+        let offsets = try offsets(of: window)
+        guard offsets.count * holders.count * 2 <= Self.mostPairs else {
+            throw Failure.tooLarge(pairs: offsets.count * holders.count, most: Self.mostPairs / 2)
+        }
+        let roles = Set(holders.map(\.role)).sorted()
+        let proposal = try Proposal(settings.target, publication: settings.publication)
+        let before = try proposal.view(for: roles)
+        do throws(PostgresError) {
+            try proposal.apply(sql)
+        } catch {
+            if error.isConnectionLost { throw error }
+            throw Failure.refused(error)
+        }
+        let after = try proposal.view(for: roles)
+        let differences = CatalogDifferences(before, after, roles)
+        var report = WhatIfReport(holders, differences, offsets)
+        let changes = WindowChanges(offsets)
+        // First as it would be, while it is so.
+        let proposed = try Ruling(after, holders, proposal, concerns: differences.concern)
+        if !proposed.mayAsk { try proposal.undo() }
+        let then = ToldChanges(changes, holders: holders.count)
+        try judge(proposed, holders, proposal, window, into: then, &report) { progress("as proposed", $0) }
+        if proposed.mayAsk { try proposal.undo() }
+        let present = try Ruling(before, holders, proposal, concerns: differences.concern)
+        if !present.mayAsk { try proposal.end() }
+        let now = ToldChanges(changes, holders: holders.count)
+        try judge(present, holders, proposal, window, into: now, &report) { progress("as it is", $0) }
+        if present.mayAsk { try proposal.end() }
+        report.compare(now, then, changes, examples: settings.examples)
+        return report
+    }
+
+    private func judge(
+        _ ruling: Ruling, _ holders: [ExplainedHolder], _ proposal: Proposal, _ window: HistoryWindow,
+        into told: ToldChanges, _ report: inout WhatIfReport, progress: (UInt64) -> Void
+    ) throws {
+        var pass = RulingPass(
+            ruling, holders, ruling.mayAsk ? TrialJudge(proposal.session) : nil, into: told,
+            deletesAreStrict: settings.deletesAreStrict, asksAtMost: settings.asksAtMost)
+        try pass.run(log, window, progress: progress)
+        report.asked += told.asked
+        report.unasked += told.unasked
+        if !pass.isExact { report.membershipsAreOfNow = true }
+    }
+
+    /// As far as the log goes.
+    private func offsets(of window: HistoryWindow) throws -> Range<UInt64> {
+        let segments = try log.segments()
+        let first = max(window.firstOffset, segments.first?.firstOffset ?? 0)
+        let end = min(window.endOffset, segments.last?.endOffset ?? 0)
+        return first..<max(first, end)
+    }
+}
+
+/// What the catalog says otherwise afterwards, of what these roles are told of.
+public struct CatalogDifferences: Sendable {
+    public struct Table: Sendable {
+        public var name: TableName
+        public var role: String
+        /// In words, one for each thing.
+        public var changes: [String]
+    }
+
+    public private(set) var tables: [Table] = []
+    private var concerned: Set<String> = []
+
+    init(_ before: CatalogView, _ after: CatalogView, _ roles: [String]) {
+        let names = Set(
+            (before.snapshot.tables + after.snapshot.tables).map { TableName(schema: $0.schema, name: $0.name) })
+        for name in names.sorted(by: { $0.description < $1.description }) {
+            for role in roles {
+                let one = before.snapshot.table(name.schema, name.name).map { Side(before, $0, role) }
+                let other = after.snapshot.table(name.schema, name.name).map { Side(after, $0, role) }
+                let changes = Self.words(one, other)
+                if !changes.isEmpty { tables.append(Table(name: name, role: role, changes: changes)) }
+                if !changes.isEmpty || Self.mayDiffer(one, other, before, after) {
+                    concerned.insert(Self.key(role, name.schema, name.name))
+                }
+            }
+        }
+    }
+
+    func concern(_ role: String, _ table: CatalogTable) -> Bool {
+        concerned.contains(Self.key(role, table.schema, table.name))
+    }
+
+    private static func key(_ role: String, _ schema: String, _ table: String) -> String {
+        "\(role)\u{0}\(schema)\u{0}\(table)"
+    }
+
+    private struct Side {
+        var isReadable: Bool
+        var columns: [String]
+        var policy: PolicyBinding?
+        var operations: RowOperations
+
+        init(_ view: CatalogView, _ table: CatalogTable, _ role: String) {
+            isReadable = view.isReadable(table, by: role)
+            columns = view.access(of: role, to: table)?.selectable.map { table.columns[$0].name } ?? []
+            policy = view.policy(of: role, on: table)
+            operations = table.operations
+        }
+    }
+
+    /// What a function says may be other where every text is the same.
+    private static func mayDiffer(_ one: Side?, _ other: Side?, _ before: CatalogView, _ after: CatalogView) -> Bool {
+        guard let one, let other else { return (one == nil) != (other == nil) }
+        let isUndecided = [one, other].contains { side in
+            side.policy?.rowPolicy.term.contains { $0 == .undecided } ?? false
+        }
+        return isUndecided || one.policy?.rowPolicy != other.policy?.rowPolicy
+            || after.snapshot.policies.surroundings != before.snapshot.policies.surroundings && one.policy != nil
+    }
+
+    private static func words(_ one: Side?, _ other: Side?) -> [String] {
+        switch (one, other) {
+        case (nil, nil): return []
+        case (nil, _): return ["is published"]
+        case (_, nil): return ["is not published any more"]
+        case (let one?, let other?): return words(one, other)
+        }
+    }
+
+    private static func words(_ one: Side, _ other: Side) -> [String] {
+        var words: [String] = []
+        if one.isReadable != other.isReadable {
+            words.append(other.isReadable ? "may be read" : "may not be read any more")
+        }
+        let added = other.columns.filter { !one.columns.contains($0) }
+        let removed = one.columns.filter { !other.columns.contains($0) }
+        if !added.isEmpty { words.append("also columns \(added.joined(separator: ", "))") }
+        if !removed.isEmpty { words.append("no more columns \(removed.joined(separator: ", "))") }
+        if (one.policy == nil) != (other.policy == nil) {
+            words.append(other.policy == nil ? "row security does not bind it any more" : "row security binds it")
+        }
+        let (was, becomes) = (parts(one), parts(other))
+        for (name, text) in becomes.sorted(by: { $0.key < $1.key }) {
+            guard let before = was[name] else {
+                words.append("policy \"\(name)\" is new: \(text)")
+                continue
+            }
+            if before != text { words.append("policy \"\(name)\": \(before) → \(text)") }
+        }
+        for name in was.keys.sorted() where becomes[name] == nil { words.append("policy \"\(name)\" is gone") }
+        return words
+    }
+
+    private static func parts(_ side: Side) -> [String: String] {
+        var parts: [String: String] = [:]
+        for part in side.policy?.parts ?? [] {
+            let text = part.text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            parts[part.name] = part.isPermissive ? text : "only as far as " + text
+        }
+        return parts
+    }
+}
+
+/// What a proposal comes to.
+public struct WhatIfReport: Sendable {
+    public struct Line: Sendable {
+        public var holder: Int
+        public var table: TableName
+        public var before = 0
+        public var after = 0
+        public var gains = 0
+        public var losses = 0
+        /// Offsets of the first of them.
+        public var gained: [UInt64] = []
+        public var lost: [UInt64] = []
+    }
+
+    public let holders: [ExplainedHolder]
+    public let differences: CatalogDifferences
+    public let offsets: Range<UInt64>
+    /// One for each holder and table of which he would be told something, now or then.
+    public private(set) var lines: [Line] = []
+    public internal(set) var asked = 0
+    /// Rows that PostgreSQL should have been asked about: told to nobody here.
+    public internal(set) var unasked = 0
+    /// Some memberships could not be taken back to the window.
+    public internal(set) var membershipsAreOfNow = false
+
+    init(_ holders: [ExplainedHolder], _ differences: CatalogDifferences, _ offsets: Range<UInt64>) {
+        self.holders = holders
+        self.differences = differences
+        self.offsets = offsets
+    }
+
+    public var gains: Int { lines.reduce(0) { $0 + $1.gains } }
+    public var losses: Int { lines.reduce(0) { $0 + $1.losses } }
+
+    mutating func compare(_ before: ToldChanges, _ after: ToldChanges, _ changes: WindowChanges, examples: Int) {
+        for holder in holders.indices {
+            var found: [Int: Line] = [:]
+            ToldChanges.visit(before, after, holder: holder) { offset, isTold, wouldBeTold in
+                guard let table = changes.table(at: offset) else { return }
+                var line = found[table] ?? Line(holder: holder, table: changes.tables[table])
+                line.before += isTold ? 1 : 0
+                line.after += wouldBeTold ? 1 : 0
+                if wouldBeTold, !isTold {
+                    line.gains += 1
+                    if line.gained.count < examples { line.gained.append(offset) }
+                } else if isTold, !wouldBeTold {
+                    line.losses += 1
+                    if line.lost.count < examples { line.lost.append(offset) }
+                }
+                found[table] = line
+            }
+            lines += found.values.sorted { $0.table.description < $1.table.description }
+        }
+    }
+}

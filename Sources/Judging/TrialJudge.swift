@@ -1,0 +1,124 @@
+import Asking
+import Catalog
+import Change
+import Diagnostics
+import Policy
+import Postgres
+
+/// Asks what policies say within a transaction that somebody began: by what that transaction has made of them. The questions
+/// are the hub's own, and each is undone before the next.
+public final class TrialJudge {
+    private let session: PolicySession
+    private var readRoles: Set<String> = []
+
+    /// `session` is in a transaction, and everything in it is as it will be asked.
+    public init(_ session: PolicySession) { self.session = session }
+
+    // MARK: Questions
+
+    /// What the terms are for the claimant, each by itself: one that fails takes no other with it.
+    public func evaluate(
+        _ terms: [AskedTerm], as claimant: Claimant
+    ) throws(PostgresError) -> [AskedTerm: AskedAnswer] {
+        var answers: [AskedTerm: AskedAnswer] = [:]
+        for term in terms {
+            let loop = ClaimsScript(evaluating: [term], as: claimant.role)
+            switch try run(loop, [claimant.claims], []) {
+            case .failure: answers[term] = .failed
+            case .success(let rows):
+                // Nothing but NULL is not worth a row.
+                let row = rows.first
+                answers[term] = row?[2] == nil ? .value(row?[3].map { Array($0.utf8) }) : .failed
+            }
+        }
+        return answers
+    }
+
+    /// The keys of a membership for the claimant, read as `reader`: the claimant's role, or the owner of a function; nil is
+    /// who the session is.
+    public func fill(
+        _ membership: Membership, as claimant: Claimant, reader: String?
+    ) throws(PostgresError) -> MembershipFill {
+        let visible = try visibleTransactions()
+        let limit = Limits.maximumMembershipKeys
+        let loop = ClaimsScript(filling: membership.fillSQL, as: reader, limit: limit + 1)
+        guard case .success(let rows) = try run(loop, [claimant.claims], []) else { return .unreadable }
+        if let state = rows.lazy.compactMap({ $0[2] }).first {
+            let isOfTheClaimant = state == SQLState.insufficientPrivilege && membership.reader == .caller
+            return !state.hasPrefix("42") || isOfTheClaimant ? .failed(sqlState: state) : .unreadable
+        }
+        guard rows.count <= limit else { return .unreadable }
+        let keys = rows.map { row in
+            FilledMembership.Key(text: row[3].map { Array($0.utf8) }, count: row[4].flatMap { Int($0) } ?? 0)
+        }
+        return .filled(FilledMembership(keys: keys, snapshot: visible.transactions, position: visible.position))
+    }
+
+    /// Whether each of the claims (first) may read each of the rows (second) under the policy; nil where that is an error.
+    public func judge(
+        _ policy: JudgedPolicy, rows: [[String?]], claims: [String]
+    ) throws(PostgresError) -> [[Bool?]] {
+        let inputs = policy.row.columns.indices.map { column in rows.map { $0[column] } }
+        var verdicts = [[Bool?]](repeating: Array(repeating: false, count: rows.count), count: claims.count)
+        switch try run(policy.loop, claims, inputs) {
+        case .failure: return verdicts.map { $0.map { _ in nil } }
+        case .success(let answers):
+            for answer in answers { Self.take(answer, into: &verdicts) }
+            return verdicts
+        }
+    }
+
+    private static func take(_ answer: [String?], into verdicts: inout [[Bool?]]) {
+        guard let place = answer.place(after: 0), verdicts.indices.contains(place) else { return }
+        let count = verdicts[place].count
+        let element = answer[1].flatMap { Int($0) }
+        if element == 0 || element == nil && answer[2] != nil && count == 1 {
+            verdicts[place] = Array(repeating: nil, count: count)
+        } else if let element {
+            if (1...count).contains(element) {
+                verdicts[place][element - 1] = answer[2] == nil ? answer[3] != nil : nil
+            }
+        } else if answer[2] == nil {
+            for (row, letter) in zip(0..<count, (answer[3] ?? "").utf8) where letter == UInt8(ascii: "1") {
+                verdicts[place][row] = true
+            }
+        }
+    }
+
+    // MARK: How they are asked
+
+    private func visibleTransactions() throws(PostgresError) -> (transactions: VisibleTransactions, position: LSN) {
+        let answers = try session.pipeline([PipelinedStatement(VisibleTransactions.question), PolicySession.position])
+        guard let transactions = VisibleTransactions(try answers[0].get()),
+            let position = try answers[1].get().first?.first.flatMap({ $0.flatMap { LSN($0) } })
+        else { throw PolicySession.unreadable }
+        return (transactions, position)
+    }
+
+    private func run(
+        _ loop: ClaimsScript, _ claims: [String], _ inputs: [[String?]]
+    ) throws(PostgresError) -> Result<[[String?]], PostgresError> {
+        precondition(
+            inputs.count == loop.inputCount && !claims.isEmpty, "a loop is asked with its inputs, for somebody")
+        if let role = loop.role, !readRoles.contains(role) {
+            guard try session.readSurroundings(of: role) else { return .failure(Self.noSuchRole) }
+            readRoles.insert(role)
+        }
+        let parameters = (0...loop.inputCount).map { "CAST($\($0 + 1) AS pg_catalog.text[])" }
+        let call = PipelinedStatement(
+            "SELECT * FROM pg_temp.tidewire_trial(\(parameters.joined(separator: ", ")))",
+            [TextArray.literal(claims[...])] + inputs.map { TextArray.literal($0) })
+        let answers = try session.pipeline([
+            PipelinedStatement("SAVEPOINT tidewire_trial"),
+            PipelinedStatement(loop.function(named: "tidewire_trial")),
+            try session.surroundingsStatement(loop.role), call,
+            PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire_trial"),
+            PipelinedStatement("RELEASE SAVEPOINT tidewire_trial"),
+        ])
+        for case .failure(let error) in answers { return .failure(error) }
+        return answers[3].map(\.values)
+    }
+
+    private static let noSuchRole = PostgresError(
+        operation: "policies", sqlState: PolicySession.noSuchRole, message: "there is no such role")
+}

@@ -1,0 +1,205 @@
+import Bytes
+import Change
+import Explaining
+import Foundation
+import History
+import Postgres
+import System
+import TestSupport
+import Testing
+
+@testable import Settings
+
+/// What a proposal would change, beside what is known of each change, each policy and each user.
+@Suite(.within(minutes: 10), .serialized) struct WhatIfTests {
+    private struct Row: Equatable {
+        var id: Int
+        var owner: Int
+        var room: Int
+    }
+
+    /// Who was in which room when a change was committed.
+    private typealias Members = Set<[Int]>
+
+    private struct Told {
+        var row: Row
+        var members: Members
+    }
+
+    /// A policy as SQL, and what it comes to.
+    private struct Rule: Sendable {
+        var sql: String
+        var shows: @Sendable (Row, Int, Members) -> Bool
+    }
+
+    private static let rules = [
+        Rule(sql: "owner = auth.uid()") { row, user, _ in row.owner == user },
+        Rule(sql: "room IN (SELECT m.room FROM members m WHERE m.person = auth.uid())") { row, user, members in
+            members.contains([row.room, user])
+        },
+        Rule(sql: "true") { _, _, _ in true },
+        Rule(sql: "id % 2 = 0 OR owner = auth.uid()") { row, user, _ in row.id % 2 == 0 || row.owner == user },
+        Rule(sql: "is_small(id)") { row, _, _ in row.id < 40 },
+        Rule(sql: "is_mine(owner) AND room > 0") { row, user, _ in row.owner == user && row.room > 0 },
+        Rule(sql: "in_room(room) AND id > 10") { row, user, members in
+            members.contains([row.room, user]) && row.id > 10
+        },
+    ]
+
+    private static let tables = """
+        CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
+        CREATE TABLE members (room int, person uuid, PRIMARY KEY (room, person));
+        ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+        GRANT SELECT ON notes, members TO READER;
+        CREATE FUNCTION is_small(n int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN n < 40; END $$;
+        CREATE FUNCTION is_mine(who uuid) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT who = auth.uid() $$;
+        CREATE FUNCTION in_room(place int) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public
+            AS $$ SELECT EXISTS (SELECT 1 FROM members m WHERE m.room = place AND m.person = auth.uid()) $$;
+        ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY shown ON notes FOR SELECT TO READER USING (RULE);
+        """
+
+    private static func stage(_ rule: Rule) throws -> GatewayStage {
+        try GatewayStage(
+            tables.replacing("RULE", with: rule.sql), publication: "FOR TABLE notes, members")
+    }
+
+    private static func answer(
+        _ stage: GatewayStage, _ sql: String, users: Range<Int> = 0..<3
+    ) throws -> WhatIfReport {
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+        let settings = WhatIf.Settings(
+            target: stage.database.target, publication: "supabase_realtime", deletesAreStrict: true)
+        let holders = try users.map { user in
+            try ExplainedHolder(claims: nil, role: stage.reader, subject: GatewayStage.user(user))
+        }
+        return try WhatIf(log, settings).answer(
+            stage.names.filled(sql), for: holders, in: log.window(from: nil, to: nil)
+        ) { _, _ in }
+    }
+
+    /// Changes at random, each in a transaction of its own or with a membership's.
+    private static func play(_ stage: GatewayStage, _ random: inout SeededRandom) throws -> [Told] {
+        var (rows, members, told): ([Row], Members, [Told]) = ([], [], [])
+        for step in 0..<90 {
+            var sql: [String] = []
+            var changed: [Row] = []
+            if random.next() % 3 == 0 {
+                let member = [Int(random.next() % 3), Int(random.next() % 3)]
+                let person = GatewayStage.user(member[1])
+                if members.remove(member) != nil {
+                    sql.append("DELETE FROM members WHERE room = \(member[0]) AND person = '\(person)'")
+                } else {
+                    members.insert(member)
+                    sql.append("INSERT INTO members VALUES (\(member[0]), '\(person)')")
+                }
+            }
+            switch random.next() % 4 {
+            case 0 where !rows.isEmpty:
+                let place = Int(random.next() % UInt64(rows.count))
+                changed.append(rows.remove(at: place))
+                sql.append("DELETE FROM notes WHERE id = \(changed[0].id)")
+            case 1 where !rows.isEmpty:
+                let place = Int(random.next() % UInt64(rows.count))
+                rows[place].owner = Int(random.next() % 3)
+                rows[place].room = Int(random.next() % 3)
+                changed.append(rows[place])
+                let owner = GatewayStage.user(rows[place].owner)
+                sql.append(
+                    "UPDATE notes SET owner = '\(owner)', room = \(rows[place].room) WHERE id = \(rows[place].id)")
+            default:
+                let row = Row(id: step, owner: Int(random.next() % 3), room: Int(random.next() % 3))
+                rows.append(row)
+                changed.append(row)
+                sql.append("INSERT INTO notes VALUES (\(row.id), '\(GatewayStage.user(row.owner))', \(row.room))")
+            }
+            if random.next() % 2 == 0 { sql.reverse() }
+            try stage.run("BEGIN; \(sql.joined(separator: "; ")); COMMIT")
+            told += changed.map { Told(row: $0, members: members) }
+        }
+        return told
+    }
+
+    @Test(arguments: seeds(3))
+    func `gains and losses are those of each change, policy and user`(_ seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let present = rules.randomElement(using: &random) ?? Self.rules[0]
+        let stage = try Self.stage(present)
+        defer { stage.stop() }
+        let told = try Self.play(stage, &random)
+        try stage.awaitLog()
+        for proposed in Self.rules {
+            let report = try Self.answer(stage, "ALTER POLICY shown ON notes USING (\(proposed.sql))")
+            for user in 0..<3 {
+                let now = told.map { present.shows($0.row, user, $0.members) }
+                let then = told.map { proposed.shows($0.row, user, $0.members) }
+                let gains = zip(now, then).count { !$0 && $1 }
+                let losses = zip(now, then).count { $0 && !$1 }
+                let line = report.lines.first { $0.holder == user }
+                #expect(
+                    (line?.gains ?? 0, line?.losses ?? 0) == (gains, losses),
+                    "user \(user), \(present.sql) → \(proposed.sql)")
+                if line != nil { #expect(line?.before == now.count(where: \.self), "user \(user), \(proposed.sql)") }
+            }
+            #expect(report.unasked == 0)
+        }
+    }
+
+    private var rules: [Rule] { Self.rules }
+
+    @Test func `nothing of it is applied, whatever it says`() throws {
+        let stage = try Self.stage(Self.rules[0])
+        defer { stage.stop() }
+        try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 1)")
+        try stage.awaitLog()
+        let policies = "SELECT string_agg(polname || pg_get_expr(polqual, polrelid), ',') FROM pg_policy"
+        let before = try stage.database.value(policies)
+        let report = try Self.answer(
+            stage, "CREATE POLICY more ON notes FOR SELECT TO READER USING (id = 1); SET ROLE READER;")
+        #expect(report.gains == 2 && report.losses == 0)
+        #expect(report.differences.tables.map(\.changes) == [["policy \"more\" is new: (id = 1)"]])
+        for sql in [
+            "DROP POLICY shown ON notes; COMMIT", "COMMIT; DROP POLICY shown ON notes", "ROLLBACK; DROP TABLE notes",
+            "END; DROP TABLE notes", "ALTER POLICY gone ON notes USING (true)", "nonsense",
+            "DROP POLICY shown ON notes; ROLLBACK",
+        ] {
+            #expect(throws: WhatIf.Failure.self, "\(sql)") { try Self.answer(stage, sql) }
+            #expect(try stage.database.value(policies) == before, "\(sql)")
+        }
+        #expect(
+            try stage.database.value("SELECT count(*) FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted")
+                == "0")
+    }
+
+    @Test func `grants, the publication and row security count too`() throws {
+        let stage = try Self.stage(Self.rules[2])
+        defer { stage.stop() }
+        try stage.run("INSERT INTO notes SELECT n, '\(GatewayStage.user(1))', 1 FROM generate_series(1, 5) n")
+        try stage.awaitLog()
+        let words = { (sql: String) in
+            let report = try Self.answer(stage, sql, users: 1..<2)
+            return (report.differences.tables.flatMap(\.changes), report.gains, report.losses)
+        }
+        #expect(
+            try words("REVOKE SELECT ON notes FROM READER") == (
+                ["may not be read any more", "no more columns id, owner, room"], 0, 5
+            ))
+        #expect(
+            try words("REVOKE SELECT ON notes FROM READER; GRANT SELECT (id, room) ON notes TO READER")
+                == (["no more columns owner"], 0, 0))
+        #expect(
+            try words("ALTER PUBLICATION supabase_realtime DROP TABLE notes") == (["is not published any more"], 0, 5))
+        #expect(
+            try words("ALTER TABLE notes DISABLE ROW LEVEL SECURITY; DROP POLICY shown ON notes")
+                == (["row security does not bind it any more", "policy \"shown\" is gone"], 0, 0))
+        #expect(try words("DROP POLICY shown ON notes") == (["policy \"shown\" is gone"], 0, 5))
+        #expect(try words("-- nothing\n") == ([], 0, 0))
+        // The text of the policy is the same, and what it calls says something else.
+        try stage.run("ALTER POLICY shown ON notes USING (is_small(id))")
+        #expect(
+            try words(
+                "CREATE OR REPLACE FUNCTION is_small(n int) RETURNS boolean LANGUAGE plpgsql AS $f$ BEGIN RETURN n < 3; END $f$"
+            )
+                == ([], 0, 3))
+    }
+}

@@ -1,0 +1,88 @@
+import Console
+import TestSupport
+import Testing
+
+@testable import tidewire
+
+private let commands: [any Command] = [WhatIfCommand()]
+
+@Suite(.within(minutes: 5)) struct WhatIfCommandTests {
+    private static let own = "CREATE POLICY own ON fullrep FOR SELECT USING (email = (auth.jwt() ->> 'email'))"
+
+    private static func run(
+        _ stage: WhyStage, _ words: String..., sql: String, claims: String? = nil
+    ) async -> Run {
+        let forWhom = claims == nil ? [] : ["--claims", "claims"]
+        return await tidewireTests.run(
+            ["whatif", "--policy", "new.sql", "--on", stage.database.url, "--log", stage.log.path] + forWhom + words,
+            commands: commands, files: ["new.sql": sql, "claims": claims ?? ""])
+    }
+
+    private static let other = #"{"role": "authenticated", "email": "no@x"}"#
+    private static let me = #"{"role": "authenticated", "email": "me@x"}"#
+
+    @Test func `gains and losses are counted, with examples, and the policy's texts`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let open = await Self.run(stage, sql: "ALTER POLICY own ON fullrep USING (true)", claims: Self.other)
+        #expect(open.exitCode == .notFound && open.errors.isEmpty, "\(open.errors)")
+        let lines = open.output.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+        #expect(
+            lines.first
+                == #"public.fullrep for authenticated: policy "own": (email = (auth.jwt() ->> 'email'::text)) → true"#,
+            "\(open.output)")
+        #expect(lines.contains { $0.hasPrefix("no@x  authenticated  public.fullrep") }, "\(open.output)")
+        #expect(lines.contains("Gains, for example") && !lines.contains("Losses, for example"))
+        #expect(lines.contains { $0.hasPrefix("  no@x: @") && $0.contains("public.fullrep key") })
+        let closed = await Self.run(stage, "--json", sql: "DROP POLICY own ON fullrep", claims: Self.me)
+        #expect(closed.exitCode == .notFound)
+        let objects = closed.output.split(separator: "\n").map(String.init)
+        #expect(
+            objects.first
+                == #"{"kind":"catalog","schema":"public","table":"fullrep","role":"authenticated","changes":["policy \"own\" is gone"]}"#
+        )
+        #expect(objects.contains { $0.hasPrefix(#"{"kind":"loss","user":"me@x","role":"authenticated","offset":"#) })
+        #expect(
+            objects.last?.hasPrefix(#"{"kind":"total","from":"#) == true
+                && objects.last?.contains(#""gains":0"#) == true)
+    }
+
+    @Test func `what changes nothing for anybody ends well`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let result = await Self.run(stage, sql: "CREATE TABLE elsewhere (id int PRIMARY KEY)", claims: Self.me)
+        #expect(result.exitCode == .ok, "\(result.errors)")
+        #expect(result.output.hasPrefix("Nothing that clients are told by is different."), "\(result.output)")
+        #expect(result.output.contains("nobody of 1 would gain or lose any"))
+    }
+
+    @Test func `what cannot be done is said`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let nobody = await Self.run(stage, sql: "SELECT 1")
+        #expect(nobody.exitCode == .notFound && nobody.errors.contains("the ledger of this log knows nobody"))
+        let refused = await Self.run(stage, sql: "ALTER POLICY mine ON fullrep USING (true)", claims: Self.me)
+        #expect(refused.exitCode == .notFound)
+        #expect(
+            refused.errors.contains("the database does not take new.sql: ")
+                && refused.errors.contains("SQLSTATE 42704"),
+            "\(refused.errors)")
+        let forbidden = await tidewireTests.run(
+            [
+                "whatif", "--policy", "new.sql", "--on", stage.logins.hubURL, "--log", stage.log.path, "--role",
+                "authenticated",
+            ], commands: commands, files: ["new.sql": "ALTER POLICY own ON fullrep USING (true)"])
+        #expect(
+            forbidden.exitCode == .notFound && forbidden.errors.contains("May the login of --on do what it says?"),
+            "\(forbidden.errors)")
+        let nowhere = await tidewireTests.run(
+            ["whatif", "--policy", "new.sql", "--log", stage.log.path], commands: commands, files: ["new.sql": ""])
+        #expect(nowhere.exitCode == .usage && nowhere.errors.contains("give --on URL"))
+        let unreachable = await tidewireTests.run(
+            [
+                "whatif", "--policy", "new.sql", "--on", "postgresql://127.0.0.1:1/x", "--log", stage.log.path,
+                "--role", "a",
+            ], commands: commands, files: ["new.sql": ""])
+        #expect(unreachable.exitCode == .unreachable, "\(unreachable.errors)")
+    }
+}
