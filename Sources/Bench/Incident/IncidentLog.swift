@@ -50,6 +50,7 @@ struct IncidentLog {
         RelationCodec.encode(Self.relation, to: &schema)
         let fingerprint = RelationCodec.fingerprint(of: schema.bytes)
         var writtenIn: UInt64?
+        var attendance = IncidentAttendance()
         var transaction = Transaction()
         for number in 0..<transactions {
             fill(&transaction, number, fingerprint)
@@ -59,6 +60,13 @@ struct IncidentLog {
                 try writer.append(
                     kind: .relation, lsn: writer.appendedLSN, time: info.commitTime, payload: schema.bytes)
                 writtenIn = writer.segmentSequence
+            }
+            if let notes = attendance.notes(
+                before: number, of: transactions, at: writer.nextOffset, info.commitTime)
+            {
+                try writer.append(
+                    kind: .ledger, lsn: writer.appendedLSN, time: info.commitTime, payload: notes.payload.bytes,
+                    keys: notes.keys.span)
             }
             try writer.append(
                 kind: .transaction, changeCount: UInt32(Self.changesOfTransaction), lsn: info.endLSN.rawValue,
