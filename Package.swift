@@ -127,7 +127,8 @@ let floor6: [Target] = [
 let floor7: [Target] = [
     room("Console", "Settings", "System"),
     room(
-        "Bench", "Server", "Explaining", "Gateway", "Ingest", "Settings", "Embedded", "History", "Replication", "EventLog",
+        "Bench", "Server", "Explaining", "Gateway", "Ingest", "Settings", "Embedded", "History", "Replication",
+        "EventLog",
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes"),
     program(

@@ -27,6 +27,8 @@ struct CatalogBacklog {
         }
     }
 
+    var isEmpty: Bool { resolves.isEmpty && refreshes.isEmpty }
+
     /// The first ones, which are answered now.
     mutating func removeResolves(_ count: Int) {
         precondition(count <= resolves.count, "who is answered has asked")

@@ -9,30 +9,16 @@ import System
 /// Reads what the catalog says: a fingerprint, cheap enough to ask for all the time, the published tables, and what a
 /// role may see of them.
 struct CatalogReader {
-    let connection: Connection
+    let asked: any CatalogAnswering
     let publication: String
-    let interrupt: Wake
     let compiling: PolicyCompiling
     let bench: TrialBench
     let coverage: CoverageWatch
     let metrics: ProjectMetrics
-    /// The connection is in somebody's transaction.
-    var isNested = false
 
     /// Statements that do not depend on each other.
     func ask(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        isNested ? try askNested(statements) : try askAll(statements)
-    }
-
-    func askAll(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        var prepared: Set<String> = []
-        let answers = try connection.pipeline(
-            statements, prepared: &prepared, timeoutMilliseconds: Limits.answerTimeout.wholeMilliseconds,
-            interrupt: interrupt)
-        guard answers.count == statements.count else {
-            throw .impossible("a statement has one answer", in: .catalog)
-        }
-        return answers
+        try asked.answers(to: statements)
     }
 
     func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> Rows {
@@ -91,7 +77,7 @@ struct CatalogReader {
         """
 
     /// Of publication `p`.
-    var publishedTables: String { PublishedTables.of(serverVersion: connection.serverVersion) }
+    var publishedTables: String { PublishedTables.of(serverVersion: asked.serverVersion) }
 
     private var fingerprintText: String {
         """
@@ -223,7 +209,7 @@ struct CatalogReader {
                 EXISTS (SELECT 1 FROM pg_policy q WHERE q.polrelid = c.oid),
                 p.pubinsert, p.pubupdate, p.pubdelete, g.attrs, \(CatalogReader.isOrdinary), g.is_filtered,
                 \(CatalogReader.sureIdentity),
-                \(PublishedTables.entries(serverVersion: connection.serverVersion))
+                \(PublishedTables.entries(serverVersion: asked.serverVersion))
             FROM pg_publication p CROSS JOIN LATERAL \(publishedTables) g
                 JOIN pg_class c ON c.oid = g.relid JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE p.pubname = $1::text

@@ -20,6 +20,8 @@ public final class CatalogService: Sendable {
         /// Puts tables that policies read into the hub's own publication.
         public var tendsPublication = true
         public var compiling = PolicyCompiling.real
+        /// Nil: what the catalog says is not kept.
+        public var recording: CatalogRecording?
         /// Shared by all who connect to the database.
         public var reachability = Reachability()
         /// Of the project whose catalog it is.

@@ -13,6 +13,11 @@ extension Limits {
     /// How often it is looked whether others can see a transaction whose changes came down the stream.
     static let visibilityInterval = Duration.milliseconds(2)
 
+    /// What the catalog says is noted in the log a moment after it says something else, and it is looked whether the log still
+    /// has that.
+    static let catalogRecordDelay = Duration.seconds(1)
+    static let catalogRecordInterval = Duration.seconds(60)
+
     /// Texts that PostgreSQL is asked about in one go.
     static let policyTrialBatch = 64
 

@@ -24,6 +24,7 @@ final class CatalogWorker: ConnectedWorker {
     private var settleAt: UInt64?
     /// Outlives connections: what the stream carries does not depend on ours.
     private let coverage: CoverageWatch
+    private let scribe: CatalogScribe
 
     init(_ settings: CatalogService.Settings, _ known: KnownCatalog, _ inbox: Inbox<PlainLine<CatalogJob>>) {
         self.settings = settings
@@ -31,6 +32,7 @@ final class CatalogWorker: ConnectedWorker {
         self.inbox = inbox
         link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
+        scribe = CatalogScribe(settings.recording, publication: settings.publication)
     }
 
     let connectsUnasked = true
@@ -42,7 +44,7 @@ final class CatalogWorker: ConnectedWorker {
             settings: OwnSession.settings(statementTimeout: Limits.catalogQueryTimeout.wholeMilliseconds),
             interrupt: inbox.interrupt)
         let reader = CatalogReader(
-            connection: connection, publication: settings.publication, interrupt: inbox.interrupt,
+            asked: AskedServer(connection, interrupt: inbox.interrupt), publication: settings.publication,
             compiling: settings.compiling, bench: TrialBench(), coverage: coverage, metrics: settings.metrics)
         // Another connection may lead to another server: everything is read anew.
         try rebuild(reader, try reader.fingerprint(view?.snapshot))
@@ -61,6 +63,7 @@ final class CatalogWorker: ConnectedWorker {
             try lookIfDue(reader)
             try answerRefreshes(reader)
             try answerSomeResolves(reader)
+            if let view { try scribe.work(reader, view, fingerprint, isBusy: !backlog.isEmpty) }
         } catch {
             lost(error)
         }
@@ -80,7 +83,7 @@ final class CatalogWorker: ConnectedWorker {
 
     var nextWake: UInt64 {
         // One batch at a time: whoever asks much must not keep us from noticing that the catalog has changed.
-        var next = min(nextLook, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
+        var next = min(nextLook, scribe.due, settleAt ?? .max, backlog.resolves.isEmpty ? .max : nextResolve)
         if !backlog.refreshes.isEmpty {
             next = min(next, Clock.monotonicNanoseconds() + Limits.visibilityInterval.wholeNanoseconds)
         }
@@ -172,6 +175,7 @@ final class CatalogWorker: ConnectedWorker {
         let remembered = known.rememberedRequests
         view = new
         known.publish(new)
+        scribe.published(awaited: backlog.refreshes.compactMap(\.xid))
         // Also if what follows fails: whoever listens must know that the old rights do not count any more.
         defer { known.tell(new.snapshot) }
         settings.metrics.catalogVersion.set(new.snapshot.version)
@@ -301,6 +305,7 @@ final class CatalogWorker: ConnectedWorker {
         assert(self.view?.snapshot === view.snapshot, "rights are learned for the snapshot that is known")
         self.view = view
         known.learn(view)
+        scribe.learned()
         sayWhatIsUnreadable(reader)
     }
 

@@ -80,13 +80,13 @@ extension CatalogReader {
     /// answer.
     func roles(_ wanted: [String: Set<UInt32>], of snapshot: CatalogSnapshot) throws(PostgresError) -> RoleBook {
         var book = RoleBook()
-        let functions = PostgresArray.literal(snapshot.policies.functions.map { String($0) })
+        let functions = PostgresArray.literal(snapshot.policies.functions.sorted().map { String($0) })
         for (role, tables) in wanted {
             // One by one: a name that the server's encoding does not know must not spoil the others' answers.
             let answers = try ask([
                 PipelinedStatement("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
                 PipelinedStatement(
-                    CatalogReader.accessText, [role, PostgresArray.literal(tables.map { String($0) })]),
+                    CatalogReader.accessText, [role, PostgresArray.literal(tables.sorted().map { String($0) })]),
                 PipelinedStatement(CatalogReader.forbiddenText, [role, functions]),
             ])
             try add(answers, of: role, snapshot, to: &book)

@@ -45,6 +45,9 @@ public enum RowKey {
         return hash.value
     }
 
+    /// Every record of the catalog, and every mark of it.
+    public static let catalog = KeyHash(seed: 6).value
+
     /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
     /// know of.
     public static let scheme: UInt32 = 1

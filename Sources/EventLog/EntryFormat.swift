@@ -20,6 +20,8 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let presence = EntryKind(rawValue: 6)
     /// What happened to channels, since the entry before.
     public static let ledger = EntryKind(rawValue: 7)
+    /// All that the source's catalog said.
+    public static let catalogRecord = EntryKind(rawValue: 8)
 }
 
 /// Which kinds of entries a segment has. One that was sealed before that was noted does not say.

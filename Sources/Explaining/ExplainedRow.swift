@@ -11,7 +11,11 @@ struct ExplainedRow {
     /// Columns that the image does not hold, or of which it holds values of another type, are absent.
     let values: [ColumnText]
 
-    init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable) {
+    /// Microseconds since 1970.
+    private let moment: Int64
+
+    init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable, atThatTime: Bool) {
+        moment = (atThatTime ? change.time : nil) ?? Clock.unixMicroseconds()
         let relation = change.relation?.relation
         values = table.columns.map { column in
             let place = relation?.columns.firstIndex(where: column.isSame)
@@ -45,7 +49,7 @@ struct ExplainedRow {
         }
         // SAFETY: any byte is a valid UInt8, and both arrays outlive the image.
         let image = RowImage(
-            bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(Clock.unixMicroseconds()))
+            bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(moment))
         return body(image)
     }
 }

@@ -3,11 +3,29 @@ import Catalog
 import Change
 import Delivery
 import Diagnostics
+import EventLog
 import History
 import Judging
 import Policy
 import Postgres
 import System
+
+/// Of when the memberships are that a change was judged by.
+enum MembershipTime {
+    case now
+    case then
+    /// What the log does not have yet, or not any more, is not taken back.
+    case thenAsFarAsTheLogGoes
+
+    fileprivate var sentence: String {
+        switch self {
+        case .now: "memberships are as they are now, not as they were when the change was committed"
+        case .then: "memberships are as they were when the change was committed, by the log"
+        case .thenAsFarAsTheLogGoes:
+            "memberships are as they were when the change was committed, by the log; what was committed behind its end is not taken back"
+        }
+    }
+}
 
 /// Judging a change's images as the server does, part by part.
 extension Explainer {
@@ -20,7 +38,7 @@ extension Explainer {
         // As the reference has it, everybody who asked for deletes hears of all of them.
         let isOpen = isDelete && !settings.deletesAreStrict
         let held = try binding.policy.flatMap { policy throws(ExplainFailure) in
-            isOpen ? nil : try hold(policy, question.holder)
+            isOpen ? nil : try hold(policy, question)
         }
         var judged = JudgedImages(binding: binding, filters: filters, held: held)
         explanation.image = image(&judged, change, isOld: isDelete, &explanation.withoutPostgres)
@@ -41,8 +59,8 @@ extension Explainer {
             }
         }
         if let warning = binding.policy?.warning { explanation.notes.append(warning) }
-        if held?.memberships.isEmpty == false {
-            explanation.notes.append("memberships are as they are now, not as they were when the change was committed")
+        if let held, !held.memberships.isEmpty {
+            explanation.notes.append(held.membershipsAreOf.sentence)
         }
     }
 
@@ -66,6 +84,7 @@ extension Explainer {
         /// In the order of the policy's parts.
         var parts: [[HeldPart]]
         var memberships: [HeldMembership: (keys: MembershipKeys, trouble: String?)] = [:]
+        var membershipsAreOf = MembershipTime.now
 
         func keys(_ residual: Residual) -> [MembershipKeys] {
             residual.memberships.map { memberships[$0]?.keys ?? Held.unknown }
@@ -74,7 +93,8 @@ extension Explainer {
         static let unknown = MembershipKeys(keys: [], hasNull: false, hasRows: false, isUnknown: true)
     }
 
-    private func hold(_ policy: PolicyBinding, _ holder: ExplainedHolder) throws(ExplainFailure) -> Held {
+    private func hold(_ policy: PolicyBinding, _ question: Question) throws(ExplainFailure) -> Held {
+        let holder = question.holder
         let claimant = Claimant(role: holder.role, claims: holder.claims, identity: 0)
         let parts = policy.parts.map { recorder.parts(of: $0, on: policy.table) }
         var answers: [AskedTerm: AskedAnswer] = [:]
@@ -99,7 +119,7 @@ extension Explainer {
         var held = Held(
             policy: policy, claimant: claimant, whole: left(policy.rowPolicy.term),
             parts: parts.map { $0.map { HeldPart(part: $0, residual: left($0.term)) } })
-        fill(&held)
+        fill(&held, question.change)
         return held
     }
 
@@ -110,27 +130,61 @@ extension Explainer {
     }
 
     private func evaluate(_ terms: Set<AskedTerm>, _ claimant: Claimant) -> [AskedTerm: AskedAnswer]? {
-        Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: claimant, then: $0) } ?? nil
+        guard let judge else { return nil }
+        return Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: claimant, then: $0) } ?? nil
     }
 
-    private func fill(_ held: inout Held) {
+    private func fill(_ held: inout Held, _ change: RecordedChange) {
         let residuals = [held.whole] + held.parts.joined().map(\.residual)
         let wanted = Array(Set(residuals.flatMap(\.memberships)))
         guard !wanted.isEmpty else { return }
         let claimant = held.claimant
+        guard let judge else {
+            for membership in wanted { held.memberships[membership] = (Held.unknown, "there is no database to ask") }
+            return
+        }
         let fills = Awaiting.answer(within: Self.patience) { then in
             judge.fill(wanted.map { ($0.membership, claimant) }, seeing: nil, then: then)
+        }
+        if let fills, let keys = keys(of: wanted, as: fills, at: change) {
+            held.membershipsAreOf = keys.time
+            for (membership, keys) in zip(wanted, keys.keys) { held.memberships[membership] = (keys, nil) }
+            return
         }
         for (index, membership) in wanted.enumerated() {
             held.memberships[membership] = keys(membership, fills?[index] ?? .unavailable, claimant)
         }
     }
 
+    /// As they were when the change was committed, by what the log has of their tables since; nil where it does not say.
+    private func keys(
+        of wanted: [HeldMembership], as fills: [MembershipFill], at change: RecordedChange
+    ) -> (keys: [MembershipKeys], time: MembershipTime)? {
+        guard let log = settings.log, let snapshot else { return nil }
+        let sets = zip(wanted, fills).map { held, fill in
+            Ruling.Members(held: held, table: snapshot.followed(held.membership.table), fill: fill)
+        }
+        let isRead = sets.allSatisfy { set in
+            if case .filled = set.fill { set.table != nil } else { false }
+        }
+        guard isRead else { return nil }
+        var past = PastMemberships(sets, snapshot)
+        // All that its own transaction did counts for it.
+        let isDone =
+            (try? past.takeBack(
+                log, to: .offset(change.offset), from: change.offset, keeping: change.transaction.xid)) != nil
+        guard isDone, past.isExact, let end = (try? log.segments())?.last?.lastLSN else { return nil }
+        let isWhole = sets.allSatisfy { set in
+            if case .filled(let rows) = set.fill { rows.position.rawValue <= end } else { false }
+        }
+        return (past.keys(of: Array(sets.indices)), isWhole ? .then : .thenAsFarAsTheLogGoes)
+    }
+
     /// By the set that a loop would keep.
     private func keys(
         _ held: HeldMembership, _ fill: MembershipFill, _ claimant: Claimant
     ) -> (keys: MembershipKeys, trouble: String?) {
-        guard let table = catalog.snapshot?.related(held.membership.table) else {
+        guard let table = snapshot?.related(held.membership.table) else {
             return (Held.unknown, "its table is not known")
         }
         let set = LiveSet(held, claimant, table)
@@ -157,7 +211,7 @@ extension Explainer {
     private func image(
         _ judged: inout JudgedImages, _ change: RecordedChange, isOld: Bool, _ withoutPostgres: inout String?
     ) -> Explanation.Image {
-        let row = ExplainedRow(change, isOld: isOld, of: judged.binding.table)
+        let row = ExplainedRow(change, isOld: isOld, of: judged.binding.table, atThatTime: past != nil)
         let filter = judged.filters.map { filterPart($0, row) }
         var image = Explanation.Image(
             isOld: isOld, missing: [], filter: filter,
@@ -185,7 +239,7 @@ extension Explainer {
     }
 
     private func ask(_ question: JudgedQuestion) -> ExplainedTruth {
-        guard let judge = try? FilterEvaluator(settings.database) else {
+        guard let database = settings.database, let judge = try? FilterEvaluator(database) else {
             return .failed("PostgreSQL could not be asked")
         }
         defer { judge.stop() }
@@ -201,7 +255,7 @@ extension Explainer {
         _ held: Held, _ row: ExplainedRow, _ table: CatalogTable, _ image: inout Explanation.Image,
         _ withoutPostgres: inout String?
     ) {
-        let settings = FilterCheck.Settings.ofPolicies(catalog.snapshot)
+        let settings = FilterCheck.Settings.ofPolicies(snapshot)
         let value = { (residual: Residual) in
             ExplainedTruth(row.read { residual.value(on: $0, keys: held.keys(residual), settings: settings) })
         }
@@ -251,13 +305,18 @@ extension Explainer {
         let explanation = PolicyExplanation(
             row: held.policy.row, texts: columns.map { row.text($0.slot) },
             claimant: held.claimant, expressions: expressions)
+        guard let judge else {
+            withoutPostgres = nobodyToAsk
+            return nil
+        }
         let answer = Awaiting.answer(within: Self.patience) { judge.explain(explanation, then: $0) } ?? nil
         if answer == nil { withoutPostgres = nobodyToAsk }
         return answer
     }
 
     private var nobodyToAsk: String {
-        switch judge.availability {
+        switch judge?.availability {
+        case nil: "there is no database to ask"
         case .refused(let reason, let hint): "no login is fit to run policies: \(reason); \(hint)"
         case .unknown, .available: "it could not be reached as the login that runs policies"
         }
@@ -266,7 +325,7 @@ extension Explainer {
     private func memberships(_ held: Held, _ row: ExplainedRow, _ table: CatalogTable) -> [Explanation.Membership] {
         held.whole.memberships.map { membership in
             let known = held.memberships[membership]
-            let followed = catalog.snapshot?.related(membership.membership.table)
+            let followed = snapshot?.related(membership.membership.table)
             var holdsKey: Bool?
             held.whole.term.visit { term in
                 guard case .member(membership.membership, let key) = term else { return }
@@ -274,7 +333,7 @@ extension Explainer {
                     term: .member(membership.membership, key: key), memberships: [membership], mayAsk: false)
                 let value = row.read {
                     alone.value(
-                        on: $0, keys: held.keys(alone), settings: FilterCheck.Settings.ofPolicies(catalog.snapshot))
+                        on: $0, keys: held.keys(alone), settings: FilterCheck.Settings.ofPolicies(snapshot))
                 }
                 if value != .unknown { holdsKey = value == .value(Array("t".utf8)) }
             }

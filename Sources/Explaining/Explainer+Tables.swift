@@ -14,8 +14,7 @@ import System
 extension Explainer {
     /// Of all published tables, or of one.
     public func examine(_ roles: [String], _ only: TableName? = nil) throws(ExplainFailure) -> [TableFinding] {
-        let known = Awaiting.answer(within: Self.patience) { catalog.refresh(then: $0) }
-        guard let snapshot = known ?? nil else { throw .databaseAway }
+        guard let snapshot = freshSnapshot() else { throw .databaseAway }
         let tables = snapshot.tables.filter { table in
             only.map { $0 == TableName(schema: table.schema, name: table.name) } ?? true
         }
@@ -35,7 +34,8 @@ extension Explainer {
     /// Whether there is a login that may run policies. It is found out when it is asked for.
     func mayAsk() -> Bool {
         for _ in 0..<50 {
-            switch judge.availability {
+            switch judge?.availability {
+            case nil: return false
             case .available: return true
             case .refused: return false
             case .unknown: BackgroundThread.rest(nanoseconds: 100_000_000)

@@ -11,7 +11,7 @@ extension Explainer {
     private static let countedRows = 10_000
 
     public func views(of holder: ExplainedHolder, _ only: TableName? = nil) throws(ExplainFailure) -> [TableFinding] {
-        guard let snapshot = catalog.snapshot else { throw .databaseAway }
+        guard let snapshot else { throw .databaseAway }
         let tables = snapshot.tables.filter { table in
             only.map { $0 == TableName(schema: table.schema, name: table.name) } ?? true
         }
@@ -23,9 +23,10 @@ extension Explainer {
                 )
             }
         }
+        guard let target = settings.policies ?? settings.database else { throw .databaseAway }
         do throws(PostgresError) {
             let connection = try Connection(
-                settings.policies ?? settings.database, applicationName: "tidewire doctor", settings: Self.bounds)
+                target, applicationName: "tidewire doctor", settings: Self.bounds)
             return tables.map { view(of: $0, holder, connection) }
         } catch {
             throw .databaseAway

@@ -15,14 +15,19 @@ import System
 /// connections of its own: no hub has to run, and one that runs is not disturbed. It writes nothing into the database.
 public final class Explainer {
     public struct Settings: Sendable {
-        public var database: ConnectionTarget
+        /// Nil: what only a database can say is not known.
+        public var database: ConnectionTarget?
         /// Whose connections run policies; nil is the hub's own login.
         public var policies: ConnectionTarget?
         public var publication: String
         public var deletesAreStrict: Bool
+        /// What the catalog said when the change was committed; nil is what it says now.
+        public var past: CatalogRecord?
+        /// What memberships were then is found there; nil is what they are now.
+        public var log: HistoryLog?
 
         public init(
-            database: ConnectionTarget, policies: ConnectionTarget? = nil, publication: String,
+            database: ConnectionTarget?, policies: ConnectionTarget? = nil, publication: String,
             deletesAreStrict: Bool = true
         ) {
             self.database = database
@@ -50,47 +55,82 @@ public final class Explainer {
     }
 
     let settings: Settings
-    let catalog: CatalogService
-    let judge: PolicyEvaluator
+    let catalog: CatalogService?
+    let judge: PolicyEvaluator?
+    /// The catalog as it was then.
+    let past: CatalogView?
     let recorder = PartRecorder()
     static let patience = Duration.seconds(20)
 
     public convenience init(_ settings: Settings) throws {
-        try self.init(settings, clientRoles: PolicyEvaluator.Settings(database: settings.database).clientRoles)
+        try self.init(settings, clientRoles: ["anon", "authenticated"])
     }
 
     init(_ settings: Settings, clientRoles: [String]) throws {
         self.settings = settings
+        past = Self.past(settings, recorder)
+        guard let database = settings.database else {
+            (catalog, judge) = (nil, nil)
+            if past == nil { throw ExplainFailure.databaseAway }
+            return
+        }
         var catalog = CatalogService.Settings(
-            target: settings.database, publication: settings.publication, pollInterval: .milliseconds(100))
+            target: database, publication: settings.publication, pollInterval: .milliseconds(100))
         catalog.compiling = recorder.compiling
         catalog.tendsPublication = false
         catalog.coverage = StreamCoverage(followedSince: .zero)
-        self.catalog = try CatalogService(catalog)
-        self.catalog.addBindings(1)
-        var judging = PolicyEvaluator.Settings(database: settings.database, policies: settings.policies)
+        let service = try CatalogService(catalog)
+        service.addBindings(1)
+        self.catalog = service
+        var judging = PolicyEvaluator.Settings(database: database, policies: settings.policies)
         judging.clientRoles = clientRoles
         do {
             judge = try PolicyEvaluator(judging)
         } catch {
-            self.catalog.stop()
+            service.stop()
             throw error
         }
     }
 
     deinit {
-        catalog.stop()
-        judge.stop()
+        catalog?.stop()
+        judge?.stop()
+    }
+
+    /// A record that another version made is of no use where this one asks other questions.
+    private static func past(_ settings: Settings, _ recorder: PartRecorder) -> CatalogView? {
+        settings.past.flatMap { record in
+            try? CatalogTrial(record, compiling: recorder.compiling).view(for: record.roles)
+        }
+    }
+
+    /// What is known of the tables, then or now.
+    var snapshot: CatalogSnapshot? { past?.snapshot ?? catalog?.snapshot }
+
+    /// Whether changes are judged by the catalog as it was then.
+    public var isOfThen: Bool { past != nil }
+
+    func freshSnapshot() -> CatalogSnapshot? {
+        if let past { return past.snapshot }
+        guard let catalog else { return nil }
+        let known = Awaiting.answer(within: Self.patience) { catalog.refresh(then: $0) }
+        return known ?? nil
     }
 
     public func explain(_ question: Question) throws(ExplainFailure) -> Explanation {
         let operation = RowOperations(question.change.operation)
         guard !operation.isEmpty, let relation = question.change.relation?.relation else { throw .noRow }
-        let known = Awaiting.answer(within: Self.patience) { catalog.refresh(then: $0) }
-        guard let snapshot = known ?? nil else { throw .databaseAway }
+        guard let snapshot = freshSnapshot() else { throw .databaseAway }
         var explanation = Explanation(
             holder: "\(question.holder.name) (\(question.holder.role))",
             publication: publication(snapshot.table(relation.schema, relation.name), operation))
+        explanation.isOfThen = isOfThen
+        if let record = settings.past {
+            explanation.notes.append(
+                isOfThen
+                    ? "rights and policies are those of then, as they were recorded at \(TimeText.json(record.time))"
+                    : "rights and policies are those of now: the record of then is one of another version")
+        }
         explanation.wantsOperation = question.operations.contains(operation)
         guard explanation.publication.isPublished else { return explanation.concluded(question) }
         let request = BindingRequest(
@@ -119,6 +159,8 @@ public final class Explainer {
     }
 
     private func resolved(_ request: BindingRequest) -> BindingOutcome {
+        if let past { return past.outcome(of: request, canonical: \.text) ?? .unavailable }
+        guard let catalog else { return .unavailable }
         let answer = Awaiting.answer(within: Self.patience) { then in
             catalog.resolve([request]) { outcomes, _ in then(outcomes) }
         }
@@ -128,6 +170,7 @@ public final class Explainer {
     /// That a table's every change comes down the stream is known only once older transactions are over.
     func resolve(_ request: BindingRequest) -> BindingOutcome {
         var outcome = resolved(request)
+        guard past == nil else { return outcome }
         for _ in 0..<20 {
             guard case .tables(let tables) = outcome, let policy = tables.first?.policy,
                 policy.parts.contains(where: { $0.term == .undecided && mayBeDecidedLater($0, policy.table) })
@@ -143,7 +186,7 @@ public final class Explainer {
     }
 
     private func role(_ request: BindingRequest, _ table: CatalogTable?) -> Explanation.Role {
-        let roles = catalog.known.look(up: request)?.view.roles
+        let roles = past?.roles ?? catalog?.known.look(up: request)?.view.roles
         let access = table.flatMap { roles?.access[AccessKey(role: request.role, table: $0.oid)] }
         let names = { (slots: [Int]) in slots.compactMap { table?.columns[$0].name } }
         return Explanation.Role(

@@ -6,6 +6,11 @@ import History
 extension Explanation {
     func concluded(_ question: Explainer.Question) -> Explanation {
         var result = self
+        if isUndecided, publication.hasOperation, wantsOperation {
+            let reason = withoutPostgres ?? "it could not be asked"
+            result.sentence = "whether \(holder) was told only PostgreSQL can say: \(reason)"
+            return result
+        }
         let (isTold, reason) = verdict(question)
         result.isTold = isTold
         result.sentence = "\(holder) was \(isTold ? "" : "NOT ")told: \(reason)"

@@ -105,14 +105,25 @@ public struct Explanation: Sendable {
     public var oldRecord = OldRecord.none
     /// Why PostgreSQL was not asked.
     public var withoutPostgres: String?
+    /// Rights and policies are those by which the change was judged; else they are those of now.
+    public var isOfThen = false
     public var notes: [String] = []
     public var isTold = false
     /// One line to quote.
     public var sentence = ""
 
+    /// Only PostgreSQL decides, and it could not be asked.
+    public var isUndecided: Bool {
+        guard let image else { return false }
+        let parts = [image.combined, image.filter.first].compactMap(\.self)
+        return parts.contains { $0.hub == .undecided && $0.postgres == nil } && image.missing.isEmpty
+    }
+
     /// Where the hub and PostgreSQL do not agree.
     public var differences: [Part] {
-        [image, oldImage].compactMap { $0 }.flatMap { image in
+        // What PostgreSQL says is of now.
+        if isOfThen { return [] }
+        return [image, oldImage].compactMap { $0 }.flatMap { image in
             (image.policies.flatMap(\.parts) + [image.combined].compactMap { $0 }).filter(\.differs)
         }
     }

@@ -98,6 +98,17 @@ public final class IngestService: Sendable {
     /// The same for what happened to channels.
     public func record(_ note: LedgerNote) -> Bool { notes.ledger.record([note]) }
 
+    /// Of the change that comes next; nil where there is no log yet.
+    public var nextOffset: UInt64? { end?.state.position.offset }
+
+    /// Nil where there is no log yet, or it cannot be read now.
+    public func oldestOffset(in logDirectory: String) -> UInt64? {
+        (try? DiskDirectory(logDirectory)).flatMap { try? EventLogReader.oldestOffset(in: $0, end: end) }
+    }
+
+    /// And for what the catalog says.
+    public func record(_ catalog: CatalogRecord) -> Bool { notes.catalogs.record([catalog]) }
+
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {
         scrubbing?.scrubber.stop()
@@ -136,6 +147,7 @@ public final class IngestService: Sendable {
                 return []
             case .transaction: return finder.keys(ofTransaction: payload)
             case .ledger: return LedgerCodec.keys(of: payload)
+            case .catalogRecord, .catalogMark: return [RowKey.catalog]
             default: return []
             }
         }

@@ -203,7 +203,7 @@ public final class LogSink: TransactionSink {
                 CatalogMark(xid: isEverything ? 0 : info.xid, table: isEverything ? 0 : table), to: &payload)
             try writer.append(
                 kind: .catalogMark, continued: writer.isInsideTransaction, lsn: position.rawValue,
-                time: info.commitTime, payload: payload.bytes)
+                time: info.commitTime, payload: payload.bytes, keys: [RowKey.catalog].span)
         }
     }
 
@@ -262,6 +262,9 @@ public final class LogSink: TransactionSink {
         try append(notes.presence, as: .presence, writer)
         // Whoever joins time and again must not make the log let go of what others come back for.
         allowance.refill(at: time.monotonicNanoseconds())
+        if allowance.isLeft {
+            allowance.spend(try append(notes.catalogs, as: .catalogRecord, writer, atMost: allowance.bytes))
+        }
         if allowance.isLeft { allowance.spend(try append(notes.ledger, as: .ledger, writer, atMost: allowance.bytes)) }
     }
 

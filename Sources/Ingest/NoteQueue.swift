@@ -65,13 +65,15 @@ final class NoteQueue<Note: LogNote>: Sendable {
 final class WaitingNotes: Sendable {
     let presence: NoteQueue<PresenceMark>
     let ledger: NoteQueue<LedgerNote>
+    let catalogs: NoteQueue<CatalogRecord>
 
     init(_ metrics: ProjectMetrics) {
         presence = NoteQueue(dropped: metrics.presenceMarksDropped)
         ledger = NoteQueue(dropped: metrics.ledgerNotesDropped)
+        catalogs = NoteQueue(dropped: metrics.ledgerNotesDropped)
     }
 
-    var isEmpty: Bool { presence.isEmpty && ledger.isEmpty }
+    var isEmpty: Bool { presence.isEmpty && ledger.isEmpty && catalogs.isEmpty }
 }
 
 /// What the ledger may take of the log: so much a second on average, and what was not used lately.

@@ -197,6 +197,9 @@ public struct Rows: Sendable {
         self.affected = affected
     }
 
+    /// As somebody noted them; names of columns were not.
+    public init(recorded values: [[String?]]) { self.init(columns: [], values: values) }
+
     public var first: [String?]? { values.first }
     public var isEmpty: Bool { values.isEmpty }
 }

@@ -14,13 +14,18 @@ extension ProjectServices {
     /// Starts them. `policies` is the login under which PostgreSQL is asked what policies say; nil is the hub's own.
     init(
         _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
-        janitor: MessagesJanitor, messagesHours: Int
+        janitor: MessagesJanitor, messagesHours: Int, keepsCatalogs: Bool
     ) throws {
         let (database, reachability, metrics) = (replication.target, replication.reachability, replication.metrics)
         var catalogSettings = CatalogService.Settings(target: database, publication: replication.publication)
         catalogSettings.coverage = replication.coverage
         catalogSettings.reachability = reachability
         catalogSettings.metrics = metrics
+        if keepsCatalogs {
+            catalogSettings.recording = CatalogRecording(
+                record: { ingest.record($0) }, end: { ingest.nextOffset },
+                oldest: { ingest.oldestOffset(in: logDirectory) })
+        }
         let catalog = try CatalogService(catalogSettings)
         let filterEvaluator = try FilterEvaluator(database, reachability, metrics)
         var judging = PolicyEvaluator.Settings(database: database, policies: policies)

@@ -35,7 +35,8 @@ public final class RunningProject: Sendable {
         do {
             let services = try ProjectServices(
                 replication, policies: plan.policies, logDirectory: plan.logDirectory,
-                ingest: ingest, janitor: janitor, messagesHours: plan.messagesHours)
+                ingest: ingest, janitor: janitor, messagesHours: plan.messagesHours,
+                keepsCatalogs: plan.ledger != .nothing)
             let timeline: (@Sendable ([PresenceMark]) -> Void)? =
                 plan.keepsPresenceTimeline ? { @Sendable marks in ingest.record(marks) } : nil
             var settings = plan.settings

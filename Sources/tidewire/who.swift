@@ -20,8 +20,10 @@ struct WhoCommand: Command {
 
         RECORDED, in the ledger (setting: ledger): who joined what, with which bindings and claims, from where in the log \
         on; how far each had come at its end, and how much of that its client had certainly got; what it was told to be \
-        missing. DERIVED, with the database that is configured: filters and policies are asked again, as they are NOW. \
-        Without a database, or with --recorded, they are not asked, and a line says so.
+        missing. DERIVED: filters and policies are asked again, by the rights, policies and memberships of THEN, as far as the \
+        log has them (policies are recorded when they change; with the database that is configured memberships are taken back \
+        by the changes of their tables); otherwise, or with --now, by those of now. The last line says which. Without either, \
+        or with --recorded, they are not asked.
 
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
         the last position_interval (30 s).
@@ -31,7 +33,7 @@ struct WhoCommand: Command {
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
-    let options: [Option] = [.user, .recorded, .clientLimit, .json, .zone, .log]
+    let options: [Option] = [.user, .recorded, .asOfNow, .clientLimit, .json, .zone, .log]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication),
@@ -54,7 +56,11 @@ struct WhoCommand: Command {
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let change = try log.change(at: offset)
-            let judge = try arguments.has(.recorded) ? nil : Self.judge(configuration)
+            let settings =
+                try arguments.has(.recorded)
+                ? nil
+                : Explainer.Settings(judging: change, of: log, isOfNow: arguments.has(.asOfNow), configuration, "who")
+            let judge = try settings.map { try Explainer($0) }
             let user = arguments.value(of: .user)
             let book = try AttendanceBook(log, at: change, of: user)
             let progress = Progress(terminal, isQuiet: arguments.has(.json))
@@ -67,18 +73,12 @@ struct WhoCommand: Command {
             if arguments.has(.json) {
                 for client in audience.clients { try terminal.print(client.json) }
             } else {
-                try printer.print(audience, judge != nil)
+                try printer.print(audience, judge)
             }
             return audience.clients.contains(where: \.isSent) ? .ok : .notFound
         }
     }
 
-    private static func judge(_ configuration: Configuration) throws -> Explainer? {
-        guard let database = configuration.databaseURL else { return nil }
-        let target = ConnectionTarget(database.revealed)
-        _ = try DatabaseAccess.connect(target, shown: "\(database)", "who")
-        return try Explainer(Explainer.Settings(configuration, target))
-    }
 }
 
 extension Option {
@@ -143,7 +143,7 @@ struct ChangeAudience {
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
             progress(done, min(limit, concerned.count))
             let (isMatch, reason) = try verdicts.verdict(of: bindings, holder)
-            let outcome = Self.outcome(reach, isMatch: isMatch)
+            let outcome = isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown
             clients.append(Client(attendance: attendance, holder: holder, outcome: outcome, reason: reason))
         }
     }
@@ -231,7 +231,10 @@ private struct Verdicts {
 
     private let change: RecordedChange
     private let judge: Explainer?
-    private var known: [Question: (isMatch: Bool, reason: String)] = [:]
+    /// Whether it matches; nil where nobody can say.
+    typealias Verdict = (isMatch: Bool?, reason: String)
+
+    private var known: [Question: Verdict] = [:]
 
     init(_ change: RecordedChange, _ judge: Explainer?) {
         self.change = change
@@ -239,20 +242,22 @@ private struct Verdicts {
     }
 
     /// By the first binding that it is for, or else of the last one why not.
-    mutating func verdict(of bindings: [ListedBinding], _ holder: LedgerNote) throws -> (Bool, String) {
-        var last = (false, "")
+    mutating func verdict(of bindings: [ListedBinding], _ holder: LedgerNote) throws -> Verdict {
+        var last: Verdict = (false, "")
         for binding in bindings {
             guard binding.event == "*" || binding.event == change.operation.name else {
-                last = (false, "the subscription is for \(binding.event) only")
+                if last.isMatch != nil { last = (false, "the subscription is for \(binding.event) only") }
                 continue
             }
-            last = try verdict(of: binding, holder)
-            if last.0 { return last }
+            let found = try verdict(of: binding, holder)
+            if found.isMatch == true { return found }
+            // What nobody can say is not outdone by what is not.
+            if last.isMatch != nil { last = found }
         }
         return last
     }
 
-    private mutating func verdict(of binding: ListedBinding, _ holder: LedgerNote) throws -> (Bool, String) {
+    private mutating func verdict(of binding: ListedBinding, _ holder: LedgerNote) throws -> Verdict {
         guard let judge else { return (true, binding.filter.map { "if \($0)" } ?? "") }
         let question = Question(
             claims: holder.claims, role: holder.role, event: binding.event, filter: binding.filter)
@@ -262,13 +267,14 @@ private struct Verdicts {
         return found
     }
 
-    private func ask(_ judge: Explainer, _ question: Question) throws -> (Bool, String) {
+    private func ask(_ judge: Explainer, _ question: Question) throws -> Verdict {
         do {
             let claims = String(decoding: question.claims, as: UTF8.self)
             let holder = try ExplainedHolder(
                 claims: claims.isEmpty ? "{}" : claims, role: String(decoding: question.role, as: UTF8.self),
                 subject: nil)
             let explanation = try judge.explain(Explainer.Question(change, to: holder, filter: question.filter))
+            if explanation.isUndecided { return (nil, explanation.sentence) }
             let reason = explanation.sentence.split(separator: "told: ", maxSplits: 1).last.map(String.init) ?? ""
             return (explanation.isTold, reason)
         } catch ExplainFailure.noRow {
@@ -293,7 +299,7 @@ private struct AudiencePrinter {
         self.zone = zone
     }
 
-    func print(_ audience: ChangeAudience, _ isJudged: Bool) throws {
+    func print(_ audience: ChangeAudience, _ judge: Explainer?) throws {
         let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
         let change = audience.change
         let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
@@ -312,7 +318,7 @@ private struct AudiencePrinter {
             ], width: terminal.width)
         try terminal.print(table.heading)
         for client in audience.clients { try terminal.print(table.line(client.cells(zone))) }
-        if isJudged, !audience.claimsNotKept.isEmpty {
+        if judge != nil, !audience.claimsNotKept.isEmpty {
             let claims = ScreenText.escaped(audience.claimsNotKept.joined(separator: ", "))
             try terminal.print(
                 "Policies were asked without claims that are not kept (setting: ledger_claims), and may have been true by: \(claims)"
@@ -320,9 +326,11 @@ private struct AudiencePrinter {
         }
         if audience.left > 0 { try terminal.print("… and \(audience.left) more; --limit asks about them") }
         try terminal.print(
-            isJudged
-                ? "Sessions, bindings and ends are recorded; filters and policies were asked now, and may have been others."
-                : "Sessions, bindings and ends are recorded; filters and policies were not asked: no database.")
+            judge.map { judge in
+                judge.isOfThen
+                    ? "Sessions, bindings and ends are recorded, and so are the policies; they were asked again, as of then."
+                    : "Sessions, bindings and ends are recorded; filters and policies were asked now, and may have been others."
+            } ?? "Sessions, bindings and ends are recorded; filters and policies were not asked: no database.")
     }
 }
 

@@ -27,9 +27,12 @@ struct WhyCommand: Command {
         --claims is the payload of a token as JSON, without its signature; --role and --sub say what is not in it, or \
         make claims alone.
 
-        It judges by what the catalog, roles, the clock and memberships are NOW, not as of the change. A hub need not \
+        It judges by rights, policies, memberships and the clock as they were THEN, as far as the log has them (setting: \
+        ledger): policies are recorded when they change, and memberships are taken back by the changes of their tables. Notes \
+        say what is of now; --now judges all by that. Without a database (none configured, or one that is not the log's) what \
+        is recorded suffices, but for what only PostgreSQL can decide. PostgreSQL's column is always of now. A hub need not \
         run, and one that runs is not disturbed. What policies say runs as the login of policy_database_url, as in the \
-        hub, in a transaction that only reads. Where the two columns differ, that is a bug of the hub's: a line says so.
+        hub, in a transaction that only reads. Where both are of now and differ, that is a bug of the hub's: a line says so.
 
         It prints values of the row and of the claims: mind where that goes.
 
@@ -40,7 +43,8 @@ struct WhyCommand: Command {
         Ends with status 0 when the row was told, and 1 when it was not.
         """
     let options: [Option] = [
-        .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .json, .zone,
+        .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow, .json,
+        .zone,
         .log,
     ]
     let optionGroups: [OptionGroup] = [
@@ -65,17 +69,21 @@ struct WhyCommand: Command {
         let holder = try arguments.holder(terminal)
         let operations = try arguments.events()
         let configuration = try arguments.configuration(terminal)
-        guard let database = configuration.databaseURL else {
-            throw UsageError("no database is configured: set TIDEWIRE_DATABASE_URL or give --database-url")
-        }
         let choice = try arguments.changeChoice()
-        let change = try LogAccess.explained { try find(choice, table, arguments.historyLog(terminal)) }
+        let log = try arguments.historyLog(terminal)
+        let change = try LogAccess.explained { try find(choice, table, log) }
         Log.shared.configure(level: .error, format: configuration.logFormat)
-        let target = ConnectionTarget(database.revealed)
-        _ = try DatabaseAccess.connect(target, shown: "\(database)", "why")
+        let settings = try LogAccess.explained {
+            try Explainer.Settings(judging: change, of: log, isOfNow: arguments.has(.asOfNow), configuration, "why")
+        }
+        guard let settings else {
+            throw UsageError(
+                "no database is configured, and the log has no catalog of then: set TIDEWIRE_DATABASE_URL or give --database-url"
+            )
+        }
         let question = Explainer.Question(
             change, to: holder, filter: arguments.value(of: .subscribedFilter), operations: operations)
-        let explanation = try explained { try Explainer(Explainer.Settings(configuration, target)).explain(question) }
+        let explanation = try explained { try Explainer(settings).explain(question) }
         if arguments.has(.json) {
             try terminal.print(explanation.json(change))
         } else {

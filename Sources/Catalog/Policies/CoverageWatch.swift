@@ -63,14 +63,18 @@ extension CatalogReader {
                 AND NOT EXISTS (\(CatalogReader.cutText))
             GROUP BY g.relid
             """, [PostgresArray.literal(coverage.publications(publication))])
+        // Who asks by himself knows of no others.
+        guard asked.sharesTime else {
+            let tables = published.values.compactMap { $0.number(0) }
+            return Dictionary(tables.map { ($0, LSN.zero) }, uniquingKeysWith: { first, _ in first })
+        }
         // Asked afterwards: what runs from here on sees the tables published.
         let transactions = try visibleTransactions()
         return coverage.take(
             Dictionary(
                 published.values.compactMap { row in row.number(0).map { ($0, row[1] ?? "") } },
                 uniquingKeysWith: { first, _ in first }),
-            // Who reads in a transaction of his own has no other to wait for than that.
-            firstRunning: isNested ? .max : transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
+            firstRunning: transactions.firstRunning, firstUnassigned: transactions.firstUnassigned,
             at: try position())
     }
 

@@ -52,9 +52,9 @@ struct PastMemberships: ~Copyable {
     /// Sets that could not be taken back: they stay as they are now.
     private var frozen: Set<Int> = []
 
-    init(_ ruling: Ruling) {
-        sets = ruling.sets
-        schemas = WindowSchemas(ruling.view.snapshot, alsoRelated: true)
+    init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot) {
+        self.sets = sets
+        schemas = WindowSchemas(snapshot, alsoRelated: true)
         // Not into the stored ones at once: what is declared must be whole.
         var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
         var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
@@ -95,8 +95,10 @@ struct PastMemberships: ~Copyable {
 
     // MARK: Back
 
-    /// Takes out what the log has from `start` on, as far as it is in what was read.
-    mutating func takeBack(_ log: HistoryLog, to start: EventLogStart, from offset: UInt64) throws {
+    /// Takes out what the log has from `start` on, as far as it is in what was read; but for one transaction's.
+    mutating func takeBack(
+        _ log: HistoryLog, to start: EventLogStart, from offset: UInt64, keeping kept: UInt32? = nil
+    ) throws {
         guard !isEmpty else { return }
         let names = tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
         var reader = try EventLogReader(directory: log.directory, from: start, matchingAnyOf: names)
@@ -104,7 +106,7 @@ struct PastMemberships: ~Copyable {
             switch reader.entry.kind {
             case .relation: try schemas.learn(reader.payload)
             case .transaction where reader.entry.offset + UInt64(reader.entry.changeCount) > offset:
-                for effect in try effects(of: reader.payload) { takeBack(effect) }
+                for effect in try effects(of: reader.payload) where effect.xid != kept { takeBack(effect) }
             default: break
             }
         }

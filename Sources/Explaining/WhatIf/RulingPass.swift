@@ -47,7 +47,7 @@ struct RulingPass: ~Copyable {
         operations = deletesAreStrict ? .all : [.insert, .update]
         asksLeft = asksAtMost
         settings = .ofPolicies(ruling.view.snapshot)
-        memberships = PastMemberships(ruling)
+        memberships = PastMemberships(ruling.sets, ruling.view.snapshot)
         schemas = WindowSchemas(ruling.view.snapshot)
         handles = Array(repeating: nil, count: ruling.pairs.count)
         for table in ruling.view.snapshot.tables {

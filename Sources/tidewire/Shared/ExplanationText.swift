@@ -133,7 +133,7 @@ struct ExplanationPrinter {
             case false?: "the row's is not among them"
             case nil: "whether the row's is among them is not known"
             }
-        let keys = membership.keyCount == 1 ? "1 key now" : "\(membership.keyCount) keys now"
+        let keys = membership.keyCount == 1 ? "1 key" : "\(membership.keyCount) keys"
         let trouble = membership.trouble.map { "; \($0)" } ?? ""
         try line("membership", "\(membership.table): \(keys), \(holds)\(trouble)")
     }

@@ -1,3 +1,4 @@
+import Catalog
 import Change
 import Console
 import EventLog
@@ -35,11 +36,38 @@ extension Arguments {
     }
 }
 
+extension Option {
+    static let asOfNow = Option.flag("now", "Judge by rights, policies and memberships as they are now.")
+}
+
 extension Explainer.Settings {
+    /// By what a change is judged again: what the log has of then, and the database that is configured; nil where there is
+    /// neither.
+    init?(
+        judging change: RecordedChange, of log: HistoryLog, isOfNow: Bool, _ configuration: Configuration,
+        _ command: String
+    ) throws {
+        let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: change.offset)
+        guard let database = configuration.databaseURL else {
+            guard record != nil else { return nil }
+            self.init(configuration, nil, past: (record, log))
+            return
+        }
+        let target = ConnectionTarget(database.revealed)
+        _ = try DatabaseAccess.connect(target, shown: "\(database)", command)
+        self.init(configuration, target, past: isOfNow ? nil : (record, log))
+    }
+
     /// Of the database that is configured, which can be reached.
-    init(_ configuration: Configuration, _ database: ConnectionTarget) {
+    /// `past` says what the catalog was and what memberships were; without it they are what they are now.
+    init(
+        _ configuration: Configuration, _ database: ConnectionTarget?,
+        past: (record: CatalogRecord?, log: HistoryLog)? = nil
+    ) {
         self.init(
             database: database, policies: configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) },
             publication: configuration.publication, deletesAreStrict: configuration.deletesAreStrict)
+        self.past = past?.record
+        log = past?.log
     }
 }

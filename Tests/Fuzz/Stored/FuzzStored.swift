@@ -7,23 +7,25 @@ import TestSupport
 public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeRawPointer) -> CInt {
     writeSeeds([
         [0] + storedRelation(), [1] + storedPart(), [1] + storedEmptyPart(), [2] + storedPresence(),
-        [3] + storedLedger(),
+        [3] + storedLedger(), [4] + storedCatalog(),
     ])
     return 0
 }
 
-/// In: a byte that says which, then a stored relation, a stored part of a transaction, stored presence, or a stored part of the ledger.
+/// In: a byte that says which, then a stored relation, a stored part of a transaction, stored presence, a stored
+/// part of the ledger, or a stored catalog.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let kind = bytes.first else { return 0 }
     let stored = Array(bytes.dropFirst())
     // What is malformed is refused with an error, which is all that is asked for.
-    switch kind % 4 {
+    switch kind % 5 {
     case 0: try? readRelation(stored)
     case 1: try? readPart(stored)
     case 2: try? readPresence(stored)
-    default: try? readLedger(stored)
+    case 3: try? readLedger(stored)
+    default: try? readCatalog(stored)
     }
     return 0
 }
@@ -58,6 +60,26 @@ private func readLedger(_ stored: [UInt8]) throws {
     var writer = ByteWriter()
     LedgerCodec.encode(notes, to: &writer)
     precondition(writer.copied() == stored, "the ledger came back as something else")
+}
+
+private func storedCatalog() -> [UInt8] {
+    var writer = ByteWriter()
+    let answers = [
+        CatalogRecord.Answer(question: 7, rows: [["a", nil], []]), CatalogRecord.Answer(question: 8, failure: "42501"),
+    ]
+    let record = CatalogRecord(
+        time: 1, since: 2, unknownFrom: 2, serverVersion: 150_000, publication: "p", awaited: [9], roles: ["anon"],
+        answers: answers)
+    CatalogRecordCodec.encode([record], to: &writer)
+    return writer.copied()
+}
+
+/// Bytes that are no text are replaced, so what comes back may be longer once, and no more.
+private func readCatalog(_ stored: [UInt8]) throws {
+    let records = try CatalogRecordCodec.decode(stored.span.bytes)
+    var writer = ByteWriter()
+    CatalogRecordCodec.encode(records, to: &writer)
+    precondition(try CatalogRecordCodec.decode(writer.bytes) == records, "a catalog came back as another")
 }
 
 private func storedPresence() -> [UInt8] {

@@ -1,21 +1,29 @@
 import Asking
 import Change
 import Diagnostics
+import Policy
 import Postgres
 import Replication
 import System
 
-/// The catalog as a transaction has made it, and nobody else sees it: read within that transaction, which somebody began and
-/// will roll back.
+/// The catalog by itself, without anybody who follows it: within a transaction that somebody else began, or as it was when it
+/// was recorded.
 public struct CatalogTrial {
     private let reader: CatalogReader
 
-    /// `session` is in a transaction.
+    /// As the session's transaction has made it, and nobody else sees it.
     public init(_ session: PolicySession, publication: String, interrupt: Wake) {
+        self.init(AskedTransaction(session.connection, interrupt: interrupt), publication)
+    }
+
+    public init(_ record: CatalogRecord, compiling: PolicyCompiling = .real) {
+        self.init(RecordedAnswers(record), record.publication, compiling)
+    }
+
+    init(_ asked: any CatalogAnswering, _ publication: String, _ compiling: PolicyCompiling = .real) {
         reader = CatalogReader(
-            connection: session.connection, publication: publication, interrupt: interrupt, compiling: .real,
-            bench: TrialBench(), coverage: CoverageWatch(StreamCoverage(followedSince: .zero)),
-            metrics: ProjectMetrics(), isNested: true)
+            asked: asked, publication: publication, compiling: compiling, bench: TrialBench(),
+            coverage: CoverageWatch(StreamCoverage(followedSince: .zero)), metrics: ProjectMetrics())
     }
 
     /// The published tables, and what these roles may see of them.
@@ -27,7 +35,8 @@ public struct CatalogTrial {
             if wanted.isEmpty { break }
             view.roles.add(try reader.roles(wanted, of: view.snapshot))
             view.combinePolicies(after: view)
-            if wanted.allSatisfy({ role, _ in !view.roles.existing.contains(role) }) { break }
+            // Whoever does not exist will not the next time.
+            if wanted.keys.allSatisfy({ !view.roles.existing.contains($0) }) { break }
         }
         return view
     }
@@ -60,41 +69,4 @@ extension CatalogView {
         guard let access = access(of: role, to: table), !table.primaryKey.isEmpty else { return false }
         return table.primaryKey.allSatisfy(access.selectable.contains)
     }
-}
-
-extension CatalogReader {
-    /// What would be transactions of their own are savepoints, and a statement that fails takes nothing with it.
-    func askNested(_ statements: [PipelinedStatement]) throws(PostgresError) -> [Result<Rows, PostgresError>] {
-        var sent: [PipelinedStatement] = []
-        var places: [Int] = []
-        var isWithin = false
-        for statement in statements {
-            switch statement.sql.prefix(while: { $0 != " " }) {
-            case "BEGIN":
-                places.append(sent.count)
-                sent.append(Self.save)
-                isWithin = true
-            case "ROLLBACK":
-                places.append(sent.count)
-                sent += [Self.undo, Self.release]
-                isWithin = false
-            case "COMMIT":
-                places.append(sent.count)
-                sent.append(Self.release)
-                isWithin = false
-            case _ where isWithin:
-                places.append(sent.count)
-                sent.append(statement)
-            default:
-                places.append(sent.count + 1)
-                sent += [Self.save, statement, Self.undo, Self.release]
-            }
-        }
-        let answers = try askAll(sent)
-        return places.map { answers[$0] }
-    }
-
-    private static let save = PipelinedStatement("SAVEPOINT tidewire_catalog")
-    private static let undo = PipelinedStatement("ROLLBACK TO SAVEPOINT tidewire_catalog")
-    private static let release = PipelinedStatement("RELEASE SAVEPOINT tidewire_catalog")
 }

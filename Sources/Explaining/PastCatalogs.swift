@@ -1,0 +1,45 @@
+import Change
+import EventLog
+import History
+
+/// The catalogs that a log has, of which one is that of a change.
+public struct PastCatalogs {
+    /// By which the change was judged; nil where the log does not have what the catalog said then.
+    public static func record(of log: HistoryLog, at offset: UInt64) throws -> CatalogRecord? {
+        var catalogs = PastCatalogs(offset)
+        var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
+        while try reader.next(), catalogs.next == nil {
+            switch reader.entry.kind {
+            case .catalogRecord: for record in try CatalogRecordCodec.decode(reader.payload) { catalogs.take(record) }
+            case .catalogMark where reader.entry.offset <= offset:
+                catalogs.marks.append(try CatalogMarkCodec.decode(reader.payload).xid)
+            default: break
+            }
+        }
+        return catalogs.chosen
+    }
+
+    private let offset: UInt64
+    /// The newest that counted before the change, and the one after it.
+    private var last: CatalogRecord?
+    private var next: CatalogRecord?
+    /// Transactions before the change that may have changed the catalog.
+    private var marks: [UInt32] = []
+
+    init(_ offset: UInt64) { self.offset = offset }
+
+    private mutating func take(_ record: CatalogRecord) {
+        if record.since <= offset {
+            last = record
+        } else if next == nil {
+            next = record
+            if record.unknownFrom <= offset { last = nil }
+        }
+    }
+
+    /// Whoever reads a mark waits for a catalog that knows of it, and judges what follows by that, however late it comes.
+    private var chosen: CatalogRecord? {
+        guard let next else { return last }
+        return marks.contains(where: next.awaited.contains) ? next : last
+    }
+}

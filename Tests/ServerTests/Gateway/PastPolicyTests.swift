@@ -1,0 +1,135 @@
+import Change
+import Diagnostics
+import EventLog
+import Explaining
+import Foundation
+import History
+import System
+import TestSupport
+import Testing
+
+@testable import Settings
+
+/// Policies as they were then: what the log has of them, beside what clients really heard.
+@Suite(.within(minutes: 10), .serialized) struct PastPolicyTests {
+    private static let tables = """
+        CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
+        CREATE TABLE members (room int, person uuid, PRIMARY KEY (room, person));
+        ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+        GRANT SELECT ON notes, members TO READER;
+        CREATE FUNCTION is_mine(who uuid) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT who = auth.uid() $$;
+        ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY shown ON notes FOR SELECT TO READER USING (owner = auth.uid());
+        """
+
+    private static let alterations = [
+        "ALTER POLICY shown ON notes USING (true)",
+        "ALTER POLICY shown ON notes USING (owner = auth.uid())",
+        "ALTER POLICY shown ON notes USING (id % 2 = 0 OR is_mine(owner))",
+        "ALTER POLICY shown ON notes USING (room IN (SELECT m.room FROM members m WHERE m.person = auth.uid()))",
+        "ALTER POLICY shown ON notes USING (is_mine(owner) AND room > 0)",
+        "CREATE OR REPLACE FUNCTION is_mine(who uuid) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT who = auth.uid() $$",
+        "CREATE OR REPLACE FUNCTION is_mine(who uuid) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT who <> auth.uid() $$",
+        "ALTER TABLE notes DISABLE ROW LEVEL SECURITY",
+        "ALTER TABLE notes ENABLE ROW LEVEL SECURITY",
+        "DROP POLICY IF EXISTS more ON notes",
+        "CREATE POLICY more ON notes AS RESTRICTIVE FOR SELECT TO READER USING (room < 2)",
+    ]
+
+    private static func log(_ stage: GatewayStage) throws -> HistoryLog {
+        HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+    }
+
+    private static func records(_ stage: GatewayStage) throws -> Int {
+        var reader = try EventLogReader(directory: log(stage).directory)
+        var count = 0
+        while try reader.next() { if reader.entry.kind == .catalogRecord { count += 1 } }
+        return count
+    }
+
+    /// The catalog has become another, the hub judges by it, and the log has it.
+    private static func alter(_ stage: GatewayStage, _ sql: String) throws {
+        let before = (stage.metrics.catalogVersion.value, try records(stage))
+        try stage.run(sql)
+        try stage.awaitCatalog()
+        // Some change nothing.
+        guard stage.metrics.catalogVersion.value != before.0 else { return }
+        #expect(try eventually { try records(stage) > before.1 }, "\(sql)")
+    }
+
+    private static func changes(of log: HistoryLog) throws -> [History.RecordedChange] {
+        var found: [History.RecordedChange] = []
+        var reader = try HistoryReader(log, HistoryQuery(from: nil, to: nil))
+        while let item = try reader.next() {
+            if case .change(let change) = item, change.relation?.relation.name == "notes" { found.append(change) }
+        }
+        return found
+    }
+
+    @Test(arguments: seeds(2))
+    func `what was decided is decided again as it was, without a database where the log suffices`(_ seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes, members")
+        defer { stage.stop() }
+        let callers = try (0..<2).map { user in
+            let caller = try stage.caller()
+            try caller.subscribe("realtime:a", [binding("notes", "INSERT")], token: stage.token(of: user))
+            return caller
+        }
+        #expect(try eventually { try Self.records(stage) > 0 })
+        for step in 0..<40 {
+            if step % 5 == 4, let change = Self.alterations.randomElement(using: &random) {
+                let exists = try stage.database.value("SELECT count(*) FROM pg_policy WHERE polname = 'more'") == "1"
+                if !(exists && change.hasPrefix("CREATE POLICY")) { try Self.alter(stage, change) }
+            }
+            if random.next() % 4 == 0 {
+                let (room, person) = (random.next() % 3, GatewayStage.user(Int(random.next() % 2)))
+                try stage.run(
+                    "INSERT INTO members VALUES (\(room), '\(person)') ON CONFLICT DO NOTHING")
+            } else if random.next() % 6 == 0 {
+                try stage.run("DELETE FROM members WHERE room = \(random.next() % 3)")
+            }
+            try stage.run(
+                "INSERT INTO notes VALUES (\(step), '\(GatewayStage.user(Int(random.next() % 2)))', \(random.next() % 3))"
+            )
+            try stage.awaitLog()
+            for caller in callers { try caller.fence() }
+        }
+        let heard = callers.map { caller in
+            Set(caller.takeUnheard().filter { $0.event == "postgres_changes" }.compactMap(\.id))
+        }
+        let log = try Self.log(stage)
+        var (decided, undecided) = (0, 0)
+        var explainers: [UInt64: [Explainer]] = [:]
+        for change in try Self.changes(of: log) {
+            let record = try #require(try PastCatalogs.record(of: log, at: change.offset), "@\(change.offset)")
+            let id = try #require(change.key.first?.value.plainText.flatMap { Int($0) })
+            let known =
+                try explainers[record.since]
+                ?? [nil, stage.database.target].map { database in
+                    var settings = Explainer.Settings(database: database, publication: "supabase_realtime")
+                    (settings.past, settings.log) = (record, log)
+                    return try Explainer(settings)
+                }
+            explainers[record.since] = known
+            for (isOffline, explainer) in zip([true, false], known) {
+                #expect(explainer.isOfThen)
+                for user in 0..<2 {
+                    let holder = try ExplainedHolder(
+                        claims: nil, role: stage.reader, subject: GatewayStage.user(user))
+                    let answer = try explainer.explain(Explainer.Question(change, to: holder))
+                    if answer.isUndecided {
+                        #expect(isOffline, "with a database nothing is left open: user \(user), row \(id)")
+                        undecided += 1
+                        continue
+                    }
+                    decided += 1
+                    #expect(
+                        answer.isTold == heard[user].contains(id),
+                        "user \(user), row \(id), @\(change.offset), offline \(isOffline): \(answer.sentence)")
+                }
+            }
+        }
+        #expect(decided > 100 && heard.allSatisfy { !$0.isEmpty }, "\(decided) \(undecided)")
+    }
+}
