@@ -78,7 +78,7 @@ struct WhyCommand: Command {
         }
         guard let settings else {
             throw UsageError(
-                "no database is configured, and the log has no catalog of then: set TIDEWIRE_DATABASE_URL or give --database-url"
+                "no database is configured\(arguments.has(.asOfNow) ? "" : ", and the log has no catalog of then"): set TIDEWIRE_DATABASE_URL or give --database-url"
             )
         }
         let question = Explainer.Question(
