@@ -5,6 +5,8 @@ import Synchronization
 enum LiveItem: Sendable, Hashable {
     case batch([RowChange], Position?)
     case caughtUp(Position?)
+    /// All rows there are, in place of what was told; nil for the first time.
+    case rows([RowChange], RefetchReason?, Position)
     /// Nil for the first time.
     case refetch(RefetchReason?, Position?)
     case problem(Problem)
@@ -14,7 +16,7 @@ enum LiveItem: Sendable, Hashable {
 /// is handled one after the other, by whoever came first; nothing is done under a lock.
 final class Engine: Sendable {
     struct Listener: Sendable {
-        let channel: Int
+        var channel: Int
         let mailbox: Mailbox<LiveItem>
         var batcher: Batcher
         /// Everything before it has been put into the mailbox or dropped as told before.
@@ -24,6 +26,8 @@ final class Engine: Sendable {
         var waitingChanges = 0
         var isFirst = true
         let asksFirst: Bool
+        /// Rows that are being told.
+        var rows: [RowChange] = []
         /// More changes do not wait for somebody: they are asked for again when it comes to take them.
         let maximumWaitingChanges: Int
         /// The end of the last batch in the mailbox.
@@ -45,11 +49,24 @@ final class Engine: Sendable {
         var listeners: [Int: Listener] = [:]
         var rooms: [Int: Room] = [:]
         /// Channels of queries that are shared, by what they ask for.
-        var shared: [[Binding]: Int] = [:]
-        var bindings: [Int: [Binding]] = [:]
+        var shared: [Subject: Int] = [:]
+        /// Of every query's channel.
+        var subjects: [Int: Subject] = [:]
+        /// Channels of those that came to a shared one later, until they have come as far as it.
+        var aside: Set<Int> = []
         var state: ClientState
         var watchers: [Int: Mailbox<ClientState>] = [:]
         var pushes: [Int: CheckedContinuation<Problem?, Never>] = [:]
+
+        /// The channel, where nobody listens to it any more.
+        mutating func forget(_ channel: Int) -> Int? {
+            guard !listeners.values.contains(where: { $0.channel == channel }) else { return nil }
+            if let subject = subjects.removeValue(forKey: channel), shared[subject] == channel {
+                shared[subject] = nil
+            }
+            aside.remove(channel)
+            return channel
+        }
     }
 
     let address: TransportRequest
@@ -94,6 +111,7 @@ final class Engine: Sendable {
             if let actions {
                 for action in actions { perform(action) }
                 handOver()
+                joinShared()
                 continue
             }
             announce()
@@ -203,11 +221,18 @@ final class Engine: Sendable {
 
     // MARK: Who listens
 
-    struct Query: Sendable {
+    /// Queries with the same one are served by one channel.
+    struct Subject: Sendable, Hashable {
         var bindings: [Binding]
+        /// The server is asked for the rows there are.
+        var wantsRows: Bool
+    }
+
+    struct Query: Sendable {
+        var subject: Subject
         var position: Position?
         var batcher: Batcher
-        /// Whether what there is already is fetched first.
+        /// Whether it is told that what there is already is to be fetched.
         var asksFirst: Bool
     }
 
@@ -216,11 +241,15 @@ final class Engine: Sendable {
         let (number, request, channel) = core.withLock { core -> (Int, ChannelRequest?, Int) in
             core.next += 1
             let number = core.next
-            let isShared = query.position == nil && core.shared[query.bindings] != nil
-            let channel = isShared ? core.shared[query.bindings] ?? number : number
+            let shared = core.shared[query.subject]
+            // Rows are told once: whoever comes later asks for its own, and joins the others where it has come as far.
+            let isLate = shared.map { query.subject.wantsRows && core.machine.hasJoined($0) } ?? false
+            let isShared = query.position == nil && shared != nil && !isLate
+            let channel = isShared ? shared ?? number : number
             var listener = Listener(
                 channel: channel, mailbox: mailbox, batcher: query.batcher, position: query.position,
-                asksFirst: query.asksFirst && query.position == nil, maximumWaitingChanges: maximumWaitingChanges)
+                asksFirst: query.asksFirst && !query.subject.wantsRows && query.position == nil,
+                maximumWaitingChanges: maximumWaitingChanges)
             // What is fetched before the server has begun to tell changes would leave a gap.
             if isShared, listener.asksFirst, core.machine.hasJoined(channel) {
                 listener.isFirst = false
@@ -228,18 +257,21 @@ final class Engine: Sendable {
             }
             core.listeners[number] = listener
             guard !isShared else { return (number, nil, channel) }
-            let isTaken = core.shared[query.bindings] != nil
-            core.bindings[channel] = query.bindings
-            if !isTaken { core.shared[query.bindings] = channel }
-            let topic = Self.topic(query.bindings) + (isTaken ? "#\(number)" : "")
-            return (number, ChannelRequest(topic: topic, bindings: query.bindings, position: query.position), channel)
+            core.subjects[channel] = query.subject
+            if shared == nil { core.shared[query.subject] = channel } else { core.aside.insert(channel) }
+            let topic = Self.topic(query.subject) + (shared == nil ? "" : "#\(number)")
+            var request = ChannelRequest(topic: topic, bindings: query.subject.bindings, position: query.position)
+            request.wantsRows = query.subject.wantsRows
+            return (number, request, channel)
         }
         if let request { handle(.subscribe(channel, request)) }
         return (number, mailbox)
     }
 
     /// The same in every launch, so that the server knows it again.
-    private static func topic(_ bindings: [Binding]) -> String { "tidewire:" + fingerprint(bindings) }
+    private static func topic(_ subject: Subject) -> String {
+        (subject.wantsRows ? "tidewire:rows:" : "tidewire:") + fingerprint(subject.bindings)
+    }
 
     static func fingerprint(_ bindings: [Binding]) -> String {
         let text = JSONValue.array(bindings.map(\.json)).json
@@ -251,15 +283,35 @@ final class Engine: Sendable {
         let channel: Int? = core.withLock { core in
             guard let listener = core.listeners.removeValue(forKey: number) else { return nil }
             listener.mailbox.finish(discarding: true)
-            guard !core.listeners.values.contains(where: { $0.channel == listener.channel }) else { return nil }
-            if let bindings = core.bindings.removeValue(forKey: listener.channel),
-                core.shared[bindings] == listener.channel
-            {
-                core.shared[bindings] = nil
-            }
-            return listener.channel
+            return core.forget(listener.channel)
         }
         if let channel { handle(.unsubscribe(channel)) }
+    }
+
+    /// Those that stand at least where the shared channel does go on with it: it tells everything behind that, and they leave
+    /// out what they had.
+    private func joinShared() {
+        let left = core.withLock { core in
+            core.aside.sorted().compactMap { channel -> Int? in
+                guard let subject = core.subjects[channel] else { return nil }
+                guard let shared = core.shared[subject] else {
+                    // Those whom it came to have gone.
+                    core.shared[subject] = channel
+                    core.aside.remove(channel)
+                    return nil
+                }
+                guard let here = core.machine.standing(channel), let there = core.machine.standing(shared),
+                    here.covers(there)
+                else { return nil }
+                for (number, listener) in core.listeners where listener.channel == channel {
+                    // What was dropped for it is asked for again on a channel of its own.
+                    if listener.isOverrun { return nil }
+                    core.listeners[number]?.channel = shared
+                }
+                return core.forget(channel)
+            }
+        }
+        for channel in left { handle(.unsubscribe(channel)) }
     }
 
     /// Its changes are asked for again where they did not fit any more.
@@ -351,7 +403,7 @@ final class Engine: Sendable {
     func signOut() {
         let rooms = core.withLock { core in
             for listener in core.listeners.values { listener.mailbox.finish(discarding: true) }
-            (core.listeners, core.shared, core.bindings) = ([:], [:], [:])
+            (core.listeners, core.shared, core.subjects, core.aside) = ([:], [:], [:], [])
             defer { core.rooms = [:] }
             return core.rooms.values.map { $0 }
         }
@@ -362,6 +414,9 @@ final class Engine: Sendable {
 }
 
 extension Engine.Listener {
+    /// As many as a hub tells.
+    static let maximumRows = 100_000
+
     mutating func hear(_ output: ChannelMachine.Output, at now: Duration) {
         switch output {
         case .change(let change):
@@ -371,9 +426,22 @@ extension Engine.Listener {
             }
             if !isOverrun { batcher.add(change, at: now) }
         case .joined(let recovered, let at):
-            if !recovered { position = at }
+            if !recovered {
+                position = at
+                lastPut = lastPut ?? at
+            }
             if isFirst, asksFirst, !recovered { mailbox.put(.refetch(nil, position)) }
             isFirst = false
+        case .rowsBegin:
+            if let batch = batcher.flush() { put(batch) }
+            rows = []
+        case .row(let row):
+            if rows.count <= Self.maximumRows { rows.append(row) }
+        case .rowsEnd(let reason, let at):
+            let isWhole = rows.count <= Self.maximumRows
+            let words = "there are more than \(Self.maximumRows) rows: narrow the filter, or fetch them in parts"
+            mailbox.put(isWhole ? .rows(rows, reason, at) : .refetch(.changesMissing(words), at))
+            (rows, position, lastPut) = ([], at, at)
         case .mustRefetch(let reason):
             if let batch = batcher.flush() { put(batch) }
             mailbox.put(.refetch(reason, position))

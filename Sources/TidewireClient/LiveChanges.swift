@@ -32,17 +32,21 @@ public struct UnreadableRow: Sendable, Hashable {
 
 public struct Batch<Row: LiveRow>: Sendable {
     public internal(set) var changes: [Change<Row>] = []
-    /// Everything there is, fetched by the app's own closure: takes the place of what is shown.
+    /// Everything there is, told by the server or fetched by the app's own closure: takes the place of what is shown.
     public internal(set) var rows: [Row]?
     /// What the app saves together with the changes. Nil where the server keeps none.
     public internal(set) var position: Position?
-    /// Without a closure that fetches: the app does it itself.
+    /// Where the server does not tell the rows and there is no closure that fetches them: the app does it itself.
     public internal(set) var mustRefetch: RefetchReason?
     /// There is no position yet: what there is has to be fetched for the first time.
     public internal(set) var isFirst = false
     public internal(set) var isCaughtUp = false
     public internal(set) var problems: [Problem] = []
     public internal(set) var unreadable: [UnreadableRow] = []
+    /// Of an answer to `changes(after:of:)`: there are others behind its position.
+    public internal(set) var hasMore = false
+
+    public init() {}
 }
 
 extension Tidewire {
@@ -53,15 +57,19 @@ extension Tidewire {
     ///   - filter: which rows; the server decides.
     ///   - after: where the app stands by what it saved; nil to begin now.
     ///   - keptAs: the name under which the client keeps the position itself; see `changes(of:after:keptAs:window:windows:)`.
+    ///   - snapshot: whether the server is asked for the rows there are, first and whenever something could not be told. They
+    ///     come in one piece as the batch's `rows`, and what changes comes behind them, nothing missing and nothing twice.
+    ///     By default that is so where there is no `fetch`; with both, `fetch` is for servers that do not tell rows.
     ///   - fetch: what there is now, asked for first and whenever something could not be told. Changes wait meanwhile and come
     ///     behind it.
     public func live<Row: LiveRow>(
         _ row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil, after position: Position? = nil,
-        keptAs name: String? = nil, window: BatchWindow = .standard,
+        keptAs name: String? = nil, window: BatchWindow = .standard, snapshot: Bool? = nil,
         fetch: (@Sendable () async throws -> [Row])? = nil
     ) -> LiveChanges<Row> {
         let binding = Binding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
-        let tables = changes(of: [binding], after: position, keptAs: name, window: window)
+        let tables = changes(
+            of: [binding], after: position, keptAs: name, window: window, snapshot: snapshot ?? (fetch == nil))
         return LiveChanges(tables: tables, fetch: fetch)
     }
 }

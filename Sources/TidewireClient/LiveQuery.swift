@@ -24,10 +24,10 @@ public final class LiveQuery<Row: LiveRow> {
 
     public init(
         _ tidewire: Tidewire, _ row: Row.Type, where filter: Filter<Row>? = nil, window: BatchWindow = .standard,
-        fetch: (@Sendable () async throws -> [Row])? = nil,
+        snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
         sortedBy areInOrder: @escaping @Sendable (Row, Row) -> Bool
     ) {
-        changes = tidewire.live(row, where: filter, window: window, fetch: fetch)
+        changes = tidewire.live(row, where: filter, window: window, snapshot: snapshot, fetch: fetch)
         self.areInOrder = areInOrder
     }
 
@@ -63,9 +63,10 @@ extension Tidewire {
     /// How many rows each group has, kept by the rows' keys: likes by post, unread messages by conversation.
     public func count<Row: LiveRow, Group: Hashable & Sendable>(
         _ row: Row.Type, where filter: Filter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
-        window: BatchWindow = .standard, fetch: (@Sendable () async throws -> [Row])? = nil
+        window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil
     ) -> LiveCounts<Row, Group> {
-        LiveCounts(changes: live(row, where: filter, window: window, fetch: fetch), group: group)
+        let changes = live(row, where: filter, window: window, snapshot: snapshot, fetch: fetch)
+        return LiveCounts(changes: changes, group: group)
     }
 }
 

@@ -6,6 +6,8 @@ public struct TableBatch: Sendable {
     public internal(set) var changes: [RowChange] = []
     /// What the app saves together with them, to go on behind them after any absence. Nil where the server keeps none.
     public internal(set) var position: Position?
+    /// All rows there are, as inserts, in place of what is shown: told by the server where they were asked for.
+    public internal(set) var rows: [RowChange]?
     /// What is shown has to be fetched again; changes go on from here.
     public internal(set) var mustRefetch: RefetchReason?
     /// What there is has to be fetched for the first time.
@@ -13,6 +15,10 @@ public struct TableBatch: Sendable {
     /// Everything that was missed has been told.
     public internal(set) var isCaughtUp = false
     public internal(set) var problems: [Problem] = []
+    /// Of an answer to `changes(after:of:)`: there are others behind its position.
+    public internal(set) var hasMore = false
+
+    public init() {}
 }
 
 extension Tidewire {
@@ -23,19 +29,20 @@ extension Tidewire {
     ///   - keptAs: the name under which the client keeps the position itself, for apps that save nothing with it. It counts
     ///     as saved when the next batch is asked for.
     ///   - windows: by table, for those that want another than `window`.
+    ///   - snapshot: whether the server is asked for the rows there are, first and whenever something could not be told.
     public func changes(
         of tables: [Binding], after position: Position? = nil, keptAs name: String? = nil,
-        window: BatchWindow = .standard, windows: [String: BatchWindow] = [:]
+        window: BatchWindow = .standard, windows: [String: BatchWindow] = [:], snapshot: Bool = false
     ) -> LiveTables {
         LiveTables(
-            engine: engine, bindings: tables, position: position, name: name,
-            batcher: Batcher(window, windows: windows))
+            engine: engine, subject: Engine.Subject(bindings: tables, wantsRows: snapshot), position: position,
+            name: name, batcher: Batcher(window, windows: windows))
     }
 }
 
 public struct LiveTables: AsyncSequence, Sendable {
     let engine: Engine
-    let bindings: [Binding]
+    let subject: Engine.Subject
     let position: Position?
     let name: String?
     let batcher: Batcher
@@ -52,13 +59,13 @@ public struct LiveTables: AsyncSequence, Sendable {
 
         init(_ tables: LiveTables) {
             engine = tables.engine
-            key = tables.name.map { "position:" + $0 + ":" + Engine.fingerprint(tables.bindings) }
+            key = tables.name.map { "position:" + $0 + ":" + Engine.fingerprint(tables.subject.bindings) }
             let kept = key.flatMap { tables.engine.storage.load($0) }.flatMap { data in
                 Position(String(decoding: data, as: UTF8.self))
             }
             (number, mailbox) = engine.listen(
                 Engine.Query(
-                    bindings: tables.bindings, position: tables.position ?? kept, batcher: tables.batcher,
+                    subject: tables.subject, position: tables.position ?? kept, batcher: tables.batcher,
                     asksFirst: true))
         }
 
@@ -79,6 +86,9 @@ public struct LiveTables: AsyncSequence, Sendable {
             case .caughtUp(let position):
                 batch.position = position
                 batch.isCaughtUp = true
+            case .rows(let rows, _, let position):
+                batch.rows = rows
+                batch.position = position
             case .refetch(let reason, let position):
                 batch.mustRefetch = reason
                 batch.isFirst = reason == nil

@@ -160,7 +160,7 @@ public final class Room: Sendable {
         case .presenceState(let told): return told.object.flatMap { state.presence.replace($0) }
         case .presenceDiff(let told): return state.presence.change(told)
         case .problem(let problem): return .problem(problem)
-        case .change, .joined, .mustRefetch, .answered: return nil
+        case .change, .joined, .rowsBegin, .row, .rowsEnd, .mustRefetch, .answered: return nil
         }
     }
 

@@ -74,6 +74,8 @@ extension MemoryHub {
         }
         reply(peer, message, .object(response), &state)
         if config["presence"]?["enabled"]?.bool == true { sayPresences(peer, channel, &state) }
+        let isRecovered = asked != nil && refusal == nil
+        if hearsPosition, options["snapshot"]?.bool == true, !isRecovered { sayRows(peer, channel, &state) }
         deliver(&state)
         if hearsPosition, !bindings.isEmpty {
             let words: JSONValue = [
@@ -84,7 +86,53 @@ extension MemoryHub {
         }
     }
 
-    private func standing(_ asked: Position?, _ state: State) -> (cursor: Int, refusal: String?) {
+    // MARK: Rows
+
+    /// What is there: all that was ever inserted, with what became of it.
+    private func rows(_ table: String, _ state: State) -> [[String: JSONValue]] {
+        var order: [[JSONValue?]] = []
+        var rows: [[JSONValue?]: [String: JSONValue]] = [:]
+        for entry in state.log where entry.table == table && entry.raw == nil {
+            let (old, new) = (key.map { entry.old[$0] }, key.map { entry.new[$0] })
+            if !entry.old.isEmpty { rows[old] = nil }
+            guard !entry.new.isEmpty else { continue }
+            if rows.updateValue(entry.new, forKey: new) == nil { order.append(new) }
+        }
+        return order.compactMap { rows.removeValue(forKey: $0) }
+    }
+
+    private func sayRows(_ peer: Int, _ channel: Channel, _ state: inout State) {
+        var words: [String: JSONValue] = ["extension": "system", "channel": .string(channel.topic)]
+        if !state.rowsRefusals.isEmpty {
+            words["status"] = state.rowsRefusals.removeFirst() ? "error" : "ok"
+            words["code"] = "SnapshotFailed"
+            words["message"] = "No snapshot; changes are told from here on"
+        } else {
+            var count = 0
+            for binding in channel.bindings {
+                for row in rows(binding.table, state) where sees(channel.token, binding.table, row) {
+                    guard binding.filter.map({ FilterText($0).matches(row) }) ?? true else { continue }
+                    count += 1
+                    let data: JSONValue = [
+                        "schema": "public", "table": .string(binding.table), "type": "INSERT",
+                        "commit_timestamp": "2026-01-01T00:00:00.000Z", "record": .object(row), "errors": nil,
+                        "columns": .array(row.keys.sorted().map { ["name": .string($0), "type": "text"] }),
+                        "tidewire": ["snapshot": true],
+                    ]
+                    send(peer, nil, nil, channel.topic, "postgres_changes", ["ids": [1], "data": data], &state)
+                }
+            }
+            state.snapshots += 1
+            words["status"] = "ok"
+            words["code"] = "SnapshotComplete"
+            words["message"] = .string("Snapshot complete: \(count) rows")
+            words["rows"] = .number("\(count)")
+            words["position"] = .string("\(state.epoch).\(state.log.count)")
+        }
+        send(peer, channel.joinRef, nil, channel.topic, "system", .object(words), &state)
+    }
+
+    func standing(_ asked: Position?, _ state: State) -> (cursor: Int, refusal: String?) {
         guard let asked, state.keepsPositions else { return (state.log.count, nil) }
         if asked.epoch != state.epoch { return (state.log.count, "epoch_changed") }
         if asked.offset > UInt64(state.log.count) { return (state.log.count, "unknown_position") }
@@ -122,7 +170,7 @@ extension MemoryHub {
     }
 
     /// Nil for what the channel does not hear of.
-    private func view(_ entry: Entry, _ channel: Channel) -> JSONValue? {
+    func view(_ entry: Entry, _ channel: Channel) -> JSONValue? {
         let bindings = channel.bindings.filter { $0.table == entry.table || $0.table == "*" }
         guard !bindings.isEmpty else { return nil }
         if let raw = entry.raw { return raw }

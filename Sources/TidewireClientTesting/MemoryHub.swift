@@ -50,6 +50,10 @@ public final class MemoryHub: Transport {
         var nextPeer = 1
         var refusal: Interruption?
         var keepsPositions = true
+        /// The next answers to who asks for rows: whether asking again may help.
+        var rowsRefusals: [Bool] = []
+        var snapshots = 0
+        var requests = 0
         var expired: Set<String> = []
         var messages: [ClientMessage] = []
         var presences: [String: [String: (peer: Int, ref: String, payload: JSONValue)]] = [:]
@@ -162,6 +166,11 @@ public final class MemoryHub: Transport {
     /// From now on it is a server of the same protocol that keeps no positions.
     public func forgetPositions() { state.withLock { $0.keepsPositions = false } }
 
+    /// Whoever asks for the rows there are is refused so many times. Where it may help to ask again, the client does.
+    public func refuseRows(times: Int, mayHelp: Bool = true) {
+        state.withLock { $0.rowsRefusals += Array(repeating: mayHelp, count: times) }
+    }
+
     /// The token is over: its channels end, and it opens none.
     public func expire(_ token: String) {
         state.withLock { state in
@@ -200,6 +209,10 @@ public final class MemoryHub: Transport {
 
     /// What clients have said, in order.
     public var messages: [ClientMessage] { state.withLock { $0.messages } }
+    /// How often somebody was told all rows there are.
+    public var snapshots: Int { state.withLock { $0.snapshots } }
+    /// Asked over HTTP.
+    public var requests: Int { state.withLock { $0.requests } }
     public var connections: Int { state.withLock { $0.connections } }
     public var openConnections: Int { state.withLock { $0.peers.count } }
     public var openChannels: Int { state.withLock { $0.peers.values.reduce(0) { $0 + $1.channels.count } } }

@@ -15,6 +15,7 @@ final class HubForApps: Sendable {
 
     private let target: ConnectionTarget
     private let databaseURL: String
+    private let policyURL: String
     private let slot: String
     let port: UInt16
     private let dataDirectory = TemporaryDirectory.make("data")
@@ -25,6 +26,7 @@ final class HubForApps: Sendable {
         let database = try TestDatabase()
         for file in SQLFile.foundation + SQLFile.scenarios { try file.apply(database.connection) }
         (target, databaseURL, slot) = (database.target, database.url, database.slot)
+        policyURL = try database.documentedLogins(becoming: ["authenticated"]).policyURL
         port = try Self.freePort()
         self.options = options
     }
@@ -53,6 +55,7 @@ final class HubForApps: Sendable {
     func start() throws {
         var environment = options
         environment["TIDEWIRE_DATABASE_URL"] = databaseURL
+        environment["TIDEWIRE_POLICY_DATABASE_URL"] = policyURL
         environment["TIDEWIRE_JWT_SECRET"] = Self.secret
         let started = try ChildProcess(
             [
@@ -154,7 +157,9 @@ extension EndToEndPrograms {
                 }
                 try remind(hub, "while it was not running")
                 let saved = position
-                var again = hub.client(ana).live(Reminder.self, after: saved, window: .immediate).makeAsyncIterator()
+                var again = hub.client(ana).live(
+                    Reminder.self, after: saved, window: .immediate, snapshot: false
+                ).makeAsyncIterator()
                 var came: [String] = []
                 while came.isEmpty { came += await again.next()?.changes.compactMap(\.row?.message) ?? ["nothing"] }
                 #expect(came == ["while it was not running"])
@@ -187,6 +192,74 @@ extension EndToEndPrograms {
                     came += batch.changes.compactMap(\.row?.message)
                 }
                 #expect(came == ["in between"])
+            }
+        }
+
+        @Test func `a query begins with the rows there are, and begins anew where history has a gap`() throws {
+            let hub = try HubForApps()
+            for message in ["1", "2"] { try remind(hub, message) }
+            try remind(hub, "of somebody else", ben)
+            try hub.start()
+            try onThisThread {
+                let tidewire = hub.client(ana)
+                var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
+                var told: [[String]] = []
+                // What is written meanwhile is among the rows or behind them, and never both.
+                try remind(hub, "3")
+                while told.joined().count < 3, let batch = await batches.next() {
+                    #expect(batch.problems.allSatisfy { $0.severity == .warning })
+                    if let rows = batch.rows { told.append(rows.map(\.message).sorted()) }
+                    if !batch.changes.isEmpty { told.append(batch.changes.compactMap(\.row?.message)) }
+                }
+                #expect(told.joined().sorted() == ["1", "2", "3"])
+
+                // Who comes later has rows of its own, and then there is one subscription again.
+                var later = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
+                var rows: Int?
+                while rows == nil { rows = await later.next()?.rows?.count }
+                #expect(rows == 3)
+
+                hub.kill()
+                try hub.letGo()
+                _ = try hub.ask("DELETE FROM reminders WHERE message = '2'")
+                try hub.start()
+                var again: [String]?
+                while again == nil { again = await batches.next()?.rows?.map(\.message).sorted() }
+                #expect(again == ["1", "3"])
+                try remind(hub, "4")
+                var came: [String] = []
+                while came.isEmpty { came += await batches.next()?.changes.compactMap(\.row?.message) ?? ["nothing"] }
+                #expect(came == ["4"])
+            }
+        }
+
+        @Test func `changes over HTTP, in pages, from a position that a subscription saved`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            try onThisThread {
+                let tidewire = hub.client(ana)
+                var position: Position?
+                do {
+                    var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
+                    while let batch = await batches.next(), !batch.isCaughtUp { position = batch.position ?? position }
+                }
+                for number in 1...5 { try remind(hub, "\(number)") }
+                try remind(hub, "of somebody else", ben)
+                var came: [String] = []
+                while came.count < 5 {
+                    let page = try await tidewire.changes(after: position, of: Reminder.self, limit: 2)
+                    #expect(page.mustRefetch == nil && page.problems.isEmpty && page.unreadable.isEmpty)
+                    came += page.changes.compactMap(\.row?.message)
+                    position = page.position
+                }
+                #expect(came == ["1", "2", "3", "4", "5"])
+                let lost = try await tidewire.changes(after: Position("00000000000000aa.1"), of: Reminder.self)
+                #expect(lost.mustRefetch == .epochChanged && lost.position != nil)
+                let refusal = await #expect(throws: Problem.self) {
+                    try await tidewire.changes(
+                        after: position, of: [Binding(table: "reminders", filter: "nothing=eq.1")])
+                }
+                #expect(refusal?.code == "InvalidFilter")
             }
         }
 

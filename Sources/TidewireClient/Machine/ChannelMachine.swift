@@ -32,10 +32,17 @@ struct ChannelMachine: Sendable {
 
     /// What the app is told.
     enum Output: Sendable, Hashable {
-        /// `recovered`: what was missed follows. Otherwise, `mustRefetch` comes next, but on the first join.
+        /// `recovered`: what was missed follows. Otherwise, `mustRefetch` or `rowsBegin` comes next, but on the first join
+        /// of a channel that wants no rows.
         case joined(recovered: Bool, at: Position?)
+        /// All rows there are follow; what came of them before counts no more.
+        case rowsBegin
+        case row(RowChange)
+        /// Those were all, and changes come from here on. The reason is nil for the first time.
+        case rowsEnd(RefetchReason?, at: Position)
         case change(RowChange)
-        case mustRefetch(RefetchReason)
+        /// Nil for the first time, where rows were wanted and the server does not tell them.
+        case mustRefetch(RefetchReason?)
         case caughtUp(Position?)
         case problem(Problem)
         case broadcast(event: String, payload: JSONValue, bytes: [UInt8]?)
@@ -51,6 +58,15 @@ struct ChannelMachine: Sendable {
         case tell(Output)
     }
 
+    /// Rows that the server is still to tell.
+    private struct AwaitedRows: Sendable {
+        /// Why what is shown counts no more; nil for the first time.
+        var reason: RefetchReason?
+        /// Where changes begin if there are no rows.
+        var joinedAt: Position?
+        var failures = 0
+    }
+
     private struct Push: Sendable {
         var number: Int
         var deadline: Duration
@@ -58,6 +74,8 @@ struct ChannelMachine: Sendable {
 
     static let patience = Duration.seconds(10)
     static let maximumPushes = 256
+    /// So often the server is asked for rows that it cannot tell just now.
+    static let maximumRowsFailures = 6
 
     let request: ChannelRequest
     private(set) var phase = Phase.absent
@@ -68,6 +86,7 @@ struct ChannelMachine: Sendable {
     /// Whether the server tells positions; nil while it has not been asked.
     private var keepsPositions: Bool?
     private var joinedWith: String?
+    private var awaitedRows: AwaitedRows?
     /// Told of why the channel is about to be closed.
     private var ending: Problem?
     private var tracked: JSONValue?
@@ -76,6 +95,7 @@ struct ChannelMachine: Sendable {
     init(_ request: ChannelRequest) {
         self.request = request
         position = request.position
+        if request.wantsRows, position == nil { awaitedRows = AwaitedRows() }
     }
 
     private var topic: String { "realtime:" + request.topic }
@@ -155,6 +175,8 @@ struct ChannelMachine: Sendable {
 
     /// Goes back to where somebody stands who could not take what came.
     mutating func rewind(to position: Position, _ turn: inout Turn) -> [Action] {
+        // All rows come anyway.
+        guard awaitedRows == nil else { return [] }
         self.position = position
         return isJoined ? join(&turn) : []
     }
@@ -214,7 +236,7 @@ struct ChannelMachine: Sendable {
             return forget(Self.notJoined) + retry(&turn)
         case _ where !isJoined: return []
         case "postgres_changes": return changed(message.payload, &turn)
-        case "system": return told(message.payload)
+        case "system": return told(message.payload, &turn)
         case "broadcast":
             let event = message.payload["event"]?.text ?? ""
             return [
@@ -247,24 +269,28 @@ struct ChannelMachine: Sendable {
 
     /// What the reply says about where the channel goes on.
     private mutating func standing(_ told: JSONValue?) -> [Action] {
-        let wasAsked = position != nil
+        let isFirst = position == nil && !hasJoinedBefore
         guard let told, let at = told["position"]?.text.flatMap({ Position($0) }) else {
             keepsPositions = false
             position = nil
+            awaitedRows = nil
+            let isNews = request.wantsRows || !isFirst
             return [.tell(.joined(recovered: false, at: nil))]
-                + (hasJoinedBefore || wasAsked ? [.tell(.mustRefetch(.noResume))] : [])
+                + (isNews ? [.tell(.mustRefetch(isFirst ? nil : .noResume))] : [])
         }
         keepsPositions = true
-        guard wasAsked else {
+        let wasAsked = position != nil
+        if wasAsked, told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
+        let refusal = wasAsked ? RefetchReason(serverReason: told["reason"]?.text) : nil
+        let joined = Action.tell(.joined(recovered: false, at: at))
+        guard request.wantsRows else {
             position = at
-            return [.tell(.joined(recovered: false, at: at))]
+            return [joined] + (refusal.map { [.tell(.mustRefetch($0))] } ?? [])
         }
-        if told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
-        position = at
-        return [
-            .tell(.joined(recovered: false, at: at)),
-            .tell(.mustRefetch(RefetchReason(serverReason: told["reason"]?.text))),
-        ]
+        if awaitedRows == nil { awaitedRows = AwaitedRows(reason: refusal ?? (isFirst ? nil : .noResume)) }
+        awaitedRows?.joinedAt = at
+        position = nil
+        return [joined, .tell(.rowsBegin)]
     }
 
     private mutating func joinRefused(_ reason: String, _ turn: inout Turn) -> [Action] {
@@ -317,6 +343,8 @@ struct ChannelMachine: Sendable {
 
     private mutating func changed(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
         let behind = payload["position"]?.text.flatMap { Position($0) }
+        let isRow = payload["data"]?["tidewire"]?["snapshot"]?.bool == true
+        guard isRow == (awaitedRows != nil) else { return [] }
         if let behind, let position, position.covers(behind) { return [] }
         // Something that came before it has not come here: it is asked for again.
         if let previous = payload["previous"]?.text.flatMap({ Position($0) }), let position, !position.covers(previous)
@@ -329,19 +357,24 @@ struct ChannelMachine: Sendable {
             return [.tell(.problem(problem)), .tell(.mustRefetch(.changesMissing(problem.message)))]
         }
         if let behind { position = behind }
-        return [.tell(.change(change))]
+        return [.tell(isRow ? .row(change) : .change(change))]
     }
 
-    private mutating func told(_ payload: JSONValue) -> [Action] {
+    private mutating func told(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
         let message = payload["message"]?.text ?? ""
         let code = payload["code"]?.text
+        let isError = payload["status"]?.text == "error"
+        let at = payload["position"]?.text.flatMap { Position($0) }
         switch code {
-        case "CaughtUp": return caughtUp(payload["position"]?.text.flatMap { Position($0) })
-        case "ChangesMissing": return [.tell(.mustRefetch(.changesMissing(message)))]
-        case "Truncated": return [.tell(.mustRefetch(.truncated))]
+        case "CaughtUp": return caughtUp(at, &turn)
+        case "ChangesMissing": return mustRefetch(.changesMissing(message), &turn)
+        case "Truncated": return mustRefetch(.truncated, &turn)
+        case "SnapshotComplete": return rowsComplete(at)
+        case "SnapshotFailed":
+            let problem = Problem(code: "SnapshotFailed", message: message, severity: .warning)
+            return rowsFailed(mayHelp: isError, problem, &turn)
         default: break
         }
-        let isError = payload["status"]?.text == "error"
         guard isError || code != nil else { return [] }
         let problem = Problem(
             code: code ?? Self.code(ofWords: message), message: message, severity: isError ? .error : .warning)
@@ -358,10 +391,53 @@ struct ChannelMachine: Sendable {
         return "Told"
     }
 
-    private mutating func caughtUp(_ at: Position?) -> [Action] {
+    private mutating func caughtUp(_ at: Position?, _ turn: inout Turn) -> [Action] {
+        guard awaitedRows == nil else {
+            let problem = Problem(
+                code: "SnapshotFailed", message: "the server told no rows, and nothing of why", severity: .warning)
+            return rowsFailed(mayHelp: awaitedRows?.failures == 0, problem, &turn)
+                + (awaitedRows == nil ? caughtUp(at, &turn) : [])
+        }
         if let at { position = at }
         if let joined = joinRef { phase = .live(ref: joined) }
         return [.tell(.caughtUp(position))]
+    }
+
+    // MARK: Rows
+
+    private mutating func mustRefetch(_ reason: RefetchReason, _ turn: inout Turn) -> [Action] {
+        guard request.wantsRows, keepsPositions == true else { return [.tell(.mustRefetch(reason))] }
+        // Those that are being told are of now.
+        guard awaitedRows == nil else { return [] }
+        awaitedRows = AwaitedRows(reason: reason)
+        position = nil
+        return leave(&turn) + join(&turn)
+    }
+
+    /// Whoever joins again without a word goes on where it was, and is told no rows.
+    private mutating func leave(_ turn: inout Turn) -> [Action] {
+        guard let joined = joinRef else { return [] }
+        return [.send(message("phx_leave", [:], joined: joined, &turn))]
+    }
+
+    private mutating func rowsComplete(_ at: Position?) -> [Action] {
+        guard let rows = awaitedRows, let at = at ?? rows.joinedAt else { return [] }
+        awaitedRows = nil
+        position = at
+        return [.tell(.rowsEnd(rows.reason, at: at))]
+    }
+
+    private mutating func rowsFailed(mayHelp: Bool, _ problem: Problem, _ turn: inout Turn) -> [Action] {
+        guard let rows = awaitedRows else { return [] }
+        awaitedRows?.failures += 1
+        if mayHelp, rows.failures + 1 < Self.maximumRowsFailures {
+            let left = leave(&turn)
+            failures = rows.failures
+            return left + retry(&turn)
+        }
+        awaitedRows = nil
+        position = rows.joinedAt
+        return [.tell(.problem(problem)), .tell(.mustRefetch(rows.reason))]
     }
 
     // MARK: Time

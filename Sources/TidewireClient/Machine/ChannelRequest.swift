@@ -7,6 +7,8 @@ public struct ChannelRequest: Sendable, Hashable {
     /// Nil where nobody wants to know who is there.
     public var presenceKey: String?
     public var hearsItself = false
+    /// The server is to tell what rows there are before it tells what changes.
+    public var wantsRows = false
     /// Where it goes on; nil to begin now.
     public var position: Position?
 
@@ -45,6 +47,7 @@ extension ChannelRequest {
     func payload(token: String?, position: Position?) -> JSONValue {
         var options: [String: JSONValue] = ["position": true, "moves": true, "limits": true]
         if let position { options["resume"] = .string(position.description) }
+        if wantsRows { options["snapshot"] = true }
         var payload: [String: JSONValue] = [
             "config": [
                 "broadcast": ["ack": true, "self": .bool(hearsItself), "tidewire": .object(options)],

@@ -84,6 +84,11 @@ struct ClientMachine: Sendable {
     }
 
     func canRewind(_ number: Int) -> Bool { channels[number]?.canRewind ?? false }
+    /// Where a channel stands that has caught up.
+    func standing(_ number: Int) -> Position? {
+        guard case .live = channels[number]?.phase else { return nil }
+        return channels[number]?.position
+    }
     func hasJoined(_ number: Int) -> Bool { channels[number]?.hasJoinedBefore ?? false }
 
     // MARK: Who, and what for

@@ -1,5 +1,5 @@
 /// Why a connection is not there any more, or did not come about.
-public enum Interruption: Sendable, Hashable {
+public enum Interruption: Error, Sendable, Hashable {
     /// The server closed it: 1012 when it restarts, 1013 when this client was too slow for it or it is too busy.
     case closed(code: Int, reason: String)
     /// It answered the handshake with another status than 101.

@@ -10,14 +10,23 @@ struct RowReader<Row: LiveRow>: Sendable {
         batch.isFirst = told.isFirst
         batch.isCaughtUp = told.isCaughtUp
         batch.problems = told.problems
+        batch.hasMore = told.hasMore
+        if let rows = told.rows {
+            batch.rows = rows.compactMap { row in read(row, &batch.unreadable)?.row }
+        }
         for change in told.changes {
-            do {
-                batch.changes.append(try read(change))
-            } catch {
-                batch.unreadable.append(UnreadableRow(change: change, reason: Self.words(error)))
-            }
+            if let change = read(change, &batch.unreadable) { batch.changes.append(change) }
         }
         return batch
+    }
+
+    private mutating func read(_ change: RowChange, _ unreadable: inout [UnreadableRow]) -> Change<Row>? {
+        do {
+            return try read(change)
+        } catch {
+            unreadable.append(UnreadableRow(change: change, reason: Self.words(error)))
+            return nil
+        }
     }
 
     private mutating func read(_ told: RowChange) throws -> Change<Row> {

@@ -14,7 +14,7 @@
 
         init(_ url: URL, _ trustedCertificates: String?, _ bell: Bell) throws {
             guard let host = url.host() else { throw SocketFailure("an address without a host") }
-            let isSecure = url.scheme == "wss"
+            let isSecure = url.scheme == "wss" || url.scheme == "https"
             self.bell = bell
             descriptor = try Self.connect(host, url.port ?? (isSecure ? 443 : 80))
             guard isSecure else { return }
@@ -92,7 +92,7 @@
         }
 
         /// What has come; nothing when the bell was rung meanwhile.
-        func read(untilBell: Bool = true) throws -> [UInt8] {
+        func read(untilBell: Bool = true, patience: Int32 = connectPatience) throws -> [UInt8] {
             while true {
                 var buffer = [UInt8](repeating: 0, count: 64 << 10)
                 let count = buffer.withUnsafeMutableBytes { buffer in
@@ -103,7 +103,7 @@
                 guard mayWait else { throw SocketFailure("the connection was lost") }
                 let events = tls?.waitsFor ?? POLLIN
                 guard untilBell else {
-                    guard wait(for: events, Self.connectPatience) else { throw SocketFailure(.silent) }
+                    guard wait(for: events, patience) else { throw SocketFailure(.silent) }
                     continue
                 }
                 var waiting = [

@@ -174,22 +174,11 @@
             accept = Self.accept(key)
             let url = request.url
             var lines = [
-                "GET \(Self.target(url)) HTTP/1.1", "Host: \(Self.authority(url))", "Upgrade: websocket",
+                "GET \(url.requestTarget) HTTP/1.1", "Host: \(url.authority)", "Upgrade: websocket",
                 "Connection: Upgrade", "Sec-WebSocket-Key: \(key)", "Sec-WebSocket-Version: 13",
             ]
             for (name, value) in request.headers.sorted(by: { $0.key < $1.key }) { lines.append("\(name): \(value)") }
             text = lines.joined(separator: "\r\n") + "\r\n\r\n"
-        }
-
-        private static func target(_ url: URL) -> String {
-            let components = URLComponents(url: url, resolvingAgainstBaseURL: true)
-            let path = components?.percentEncodedPath ?? ""
-            return (path.isEmpty ? "/" : path) + (components?.percentEncodedQuery.map { "?" + $0 } ?? "")
-        }
-
-        private static func authority(_ url: URL) -> String {
-            let host = url.host() ?? ""
-            return (host.contains(":") ? "[\(host)]" : host) + (url.port.map { ":\($0)" } ?? "")
         }
 
         private static func accept(_ key: String) -> String {

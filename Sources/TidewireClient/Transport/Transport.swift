@@ -2,7 +2,7 @@ import Foundation
 
 /// Where a connection goes and what it says of itself.
 public struct TransportRequest: Sendable, Hashable {
-    /// `ws` or `wss`, with the key among its parameters.
+    /// `ws` or `wss`, of a request that has one answer `http` or `https`, with the key among its parameters.
     public let url: URL
     public let headers: [String: String]
 
@@ -20,12 +20,26 @@ public enum TransportEvent: Sendable, Hashable {
     case ended(Interruption)
 }
 
+/// What a server answered to a request.
+public struct TransportAnswer: Sendable, Hashable {
+    public let status: Int
+    public let body: [UInt8]
+
+    public init(status: Int, body: [UInt8]) {
+        self.status = status
+        self.body = body
+    }
+}
+
 /// What carries messages. There is one for each system, one in memory for tests, and apps may bring their own.
 public protocol Transport: Sendable {
     /// Returns at once; what becomes of it is heard, one event after the other, from any thread.
     func connect(
         to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
     ) -> any TransportConnection
+
+    /// Asks once, by GET. Throws an `Interruption` where there is no answer.
+    func get(_ request: TransportRequest) async throws -> TransportAnswer
 }
 
 public protocol TransportConnection: Sendable {

@@ -11,6 +11,20 @@
         ) -> any TransportConnection {
             URLSessionConnection(request, hear)
         }
+
+        public func get(_ request: TransportRequest) async throws -> TransportAnswer {
+            var urlRequest = URLRequest(url: request.url)
+            for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
+            let (data, response): (Data, URLResponse)
+            do {
+                (data, response) = try await URLSession.shared.data(for: urlRequest)
+            } catch let error as URLError where error.code == .cancelled {
+                throw CancellationError()
+            } catch {
+                throw Interruption.unreachable(error.localizedDescription)
+            }
+            return TransportAnswer(status: (response as? HTTPURLResponse)?.statusCode ?? 0, body: Array(data))
+        }
     }
 
     private final class URLSessionConnection: NSObject, TransportConnection, URLSessionWebSocketDelegate {

@@ -1,0 +1,120 @@
+import Foundation
+
+extension Tidewire {
+    /// What happened since then, in one answer over HTTP and without a subscription: for a widget, a refresh in the background,
+    /// an extension that lives for a moment.
+    ///
+    /// ```swift
+    /// var page = TableBatch()
+    /// repeat {
+    ///     page = try await tidewire.changes(after: store.position, of: [Binding(table: "reminders")])
+    ///     try store.save(page.changes, at: page.position)
+    /// } while page.hasMore
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - position: where the app stands by what it saved; nil to be told where the log ends now, and no changes.
+    ///   - limit: of changes, up to 10,000. While `hasMore`, there are others behind the answer's `position`.
+    /// - Throws: a ``Problem`` with the server's code, or `Unreachable`. Changes that cannot be told any more are no error: the
+    ///   answer's `mustRefetch` says why, and its `position` where to go on.
+    public func changes(
+        after position: Position?, of tables: [Binding], limit: Int = 1000
+    ) async throws -> TableBatch {
+        let request = ChangesRequest(engine.address.url, tables, position, limit, token: engine.account.token)
+        let answer: TransportAnswer
+        do {
+            answer = try await engine.transport.get(request.request)
+        } catch let interruption as Interruption {
+            throw Problem(code: "Unreachable", message: "\(interruption)", severity: .error)
+        }
+        return try ChangesAnswer(answer).batch
+    }
+
+    /// The same of one table, as rows of the app's type.
+    public func changes<Row: LiveRow>(
+        after position: Position?, of row: Row.Type, table: String? = nil, where filter: Filter<Row>? = nil,
+        limit: Int = 1000
+    ) async throws -> Batch<Row> {
+        let binding = Binding(schema: Row.schema, table: table ?? Row.table, filter: filter?.text)
+        var reader = RowReader<Row>()
+        return reader.batch(try await changes(after: position, of: [binding], limit: limit))
+    }
+}
+
+struct ChangesRequest {
+    let request: TransportRequest
+
+    /// `socket` is the address of the hub's WebSocket.
+    init(_ socket: URL, _ tables: [Binding], _ position: Position?, _ limit: Int, token: String?) {
+        var items: [URLQueryItem] = []
+        for table in tables {
+            items.append(URLQueryItem(name: "table", value: table.table))
+            items.append(URLQueryItem(name: "schema", value: table.schema))
+            if let filter = table.filter { items.append(URLQueryItem(name: "filter", value: filter)) }
+            if let select = table.select {
+                items.append(URLQueryItem(name: "select", value: select.joined(separator: ",")))
+            }
+        }
+        items.append(URLQueryItem(name: "moves", value: "true"))
+        items.append(URLQueryItem(name: "limit", value: String(limit)))
+        if let position { items.append(URLQueryItem(name: "after", value: position.description)) }
+        var parts = URLComponents(url: socket, resolvingAgainstBaseURL: true) ?? URLComponents()
+        let key = parts.queryItems?.first { $0.name == "apikey" }?.value
+        items.append(URLQueryItem(name: "apikey", value: key))
+        parts.scheme = parts.scheme == "wss" ? "https" : "http"
+        let base = ["/socket/websocket", "/websocket"].first { parts.path.hasSuffix($0) } ?? ""
+        parts.path = parts.path.dropLast(base.count) + "/api/changes"
+        parts.queryItems = items
+        // A plus sign means a space to who reads it, and is left as it is by who writes it.
+        parts.percentEncodedQuery = parts.percentEncodedQuery?.replacing("+", with: "%2B")
+        let headers = token.map { ["Authorization": "Bearer " + $0] } ?? [:]
+        request = TransportRequest(url: parts.url ?? socket, headers: headers)
+    }
+}
+
+struct ChangesAnswer {
+    let batch: TableBatch
+
+    init(_ answer: TransportAnswer) throws {
+        guard let body = try? JSONValue(parsing: answer.body), body.object != nil else {
+            throw Problem(
+                code: "NotAnswered", message: "the server answered with \(answer.status) and no JSON", severity: .error)
+        }
+        var batch = TableBatch()
+        batch.position = body["position"]?.text.flatMap { Position($0) }
+        switch answer.status {
+        case 200: try Self.read(body, into: &batch)
+        case 409: batch.mustRefetch = RefetchReason(serverReason: body["reason"]?.text)
+        default:
+            throw Problem(
+                code: body["code"]?.text ?? "NotAnswered",
+                message: body["error"]?.text ?? "the server answered with \(answer.status)", severity: .error)
+        }
+        self.batch = batch
+    }
+
+    private static func read(_ body: JSONValue, into batch: inout TableBatch) throws {
+        batch.hasMore = body["more"]?.bool == true
+        for event in body["events"]?.array ?? [] {
+            let position = event["position"]?.text.flatMap { Position($0) }
+            guard let change = RowChange(event["data"] ?? .null, position: position) else {
+                throw Problem(
+                    code: "Undecodable", message: "the server sent a change in a form that is not known",
+                    severity: .error)
+            }
+            batch.changes.append(change)
+        }
+        for note in body["system"]?.array ?? [] {
+            let message = note["message"]?.text ?? ""
+            switch note["code"]?.text {
+            case nil, "CaughtUp": break
+            case "ChangesMissing": batch.mustRefetch = .changesMissing(message)
+            case "Truncated": batch.mustRefetch = .truncated
+            case let code?:
+                let isError = note["status"]?.text == "error"
+                batch.problems.append(Problem(code: code, message: message, severity: isError ? .error : .warning))
+            }
+        }
+        batch.isCaughtUp = !batch.hasMore
+    }
+}
