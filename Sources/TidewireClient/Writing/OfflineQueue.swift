@@ -108,21 +108,23 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         writes.reduce(0) { $0 + JSONValue.object($1.values).json.utf8.count + $1.name.utf8.count }
     }
 
+    /// Whoever comes later for the same row, or needs it, waits for the one before.
+    private var free: [Int] {
+        var blocked: Set<String> = []
+        return writes.indices.filter { index in
+            let write = writes[index]
+            let isFree = !blocked.contains(write.name) && write.parent.map { !blocked.contains($0) } != false
+            blocked.insert(write.name)
+            return isFree && !write.isOut
+        }
+    }
+
     /// What may be sent now; it is on its way until one of the following says how it ended.
     public mutating func takeReady(at now: Date, atMost count: Int = 8) -> [PendingWrite] {
         let moment = now.timeIntervalSince1970
-        var blocked: Set<String> = []
-        var ready: [PendingWrite] = []
-        for index in writes.indices {
-            let write = writes[index]
-            let isFree = !blocked.contains(write.name) && write.parent.map { !blocked.contains($0) } != false
-            // Whoever comes later for the same row, or needs it, waits for this one.
-            blocked.insert(write.name)
-            guard isFree, !write.isOut, write.notBefore <= moment, ready.count < count else { continue }
-            writes[index].isOut = true
-            ready.append(writes[index])
-        }
-        return ready
+        let ready = free.filter { writes[$0].notBefore <= moment }.prefix(count)
+        for index in ready { writes[index].isOut = true }
+        return ready.map { writes[$0] }
     }
 
     public mutating func succeeded(_ id: String) { writes.removeAll { $0.id == id } }
@@ -173,6 +175,6 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     /// When something is due that waits for its time.
     public var nextMoment: Date? {
-        writes.filter { !$0.isOut }.map(\.notBefore).min().map { Date(timeIntervalSince1970: $0) }
+        free.map { writes[$0].notBefore }.min().map { Date(timeIntervalSince1970: $0) }
     }
 }

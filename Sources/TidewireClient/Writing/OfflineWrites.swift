@@ -68,14 +68,18 @@ public final class OfflineWrites: Sendable {
     /// Ends `run`, once what is on its way has ended.
     public func end() { bell.finish(discarding: true) }
 
-    /// Sends what is ready, and says what was lost, until its task is cancelled or it is ended.
-    public func run(lost: (PendingWrite, OfflineQueue.Loss) async -> Void) async {
+    /// Sends what is ready, and says what was taken and what was lost, until its task is cancelled or it is ended.
+    public func run(
+        sent: (PendingWrite) async -> Void = { _ in }, lost: (PendingWrite, OfflineQueue.Loss) async -> Void
+    ) async {
         while !Task.isCancelled, !bell.isFinished {
             for (write, why) in change({ $0.dropOld(at: date()) }) { await lost(write, why) }
             let ready = change { $0.takeReady(at: date()) }
             for write in ready {
                 switch await send(write) {
-                case .done: change { $0.succeeded(write.id) }
+                case .done:
+                    change { $0.succeeded(write.id) }
+                    await sent(write)
                 case .later: change { $0.failed(write.id, at: date(), seed: .random(in: .min ... .max)) }
                 case .refused(let reason):
                     for (write, why) in change({ $0.refused(write.id, reason) }) { await lost(write, why) }
