@@ -15,12 +15,20 @@ public final class ExpensesModel {
     public struct Record: Sendable {
         public var image: RowImage
         public var version: RowVersion
+
+        init(_ image: RowImage, at position: Position?) {
+            self.image = image
+            version = RowVersion(
+                updatedAt: try? image.decode(Date.self, column: "updated_at"),
+                deletedAt: try? image.decode(Date.self, column: "deleted_at"), position: position)
+        }
     }
 
-    /// What the app saves in one go: the rows and where they stand.
+    /// What the app saves in one go: the rows, where they stand, and as what the server has those that were written since.
     public struct Saved: Sendable {
         public var records: [String: [String: Record]] = [:]
         public var position: Position?
+        var former: [String: Record?] = [:]
 
         public init() {}
     }
@@ -29,22 +37,19 @@ public final class ExpensesModel {
     /// How often something was saved: bursts are one save.
     public private(set) var saves = 0
     public private(set) var problems: [Problem] = []
+    /// What there is is known.
+    public private(set) var hasBegun = false
 
     private let tidewire: Tidewire
     private let writes: OfflineWrites
     private let me: UUID
     private let policy = LastWriteWins()
-    private let fetch: @Sendable (String) async throws -> [RowImage]
 
-    public init(
-        _ tidewire: Tidewire, writes: OfflineWrites, me: UUID, saved: Saved = Saved(),
-        fetch: @escaping @Sendable (_ table: String) async throws -> [RowImage]
-    ) {
+    public init(_ tidewire: Tidewire, writes: OfflineWrites, me: UUID, saved: Saved = Saved()) {
         self.tidewire = tidewire
         self.writes = writes
         self.me = me
         self.saved = saved
-        self.fetch = fetch
     }
 
     /// Green means that nothing that was missed is still on its way, and nothing of one's own either.
@@ -56,8 +61,7 @@ public final class ExpensesModel {
         let filter = "owner_id=eq.\(me.uuidString.lowercased())"
         let bindings = Self.tables.map { Binding(table: $0, filter: filter) }
         let windows = ["chat_messages": BatchWindow.immediate]
-        for await batch in tidewire.changes(of: bindings, after: saved.position, windows: windows) {
-            if batch.isFirst || batch.mustRefetch != nil { await fetchAll() }
+        for await batch in tidewire.changes(of: bindings, after: saved.position, windows: windows, snapshot: true) {
             take(batch)
             if Task.isCancelled { return }
         }
@@ -65,73 +69,65 @@ public final class ExpensesModel {
 
     private func take(_ batch: TableBatch) {
         problems += batch.problems
+        if let rows = batch.rows { replaceAll(rows, at: batch.position) }
         for change in batch.changes { take(change) }
         if let position = batch.position { saved.position = position }
         if !batch.changes.isEmpty { saves += 1 }
     }
 
+    /// What there is now; what was not sent yet stays, unless the server has something newer.
+    private func replaceAll(_ rows: [RowChange], at position: Position?) {
+        let before = saved.records
+        saved.records = [:]
+        for (table, records) in before {
+            saved.records[table] = records.filter { writes.hasUnsent(table, $0.key) }
+        }
+        for name in saved.former.keys { saved.former[name] = .some(nil) }
+        for row in rows { take(row) }
+        hasBegun = true
+    }
+
     private func take(_ change: RowChange) {
-        let image = RowImage(change.kind == .insert || change.kind == .update ? change.record : change.oldRecord)
+        let isThere = change.kind == .insert || change.kind == .update
+        let image = RowImage(isThere ? change.record : change.oldRecord)
         guard let id = image["id"]?.text else { return }
+        let remote = Record(image, at: change.position)
+        let name = change.table + "/" + id
+        if saved.former[name] != nil { saved.former[name] = .some(isThere ? remote : nil) }
         let local = saved.records[change.table]?[id]?.version
         let hasUnsent = writes.hasUnsent(change.table, id)
         let resolution =
-            switch change.kind {
-            case .insert, .update:
-                policy.resolve(
-                    local: local, remote: Self.version(image, at: change.position), hasUnsentWrite: hasUnsent)
-            case .delete, .leaving:
-                policy.resolveDeletion(local: local, at: change.position, hasUnsentWrite: hasUnsent)
-            }
+            isThere
+            ? policy.resolve(local: local, remote: remote.version, hasUnsentWrite: hasUnsent)
+            : policy.resolveDeletion(local: local, at: change.position, hasUnsentWrite: hasUnsent)
         switch resolution {
         case .keepLocal: break
         case .delete: saved.records[change.table]?[id] = nil
-        case .insert, .takeRemote, .deleteSoftly, .undelete:
-            let record = Record(image: image, version: Self.version(image, at: change.position))
-            saved.records[change.table, default: [:]][id] = record
-        }
-    }
-
-    private static func version(_ image: RowImage, at position: Position?) -> RowVersion {
-        RowVersion(
-            updatedAt: try? image.decode(Date.self, column: "updated_at"),
-            deletedAt: try? image.decode(Date.self, column: "deleted_at"), position: position)
-    }
-
-    /// What there is now; what was not sent yet stays.
-    private func fetchAll() async {
-        for table in Self.tables {
-            do {
-                let images = try await fetch(table)
-                let unsent = (saved.records[table] ?? [:]).filter { writes.hasUnsent(table, $0.key) }
-                let pairs = images.compactMap { image in
-                    image["id"]?.text.map { ($0, Record(image: image, version: Self.version(image, at: nil))) }
-                }
-                saved.records[table] = Dictionary(pairs) { _, last in last }.merging(unsent) { _, own in own }
-            } catch {
-                problems.append(Problem(code: "NotFetched", message: "\(error)", severity: .error))
-            }
+        case .insert, .takeRemote, .deleteSoftly, .undelete: saved.records[change.table, default: [:]][id] = remote
         }
     }
 
     /// Shown at once, sent when it can be.
     public func write(_ table: String, _ id: UUID, _ values: [String: JSONValue], at date: Date = Date()) throws {
         let key = id.uuidString.lowercased()
-        let isNew = saved.records[table]?[key] == nil
-        var record = saved.records[table]?[key] ?? Record(image: RowImage([:]), version: RowVersion(updatedAt: nil))
-        record.image.values.merge(values) { _, new in new }
-        record.image.values["id"] = .string(key)
-        record.version = RowVersion(
-            updatedAt: date, isDeleted: record.version.isDeleted, position: record.version.position)
+        let former = saved.records[table]?[key]
+        let written = values.merging(["id": .string(key), "updated_at": .string(date.filterText)]) { _, own in own }
         try writes.add(
-            PendingWrite(table: table, row: key, kind: isNew ? .insert : .update, values: values, madeAt: date))
-        saved.records[table, default: [:]][key] = record
+            PendingWrite(
+                table: table, row: key, kind: former == nil ? .insert : .update, values: written, madeAt: date))
+        if saved.former[table + "/" + key] == nil { saved.former[table + "/" + key] = .some(former) }
+        let image = RowImage((former?.image.values ?? [:]).merging(written) { _, new in new })
+        saved.records[table, default: [:]][key] = Record(image, at: former?.version.position)
     }
 
-    /// What the server refused is not shown any more.
+    /// What the server refused is as the server has it.
     public func sendWrites() async {
-        await writes.run { write, why in
-            saved.records[write.table]?[write.row] = nil
+        await writes.run { write in
+            if !writes.hasUnsent(write.table, write.row) { saved.former[write.name] = nil }
+        } lost: { write, why in
+            if let former = saved.former.removeValue(forKey: write.name) {
+                saved.records[write.table, default: [:]][write.row] = former
+            }
             problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
     }

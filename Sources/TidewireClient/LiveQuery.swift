@@ -3,10 +3,15 @@ import Observation
 /// A table's rows, sorted, as a view shows them.
 ///
 /// ```swift
-/// @State private var notes = LiveQuery(tidewire, Note.self, where: \.owner == me, fetch: { try await api.notes() }) {
-///     $0.text < $1.text
+/// @MainActor final class NotesModel {
+///     let notes: LiveQuery<Note>
+///
+///     init(_ tidewire: Tidewire, me: UUID) {
+///         notes = LiveQuery(tidewire, Note.self, where: \.ownerID == me) { $0.text < $1.text }
+///     }
+///
+///     func run() async { await notes.run() }      // in the view's `.task`
 /// }
-/// List(notes.rows) { … }.task { await notes.run() }
 /// ```
 @MainActor @Observable
 public final class LiveQuery<Row: LiveRow> {
@@ -15,19 +20,26 @@ public final class LiveQuery<Row: LiveRow> {
     public private(set) var isCaughtUp = false
     /// What the server says is wrong; the latest of each kind.
     public private(set) var problems: [String: Problem] = [:]
-    /// Why the rows may be wrong: without `fetch` the app has to fetch them and call `replace`.
+    /// Why the rows may be wrong: where the server does not tell them, and without `fetch`, the app has to fetch them and
+    /// call `replace`.
     public private(set) var mustRefetch: RefetchReason?
+    /// There have been rows, if only none.
+    public private(set) var hasBegun = false
 
     private let changes: LiveChanges<Row>
     private let areInOrder: @Sendable (Row, Row) -> Bool
-    @ObservationIgnored private var byID: [Row.ID: Row] = [:]
+    @ObservationIgnored private var kept: OptimisticRows<Row>
 
+    /// - Parameter origin: what a row says of the write that it comes from, for ``optimistic(_:origin:send:)``: by default its
+    ///   id, where the app chooses that.
     public init(
         _ tidewire: Tidewire, _ row: Row.Type, where filter: Filter<Row>? = nil, window: BatchWindow = .standard,
         snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
+        origin: @escaping @Sendable (Row) -> String? = { "\($0.id)" },
         sortedBy areInOrder: @escaping @Sendable (Row, Row) -> Bool
     ) {
         changes = tidewire.live(row, where: filter, window: window, snapshot: snapshot, fetch: fetch)
+        kept = OptimisticRows(origin: origin)
         self.areInOrder = areInOrder
     }
 
@@ -38,8 +50,9 @@ public final class LiveQuery<Row: LiveRow> {
     }
 
     public func replace(_ rows: [Row]) {
-        byID = Dictionary(rows.map { ($0.id, $0) }) { _, last in last }
+        kept.replaceAll(rows)
         mustRefetch = nil
+        hasBegun = true
         sort()
     }
 
@@ -52,11 +65,47 @@ public final class LiveQuery<Row: LiveRow> {
         if batch.isCaughtUp { isCaughtUp = true }
         for problem in batch.problems { problems[problem.code] = problem }
         guard !batch.changes.isEmpty else { return }
-        for change in batch.changes { byID[change.id] = change.row }
+        for change in batch.changes { kept.hear(change) }
         sort()
     }
 
-    private func sort() { rows = byID.values.sorted(by: areInOrder) }
+    private func sort() { rows = kept.all.sorted(by: areInOrder) }
+
+    // MARK: Writing
+
+    /// Shows a row at once, sends it, and takes it back where that fails. Whichever comes first, the answer or the change
+    /// itself, there is one row in the end.
+    ///
+    /// - Parameters:
+    ///   - origin: by which the change is known when it comes.
+    ///   - send: writes it, and returns the row as it is stored; nil where the answer does not say.
+    public func optimistic(
+        _ row: Row, origin: String, send: () async throws -> Row?
+    ) async throws {
+        write(row, origin: origin)
+        do {
+            succeeded(origin, try await send() ?? row)
+        } catch {
+            failed(origin)
+            throw error
+        }
+    }
+
+    /// The same for writes that wait for the network: shown at once, until `succeeded` or `failed` is called.
+    public func write(_ row: Row, origin: String) {
+        kept.write(row, origin: origin)
+        sort()
+    }
+
+    public func succeeded(_ origin: String, _ row: Row) {
+        kept.succeeded(origin, row)
+        sort()
+    }
+
+    public func failed(_ origin: String) {
+        kept.failed(origin)
+        sort()
+    }
 }
 
 extension Tidewire {

@@ -13,7 +13,7 @@ import TidewireClient
 final class HubForApps: Sendable {
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
-    private let target: ConnectionTarget
+    let target: ConnectionTarget
     private let databaseURL: String
     private let policyURL: String
     private let slot: String

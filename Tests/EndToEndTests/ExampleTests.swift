@@ -1,5 +1,6 @@
 import Examples
 import Foundation
+import Postgres
 import Synchronization
 import TestSupport
 import Testing
@@ -10,6 +11,60 @@ private let ben = UUID(uuidString: "00000000-0000-4000-8000-00000000BE00") ?? UU
 private let cleo = UUID(uuidString: "00000000-0000-4000-8000-00000000C1E0") ?? UUID()
 
 extension HubForApps {
+    /// Asks as this person, under the policies, as an app's API does.
+    func ask(_ sql: String, as person: UUID) throws -> [[String?]] {
+        let connection = try Connection(target)
+        let claims = #"{"role":"authenticated","sub":"\#(person.uuidString.lowercased())"}"#
+        _ = try connection.execute("BEGIN")
+        _ = try connection.execute("SELECT set_config('request.jwt.claims', '\(claims)', true)")
+        _ = try connection.execute("SET LOCAL ROLE authenticated")
+        let answer = try connection.execute(sql).values
+        _ = try connection.execute("COMMIT")
+        return answer
+    }
+
+    /// What an app's API does with a write: it may be told twice, and an older one does not go over a newer one.
+    func take(_ write: PendingWrite, of person: UUID) -> OfflineWrites.Answer {
+        var values = write.values
+        let isLike = write.table == Like.table
+        if !isLike, values["id"] == nil { values["id"] = .string(write.row) }
+        let names = values.keys.sorted()
+        let record =
+            "jsonb_populate_record(NULL::\(write.table), '"
+            + JSONValue.object(values).json.replacing("'", with: "''") + "') AS r"
+        let key = isLike ? "(t.post_id, t.user_id) = (r.post_id, r.user_id)" : "t.id = r.id"
+        let isNewer = values["updated_at"] == nil ? "" : " AND t.updated_at <= r.updated_at"
+        do {
+            switch write.kind {
+            case .insert:
+                let list = names.joined(separator: ", ")
+                _ = try ask(
+                    "INSERT INTO \(write.table) (\(list)) SELECT \(list) FROM \(record) ON CONFLICT DO NOTHING",
+                    as: person)
+            case .update:
+                let list = names.filter { $0 != "id" }.map { "\($0) = r.\($0)" }.joined(separator: ", ")
+                _ = try ask("UPDATE \(write.table) AS t SET \(list) FROM \(record) WHERE \(key)\(isNewer)", as: person)
+                let isThere =
+                    try ask("SELECT 1 FROM \(write.table) AS t, \(record) WHERE \(key)", as: person).count == 1
+                if !isThere { return .refused("it is gone") }
+            case .delete: _ = try ask("DELETE FROM \(write.table) AS t USING \(record) WHERE \(key)", as: person)
+            }
+            return .done
+        } catch {
+            return .refused("\(error)")
+        }
+    }
+
+    func writes(
+        of person: UUID, isOnline: @escaping @Sendable () -> Bool = { true }
+    ) -> OfflineWrites {
+        // Whoever still sends something has no hub any more when its test is over.
+        OfflineWrites(storage: MemoryStorage()) { [weak self] write in
+            guard let self, isOnline() else { return .later }
+            return self.take(write, of: person)
+        }
+    }
+
     /// A table's rows as an app would get them by HTTP.
     func rows(_ table: String, where condition: String) throws -> [RowImage] {
         try ask("SELECT to_jsonb(t) FROM \(table) t WHERE \(condition)").map { row in
@@ -21,6 +76,11 @@ extension HubForApps {
 extension EndToEndPrograms {
     /// Each example against the program itself, as its users would have it.
     @Suite(.serialized) struct ExampleTests {
+        private func end(_ running: [Task<Void, Never>]) async {
+            for task in running { task.cancel() }
+            for task in running { await task.value }
+        }
+
         // MARK: Friendships
 
         @MainActor private func friendships(_ hub: HubForApps, _ me: UUID) -> (Tidewire, FriendshipsModel) {
@@ -80,39 +140,17 @@ extension EndToEndPrograms {
                 try request(hub, from: ana, to: ben)
                 #expect(await eventually { anas.friendships.count == 1 })
                 #expect(await bens.friendships.count == 1)
-                for task in running { task.cancel() }
+                await end(running)
             }
         }
 
         // MARK: Expenses
 
-        /// What a server does with a write: it may be told twice.
-        private func take(_ write: PendingWrite, _ hub: HubForApps) -> OfflineWrites.Answer {
-            var values = write.values
-            values["id"] = .string(write.row)
-            let names = values.keys.sorted().joined(separator: ", ")
-            let rest = values.keys.filter { $0 != "id" }.sorted().map { "\($0) = excluded.\($0)" }
-            let sql =
-                "INSERT INTO \(write.table) (\(names)) SELECT \(names) FROM jsonb_populate_record(NULL::\(write.table), '"
-                + JSONValue.object(values).json.replacing("'", with: "''") + "') ON CONFLICT (id) DO UPDATE SET "
-                + rest.joined(separator: ", ")
-            do {
-                _ = try hub.ask(sql)
-                return .done
-            } catch {
-                return .refused("\(error)")
-            }
-        }
-
         @MainActor private func expenses(
             _ hub: HubForApps, isOnline: @escaping @Sendable () -> Bool = { true }
         ) -> (Tidewire, ExpensesModel) {
             let tidewire = hub.client(ana)
-            let writes = OfflineWrites(storage: MemoryStorage()) { write in isOnline() ? take(write, hub) : .later }
-            let model = ExpensesModel(tidewire, writes: writes, me: ana) { table in
-                try hub.rows(table, where: "owner_id = '\(ana)'")
-            }
-            return (tidewire, model)
+            return (tidewire, ExpensesModel(tidewire, writes: hub.writes(of: ana, isOnline: isOnline), me: ana))
         }
 
         private func spend(_ title: String) -> [String: JSONValue] {
@@ -132,6 +170,7 @@ extension EndToEndPrograms {
                     onMainThread { await phone.run() }, onMainThread { await tablet.run() },
                     onMainThread { await phone.sendWrites() },
                 ]
+                #expect(await eventually { phone.hasBegun && tablet.hasBegun })
                 #expect(await eventually { phoneLine.state == .live && tabletLine.state == .live })
 
                 // Written without a network: shown at once, not green, and sent when there is one.
@@ -167,7 +206,294 @@ extension EndToEndPrograms {
                 #expect(await eventually { tablet.saved.records[table]?.count == 1 })
                 #expect(await tablet.record(table, coffee)?.version.isDeleted == true)
                 #expect(await tablet.problems.filter { $0.severity == .error }.isEmpty)
-                for task in running { task.cancel() }
+                await end(running)
+            }
+        }
+
+        /// What the server refuses is as the server has it, and not gone.
+        @Test func `expenses: a write that is refused leaves the row as it was`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            let (table, id) = ("financial_transactions", UUID())
+            _ = try hub.ask(
+                "INSERT INTO \(table) (id, owner_id, title, amount) VALUES ('\(id)', '\(ana)', 'coffee', 3)")
+            try onThisThread {
+                let (_, phone) = await expenses(hub)
+                let running = [onMainThread { await phone.run() }, onMainThread { await phone.sendWrites() }]
+                #expect(await eventually { phone.record(table, id)?.image["title"] == "coffee" })
+                try await phone.write(table, id, ["title": .null])
+                #expect(await eventually { phone.problems.contains { $0.code == "NotWritten" } })
+                #expect(await phone.record(table, id)?.image["title"] == "coffee")
+                await end(running)
+            }
+        }
+
+        // MARK: Operation map
+
+        private struct Crew {
+            let operation = UUID()
+
+            init(_ hub: HubForApps) throws {
+                for (person, name) in [(ana, "ana"), (ben, "ben"), (cleo, "cleo")] {
+                    _ = try hub.ask("INSERT INTO users (id, full_name) VALUES ('\(person)', '\(name)')")
+                }
+                _ = try hub.ask(
+                    "INSERT INTO operations (id, name, created_by) VALUES ('\(operation)', 'search', '\(ana)')")
+                for person in [ana, ben] {
+                    _ = try hub.ask("INSERT INTO operation_members VALUES ('\(operation)', '\(person)')")
+                }
+            }
+
+            func locate(_ hub: HubForApps, _ person: UUID, _ latitude: Int, minutesAgo: Int = 0) throws {
+                _ = try hub.ask(
+                    """
+                    INSERT INTO locations_stream (operation_id, user_id, latitude, longitude, accuracy, timestamp)
+                    VALUES ('\(operation)', '\(person)', \(latitude), 0, 5, now() - interval '\(minutesAgo) min')
+                    """)
+            }
+        }
+
+        @MainActor private func map(
+            _ hub: HubForApps, _ crew: Crew, _ me: UUID, isOnline: @escaping @Sendable () -> Bool = { true }
+        ) -> (Tidewire, OperationModel) {
+            let tidewire = hub.client(me)
+            let writes = hub.writes(of: me, isOnline: isOnline)
+            return (tidewire, OperationModel(tidewire, writes: writes, operation: crew.operation, me: me))
+        }
+
+        @Test func `map and chat: markers, trails, history, no message twice, through background, restart and rejoin`()
+            throws
+        {
+            let hub = try HubForApps()
+            let crew = try Crew(hub)
+            try crew.locate(hub, ben, 1, minutesAgo: 20)
+            try crew.locate(hub, ben, 2, minutesAgo: 5)
+            _ = try hub.ask(
+                "INSERT INTO op_messages (operation_id, user_id, content) VALUES ('\(crew.operation)', '\(ben)', 'before')"
+            )
+            try hub.start()
+            try onThisThread {
+                let isOnline = Flag()
+                isOnline.value = true
+                let (hers, anas) = await map(hub, crew, ana) { isOnline.value }
+                let (his, bens) = await map(hub, crew, ben)
+                let running = [
+                    onMainThread { await anas.run() }, onMainThread { await bens.run() },
+                    onMainThread { await anas.sendWrites() }, onMainThread { await bens.sendWrites() },
+                ]
+                // History loads, and what is older than a trail is on none.
+                #expect(await eventually { anas.messages.map(\.content) == ["before"] && bens.hasBegun })
+                #expect(await eventually { anas.trails[ben]?.map(\.latitude) == [2] })
+                #expect(await eventually { anas.online == [ana, ben] && bens.online == [ana, ben] })
+
+                // Both see each other; many rapid updates are all on the trail, and the marker is the last of them.
+                try await anas.publish(latitude: 40, longitude: 1)
+                try await bens.publish(latitude: 50, longitude: 1)
+                #expect(await eventually { bens.markers[ana]?.latitude == 40 && anas.markers[ben]?.latitude == 50 })
+                for latitude in 51...70 { try crew.locate(hub, ben, latitude) }
+                #expect(await eventually { anas.markers[ben]?.latitude == 70 })
+                #expect(await anas.trails[ben]?.count == 22)
+
+                // A message is there at once, and once, on both sides.
+                try await anas.send("on my way")
+                #expect(await anas.messages.map(\.content) == ["before", "on my way"])
+                #expect(await eventually { bens.messages.count == 2 })
+
+                // Without a network: of positions the newest is sent, of messages all in their order.
+                isOnline.value = false
+                for latitude in [80.0, 81, 82] { try await anas.publish(latitude: latitude, longitude: 1) }
+                for content in ["one", "two"] { try await anas.send(content) }
+                hub.kill()
+                try crew.locate(hub, ben, 71)
+                isOnline.value = true
+                his.enterBackground()
+                try hub.start()
+                his.enterForeground()
+                #expect(await eventually { anas.markers[ben]?.latitude == 71 })
+                #expect(await eventually { bens.messages.map(\.content) == ["before", "on my way", "one", "two"] })
+                #expect(await eventually { bens.markers[ana]?.latitude == 82 })
+                #expect(await bens.trails[ana]?.contains { $0.latitude == 81 } == false)
+                // Whoever is there is so again after the rejoin, by himself.
+                #expect(await eventually { anas.online == [ana, ben] && bens.online == [ana, ben] })
+
+                // A token that is renewed; and whoever is no member sees nothing.
+                hers.signIn(token: hub.token(ana))
+                let (_, cleos) = await map(hub, crew, cleo)
+                let watching = onMainThread { await cleos.run() }
+                #expect(await eventually { cleos.hasBegun })
+                try await bens.send("three")
+                #expect(await eventually { anas.messages.last?.content == "three" })
+                #expect(await cleos.messages.isEmpty)
+                #expect(await cleos.markers.isEmpty)
+                #expect(await anas.messages.count == 5)
+                #expect(await anas.problems.filter { $0.severity == .error }.isEmpty)
+                await end(running + [watching])
+            }
+        }
+
+        // MARK: Social feed
+
+        @MainActor private func feed(_ hub: HubForApps, _ me: UUID, _ token: String? = nil) -> (Tidewire, FeedModel) {
+            let tidewire = hub.client(me, token: token)
+            return (tidewire, FeedModel(tidewire, writes: hub.writes(of: me), me: me))
+        }
+
+        private func post(_ hub: HubForApps, _ author: UUID, _ caption: String) throws -> UUID {
+            let id = UUID()
+            _ = try hub.ask(
+                "INSERT INTO posts (id, author, caption, media_key) VALUES ('\(id)', '\(author)', '\(caption)', 'm')")
+            return id
+        }
+
+        @Test
+        func `feed: banner, counts that never double, follows that count at once, through a kill and a token's end`()
+            throws
+        {
+            let hub = try HubForApps()
+            for (person, name) in [(ana, "ana"), (ben, "ben"), (cleo, "cleo")] {
+                _ = try hub.ask("INSERT INTO profiles (user_id, username) VALUES ('\(person)', '\(name)')")
+            }
+            _ = try hub.ask("INSERT INTO follows VALUES ('\(ana)', '\(ben)')")
+            let first = try post(hub, ben, "first")
+            let cleos = try post(hub, cleo, "of cleo")
+            try hub.start()
+            try onThisThread {
+                let (line, model) = await feed(hub, ana, hub.token(ana, seconds: 6))
+                let running = [onMainThread { await model.run() }, onMainThread { await model.sendWrites() }]
+                #expect(await eventually { model.feed.map(\.id) == [first] && model.following == [ben] })
+
+                // New posts wait behind the banner, one's own do not, and those of strangers never come.
+                let second = try post(hub, ben, "second")
+                _ = try post(hub, cleo, "ignored")
+                #expect(await eventually { model.banner == 1 })
+                #expect(await model.feed.map(\.id) == [first])
+                await model.showNewPosts()
+                #expect(await model.feed.map(\.id) == [second, first])
+                #expect(await model.banner == 0)
+                let own = try post(hub, ana, "mine")
+                #expect(await eventually { model.feed.first?.id == own })
+                #expect(await model.banner == 0)
+
+                // Others' likes and comments count; one's own count once, whichever comes first.
+                _ = try hub.ask("INSERT INTO likes VALUES ('\(first)', '\(cleo)')")
+                #expect(await eventually { model.likeCount(first) == 1 })
+                #expect(await !model.isLiked(first))
+                for _ in 0..<3 { try await model.toggleLike(first) }
+                #expect(await model.isLiked(first))
+                #expect(await model.likeCount(first) == 2)
+                #expect(await eventually { (try? hub.ask("SELECT 1 FROM likes").count) == 2 })
+                try await model.comment(first, "nice")
+                #expect(await model.comments(first).map(\.body) == ["nice"])
+                _ = try hub.ask("INSERT INTO comments (post_id, user_id, body) VALUES ('\(first)', '\(ben)', 'thanks')")
+                #expect(await eventually { model.comments(first).count == 2 })
+
+                // The token is over; what happens until there is another is told then, and while the hub is killed too.
+                #expect(await eventually { if case .offline(.tokenRefused) = line.state { true } else { false } })
+                _ = try hub.ask("DELETE FROM likes WHERE user_id = '\(cleo)'")
+                hub.kill()
+                let third = try post(hub, ben, "third")
+                _ = try hub.ask("DELETE FROM comments WHERE body = 'thanks'")
+                try hub.start()
+                line.signIn(token: hub.token(ana))
+                #expect(await eventually { model.banner == 1 && model.likeCount(first) == 1 })
+                #expect(await eventually { model.comments(first).map(\.body) == ["nice"] })
+                #expect(await model.isLiked(first))
+
+                // Whom one follows counts at once, without a new start of the app.
+                _ = try hub.ask("INSERT INTO follows VALUES ('\(ana)', '\(cleo)')")
+                #expect(await eventually { model.feed.contains { $0.id == cleos } })
+                _ = try hub.ask("DELETE FROM follows WHERE followee_id = '\(ben)'")
+                #expect(await eventually { !model.feed.contains { $0.id == third } && model.following == [cleo] })
+                #expect(await model.feed.allSatisfy { $0.author != ben })
+                _ = try post(hub, ben, "of one who is not followed any more")
+                let last = try post(hub, cleo, "last")
+                #expect(await eventually { model.banner == 1 })
+                await model.showNewPosts()
+                #expect(await model.feed.first?.id == last)
+                #expect(await model.problems.filter { $0.severity == .error }.allSatisfy { $0.code == "TokenExpired" })
+                await end(running)
+            }
+        }
+
+        // MARK: Listings
+
+        @MainActor private func office(
+            _ hub: HubForApps, _ me: UUID, isOnline: @escaping @Sendable () -> Bool = { true }
+        ) -> (Tidewire, ListingsModel) {
+            let tidewire = hub.client(me)
+            return (tidewire, ListingsModel(tidewire, writes: hub.writes(of: me, isOnline: isOnline), me: me))
+        }
+
+        @Test func `listings: one note and not two, claims, inbox, deletes, nothing fetched by hand, through a kill`()
+            throws
+        {
+            let hub = try HubForApps()
+            for (person, name, job) in [(ana, "ana", "operations"), (ben, "ben", "marketing")] {
+                _ = try hub.ask("INSERT INTO staff (id, name, job) VALUES ('\(person)', '\(name)', '\(job)')")
+            }
+            _ = try hub.ask(
+                "INSERT INTO listings (id, address, assignee) VALUES ('l1', 'Main Street', '\(ana)'), ('l2', 'Park Lane', NULL)"
+            )
+            _ = try hub.ask("INSERT INTO agent_tasks (id, title) VALUES ('t1', 'photos'), ('t2', 'sign')")
+            _ = try hub.ask(
+                "INSERT INTO activities (id, listing_id, name, task_category) VALUES ('a1', 'l1', 'flyer', 'marketing')"
+            )
+            try hub.start()
+            try onThisThread {
+                let isOnline = Flag()
+                isOnline.value = true
+                let (hers, anas) = await office(hub, ana) { isOnline.value }
+                let (_, bens) = await office(hub, ben)
+                let running = [
+                    onMainThread { await anas.run() }, onMainThread { await bens.run() },
+                    onMainThread { await anas.sendWrites() }, onMainThread { await bens.sendWrites() },
+                ]
+                #expect(await eventually { anas.hasBegun && bens.hasBegun })
+                #expect(await eventually { anas.listings.rows.count == 2 && anas.myListings.map(\.id) == ["l1"] })
+                #expect(await anas.inbox.count == 2)
+                #expect(await anas.tasks.rows.count == 2)
+
+                // The detail screen of both; the work one sees there is that of one's job.
+                let screens = [onMainThread { await anas.open("l1") }, onMainThread { await bens.open("l1") }]
+                #expect(await eventually { bens.detail?.activities.rows.map(\.id) == ["a1"] })
+                #expect(await eventually { anas.detail?.notes.hasBegun == true && bens.detail?.notes.hasBegun == true })
+                #expect(await anas.detail?.activities.rows.isEmpty == true)
+                try await anas.addNote("keys are with the neighbour")
+                #expect(await anas.detail?.notes.rows.count == 1)
+                #expect(await eventually { bens.detail?.notes.rows.count == 1 })
+                _ = try hub.ask("UPDATE listing_notes SET content = 'keys are here'")
+                #expect(await eventually { anas.detail?.notes.rows.map(\.content) == ["keys are here"] })
+
+                // A claim is seen by the other at once: the task is not open any more, and not his.
+                let task = await anas.tasks.rows[0]
+                try await anas.claim(task)
+                #expect(await anas.tasks.rows[0].status == .claimed)
+                #expect(await eventually { bens.tasks.rows.map(\.id) == ["t2"] })
+                try await anas.acknowledge(anas.listings.rows[0])
+                #expect(await anas.inbox.map(\.id) == ["l2"])
+
+                // Offline writes, a kill, and what others did meanwhile.
+                isOnline.value = false
+                try await anas.addNote("written in the cellar")
+                hub.kill()
+                _ = try hub.ask("DELETE FROM listing_notes WHERE content = 'keys are here'")
+                _ = try hub.ask("INSERT INTO listings (id, address) VALUES ('l3', 'Station Road')")
+                _ = try hub.ask("DELETE FROM listings WHERE id = 'l2'")
+                isOnline.value = true
+                hers.enterBackground()
+                try hub.start()
+                hers.enterForeground()
+                #expect(await eventually { bens.detail?.notes.rows.map(\.content) == ["written in the cellar"] })
+                #expect(await eventually { anas.detail?.notes.rows.map(\.content) == ["written in the cellar"] })
+                #expect(
+                    await eventually { anas.listings.rows.map(\.id) == ["l1", "l3"] && anas.inbox.map(\.id) == ["l3"] })
+
+                // A screen that is left is closed, and so is its subscription.
+                for screen in screens { screen.cancel() }
+                #expect(await eventually { anas.detail == nil })
+                #expect(await anas.problems.filter { $0.severity == .error }.isEmpty)
+                #expect(await bens.problems.filter { $0.severity == .error }.isEmpty)
+                await end(running)
             }
         }
     }

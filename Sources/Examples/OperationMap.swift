@@ -1,0 +1,155 @@
+import Foundation
+import Observation
+import TidewireClient
+
+/// Where somebody was.
+public struct Location: LiveRow, Hashable {
+    public static let table = "locations_stream"
+    public let id: UUID
+    public let userID: UUID
+    public let timestamp: Date
+    public let latitude: Double
+    public let longitude: Double
+
+    public struct Columns: Sendable {
+        let operationID = Column<UUID>("operation_id")
+        let timestamp = Column<Date>("timestamp")
+    }
+    public static let columns = Columns()
+}
+
+public struct OperationMessage: LiveRow, Hashable {
+    public static let table = "op_messages"
+    public let id: UUID
+    public let userID: UUID
+    public let content: String
+    public let createdAt: Date
+
+    public struct Columns: Sendable { let operationID = Column<UUID>("operation_id") }
+    public static let columns = Columns()
+}
+
+/// Members of an operation see each other on a map, and write to each other.
+@MainActor @Observable
+public final class OperationModel {
+    /// Older locations are no part of a trail.
+    public static let trail: TimeInterval = 600
+
+    public private(set) var problems: [Problem] = []
+    /// Who has the map open.
+    public private(set) var online: Set<UUID> = []
+    public private(set) var hasBegun = false
+
+    private var locations: [UUID: Location] = [:]
+    private var chat = OptimisticRows<OperationMessage> { OperationModel.name($0.id) }
+    private let tidewire: Tidewire
+    private let writes: OfflineWrites
+    private let operation: UUID
+    private let me: UUID
+    private let now: @Sendable () -> Date
+
+    public init(
+        _ tidewire: Tidewire, writes: OfflineWrites, operation: UUID, me: UUID,
+        now: @escaping @Sendable () -> Date = { Date() }
+    ) {
+        self.tidewire = tidewire
+        self.writes = writes
+        self.operation = operation
+        self.me = me
+        self.now = now
+    }
+
+    private nonisolated static func name(_ id: UUID) -> String { id.uuidString.lowercased() }
+
+    // MARK: What is shown
+
+    public var trails: [UUID: [Location]] {
+        let oldest = now().addingTimeInterval(-Self.trail)
+        return Dictionary(grouping: locations.values.filter { $0.timestamp > oldest }, by: \.userID)
+            .mapValues { $0.sorted { $0.timestamp < $1.timestamp } }
+    }
+    public var markers: [UUID: Location] { trails.compactMapValues(\.last) }
+    public var messages: [OperationMessage] {
+        chat.all.sorted { ($0.createdAt, $0.id.uuidString) < ($1.createdAt, $1.id.uuidString) }
+    }
+
+    // MARK: What is followed
+
+    /// In the view's `.task`.
+    public func run() async {
+        async let map: Void = followLocations()
+        async let chat: Void = followMessages()
+        async let people: Void = followPeople()
+        _ = await (map, chat, people)
+    }
+
+    private func followLocations() async {
+        let recent: Filter<Location> =
+            \.operationID == operation && \.timestamp > now().addingTimeInterval(-Self.trail)
+        for await batch in tidewire.live(Location.self, where: recent, window: .immediate) {
+            problems += batch.problems
+            if let rows = batch.rows { locations = Dictionary(rows.map { ($0.id, $0) }) { _, last in last } }
+            for change in batch.changes { locations[change.id] = change.row }
+            let oldest = now().addingTimeInterval(-Self.trail)
+            locations = locations.filter { $0.value.timestamp > oldest }
+        }
+    }
+
+    private func followMessages() async {
+        for await batch in tidewire.live(
+            OperationMessage.self, where: \.operationID == operation, window: .immediate)
+        {
+            problems += batch.problems
+            if let rows = batch.rows { chat.replaceAll(rows) }
+            for change in batch.changes { chat.hear(change) }
+            if batch.rows != nil { hasBegun = true }
+        }
+    }
+
+    private func followPeople() async {
+        let room = tidewire.room("operation:" + Self.name(operation), presenceKey: Self.name(me))
+        room.track(["user_id": .string(Self.name(me))])
+        for await event in room.events {
+            if case .presence(_, _, let now) = event { online = Set(now.keys.compactMap { UUID(uuidString: $0) }) }
+        }
+        online = []
+    }
+
+    // MARK: What is done
+
+    /// Of several that wait for the network the newest goes.
+    public func publish(latitude: Double, longitude: Double) throws {
+        let values: [String: JSONValue] = [
+            "id": .string(Self.name(UUID())), "operation_id": .string(Self.name(operation)),
+            "user_id": .string(Self.name(me)), "latitude": .number("\(latitude)"), "longitude": .number("\(longitude)"),
+            "accuracy": 5, "timestamp": .string(now().filterText),
+        ]
+        try writes.add(
+            PendingWrite(
+                table: Location.table, row: Self.name(me), kind: .insert, values: values, newestOnly: true,
+                madeAt: now()))
+    }
+
+    /// Shown at once, sent when it can be.
+    public func send(_ content: String) throws {
+        let message = OperationMessage(id: UUID(), userID: me, content: content, createdAt: now())
+        let values: [String: JSONValue] = [
+            "operation_id": .string(Self.name(operation)), "user_id": .string(Self.name(me)),
+            "content": .string(content), "created_at": .string(message.createdAt.filterText),
+        ]
+        let id = Self.name(message.id)
+        try writes.add(
+            PendingWrite(table: OperationMessage.table, row: id, kind: .insert, values: values, madeAt: now()))
+        chat.write(message, origin: id)
+    }
+
+    public func sendWrites() async {
+        await writes.run { write in
+            guard let own = UUID(uuidString: write.row).flatMap({ chat[$0] }) else { return }
+            chat.succeeded(write.row, own)
+        } lost: { write, why in
+            chat.failed(write.row)
+            problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
+        }
+    }
+}
