@@ -130,7 +130,7 @@ let floor7: [Target] = [
         "Bench", "Server", "Explaining", "Gateway", "Ingest", "Settings", "Embedded", "History", "Replication",
         "EventLog",
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
-        "CLinux", "Bytes"),
+        "CLinux", "Bytes", "TidewireClient", "Examples"),
     program(
         "tidewire", "Console", "Server", "Projects", "Explaining", "Catalog", "Ingest", "Settings", "History",
         "Embedded",

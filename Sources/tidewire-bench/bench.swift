@@ -13,7 +13,7 @@ struct BenchCommand: Command {
         """
     let subcommands: [any Command] =
         Scenarios.all.map(ScenarioCommand.init) + [
-            VerifyCommand(), DrainCommand(), ClientsCommand(), BareServerCommand(),
+            VerifyCommand(), SoakCommand(), DrainCommand(), ClientsCommand(), BareServerCommand(),
         ]
 }
 
