@@ -71,6 +71,16 @@ import Testing
             ])
     }
 
+    /// As where a view goes while another one with the same query comes: who was first to say so is chance.
+    @Test func `a channel that takes over another's topic is heard when that one is let go`() {
+        var (talk, _) = Conversation.opened()
+        let ref = talk.on(.subscribe(2, Conversation.request())).sent.first?.ref ?? ""
+        #expect(talk.on(.unsubscribe(1)) == [])
+        talk.admit(ref, at: "e.3")
+        #expect(talk.hearChange(7, at: "e.4", behind: "e.3").rows == ["7"])
+        #expect(talk.on(.unsubscribe(2)).sent.map(\.event) == ["phx_leave"])
+    }
+
     @Test func `a new token goes to the server at once, and only once`() {
         var (talk, ref) = Conversation.opened()
         talk.admit(ref, at: "e.1")
