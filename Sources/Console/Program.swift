@@ -25,6 +25,11 @@ public struct Program {
     }
 
     private func dispatch(_ words: [String], _ terminal: Terminal) async throws -> ExitCode {
+        if let question = words.first.flatMap(ProgramQuestion.init(rawValue:)) {
+            return try question.answer(words.dropFirst(), below: [], commands, terminal) {
+                $0.first == "tidewire.conf" ? ManPage.configuration : ManPage.overview(commands)
+            }
+        }
         switch words.first {
         case nil, "-h", "--help": return try show(overview, terminal)
         case "help": return try showHelp(words.dropFirst(), terminal)
@@ -86,6 +91,11 @@ public struct Invocation {
 
     public func run(_ terminal: Terminal) async throws -> ExitCode {
         if let other = command.otherProgram { try OtherProgram.takeOver(other, rest) }
+        if let question = rest.first.flatMap(ProgramQuestion.init(rawValue:)) {
+            return try question.answer(rest.dropFirst(), below: path, command.subcommands, terminal) { _ in
+                ManPage.of(command, path: path)
+            }
+        }
         if wantsHelp {
             try terminal.print(ManualPage(command, path: path).text)
             return .ok
@@ -113,6 +123,42 @@ public struct Invocation {
         let path = (["tidewire"] + parents).joined(separator: " ")
         let hint = NearestName.to(name, among: names).map { "; did you mean `\(path) \($0)`?" }
         return UsageError("there is no command \"\(name)\"\(hint ?? ", but \(names.joined(separator: ", "))")")
+    }
+}
+
+/// What packages and shells ask this program about itself; no manual lists it.
+enum ProgramQuestion: String {
+    /// A page for man(1).
+    case manual = "--man"
+    /// The commands there are, a path a line.
+    case commands = "--commands"
+    /// What may stand at the end of a command line.
+    case completion = "--complete"
+
+    func answer(
+        _ words: ArraySlice<String>, below path: [String], _ commands: [any Command], _ terminal: Terminal,
+        manual: (ArraySlice<String>) -> String
+    ) throws -> ExitCode {
+        switch self {
+        case .manual: try terminal.write(Array(manual(words).utf8))
+        case .commands:
+            for line in Self.paths(of: commands, below: path) { try terminal.print(line) }
+        case .completion:
+            switch Completion.answer(Array(words), among: commands, isWhole: path.isEmpty) {
+            case .lines(let lines):
+                for line in lines { try terminal.print(line) }
+            case .other(let program, let words):
+                try OtherProgram.takeOver(program, [rawValue] + words)
+            }
+        }
+        return .ok
+    }
+
+    private static func paths(of commands: [any Command], below path: [String]) -> [String] {
+        commands.flatMap { command in
+            let own = path + [command.name]
+            return [own.joined(separator: " ")] + paths(of: command.subcommands, below: own)
+        }
     }
 }
 

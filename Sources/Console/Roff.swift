@@ -1,0 +1,53 @@
+/// Text in the language of man pages, man(7), in which a backslash, and a sign at the beginning of a line, mean something.
+struct Roff {
+    private(set) var text = ""
+
+    init(title: String, section: Int, version: String) {
+        line(".TH \"\(title.uppercased())\" \(section) \"\" \"\(version)\" \"Tidewire\"")
+    }
+
+    mutating func heading(_ title: String) {
+        line(".SH \(Self.escaped(title.uppercased()))")
+    }
+
+    /// Paragraphs, separated by empty lines; an indented line is shown as it is.
+    mutating func paragraphs(_ text: String) {
+        var isAsItIs = false
+        for part in text.split(separator: "\n", omittingEmptySubsequences: false) {
+            let isIndented = part.hasPrefix(" ")
+            if isIndented != isAsItIs {
+                line(isIndented ? ".PP\n.RS 4\n.nf" : ".fi\n.RE")
+                isAsItIs = isIndented
+            }
+            line(part.isEmpty ? ".PP" : Self.escaped(part.drop { $0 == " " }))
+        }
+        if isAsItIs { line(".fi\n.RE") }
+    }
+
+    /// A term, and what it means.
+    mutating func item(_ term: String, _ meaning: String) {
+        line(".TP\n\\fB\(Self.escaped(term))\\fR")
+        line(Self.escaped(meaning))
+    }
+
+    mutating func bold(_ words: String, then rest: String = "") {
+        line("\\fB\(Self.escaped(words))\\fR\(rest.isEmpty ? "" : " " + Self.escaped(rest))")
+    }
+
+    mutating func plain(_ text: String) {
+        line(Self.escaped(text))
+    }
+
+    private mutating func line(_ line: String) {
+        text += line + "\n"
+    }
+
+    /// Dashes, quotes and carets as they are typed: groff makes typography of them otherwise.
+    static func escaped(_ text: some StringProtocol) -> String {
+        let signs: [Character: String] = [
+            "\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti",
+        ]
+        let escaped = text.reduce(into: "") { $0 += signs[$1] ?? String($1) }
+        return escaped.hasPrefix(".") ? "\\&" + escaped : escaped
+    }
+}

@@ -1,0 +1,26 @@
+import Console
+
+/// What `tidewire` can do, in the order in which its help lists it.
+let allCommands: [any Command] = [
+    ServeCommand(),
+    DevCommand(),
+    TailCommand(),
+    RowCommand(),
+    TransactionCommand(),
+    AsOfCommand(),
+    StatisticsCommand(),
+    EventCommand(),
+    WhoCommand(),
+    UserCommand(),
+    SessionCommand(),
+    LogCommand(),
+    WhyCommand(),
+    WhatIfCommand(),
+    DoctorCommand(),
+    DatabaseCommand(),
+    SlotCommand(),
+    ConfigCommand(),
+    BenchCommand(),
+    CompletionsCommand(),
+    VersionCommand(),
+]
