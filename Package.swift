@@ -46,8 +46,13 @@ let pagesForPeople = ["Policy": ["SECURITY.md"]]
 
 /// The tests of one room, which may also see the rooms needed to set its stage.
 func tests(of name: String, _ mayImport: Target.Dependency...) -> Target {
-    .testTarget(name: name + "Tests", dependencies: mayImport + ["TestSupport"], swiftSettings: strict)
+    .testTarget(
+        name: name + "Tests", dependencies: mayImport + ["TestSupport"], exclude: fixtures[name] ?? [],
+        swiftSettings: strict)
 }
+
+/// Files that tests read where they lie.
+let fixtures = ["tidewire": ["Fixtures"]]
 
 let cellar: [Target] = [
     .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),

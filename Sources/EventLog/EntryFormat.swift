@@ -200,6 +200,14 @@ public struct SegmentHeader: Sendable, Equatable {
         writer.append(little: checksum)
     }
 
+    /// The format version in the first bytes of a segment, which stands at the same place in every version; nil if they are
+    /// no segment's.
+    static func format(of bytes: RawSpan) -> UInt32? {
+        var reader = ByteReader(bytes)
+        guard let magic = try? reader.span(8), magic.equals("TIDEWIRE") else { return nil }
+        return try? reader.littleUInt32()
+    }
+
     /// The header in the first bytes of a segment, or nil if they are no header of this format.
     static func decode(_ bytes: RawSpan) -> SegmentHeader? {
         guard bytes.byteCount >= byteCount else { return nil }

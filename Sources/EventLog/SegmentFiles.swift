@@ -48,12 +48,27 @@ struct SegmentFiles: Sendable {
             throw .failure(EventLogFailure(error))
         }
         guard let header = try reading({ () throws(SystemError) in try Self.header(of: file) }) else {
-            throw damage(sequence, at: 0, "no segment header of this format")
+            let found = try reading { () throws(SystemError) in try Self.format(of: file) }
+            guard let found, found > SegmentHeader.formatVersion else {
+                throw damage(sequence, at: 0, "no segment header of this format")
+            }
+            throw damage(
+                sequence, at: 8,
+                "format \(found) of a newer version of tidewire, and not damaged at all; this one reads up to format "
+                    + "\(SegmentHeader.formatVersion)")
         }
         guard header.sequence == sequence else {
             throw damage(sequence, at: 24, "the header of another segment (\(header.sequence))")
         }
         return (file, header)
+    }
+
+    /// The format that a segment says it has; nil if it is none.
+    private static func format(of file: any StorageFile) throws(SystemError) -> UInt32? {
+        var buffer = ReadBuffer(capacity: SegmentHeader.byteCount)
+        try buffer.fill(from: file, at: 0, wanted: SegmentHeader.byteCount, limit: .max)
+        guard buffer.holds(SegmentHeader.byteCount, at: 0) else { return nil }
+        return SegmentHeader.format(of: buffer.bytes(SegmentHeader.byteCount, at: 0))
     }
 
     private static func header(of file: any StorageFile) throws(SystemError) -> SegmentHeader? {

@@ -1,0 +1,111 @@
+import EventLog
+import Foundation
+import System
+import TestSupport
+import Testing
+
+@testable import Console
+@testable import tidewire
+
+/// Logs of earlier versions, as they wrote them: every later version reads them, and writes on behind them. One of each
+/// version whose format differs is kept (`Tests/Clients/make_log.py` made them); none is ever made again.
+@Suite(.within(minutes: 5)) struct KeptLogTests {
+    private static let fixtures = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Fixtures")
+    static let logs = ((try? FileManager.default.contentsOfDirectory(atPath: fixtures.path)) ?? []).sorted()
+
+    /// A copy that may be written to.
+    private func copy(_ log: String) throws -> String {
+        let place = TemporaryDirectory.make("kept") + "/log"
+        try FileManager.default.copyItem(atPath: Self.fixtures.path + "/" + log, toPath: place)
+        return place
+    }
+
+    /// The source identity in a segment's header.
+    private func source(of segment: Data) -> UInt64 {
+        (0..<8).reduce(0) { $0 | UInt64(segment[56 + $1]) << (8 * UInt64($1)) }
+    }
+
+    private func run(_ words: String..., on log: String) async -> Run {
+        await tidewireTests.run(words + ["--log", log], commands: allCommands)
+    }
+
+    @Test func `there are kept logs`() { #expect(Self.logs.contains("log-0.1")) }
+
+    @Test(arguments: logs) func `every reading command reads it`(name: String) async throws {
+        let log = try copy(name)
+        let ana = "00000000-0000-4000-8000-00000000000a"
+        let tail = await run("tail", "--json", "--presence", "--limit", "1000", on: log)
+        let lines = tail.output.split(separator: "\n")
+        #expect(tail.exitCode == .ok, "\(tail.errors)")
+        for (operation, count) in [
+            ("INSERT", 17), ("UPDATE", 4), ("DELETE", 1), ("TRUNCATE", 1), ("PRESENCE", 2), ("GAP", 1),
+        ] {
+            #expect(lines.count { $0.contains(#""op":"\#(operation)""#) } == count, "\(operation)")
+        }
+        let said: [(words: [String], parts: [String])] = [
+            (["row", "notes", "1"], [#"ä \"b\""#, "\"ok\"→\"sad\"", "gap: slot_missing"]),
+            (["row", "plain", "9"], ["title: \"nine\", more: 7"]), (["asof", "notes"], ["id: 4, body: null"]),
+            (["event", "0"], ["INSERT public.notes key 1"]), (["who", "5"], ["sent", ana]),
+            (["user", ana], ["joined", "left"]), (["session"], ["the hub began"]),
+            (["stats"], ["public.notes", "23 changes in 11 transactions"]),
+            (["log", "info"], ["2 epochs (1 marked by gaps)"]), (["log", "verify"], ["every checksum is right"]),
+            (["log", "export"], [#""type":"end""#]),
+        ]
+        for (words, parts) in said {
+            let told = await tidewireTests.run(words + ["--log", log], commands: allCommands)
+            #expect(told.exitCode == .ok, "\(words): \(told.errors)")
+            for part in parts { #expect(told.output.contains(part), "\(words): \(told.output.prefix(600))") }
+        }
+    }
+
+    @Test(arguments: logs) func `this version writes on behind it`(name: String) async throws {
+        let log = try copy(name)
+        let directory = try DiskDirectory(log)
+        var reader = try EventLogReader(directory: directory)
+        var count = 0
+        while try reader.next() { count += 1 }
+        let last = (offset: reader.entry.offset, lsn: reader.entry.lsn, time: reader.entry.time)
+        #expect(count > 20)
+        do {
+            let first = try Data(contentsOf: URL(filePath: log + "/0000000001.segment"))
+            var options = EventLogOptions(source: source(of: first))
+            options.preparesSegments = false
+            let writer = try EventLogWriter(directory: directory, options: options)
+            let payload: [UInt8] = [1, 2, 3]
+            let none: [UInt64] = []
+            for step in 1...3 {
+                _ = try writer.append(
+                    kind: .progress, continued: false, changeCount: 0, lsn: last.lsn + UInt64(step), time: last.time,
+                    payload: payload.span.bytes, keys: none.span)
+            }
+            try writer.flush()
+        }
+        #expect(await run("log", "verify", on: log).exitCode == .ok)
+        var again = try EventLogReader(directory: directory)
+        var after = 0
+        while try again.next() { after += 1 }
+        #expect(after == count + 3)
+        #expect(again.entry.lsn == last.lsn + 3)
+        #expect(await run("row", "notes", "1", on: log).exitCode == .ok)
+    }
+
+    /// A log with another format than this version knows is refused by name, and not taken for damaged.
+    @Test(arguments: logs) func `a newer format is refused by name`(name: String) async throws {
+        let log = try copy(name)
+        let path = log + "/0000000002.segment"
+        var bytes = try Data(contentsOf: URL(filePath: path))
+        bytes[8] = 99
+        try bytes.write(to: URL(filePath: path))
+        let told = await run("tail", on: log)
+        #expect(told.exitCode != .ok)
+        #expect(told.errors.contains("format 99 of a newer version"), "\(told.errors)")
+        var options = EventLogOptions(source: source(of: try Data(contentsOf: URL(filePath: path))))
+        options.preparesSegments = false
+        let kept = try Data(contentsOf: URL(filePath: log + "/0000000002.segment"))
+        #expect(throws: EventLogError.self) {
+            let writer = try EventLogWriter(directory: DiskDirectory(log), options: options)
+            try writer.flush()
+        }
+        #expect(try Data(contentsOf: URL(filePath: log + "/0000000002.segment")) == kept)
+    }
+}
