@@ -16,7 +16,8 @@ struct DatabaseApplyCommand: Command {
         tidewire, its two roles, and the publication for messages are added beside it.
 
         Log in as a superuser, or as a role that may create roles, owns the database and is a member of the owner of \
-        realtime.messages. What a role may not do becomes a warning with the statement to ask a superuser for. The hub's own \
+        realtime.messages; from PostgreSQL 16 on it needs anon, authenticated and service_role WITH ADMIN OPTION, too, where \
+        others made them. What a role may not do becomes a warning with the statement to ask a superuser for. The hub's own \
         login is not enough.
 
         Without --yes it asks, on a terminal; elsewhere it shows the plan and ends with status 2.

@@ -126,13 +126,16 @@ import Testing
         try stage.database.run("INSERT INTO m VALUES (2)")
         #expect(try eventually { try stage.kinds().count > before })
         #expect(try stage.kinds().contains("m0"))
-        // Without it the stream goes on, and nobody relies on it any more.
+        // Without it the stream goes on, and nobody relies on it any more. From PostgreSQL 18 on the server does not say that
+        // it is gone, and the catalog does, which has no table in it then.
         try stage.database.run("DROP PUBLICATION tidewire_internal")
+        let isSaid = try TestServer.major() < 18
         #expect(
-            try eventually {
-                try stage.database.run("INSERT INTO t VALUES ((SELECT count(*) FROM t) + 1000)")
-                return coverage.followedSince == nil
-            })
+            try !isSaid
+                || eventually {
+                    try stage.database.run("INSERT INTO t VALUES ((SELECT count(*) FROM t) + 1000)")
+                    return coverage.followedSince == nil
+                })
         let count = try stage.kinds().count
         #expect(
             try eventually {

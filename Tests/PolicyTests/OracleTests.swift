@@ -86,7 +86,7 @@ final class Oracle {
             """
             CREATE TYPE public.mood AS ENUM ('ok', 'happy', 'Ünruhig', 'a b');
             ALTER TYPE public.mood ADD VALUE 'sad' BEFORE 'ok';
-            CREATE COLLATION public.nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+            \(Subject.collationSQL)
             """)
     }
 

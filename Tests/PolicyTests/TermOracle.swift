@@ -55,7 +55,7 @@ final class TermOracle {
             """
             CREATE TYPE public.mood AS ENUM ('ok', 'happy', 'Ünruhig', 'a b');
             ALTER TYPE public.mood ADD VALUE 'sad' BEFORE 'ok';
-            CREATE COLLATION public.nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+            \(Subject.collationSQL)
             CREATE FUNCTION public.attempt(expression text, arguments text[]) RETURNS text LANGUAGE plpgsql AS $$
             DECLARE answer text;
             BEGIN

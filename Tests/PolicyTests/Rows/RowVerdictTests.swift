@@ -25,6 +25,8 @@ import Testing
 }
 
 struct RowVerdictOracle {
+    private let evaluatesLate = ((try? TestServer.major()) ?? 0) >= 18
+
     /// Beyond what people usually write: values that are NULL, arguments that are NULL, claims in odd places.
     static let more = [
         "public.has_role(team_id, NULL)", "NOT public.has_role(NULL, 'owner')", "public.has_role(team_id, kind)",
@@ -213,6 +215,9 @@ struct RowVerdictOracle {
             guard verdict != .ask, (verdict == .yes) != (answer == "true") else { continue }
             // Which arm of an OR fails first is PostgreSQL's to choose.
             if answer == "failed", verdict == .yes { continue }
+            // A claim that is malformed denies. From PostgreSQL 18 on a function in SQL evaluates it only where a row needs it.
+            let isMalformed = claim.contains("no uuid") || claim.contains(#""sub": """#)
+            if evaluatesLate, isMalformed, verdict == .no { continue }
             wrong.append("\(verdict), not \(answer ?? "NULL"): \(text) of \(row.map { $0 ?? "NULL" }) for \(claim)")
         }
     }

@@ -9,7 +9,7 @@ import Testing
 
 extension GatewayRows {
     /// Columns that PostgreSQL generates and does not send: computed, and then as any other.
-    @Suite(.serialized) struct GeneratedColumnTests {
+    @Suite(.serialized, .postgres(before: 18)) struct GeneratedColumnTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, half int GENERATED ALWAYS AS (team / 2) STORED, owner uuid, team int,
                 body text, size int GENERATED ALWAYS AS (length(body)) STORED);

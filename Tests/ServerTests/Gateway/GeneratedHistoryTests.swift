@@ -14,7 +14,7 @@ extension GatewayRows {
     /// clients must have heard, and filters on them must have let pass what the trigger says, as far as it could be known.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_GENERATED_STEPS=n` makes the histories longer.
-    @Suite(.serialized) struct GeneratedHistoryTests {
+    @Suite(.serialized, .postgres(before: 18)) struct GeneratedHistoryTests {
         private static let steps =
             ProcessInfo.processInfo.environment["TIDEWIRE_GENERATED_STEPS"].flatMap { Int($0) } ?? 25
 

@@ -152,7 +152,7 @@ def check_settings():
     """Our variables and settings, wherever they are written."""
     settings = declared_settings()
     demand(len(settings) > 20, "the sources' settings cannot be read")
-    variables = {"TIDEWIRE_" + name.upper() for name in settings} | {"TIDEWIRE_CONFIG"}
+    variables = {"TIDEWIRE_" + name.upper() for name in settings} | {"TIDEWIRE_CONFIG", "TIDEWIRE_PG_BINDIR"}
     for path in configured_files():
         for name in re.findall(r"\bTIDEWIRE_[A-Z][A-Z_]*[A-Z]\b", path.read_text()):
             demand(name in variables, f"{path}: there is no setting for {name}")
