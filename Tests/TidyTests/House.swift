@@ -89,7 +89,8 @@ struct House: Sendable {
         let kinds = [".swift", ".md", ".sql", ".c", ".h", ".modulemap"]
         let below = ["Sources", "Tests", "sql"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }
         return below + [
-            "Package.swift", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/test",
+            "Package.swift", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "UPGRADING.md",
+            "deploy/test",
             "deploy/quickstart", "Tests/Tools/fuzz",
             "Tests/Tools/autobahn",
         ]
