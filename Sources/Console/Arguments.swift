@@ -4,6 +4,8 @@ import Settings
 public struct Arguments {
     private var given: [String: [String]] = [:]
     public private(set) var operands: [String] = []
+    /// The command's whole name: `tidewire log export`.
+    public internal(set) var command = ""
 
     /// Whether an option without a value is there.
     public func has(_ option: Option) -> Bool {
@@ -28,7 +30,7 @@ public struct Arguments {
         }
     }
 
-    fileprivate mutating func give(_ option: Option, _ value: String) {
+    mutating func give(_ option: Option, _ value: String) {
         given[option.name, default: []].append(value)
     }
 

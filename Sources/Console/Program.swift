@@ -101,7 +101,9 @@ public struct Invocation {
             return .ok
         }
         do {
-            let arguments = try ArgumentParser.parse(rest, options: command.allOptions, operands: command.operands)
+            var arguments = try ArgumentParser.parse(rest, options: command.allOptions, operands: command.operands)
+            arguments.command = ([Product.name] + path).joined(separator: " ")
+            terminal.form = try arguments.takeForm()
             return try await command.run(arguments, terminal)
         } catch let error as UsageError {
             let name = (["tidewire"] + path).joined(separator: " ")

@@ -30,11 +30,19 @@ public struct Table {
 
     public mutating func add(_ cells: [String]) {
         precondition(cells.count == columns.count, "a row has a cell for each column")
-        rows.append(cells.map(ScreenText.escaped))
+        rows.append(cells)
     }
 
-    /// The heading and the rows. Nothing is cut unless the width of a screen is given.
-    public func lines(width: Int?) -> [String] {
+    /// The heading and the rows, in the terminal's form.
+    public func lines(on terminal: Terminal) -> [String] {
+        guard terminal.form != .table else { return lines(width: terminal.width) }
+        var stream = TableStream(columns, on: terminal)
+        return [stream.heading] + rows.map { stream.line($0) }
+    }
+
+    /// For people. Nothing is cut unless the width of a screen is given.
+    func lines(width: Int?) -> [String] {
+        let rows = rows.map { $0.map(ScreenText.escaped) }
         var widths = columns.indices.map { column in
             rows.reduce(columns[column].startWidth) { max($0, ScreenText.width($1[column])) }
         }
@@ -66,21 +74,39 @@ public struct Table {
 /// A table whose rows are printed as they come: columns start at their minimum width and grow when they must.
 public struct TableStream {
     private let columns: [Table.Column]
+    private let form: OutputForm
     private let screenWidth: Int?
+    /// Somebody may look at it on a screen, whatever its form is.
+    private let isOnScreen: Bool
     private var widths: [Int]
 
-    public init(_ columns: [Table.Column], width: Int?) {
+    public init(_ columns: [Table.Column], on terminal: Terminal) {
         self.columns = columns
-        screenWidth = width
+        form = terminal.form
+        screenWidth = terminal.width
+        isOnScreen = terminal.hasScreen
         widths = columns.map(\.startWidth)
     }
 
     public var heading: String {
-        Table.line(columns.map(\.title), columns, widths)
+        let titles = columns.map(\.title)
+        return switch form {
+        case .table, .json: Table.line(titles, columns, widths)
+        case .csv: RowText.csv(titles, columns)
+        case .markdown: RowText.markdown(titles) + "\n" + RowText.markdownRule(columns)
+        }
     }
 
     public mutating func line(_ cells: [String]) -> String {
         precondition(cells.count == columns.count, "a row has a cell for each column")
+        switch form {
+        case .table, .json: return aligned(cells)
+        case .csv: return RowText.csv(isOnScreen ? cells.map(ScreenText.escaped) : cells, columns)
+        case .markdown: return RowText.markdown(cells)
+        }
+    }
+
+    private mutating func aligned(_ cells: [String]) -> String {
         let cells = cells.map(ScreenText.escaped)
         for index in columns.indices where !columns[index].canBeCut || screenWidth == nil {
             widths[index] = max(widths[index], index == columns.count - 1 ? 0 : ScreenText.width(cells[index]))

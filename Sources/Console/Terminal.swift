@@ -24,8 +24,10 @@ extension OutputFailure: CustomStringConvertible {
 public final class Terminal {
     public typealias Writer = ([UInt8]) throws(OutputFailure) -> Void
 
-    /// The columns of the screen, or nil when nobody looks at one: then nothing is cut and nothing coloured.
-    public let width: Int?
+    private let screenWidth: Int?
+    /// As what rows are printed.
+    public internal(set) var form = OutputForm.table
+    private var lastHeading = ""
     /// A person sees what is said on stderr.
     public let hasErrorScreen: Bool
     public let surroundings: ConfigurationSurroundings
@@ -42,12 +44,18 @@ public final class Terminal {
         hasErrorScreen: Bool = false, answers: (() -> String?)? = nil
     ) {
         self.hasErrorScreen = hasErrorScreen
-        self.width = width
+        screenWidth = width
         self.surroundings = surroundings
         writeOutput = output
         writeErrors = errors
         readAnswer = answers
     }
+
+    /// The columns of the screen, or nil when nobody looks at a table on one: then nothing is cut and nothing coloured.
+    public var width: Int? { form == .table ? screenWidth : nil }
+
+    /// Whether control characters among the data could steer a screen.
+    var hasScreen: Bool { screenWidth != nil }
 
     /// True when a person reads the output as it comes.
     public var isInteractive: Bool {
@@ -58,6 +66,19 @@ public final class Terminal {
         pending.append(contentsOf: line.utf8)
         pending.append(UInt8(ascii: "\n"))
         if pending.count >= Self.pendingLimit { try flush() }
+    }
+
+    /// The heading of a table, unless the rows of one with the same stand right before.
+    public func print(heading table: TableStream) throws(OutputFailure) {
+        guard form != .csv || table.heading != lastHeading else { return }
+        lastHeading = table.heading
+        try print(table.heading)
+    }
+
+    /// Something to people that is no row: it stands between the rows of a table, and beside those of other forms.
+    public func remark(_ line: String) throws(OutputFailure) {
+        if form == .table { return try print(line) }
+        complain(line)
     }
 
     public func write(_ bytes: [UInt8]) throws(OutputFailure) {

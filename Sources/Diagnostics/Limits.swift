@@ -56,6 +56,12 @@ public enum Limits {
     /// A segment's index larger than this is not believed.
     public static let maximumSidecarBytes = 256 << 20
 
+    /// The file in which commands write down who saw masked values; a larger one is to be moved away first.
+    public static let maximumAuditBytes = 64 << 20
+
+    /// A line of it.
+    public static let maximumAuditLineBytes = 64 << 10
+
     /// A trouble that lasts is said again after this long.
     public static let troubleReminderInterval = Duration.seconds(30)
 

@@ -1,4 +1,6 @@
 import Bytes
+import Change
+@_spi(Judging) import History
 
 /// Somebody with claims, as a token would have them.
 public struct ExplainedHolder: Sendable {
@@ -7,6 +9,8 @@ public struct ExplainedHolder: Sendable {
     public let role: String
     /// What to call him: his mail address, or else his id.
     public let name: String
+    /// The claim that the name is.
+    private let nameClaim: String
 
     /// `claims`: what a token's payload says; nil makes some of the role and the subject. Role and subject say what the
     /// claims do not, and must not contradict them.
@@ -23,7 +27,23 @@ public struct ExplainedHolder: Sendable {
         self.claims = ExplainedHolder.adding(added, to: claims ?? "{}", isEmpty: found.isEmpty)
         self.role = known
         name = found["email"] ?? sub ?? "a holder without sub"
+        nameClaim = found["email"] == nil ? "sub" : "email"
     }
+
+    /// Who was joined, as the ledger has him.
+    public init(_ recorded: RecordedNote) throws(ExplainFailure) {
+        let claims = String(decoding: recorded.whole.claims, as: UTF8.self)
+        try self.init(
+            claims: claims.isEmpty ? "{}" : claims, role: String(decoding: recorded.whole.role, as: UTF8.self),
+            subject: nil)
+    }
+
+    /// His name as it may be shown.
+    public func name(shownBy masking: Masking) -> String {
+        masking.masks(nameClaim, of: [TableName]()) ? masking.mark(Array(name.utf8)) : name
+    }
+
+    func name(_ discretion: Discretion) -> String { discretion.claim(name, named: nameClaim) }
 
     private static func only(_ found: String?, _ given: String?, _ name: String) throws(ExplainFailure) -> String? {
         guard let found, let given, found != given else { return found ?? given }

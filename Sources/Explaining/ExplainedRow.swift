@@ -2,7 +2,7 @@ import Bytes
 import Catalog
 import Change
 import Delivery
-import History
+@_spi(Judging) import History
 import Policy
 import System
 
@@ -16,6 +16,8 @@ struct ExplainedRow {
 
     init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable, atThatTime: Bool) {
         moment = (atThatTime ? change.time : nil) ?? Clock.unixMicroseconds()
+        // Policies and filters judge what there is; nothing of it is shown.
+        let change = change.whole
         let relation = change.relation?.relation
         values = table.columns.map { column in
             let place = relation?.columns.firstIndex(where: column.isSame)

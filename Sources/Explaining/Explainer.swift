@@ -1,7 +1,7 @@
 import Catalog
 import Change
 import Diagnostics
-import History
+@_spi(Judging) import History
 import Judging
 import Policy
 import Postgres
@@ -51,6 +51,11 @@ public final class Explainer {
             self.holder = holder
             self.filter = filter
             self.operations = operations
+        }
+
+        /// Of a binding that the ledger has.
+        public init(_ change: RecordedChange, to holder: ExplainedHolder, _ binding: ListedBinding) {
+            self.init(change, to: holder, filter: binding.wholeFilter)
         }
     }
 
@@ -122,7 +127,7 @@ public final class Explainer {
         guard !operation.isEmpty, let relation = question.change.relation?.relation else { throw .noRow }
         guard let snapshot = freshSnapshot() else { throw .databaseAway }
         var explanation = Explanation(
-            holder: "\(question.holder.name) (\(question.holder.role))",
+            holder: "\(question.holder.name(question.change.discretion)) (\(question.holder.role))",
             publication: publication(snapshot.table(relation.schema, relation.name), operation))
         explanation.isOfThen = isOfThen
         if let record = settings.past {
@@ -147,7 +152,7 @@ public final class Explainer {
             explanation.binding = Explainer.binding(binding)
             try judge(binding, question, &explanation)
         }
-        return explanation.concluded(question)
+        return explanation.masked(question.change.discretion).concluded(question)
     }
 
     // MARK: The catalog

@@ -4,10 +4,16 @@ import EventLog
 import System
 
 /// The event log as something that can be asked. It only reads, takes no lock and may be used beside a running writer.
+///
+/// All values that it gives are masked as it was opened with, wherever they stand.
 public struct HistoryLog: Sendable {
     public let directory: any StorageDirectory
+    public let masking: Masking
 
-    public init(directory: any StorageDirectory) { self.directory = directory }
+    public init(directory: any StorageDirectory, masking: Masking) {
+        self.directory = directory
+        self.masking = masking
+    }
 
     /// All segments, oldest first.
     public func segments() throws(EventLogError) -> [SegmentSummary] {

@@ -12,7 +12,6 @@ public struct HistoryQuery: Sendable {
     public var operations: Set<Operation> = []
     /// All must hold.
     public var conditions: [RowCondition] = []
-    public var masks: [ColumnMask] = []
     /// Also who came and went.
     public var includesPresence = false
     /// Schemas that are wanted whatever their table was called, by fingerprint.
@@ -31,14 +30,15 @@ public struct HistoryQuery: Sendable {
     }
 }
 
-/// Columns whose values are not shown.
+/// A column that is to be hidden, or to be shown.
 public struct ColumnMask: Sendable, Hashable {
     /// Nil is every table.
     public var schema: String?
     public var table: String?
+    /// `*` is every column.
     public var column: String
 
-    /// `email`, `users.email`, `public.users.email`, with quotes where names need them.
+    /// `email`, `users.email`, `public.users.email`, with quotes where names need them; `*` for a column is all of them.
     public init?(_ text: String) {
         guard let parts = QualifiedName.parts(text), (1...3).contains(parts.count) else { return nil }
         column = parts[parts.count - 1]
@@ -46,21 +46,19 @@ public struct ColumnMask: Sendable, Hashable {
         schema = parts.count > 2 ? parts[0] : nil
     }
 
-    public func covers(_ relation: Relation, _ column: Column) -> Bool {
-        column.name == self.column && (table ?? relation.name) == relation.name
-            && (schema ?? relation.schema) == relation.schema
+    public func covers(_ column: String, of table: TableName) -> Bool {
+        (self.column == "*" || column == self.column) && (self.table ?? table.name) == table.name
+            && (schema ?? table.schema) == table.schema
     }
+}
 
-    func columns(of relation: Relation, alsoCalled names: Set<TableName> = []) -> [Int] {
-        let namesakes = names.map { name in
-            var other = relation
-            (other.schema, other.name) = (name.schema, name.name)
-            return other
-        }
-        return relation.columns.indices.filter { column in
-            ([relation] + namesakes).contains { covers($0, relation.columns[column]) }
-        }
-    }
+extension ColumnMask {
+    /// `*`
+    public var isEverything: Bool { column == "*" && table == nil }
+}
+
+extension ColumnMask: CustomStringConvertible {
+    public var description: String { [schema, table, column].compactMap { $0 }.joined(separator: ".") }
 }
 
 /// A condition on one column of the row, or of the old row where it was deleted.
@@ -163,17 +161,17 @@ public enum ValueSpelling {
 struct PreparedRelation {
     let known: RecordedRelation
     let isWanted: Bool
-    let masked: Set<Int>
+    let masked: MaskedRelation
     /// Nil when it lacks a column of a condition, so that no row of it can fulfil that.
     let conditions: [(column: Int, condition: RowCondition)]?
 
     /// - Parameter names: what the table is called elsewhere in the log.
-    init(_ known: RecordedRelation, for query: HistoryQuery, alsoCalled names: Set<TableName>) {
+    init(_ known: RecordedRelation, for query: HistoryQuery, _ masking: Masking, alsoCalled names: Set<TableName>) {
         let relation = known.relation
         self.known = known
         isWanted =
             query.tables.isEmpty || query.tables.contains(known.table) || query.alsoWanted.contains(known.fingerprint)
-        masked = Set(query.masks.flatMap { $0.columns(of: relation, alsoCalled: names) })
+        masked = MaskedRelation(relation, masking, alsoCalled: names)
         let found = query.conditions.compactMap { condition in
             relation.column(named: condition.column).map { (column: $0, condition: condition) }
         }

@@ -28,7 +28,7 @@ public struct HistoryReader: ~Copyable {
     /// `matching` overrides the keys by which segments are passed over.
     public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
     {
-        let names = try TableNames(log, for: query.masks)
+        let names = try TableNames(log)
         // Presence is of no table.
         let tables = query.includesPresence ? [] : query.tables
         let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
@@ -70,11 +70,18 @@ public struct HistoryReader: ~Copyable {
     }
 
     func masked(_ item: HistoryItem) -> HistoryItem {
-        guard case .change(let change) = item, let relation = change.relation else { return item }
-        return .change(change.masking(relations[relation.fingerprint]?.masked ?? []))
+        switch item {
+        case .gap: return item
+        case .presence(let presence): return .presence(presence.masked(by: log.masking))
+        case .change(let change):
+            guard let relation = change.relation else { return .change(change.maskingMessage(by: log.masking)) }
+            return .change(change.masking(masks(of: relation)))
+        }
     }
 
-    func masks(of relation: RecordedRelation) -> Set<Int> { relations[relation.fingerprint]?.masked ?? [] }
+    func masks(of relation: RecordedRelation) -> MaskedRelation {
+        relations[relation.fingerprint]?.masked ?? MaskedRelation(relation.relation, log.masking, alsoCalled: [])
+    }
 
     /// Looks at one more entry; false if there is none for now, or none that could be in the window.
     private mutating func readEntry() throws -> Bool {
@@ -116,7 +123,8 @@ public struct HistoryReader: ~Copyable {
         guard relations[fingerprint] == nil else { return }
         let known = try RecordedRelation(stored: reader.payload)
         names.note(known.relation)
-        relations[fingerprint] = PreparedRelation(known, for: query, alsoCalled: names[known.relation])
+        relations[fingerprint] = PreparedRelation(
+            known, for: query, log.masking, alsoCalled: names[known.relation])
     }
 
     /// Nil where it is not in the window.

@@ -4,10 +4,26 @@ import EventLog
 
 /// A note of the ledger, and where in the log it stands.
 public struct RecordedNote: Sendable, Equatable {
+    /// As it may be shown.
     public var note: LedgerNote
     public var epoch: UInt64
     /// Of the next change behind it.
     public var place: UInt64
+    /// As it was written; nil where nothing of it is hidden.
+    private var sealed: LedgerNote?
+
+    init(note: LedgerNote, epoch: UInt64, place: UInt64, masking: Masking = .nothing) {
+        self.note = note.masked(by: masking)
+        self.epoch = epoch
+        self.place = place
+        sealed = self.note == note ? nil : note
+    }
+
+    /// The note with all that it says. Whoever asks for it says so by `@_spi(Judging)`, and shows nothing of it.
+    @_spi(Judging) public var whole: LedgerNote { sealed ?? note }
+
+    /// What it asked for.
+    public var bindings: [ListedBinding] { ListedBinding.all(in: note.bindings, of: whole.bindings) }
 }
 
 /// Which notes are asked for: all of a window, or only a user's or a socket's.
@@ -45,7 +61,8 @@ extension HistoryLog {
             guard entry.kind == .ledger, entry.offset >= window.firstOffset else { continue }
             for note in try notes(of: reader) where query.wants(note) {
                 guard note.time >= window.firstTime, note.time < window.endTime else { continue }
-                try visit(RecordedNote(note: note, epoch: entry.epoch, place: entry.offset))
+                try visit(
+                    RecordedNote(note: note, epoch: entry.epoch, place: entry.offset, masking: masking))
             }
         }
     }
@@ -87,8 +104,8 @@ public struct Attendance: Sendable {
     public var since: UInt64 { joined.note.offset }
 
     /// With what claims it was there at a change.
-    public func holder(at offset: UInt64) -> LedgerNote {
-        renewals.last { $0.note.offset <= offset }?.note ?? joined.note
+    public func holder(at offset: UInt64) -> RecordedNote {
+        renewals.last { $0.note.offset <= offset } ?? joined
     }
 
     /// What the ledger says of a change that its bindings match and its claims let it see.
@@ -159,7 +176,7 @@ public struct AttendanceBook: Sendable {
             offset: change.offset, committed: change.time ?? .max, subject: subject.map { Array($0.utf8) })
         try log.ledger(LedgerQuery()) { add($0) }
         guard let concern, let subject = concern.subject else { return }
-        known = known.filter { $0.value.holder(at: concern.offset).subject == subject }
+        known = known.filter { $0.value.holder(at: concern.offset).whole.subject == subject }
     }
 
     init() { concern = nil }

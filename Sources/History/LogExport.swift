@@ -21,27 +21,29 @@ public struct LogExport: ~Copyable {
     private let endOffset: UInt64
     /// What is exported, as far as that is known before.
     public let offsets: Range<UInt64>
-    private let masks: [ColumnMask]
+    private let masking: Masking
     private var names: TableNames
     private var relations: [UInt64: ExportedRelation] = [:]
     private var line = ByteWriter(capacity: 4096)
     private var lines = 0
     private var nextOffset: UInt64 = 0
     private var isInside = false
+    /// Of those who were there before what is exported, as they may be shown.
+    private var openingNotes: [LedgerNote] = []
 
     /// Transactions are exported whole: one that the window touches is in it. A window in time becomes the stretch from the
     /// first transaction in it to the last.
-    public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, masks: [ColumnMask]) throws {
+    public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?) throws {
         let window = try log.window(from: from, to: to)
         let endOffset = try Self.endOffset(log, window)
-        let names = try TableNames(log, for: masks)
+        let names = try TableNames(log)
         let segments = try log.segments()
         let reader = try EventLogReader(directory: log.directory, from: window.start)
         let first = max(window.firstOffset, segments[0].firstOffset)
         self.offsets = first..<max(first, min(endOffset, segments[segments.count - 1].endOffset))
         self.endOffset = endOffset
         self.reader = reader
-        self.masks = masks
+        self.masking = log.masking
         self.names = names
     }
 
@@ -56,6 +58,9 @@ public struct LogExport: ~Copyable {
         }
         return min(end, window.endOffset)
     }
+
+    /// Says at the beginning who was joined then.
+    mutating func begin(with notes: [LedgerNote]) { openingNotes = notes }
 
     /// Gives line after line, each with its line break, and after each entry where it has come to.
     public mutating func run(
@@ -96,8 +101,8 @@ public struct LogExport: ~Copyable {
         guard relations[fingerprint] == nil else { return }
         guard let relation = try? RelationCodec.decode(reader.payload) else { return }
         names.note(relation)
-        let masked = Set(masks.flatMap { $0.columns(of: relation, alsoCalled: names[relation]) })
-        relations[fingerprint] = ExportedRelation(relation: relation, masked: masked)
+        let masks = MaskedRelation(relation, masking, alsoCalled: names[relation])
+        relations[fingerprint] = ExportedRelation(relation: relation, masks: masking.isNothing ? nil : masks)
     }
 
     private mutating func writeHeader(_ write: (RawSpan) throws -> Void) throws {
@@ -113,6 +118,31 @@ public struct LogExport: ~Copyable {
         line.append(",\"lsn\":")
         line.append(quoted: LSN(header.baseLSN).description)
         line.append("}")
+        try flush(write)
+        for start in stride(from: 0, to: openingNotes.count, by: Self.notesTogether) {
+            let notes = openingNotes[start..<min(start + Self.notesTogether, openingNotes.count)]
+            try writeOpening(notes, LSN(header.baseLSN), write)
+        }
+    }
+
+    private static let notesTogether = 500
+
+    private mutating func writeOpening(
+        _ notes: ArraySlice<LedgerNote>, _ lsn: LSN, _ write: (RawSpan) throws -> Void
+    ) throws {
+        var payload = ByteWriter(capacity: 4096)
+        LedgerCodec.encode(notes, to: &payload)
+        line.append("{\"type\":\"entry\",\"offset\":")
+        line.append(decimal: reader.entry.offset)
+        line.append(",\"kind\":")
+        line.append(decimal: UInt64(EntryKind.ledger.rawValue))
+        line.append(",\"changes\":0,\"continued\":false,\"lsn\":")
+        line.append(quoted: lsn.description)
+        line.append(",\"time\":")
+        line.append(quoted: TimeText.json(reader.entry.time))
+        line.append(",\"payload\":\"")
+        Hex.append(payload.bytes, to: &line)
+        line.append("\"}")
         try flush(write)
     }
 
@@ -153,11 +183,7 @@ public struct LogExport: ~Copyable {
 
     /// What this version does not know, or could not make again from values.
     private mutating func writeOther(_ entry: EventLogEntry, _ write: (RawSpan) throws -> Void) throws {
-        if !masks.isEmpty, entry.kind != .catalogMark {
-            // What people told of themselves, their claims and filters may have what a mask is to hide.
-            guard entry.changeCount > 0 else { return }
-            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: "its values cannot be masked")
-        }
+        guard let payload = try shownPayload(entry) else { return }
         line.append("{\"type\":\"entry\",\"offset\":")
         line.append(decimal: entry.offset)
         line.append(",\"kind\":")
@@ -167,11 +193,36 @@ public struct LogExport: ~Copyable {
         line.append(entry.isContinued ? ",\"continued\":true" : ",\"continued\":false")
         appendPlace(entry)
         line.append(",\"payload\":\"")
-        let payload = reader.payload.copied()
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         Hex.append(unsafe payload.span.bytes, to: &line)
         line.append("\"}")
         try flush(write)
+    }
+
+    /// What people told of themselves, their claims and filters may have what is to be hidden; what nobody can look into is
+    /// left out.
+    private func shownPayload(_ entry: EventLogEntry) throws -> [UInt8]? {
+        let payload = reader.payload.copied()
+        guard !masking.isNothing, entry.kind != .catalogMark else { return payload }
+        guard entry.changeCount == 0 else {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: "its values cannot be masked")
+        }
+        var shown = ByteWriter(capacity: payload.count)
+        do throws(ByteError) {
+            switch entry.kind {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the calls.
+            case .ledger:
+                let notes = try LedgerCodec.decode(unsafe payload.span.bytes)
+                LedgerCodec.encode(notes.map { $0.masked(by: masking) }, to: &shown)
+            case .presence:
+                let marks = try PresenceCodec.decode(unsafe payload.span.bytes)
+                PresenceCodec.encode(marks.map { $0.masked(by: masking) }, to: &shown)
+            default: return nil
+            }
+        } catch {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+        return shown.bytes.copied()
     }
 
     /// The LSN and time of the entry itself.
@@ -216,7 +267,7 @@ public struct LogExport: ~Copyable {
         var part = try TransactionPart(unsafe payload.span.bytes)
         var offset = entry.offset
         while let change = try part.next() {
-            try appendChange(change, offset, relations[change.relation], to: &line)
+            try appendChange(change, offset, relations[change.relation], masking, to: &line)
             line.append("\n")
             lines += 1
             try write(line.bytes)
@@ -272,7 +323,8 @@ public struct LogExport: ~Copyable {
 /// A relation with what the export needs to know of it.
 struct ExportedRelation {
     let relation: Relation
-    let masked: Set<Int>
+    /// Nil where nothing is hidden.
+    let masks: MaskedRelation?
     var isWritten = false
 }
 
@@ -315,7 +367,8 @@ enum PartCheck {
 }
 
 private func appendChange(
-    _ change: borrowing Change, _ offset: UInt64, _ relation: ExportedRelation?, to line: inout ByteWriter
+    _ change: borrowing Change, _ offset: UInt64, _ relation: ExportedRelation?, _ masking: Masking,
+    to line: inout ByteWriter
 ) throws {
     line.append("{\"type\":\"change\",\"offset\":")
     line.append(decimal: offset)
@@ -330,7 +383,10 @@ private func appendChange(
         line.append(",\"prefix\":")
         appendText(change.messagePrefix, to: &line)
         line.append(",\"content\":")
-        appendText(change.messageContent, to: &line)
+        let prefix = change.messagePrefix.text
+        let content = masking.shown(content: change.messageContent.copied(), prefix: prefix)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        appendText(unsafe content.span.bytes, to: &line)
     } else if let relation {
         line.append(",\"relation\":")
         line.append(quoted: Hex.text(change.relation))
@@ -355,21 +411,28 @@ private func appendRow(_ row: borrowing Tuple, _ relation: ExportedRelation, to 
         if index > 0 { line.append(",") }
         line.append(quoted: relation.relation.columns[index].name)
         line.append(":")
-        appendValue(value, isMasked: relation.masked.contains(index), to: &line)
+        appendValue(value, at: index, relation.masks, to: &line)
         index += 1
     }
     line.append("}")
 }
 
-private func appendValue(_ value: borrowing ColumnValue, isMasked: Bool, to line: inout ByteWriter) {
+private func appendValue(
+    _ value: borrowing ColumnValue, at column: Int, _ masks: MaskedRelation?, to line: inout ByteWriter
+) {
+    if let masks {
+        switch masks.shown(RowValue(value), at: column) {
+        case .masked(let tag): return line.append(quoted: MaskMark.text(tag))
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        case .text(let bytes): return appendText(unsafe bytes.span.bytes, to: &line)
+        case .null, .unchanged, .binary: break
+        }
+    }
     switch copy value {
     case .null: line.append("null")
     case .unchanged: line.append("{\"unchanged\":true}")
-    case .text(let text):
-        if isMasked { return line.append(quoted: RowValue.mask) }
-        appendText(text, to: &line)
+    case .text(let text): appendText(text, to: &line)
     case .binary(let bytes):
-        if isMasked { return line.append(quoted: RowValue.mask) }
         line.append("{\"binary\":\"")
         Hex.append(bytes, to: &line)
         line.append("\"}")

@@ -64,6 +64,8 @@ public struct RecordedChange: Sendable {
     public internal(set) var differences: [Int] = []
     /// The key before the change, when the change gave the row another.
     public internal(set) var oldKey: [RowValue]?
+    /// By what values are hidden here; nil where none are.
+    var seal: MaskSeal?
 
     /// Columns that PostgreSQL did not send, because the change did not touch their large values.
     public var unchangedColumns: [Int] { row.indices.filter { row[$0] == .unchanged } }
@@ -83,33 +85,6 @@ extension RecordedChange {
         }
         let before = relation.keyColumns.compactMap { oldValue(of: $0) }
         if before.count == relation.keyColumns.count, before != key.map(\.value) { oldKey = before }
-    }
-
-    /// The same without the values of some columns; NULL is still seen to be NULL.
-    func masking(_ columns: Set<Int>) -> RecordedChange {
-        guard !columns.isEmpty else { return self }
-        var masked = self
-        masked.old = old.masking(columns)
-        masked.new = new.masking(columns)
-        if let oldKey, let relation {
-            masked.oldKey = zip(relation.keyColumns, oldKey).map { columns.contains($0) ? $1.masked : $1 }
-        }
-        return masked
-    }
-}
-
-extension [RowValue] {
-    func masking(_ columns: Set<Int>) -> [RowValue] {
-        indices.map { columns.contains($0) ? self[$0].masked : self[$0] }
-    }
-}
-
-extension RowValue {
-    var masked: RowValue {
-        switch self {
-        case .null, .unchanged: self
-        case .text, .binary, .masked: .masked
-        }
     }
 }
 

@@ -24,6 +24,8 @@ public enum RowNameError: Error, Sendable, Equatable {
     case unknownTable(TableName)
     /// The names of the key's columns; empty if the table has no key.
     case doesNotFit(TableName, key: [String], given: Int)
+    /// Who could name a row by a value that is hidden could find the value out.
+    case masked(TableName, column: String)
 }
 
 /// One version of a row.
@@ -81,6 +83,14 @@ public struct RowHistory: ~Copyable {
         guard !name.operands.isEmpty, relations.contains(where: { RowHistory.fits(name, $0) }) else {
             throw RowNameError.doesNotFit(
                 table, key: newest.keyColumns.map { newest.relation.columns[$0].name }, given: name.operands.count)
+        }
+        for relation in relations {
+            let names = families.names(of: relation)
+            let columns = name.named(in: relation.relation)?.map(\.column) ?? relation.keyColumns
+            for column in columns.map({ relation.relation.columns[$0].name }) where log.masking.masks(column, of: names)
+            {
+                throw RowNameError.masked(table, column: column)
+            }
         }
         var query = query
         query.tables = [table]
@@ -183,10 +193,10 @@ public struct RowHistory: ~Copyable {
         let before = isKeyed ? states[former ?? place] : nil
         let differences = differences(change, relation, before)
         if isKeyed { remember(change, relation, place, former, before) }
-        let masked = reader.masks(of: relation)
+        let masks = reader.masks(of: relation)
+        let shown = change.masking(masks)
         return RowVersion(
-            change: change.masking(masked), differences: differences.map { $0.map { $0.masked(masked) } },
-            formerKey: change.masking(masked).oldKey)
+            change: shown, differences: differences.map { $0.map { $0.masked(masks) } }, formerKey: shown.oldKey)
     }
 
     private func differences(
@@ -221,9 +231,8 @@ public struct RowHistory: ~Copyable {
 }
 
 extension RowVersion.Difference {
-    fileprivate func masked(_ columns: Set<Int>) -> Self {
-        guard columns.contains(column) else { return self }
-        return Self(column: column, before: before?.masked, after: after.masked)
+    fileprivate func masked(_ masks: MaskedRelation) -> Self {
+        Self(column: column, before: before.map { masks.shown($0, at: column) }, after: masks.shown(after, at: column))
     }
 }
 

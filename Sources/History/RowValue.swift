@@ -8,8 +8,8 @@ public enum RowValue: Sendable, Hashable {
     case unchanged
     case text([UInt8])
     case binary([UInt8])
-    /// There is a value, and it is not to be shown.
-    case masked
+    /// There is a value, and it is not to be shown; equal values have equal tags.
+    case masked(UInt64)
 
     init(_ value: borrowing ColumnValue) {
         switch copy value {
@@ -27,20 +27,17 @@ public enum RowValue: Sendable, Hashable {
     public var plainText: String? {
         switch self {
         case .text(let bytes): String(decoding: bytes, as: UTF8.self)
-        case .masked: RowValue.mask
+        case .masked(let tag): MaskMark.short(tag)
         case .null, .unchanged, .binary: nil
         }
     }
-
-    /// What stands in the place of a masked value.
-    public static let mask = "***"
 
     /// As JSON, by the column's type; nil for a value that is not known.
     public func json(_ rendering: JSONRendering) -> String? {
         switch self {
         case .null: return "null"
         case .unchanged: return nil
-        case .masked: return "\"\(RowValue.mask)\""
+        case .masked(let tag): return "\"\(MaskMark.short(tag))\""
         case .text(let bytes):
             var writer = ByteWriter(capacity: bytes.count + 16)
             // SAFETY: any byte is a valid UInt8, and the array outlives the call.

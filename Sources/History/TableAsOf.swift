@@ -44,9 +44,11 @@ public struct TableAsOf: ~Copyable {
     /// Of which the last change was that has the name, or else the last of all.
     private var shown: TableFamilies.Identity?
     public private(set) var gaps: [RecordedGap] = []
-    private var masks: [UInt64: Set<Int>] = [:]
+    private var masks: [UInt64: MaskedRelation] = [:]
+    private let masking: Masking
 
     public init(_ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int) throws {
+        masking = log.masking
         let window = try log.window(from: nil, to: query.to)
         let families = try TableFamilies(log)
         let wanted = families.tables(called: table)
@@ -88,8 +90,8 @@ public struct TableAsOf: ~Copyable {
     public var isWhole: Bool { table?.isWhole ?? false }
 
     private func described(_ row: Row) -> RowAsOf {
-        let masked = masks[row.relation.fingerprint] ?? []
-        let values = row.values.masking(masked)
+        let known = masks[row.relation.fingerprint]
+        let values = (known ?? MaskedRelation(row.relation.relation, masking, alsoCalled: [])).shown(row.values)
         let columns = row.relation.relation.columns
         return RowAsOf(
             offset: row.offset,

@@ -49,6 +49,11 @@ struct TableFamilies {
         Identity(era: eras[epoch] ?? 0, oid: relation.relation.oid)
     }
 
+    /// All names of all tables with that oid.
+    func names(of relation: RecordedRelation) -> Set<TableName> {
+        Set(names.filter { $0.key.oid == relation.relation.oid }.flatMap(\.value))
+    }
+
     /// The tables that were once called so.
     func tables(called name: TableName) -> Set<Identity> {
         Set(names.filter { $0.value.contains(name) }.keys)
@@ -61,8 +66,8 @@ struct TableNames {
     private var names: [UInt32: Set<TableName>] = [:]
 
     /// Looks into the log only where it matters.
-    init(_ log: HistoryLog, for masks: [ColumnMask]) throws(EventLogError) {
-        guard masks.contains(where: { $0.table != nil }) else { return }
+    init(_ log: HistoryLog) throws(EventLogError) {
+        guard log.masking.knowsTables else { return }
         for relation in try log.relations() { note(relation.relation) }
     }
 

@@ -60,6 +60,11 @@ public struct AllSettings: Sendable {
         "How many bytes of sealed segments are read again each second, to find damage early; 0 is none."
     ).unlessZero
 
+    public let maskRules = TypedSetting(
+        "mask_rules", .eventLog, .file,
+        "A file that says which columns' values commands do not show, beside those with well-known names (email, password, "
+            + "token, phone, address and others): one a line, such as users.diagnosis or !public.notes.email.")
+
     // MARK: Clients
 
     public let listen = TypedSetting(

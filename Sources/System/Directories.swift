@@ -24,6 +24,19 @@ public enum Directories {
         try DiskDirectory(parent(of: newPath)).sync()
     }
 
+    /// Whether something has that path, whatever it is.
+    public static func isThere(_ path: String) -> Bool {
+        var found = stat()
+        // SAFETY: as below.
+        return unsafe stat(path, &found) == 0
+    }
+
+    public static func isDirectory(_ path: String) -> Bool {
+        var found = stat()
+        // SAFETY: Swift passes a C string that lives for the call, and the kernel fills the local structure.
+        return unsafe stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFDIR
+    }
+
     /// Removes a directory that is empty.
     public static func remove(_ path: String) throws(SystemError) {
         // SAFETY: Swift passes a C string that lives for the call.

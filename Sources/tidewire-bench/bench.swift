@@ -85,7 +85,7 @@ struct BenchReport {
         if isJSON {
             for result in results { try terminal.print(Self.json(result)) }
         } else {
-            for line in Self.table(results).lines(width: terminal.width) { try terminal.print(line) }
+            for line in Self.table(results).lines(on: terminal) { try terminal.print(line) }
         }
     }
 

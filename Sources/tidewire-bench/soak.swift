@@ -42,7 +42,7 @@ struct SoakCommand: Command {
             if arguments.has(.json) {
                 try terminal.print(SoakText.json(report))
             } else {
-                for line in SoakText.lines(report, width: terminal.width) { try terminal.print(line) }
+                for line in SoakText.lines(report, on: terminal) { try terminal.print(line) }
             }
             return report.isSound ? .ok : .notFound
         } catch let failure as BenchFailure {
@@ -60,10 +60,10 @@ extension Option {
 
 /// A report for people, or for programs.
 enum SoakText {
-    static func lines(_ report: SoakReport, width: Int?) -> [String] {
+    static func lines(_ report: SoakReport, on terminal: Terminal) -> [String] {
         var faults = Table([.text("FAULT"), .number("TIMES")])
         for line in report.faults { faults.add([line.fault, String(line.times)]) }
-        var lines = faults.lines(width: width) + [""]
+        var lines = faults.lines(on: terminal) + [""]
         lines.append(
             "seed \(report.seed): \(report.deeds) deeds in \(report.seconds) s by \(5 * report.users) users of five apps, "
                 + "\(report.refusals) of them refused; \(report.rows) rows compared")

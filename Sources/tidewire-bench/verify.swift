@@ -42,7 +42,7 @@ struct VerifyCommand: Command {
             if arguments.has(.json) {
                 try terminal.print(VerifyText.json(report))
             } else {
-                for line in VerifyText.lines(report, width: terminal.width) { try terminal.print(line) }
+                for line in VerifyText.lines(report, on: terminal) { try terminal.print(line) }
             }
             return report.isVoid ? .notFound : .ok
         } catch let failure as BenchFailure {
@@ -87,7 +87,7 @@ extension Option {
 
 /// A report for people, or for programs.
 enum VerifyText {
-    static func lines(_ report: VerifyReport, width: Int?) -> [String] {
+    static func lines(_ report: VerifyReport, on terminal: Terminal) -> [String] {
         var clients = Table([
             .text("CLIENTS"), .number("HOW MANY"), .number("DELIVERIES"), .number("AGAIN"), .number("OLDEST, S"),
             .number("MISSING, TOLD"),
@@ -102,7 +102,7 @@ enum VerifyText {
         for line in report.faults {
             faults.add([line.fault, String(line.times), String(line.lost), String(line.lostOfReal)])
         }
-        var lines = clients.lines(width: width) + [""] + faults.lines(width: width) + [""]
+        var lines = clients.lines(on: terminal) + [""] + faults.lines(on: terminal) + [""]
         lines.append(
             "seed \(report.seed): \(report.deliveries) deliveries of \(report.changes) changes in \(report.transactions) "
                 + "transactions to \(report.clients) clients on \(report.connections) connections, \(report.faultsDone) faults, "

@@ -18,10 +18,12 @@ struct AsOfCommand: Command {
 
         --to takes what SELECTORS of 'tidewire help tail' describes; without it, the rows are those of now.
 
+        \(MaskHelp.text)
+
         JSON. One object a row: offset (of the change that left it so), key, record.
         """
     let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
-    let options: [Option] = [.to, .mask, .mostRows, .json, .zone, .log]
+    let options: [Option] = [.to, .mostRows, .output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire asof orders --to -15m", "What was in it a quarter of an hour ago?"),
@@ -40,7 +42,6 @@ struct AsOfCommand: Command {
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let names = try NameCheck(log)
-            try names.check(query.masks)
             do {
                 let rows = try TableAsOf(log, table, query, atMost: most)
                 return try print(rows, log, arguments.has(.json), terminal)
@@ -61,8 +62,8 @@ struct AsOfCommand: Command {
             [
                 .number("OFFSET", minimumWidth: 8), .text("KEY", minimumWidth: 12),
                 .text("ROW", canBeCut: terminal.isInteractive, minimumWidth: 24),
-            ], width: terminal.width)
-        if !isJSON, rows.count > 0 { try terminal.print(table.heading) }
+            ], on: terminal)
+        if !isJSON, rows.count > 0 { try terminal.print(heading: table) }
         try rows.visit { row in
             if isJSON { return try terminal.print(row.json) }
             let values = row.values.map { "\(SQLName.quoted($0.name)): \($0.json ?? "(unknown)")" }
@@ -75,7 +76,7 @@ struct AsOfCommand: Command {
             ? "the table was emptied within the log, so these are all"
             : "rows that nothing touched since @\(oldest) are not among them"
         let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
-        try terminal.print("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps).")
+        try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps).")
         return rows.count > 0 ? .ok : .notFound
     }
 }

@@ -13,7 +13,7 @@ struct ConfigCommand: Command {
         malformed.
         """
     let operands = [Operand("NAME", .any, "A setting's name, such as data_dir.")]
-    let options: [Option] = [.json, .defaults, .example]
+    let options: [Option] = [.output, .json, .defaults, .example]
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example("tidewire config", "What would the hub use, started here and now?"),
@@ -31,7 +31,7 @@ struct ConfigCommand: Command {
         if arguments.has(.json) {
             for row in rows { try terminal.print(row.json) }
         } else {
-            for line in table(rows).lines(width: terminal.width) { try terminal.print(line) }
+            for line in table(rows).lines(on: terminal) { try terminal.print(line) }
             if arguments.operands.isEmpty { try tellWithoutEffect(configuration.variablesWithoutEffect, terminal) }
         }
         return .ok
@@ -44,9 +44,9 @@ struct ConfigCommand: Command {
 
     private func tellWithoutEffect(_ names: [String], _ terminal: Terminal) throws {
         guard !names.isEmpty else { return }
-        try terminal.print("")
-        try terminal.print("Variables of the reference server that are accepted and have no effect here:")
-        for name in names { try terminal.print("   \(name)") }
+        try terminal.remark("")
+        try terminal.remark("Variables of the reference server that are accepted and have no effect here:")
+        for name in names { try terminal.remark("   \(name)") }
     }
 
     private func select(_ names: [String], from rows: [Configuration.Effective]) throws -> [Configuration.Effective] {

@@ -14,11 +14,13 @@ struct EventCommand: Command {
         lies there, how many came back to it, how many had gone. Filters and policies are not asked; 'tidewire who' does that, \
         and names them.
 
+        \(MaskHelp.text)
+
         JSON. One object, as 'tidewire tail --json' prints it, and clients: sent, received, sent_later, received_later, \
         ended_before, unknown.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
-    let options: [Option] = [.mask, .json, .zone, .log]
+    let options: [Option] = [.output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [Example("tidewire event @18442901", "What was that?")]
     let exitCodes = LogAccess.exitCodes
@@ -26,11 +28,10 @@ struct EventCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
         let offset = try arguments.offset(arguments.operands[0], named: "OFFSET")
-        let masks = try arguments.masks()
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
-            try NameCheck(log).check(masks)
-            let change = try log.change(at: offset, masks: masks)
+            _ = try NameCheck(log)
+            let change = try log.change(at: offset)
             let audience = try ChangeAudience(change, AttendanceBook(log, at: change), nil, limit: .max) { _, _ in }
             if arguments.has(.json) {
                 try terminal.print(change.json.dropLast() + ",\"clients\":" + counts(audience).json + "}")
@@ -50,7 +51,7 @@ struct EventCommand: Command {
     private func print(
         _ change: RecordedChange, _ counts: OutcomeCounts, _ terminal: Terminal, _ zone: DisplayZone
     ) throws {
-        let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        let text = ChangeText(zone: zone, terminal)
         let info = change.transaction
         let origin = info.origin.isEmpty ? "" : ", origin \(info.origin)"
         let lines = [
@@ -58,9 +59,9 @@ struct EventCommand: Command {
             "transaction \(info.xid), \(zone.text(change.time)) \(zone.name)\(origin), its change \(change.index + 1), "
                 + "commit LSN \(info.commitLSN) … \(info.endLSN), epoch \(Hex.text(change.epoch))",
         ]
-        for line in lines { try terminal.print(ScreenText.escaped(line)) }
+        for line in lines { try terminal.remark(ScreenText.escaped(line)) }
         try printColumns(change, text, terminal)
-        try terminal.print("clients that listened to the table: \(counts.sentence)")
+        try terminal.remark("clients that listened to the table: \(counts.sentence)")
     }
 
     private func printColumns(_ change: RecordedChange, _ text: ChangeText, _ terminal: Terminal) throws {
@@ -71,8 +72,8 @@ struct EventCommand: Command {
             [
                 .text("COLUMN", minimumWidth: 12), .text("BEFORE", minimumWidth: 12),
                 .text("AFTER", canBeCut: terminal.isInteractive, minimumWidth: 12),
-            ], width: terminal.width)
-        try terminal.print(table.heading)
+            ], on: terminal)
+        try terminal.print(heading: table)
         for (column, described) in relation.columns.enumerated() {
             let before = change.oldValue(of: column).map { text.value($0, column, change) } ?? "-"
             let after = change.operation == .delete ? nil : change.value(of: column)

@@ -34,7 +34,7 @@ struct LogAcceptLossCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let path = try arguments.logDirectory(terminal)
         return try LogAccess.explained {
-            let directory = try LogAccess.open(path)
+            let directory = try LogAccess.openDirectory(path)
             let salvage = try lock(directory, Progress(terminal, isQuiet: arguments.has(.withoutProgress)))
             guard let loss = salvage.loss else {
                 terminal.complain("the event log \(path) is not damaged: there is nothing to give up")

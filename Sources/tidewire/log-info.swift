@@ -24,7 +24,7 @@ struct LogInfoCommand: Command {
         with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, from, \
         to, bytes, retention_seconds and retention_bytes (null without a limit).
         """
-    let options: [Option] = [.unchecked, .withoutProgress, .json, .zone, .log]
+    let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [Setting(\.dataDirectory), Setting(\.retentionAge), Setting(\.retentionBytes)])
     ]
@@ -50,8 +50,8 @@ struct LogInfoCommand: Command {
                 for segment in info.segments { try terminal.print(segment.json) }
                 try terminal.print(info.json)
             } else {
-                for line in info.table(zone).lines(width: terminal.width) { try terminal.print(line) }
-                for line in info.sentences(zone) { try terminal.print(line) }
+                for line in info.table(zone).lines(on: terminal) { try terminal.print(line) }
+                for line in info.sentences(zone) { try terminal.remark(line) }
             }
             return damage.isEmpty ? .ok : .damaged
         }

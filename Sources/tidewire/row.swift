@@ -25,6 +25,8 @@ struct RowCommand: Command {
 
         \(SelectorHelp.text)
 
+        \(MaskHelp.text)
+
         JSON. One object a line, as 'tidewire tail --json' prints them, and diff: for each column that changed, old (null \
         also where it is not known) and new.
         """
@@ -32,12 +34,12 @@ struct RowCommand: Command {
         Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
-    let options: [Option] = [.from, .to, .mask, .json, .zone, .log]
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire row orders 4711", "What happened to order 4711?"),
         Example("tidewire row app.members org=7 user=12 --from -2h", "A key of two columns, in the last two hours:"),
-        Example("tidewire row users 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --mask email --json", "For a ticket:"),
+        Example("tidewire row users 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --mask name --json", "For a ticket:"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -54,7 +56,6 @@ struct RowCommand: Command {
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let names = try NameCheck(log)
-            try names.check(query.masks)
             var printer = VersionPrinter(terminal, isJSON: arguments.has(.json), zone: zone)
             do {
                 var history = try RowHistory(log, table, RowName(Array(arguments.operands.dropFirst())), query)
@@ -68,6 +69,7 @@ struct RowCommand: Command {
 
     private func explained(_ error: RowNameError, _ names: NameCheck) -> any Error {
         switch error {
+        case .masked(let table, let column): return NameCheck.masked("KEY", column, of: table)
         case .unknownTable(let table): return names.unknown(table)
         case .doesNotFit(let table, let key, let given):
             guard !key.isEmpty else {
@@ -96,14 +98,14 @@ private struct VersionPrinter {
         self.terminal = terminal
         self.isJSON = isJSON
         self.zone = zone
-        text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        text = ChangeText(zone: zone, terminal)
         table = TableStream(
             [
                 .number("OFFSET", minimumWidth: 8), .text(zone.heading, minimumWidth: 23),
                 .text("LSN", minimumWidth: 10),
                 .number("XID", minimumWidth: 6), .text("OP"),
                 .text("CHANGED", canBeCut: terminal.isInteractive, minimumWidth: 24),
-            ], width: terminal.width)
+            ], on: terminal)
     }
 
     mutating func print(_ item: RowHistoryItem) throws {
@@ -111,16 +113,20 @@ private struct VersionPrinter {
         case .gap(let gap): gaps.append(gap)
         case .version(let version):
             // A gap before the first version says nothing about the row.
-            if count > 0 { for gap in gaps { try terminal.print(isJSON ? gap.json : text.line(gap)) } }
+            if count > 0 { for gap in gaps { try print(gap) } }
             gaps.removeAll()
             try print(version)
         }
     }
 
+    private func print(_ gap: RecordedGap) throws {
+        if isJSON { try terminal.print(gap.json) } else { try terminal.remark(text.line(gap)) }
+    }
+
     private mutating func print(_ version: RowVersion) throws {
         if count == 0 {
             firstOffset = version.change.offset
-            if !isJSON { try terminal.print(table.heading) }
+            if !isJSON { try terminal.print(heading: table) }
         }
         count += 1
         guard !isJSON else { return try terminal.print(version.json) }
@@ -128,7 +134,8 @@ private struct VersionPrinter {
         try terminal.print(table.line(text.place(version.change) + [changed(version)]))
         if let formerKey = version.formerKey {
             let key = formerKey.map { $0.plainText ?? $0.word }.joined(separator: ",")
-            try terminal.print("──── its key was \(key) and is now \(text.key(version.change)); both are followed ────")
+            try terminal.remark(
+                "──── its key was \(key) and is now \(text.key(version.change)); both are followed ────")
         }
     }
 
@@ -139,7 +146,7 @@ private struct VersionPrinter {
         guard let last, last.table != relation.table || last.relation.oid != relation.relation.oid else { return }
         let (former, table, place) = (last.table, relation.table, "from @\(change.offset) on")
         let isSame = last.relation.oid == relation.relation.oid
-        try terminal.print(
+        try terminal.remark(
             isSame
                 ? "──── its table was \(former) until here and is \(table) \(place) ────"
                 : "──── until here a row of \(former), \(place) one of another table, \(table) ────")
@@ -161,9 +168,9 @@ private struct VersionPrinter {
             return .notFound
         }
         guard !isJSON else { return .ok }
-        for gap in gaps { try terminal.print(text.line(gap)) }
+        for gap in gaps { try print(gap) }
         let versions = count == 1 ? "1 version" : "\(count) versions"
-        try terminal.print("\(versions); first seen at @\(firstOffset); \(held).")
+        try terminal.remark("\(versions); first seen at @\(firstOffset); \(held).")
         return .ok
     }
 }

@@ -14,7 +14,8 @@ struct SessionCommand: Command {
         on; stands, where that is repeated for a log that lets go of the past; renewed, where its token became another; told, that something was missing; left, with how far it had come (OFFSET) \
         and how much its client had certainly got (GOT).
 
-        Which claims are kept says the setting ledger_claims; tokens never are.
+        Which claims are kept says the setting ledger_claims; tokens never are. Claims are masked by their names, and so are the \
+        values that filters compare masked columns with; in rules, claims are the table tidewire.claims.
 
         \(SelectorHelp.text)
 
@@ -22,7 +23,7 @@ struct SessionCommand: Command {
         role, topic, bindings, claims, other_claims, reason.
         """
     let operands = [Operand("ID", .any, "A socket, as 'tidewire who' names it; what follows a / is not looked at.")]
-    let options: [Option] = [.from, .to, .json, .zone, .log]
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire session --from -15m", "Who came and went?"),
@@ -52,7 +53,7 @@ struct UserCommand: Command {
         JSON. As 'tidewire session --json'.
         """
     let operands = [Operand("SUB", .one, "The user's id: the claim sub.")]
-    let options: [Option] = [.from, .to, .json, .zone, .log]
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --from -2h", "Was she there?")
@@ -81,14 +82,14 @@ private enum LedgerNotes {
                     .text(zone.heading, minimumWidth: 23), .text("SESSION", minimumWidth: 18), .text("EVENT"),
                     .number("OFFSET", minimumWidth: 8), .number("GOT", minimumWidth: 8),
                     .text("USER", minimumWidth: 8), .text("WHAT", canBeCut: terminal.isInteractive, minimumWidth: 20),
-                ], width: terminal.width)
+                ], on: terminal)
             try log.ledger(query) { recorded in
                 // Of no client, and there twice a minute.
                 if recorded.note.event == .reached { return }
                 if arguments.has(.json) {
                     try terminal.print(recorded.json)
                 } else {
-                    if count == 0 { try terminal.print(table.heading) }
+                    if count == 0 { try terminal.print(heading: table) }
                     try terminal.print(table.line(recorded.cells(zone)))
                 }
                 count += 1

@@ -26,9 +26,10 @@ struct StatisticsCommand: Command {
         with kind "gap": as in 'tidewire tail --json'; last one with kind "total": first_offset, last_offset, from, to, \
         gaps. Groups and the total have changes, insert, update, delete, truncate, message, transactions, bytes.
         """
-    let options: [Option] = [
-        .by, .top, .from, .to, .table, .operation, .condition, .withoutProgress, .json, .zone, .log,
-    ]
+    let options: [Option] =
+        [
+            .by, .top, .from, .to, .table, .operation, .condition, .withoutProgress, .output, .json, .zone, .log,
+        ] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire stats", "What fills the log?"),
@@ -49,8 +50,11 @@ struct StatisticsCommand: Command {
             try count(log, query, into: &statistics, progress)
             progress.clear()
             let report = StatisticsReport(statistics, top: top, zone: zone)
-            let lines = arguments.has(.json) ? report.json : report.text(width: terminal.width)
-            for line in lines { try terminal.print(line) }
+            if arguments.has(.json) {
+                for line in report.json { try terminal.print(line) }
+            } else {
+                try report.print(on: terminal)
+            }
             return statistics.total.changes + UInt64(statistics.gaps.count) > 0 ? .ok : .notFound
         }
     }
@@ -109,18 +113,24 @@ private struct StatisticsReport {
 
     // MARK: For people
 
-    func text(width: Int?) -> [String] {
-        var lines: [String] = []
-        if !shown.isEmpty { lines += groups.lines(width: width) + rest + [""] }
-        lines += sums
+    func print(on terminal: Terminal) throws {
+        if !shown.isEmpty {
+            for line in groups.lines(on: terminal) { try terminal.print(line) }
+            for line in rest + [""] { try terminal.remark(line) }
+        }
+        for line in sums { try terminal.remark(line) }
         for gap in statistics.gaps {
-            lines.append("gap at @\(gap.offset), \(time(gap.time)): \(gap.gap.reason.rawValue)")
+            try terminal.remark("gap at @\(gap.offset), \(time(gap.time)): \(gap.gap.reason.rawValue)")
         }
-        if !statistics.largestTransactions.isEmpty {
-            lines += ["", "Largest transactions"] + transactions.lines(width: width)
+        // A file of comma-separated values is one table.
+        guard terminal.form != .csv else { return }
+        for (title, table, isEmpty) in [
+            ("Largest transactions", transactions, statistics.largestTransactions.isEmpty),
+            ("Largest changes", changes, statistics.largestRows.isEmpty),
+        ] where !isEmpty {
+            for line in ["", title, ""].dropLast(terminal.form == .table ? 1 : 0) { try terminal.print(line) }
+            for line in table.lines(on: terminal) { try terminal.print(line) }
         }
-        if !statistics.largestRows.isEmpty { lines += ["", "Largest changes"] + changes.lines(width: width) }
-        return lines
     }
 
     private var title: String {

@@ -24,15 +24,18 @@ struct TailCommand: Command {
         row as far as it is known. (unchanged) is a large value that PostgreSQL did not send. A row of realtime.messages is \
         shown as event → topic: payload. With --presence, lines with P tell who came to a topic (TABLE) or went.
 
+        \(MaskHelp.text)
+
         JSON. One object a line: offset, epoch, lsn, end_lsn, xid, index (in the transaction), time, origin, op, schema, \
         table; for rows key, record, old_record, and for updates changed (null when the log cannot tell) and unchanged \
         (large values not sent, which record lacks); for op MESSAGE transactional, prefix, content (null where it is no \
         text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP reason, from_lsn, to_lsn; for op \
         PRESENCE event (joined, left, updated), topic, private, key, ref, meta.
         """
-    let options: [Option] = [
-        .from, .to, .table, .operation, .condition, .presence, .follow, .limit, .mask, .json, .zone, .log,
-    ]
+    let options: [Option] =
+        [
+            .from, .to, .table, .operation, .condition, .presence, .follow, .limit, .output, .json, .zone, .log,
+        ] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tail -f", "Watch the database change:"),
@@ -41,7 +44,7 @@ struct TailCommand: Command {
             "What happened to orders in the last quarter of an hour?"),
         Example(
             "tidewire tail --from 2026-11-14T10:00Z --to 2026-11-14T10:05Z --where owner_id=7 --json", "For a script:"),
-        Example("tidewire tail --from xid:7421 -n 50 --mask users.email", "From a transaction on, without addresses:"),
+        Example("tidewire tail --from xid:7421 -n 50 --unmask users.email", "From a transaction on, with addresses:"),
     ]
     let exitCodes = LogAccess.exitCodes
 
@@ -151,7 +154,7 @@ struct ChangePrinter {
     init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
         self.terminal = terminal
         self.isJSON = isJSON
-        text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        text = ChangeText(zone: zone, terminal)
         table = TableStream(
             [
                 .number("OFFSET", minimumWidth: 8), .text(zone.heading, minimumWidth: 23),
@@ -159,18 +162,18 @@ struct ChangePrinter {
                 .number("XID", minimumWidth: 6), .text("OP"), .text("TABLE", minimumWidth: 16),
                 .text("KEY", canBeCut: true, minimumWidth: 12),
                 .text("CHANGED", canBeCut: terminal.isInteractive, minimumWidth: 24),
-            ], width: terminal.width)
+            ], on: terminal)
     }
 
     mutating func print(_ item: HistoryItem) throws {
-        if isEmpty, !isJSON { try terminal.print(table.heading) }
+        if isEmpty, !isJSON { try terminal.print(heading: table) }
         switch item {
         case .change(let change):
             count += 1
             try terminal.print(isJSON ? change.json : line(change))
         case .gap(let gap):
             gaps += 1
-            try terminal.print(isJSON ? gap.json : text.line(gap))
+            if isJSON { try terminal.print(gap.json) } else { try terminal.remark(text.line(gap)) }
         case .presence(let presence):
             presences += 1
             try terminal.print(isJSON ? presence.json : table.line(text.line(presence)))

@@ -16,10 +16,12 @@ struct TransactionCommand: Command {
         A line before the changes tells when it was committed, where from (its replication origin, if it was not made \
         here) and how many changes it has.
 
+        \(MaskHelp.text)
+
         JSON. One object a change, as 'tidewire tail --json' prints them.
         """
     let operands = [Operand("XID|LSN", .one, "7421, xid:7421, 0/16B3748 or lsn:0/16B3748.")]
-    let options: [Option] = [.limit, .mask, .json, .zone, .log]
+    let options: [Option] = [.limit, .output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tx 7421", "What else did this transaction do?"),
@@ -36,13 +38,13 @@ struct TransactionCommand: Command {
         }
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
-            try NameCheck(log).check(query.masks)
+            _ = try NameCheck(log)
             var found = 0
             try log.transactions(name) { transaction in
                 found += 1
                 if !arguments.has(.json) {
-                    if found > 1 { try terminal.print("") }
-                    try terminal.print(heading(transaction, zone))
+                    if found > 1 { try terminal.remark("") }
+                    try terminal.remark(heading(transaction, zone))
                 }
                 var printer = ChangePrinter(terminal, isJSON: arguments.has(.json), zone: zone)
                 try print(transaction, log, query, limit, &printer)

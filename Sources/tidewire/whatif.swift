@@ -32,13 +32,16 @@ struct WhatIfCommand: Command {
         kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
         memberships_of_now. Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
         """
-    let options: [Option] = [
-        .proposal, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to, .withoutProgress,
-        .json,
-        .zone, .log,
-    ]
+    let options: [Option] =
+        [
+            .proposal, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to, .withoutProgress,
+            .json,
+            .zone, .log,
+        ] + Option.masking
     let optionGroups: [OptionGroup] = [
-        .configuration(of: [Setting(\.dataDirectory), Setting(\.publication), Setting(\.deletesAreStrict)])
+        .configuration(of: [
+            Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.publication), Setting(\.deletesAreStrict),
+        ])
     ]
     let examples = [
         Example(
@@ -80,8 +83,8 @@ struct WhatIfCommand: Command {
                 }
             }
             progress.clear()
-            let printer = WhatIfPrinter(report, log, zone)
-            for line in try arguments.has(.json) ? printer.json : printer.text(terminal) { try terminal.print(line) }
+            let printer = WhatIfPrinter(report, log, zone, terminal)
+            for line in try arguments.has(.json) ? printer.json : printer.text { try terminal.print(line) }
             return report.gains + report.losses == 0 ? .ok : .notFound
         }
     }
@@ -141,13 +144,12 @@ extension Arguments {
         var seen: Set<[UInt8]> = []
         var holders: [ExplainedHolder] = []
         for attendance in try AttendanceBook(log).all.reversed() where holders.count < limit {
-            let note = attendance.holder(at: .max)
-            guard value(of: .user).map({ Array($0.utf8) == note.subject }) ?? true else { continue }
-            guard !note.role.isEmpty, seen.insert(note.role + [0] + note.claims).inserted else { continue }
-            let known = note.claims.isEmpty ? "{}" : String(decoding: note.claims, as: UTF8.self)
-            let holder = try? ExplainedHolder(
-                claims: known, role: String(decoding: note.role, as: UTF8.self), subject: nil)
-            if let holder { holders.append(holder) }
+            let recorded = attendance.holder(at: .max)
+            guard value(of: .user).map({ Array($0.utf8) == recorded.note.subject }) ?? true else { continue }
+            guard !recorded.note.role.isEmpty, seen.insert(recorded.note.role + [0] + recorded.note.claims).inserted,
+                let holder = try? ExplainedHolder(recorded)
+            else { continue }
+            holders.append(holder)
         }
         guard holders.isEmpty else { return holders }
         throw CommandFailure(
@@ -161,8 +163,10 @@ private struct WhatIfPrinter {
     private let report: WhatIfReport
     private let log: HistoryLog
     private let zone: DisplayZone
+    private let terminal: Terminal
 
-    init(_ report: WhatIfReport, _ log: HistoryLog, _ zone: DisplayZone) {
+    init(_ report: WhatIfReport, _ log: HistoryLog, _ zone: DisplayZone, _ terminal: Terminal) {
+        self.terminal = terminal
         self.report = report
         self.log = log
         self.zone = zone
@@ -170,19 +174,23 @@ private struct WhatIfPrinter {
 
     // MARK: For people
 
-    func text(_ terminal: Terminal) throws -> [String] {
-        var lines = catalog
-        if !report.lines.isEmpty { lines += [""] + table.lines(width: terminal.width) }
-        let changed = report.lines.filter { $0.gains + $0.losses > 0 }
-        for (title, offsets) in [("Gains, for example", \WhatIfReport.Line.gained), ("Losses, for example", \.lost)] {
-            let found = changed.filter { !$0[keyPath: offsets].isEmpty }
-            if found.isEmpty { continue }
-            lines += ["", title]
-            for line in found {
-                for offset in line[keyPath: offsets] { lines.append("  " + (try example(offset, line, terminal))) }
+    var text: [String] {
+        get throws {
+            var lines = catalog
+            if !report.lines.isEmpty { lines += [""] + table.lines(on: terminal) }
+            let changed = report.lines.filter { $0.gains + $0.losses > 0 }
+            for (title, offsets) in [
+                ("Gains, for example", \WhatIfReport.Line.gained), ("Losses, for example", \.lost),
+            ] {
+                let found = changed.filter { !$0[keyPath: offsets].isEmpty }
+                if found.isEmpty { continue }
+                lines += ["", title]
+                for line in found {
+                    for offset in line[keyPath: offsets] { lines.append("  " + (try example(offset, line))) }
+                }
             }
+            return lines + [""] + sums
         }
-        return lines + [""] + sums
     }
 
     private var catalog: [String] {
@@ -200,18 +208,18 @@ private struct WhatIfPrinter {
         for line in report.lines {
             let holder = report.holders[line.holder]
             table.add(
-                [holder.name, holder.role, line.table.description]
+                [holder.name(shownBy: log.masking), holder.role, line.table.description]
                     + [line.before, line.after, line.gains, line.losses].map { String($0) })
         }
         return table
     }
 
-    private func example(_ offset: UInt64, _ line: WhatIfReport.Line, _ terminal: Terminal) throws -> String {
+    private func example(_ offset: UInt64, _ line: WhatIfReport.Line) throws -> String {
         let change = try log.change(at: offset)
-        let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        let text = ChangeText(zone: zone, terminal)
         let holder = report.holders[line.holder]
         return ScreenText.escaped(
-            "\(holder.name): @\(offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
+            "\(holder.name(shownBy: log.masking)): @\(offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
                 + "\(zone.text(change.time))")
     }
 
@@ -262,7 +270,7 @@ private struct WhatIfPrinter {
     private func holder(_ found: WhatIfReport.Line) -> String {
         var line = JSONLine()
         line.add("kind", "holder")
-        line.add("user", report.holders[found.holder].name)
+        line.add("user", report.holders[found.holder].name(shownBy: log.masking))
         line.add("role", report.holders[found.holder].role)
         add(found.table, to: &line)
         line.add("told_now", found.before)
@@ -276,12 +284,12 @@ private struct WhatIfPrinter {
         let change = try log.change(at: offset)
         var line = JSONLine()
         line.add("kind", kind)
-        line.add("user", report.holders[found.holder].name)
+        line.add("user", report.holders[found.holder].name(shownBy: log.masking))
         line.add("role", report.holders[found.holder].role)
         line.add("offset", offset)
         add(found.table, to: &line)
         line.add("op", change.operation.name)
-        line.add("key", ChangeText(zone: zone, isInteractive: false).key(change))
+        line.add("key", ChangeText(zone: zone, terminal).key(change))
         return line.text
     }
 

@@ -33,10 +33,12 @@ struct WhoCommand: Command {
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
-    let options: [Option] = [.user, .recorded, .asOfNow, .clientLimit, .json, .zone, .log]
+    let options: [Option] =
+        [.user, .recorded, .asOfNow, .clientLimit, .output, .json, .zone, .log] + Option.masking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
-            Setting(\.dataDirectory), Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication),
+            Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.policyDatabaseURL),
+            Setting(\.publication),
             Setting(\.deletesAreStrict),
         ])
     ]
@@ -110,7 +112,7 @@ struct ChangeAudience {
         }
 
         let attendance: Attendance
-        let holder: LedgerNote
+        let holder: RecordedNote
         let outcome: Outcome
         let reason: String
 
@@ -129,13 +131,12 @@ struct ChangeAudience {
         self.change = change
         guard let relation = change.relation?.relation else { return }
         let committed = change.time ?? .min
-        var concerned: [(Attendance, LedgerNote, Attendance.Reach, [ListedBinding])] = []
+        var concerned: [(Attendance, RecordedNote, Attendance.Reach, [ListedBinding])] = []
         for attendance in book.all {
             let reach = attendance.reach(of: change.offset, committed: committed)
             let holder = attendance.holder(at: change.offset)
             guard reach != .notYet else { continue }
-            let bindings = ListedBinding.all(in: attendance.joined.note.bindings)
-                .filter { $0.isAbout(relation.schema, relation.name) }
+            let bindings = attendance.joined.bindings.filter { $0.isAbout(relation.schema, relation.name) }
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
         }
         left = max(0, concerned.count - limit)
@@ -161,7 +162,7 @@ struct ChangeAudience {
     /// The names of claims that policies could not be asked with.
     var claimsNotKept: [String] {
         let names = clients.flatMap { client in
-            String(decoding: client.holder.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
+            String(decoding: client.holder.note.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
         }
         return Set(names).sorted()
     }
@@ -175,52 +176,8 @@ struct ChangeAudience {
     }
 }
 
-/// A binding as the ledger has it.
-struct ListedBinding {
-    var event = "*"
-    var schema = "*"
-    var table = "*"
-    var filter: String?
-
-    func isAbout(_ schema: String, _ table: String) -> Bool {
-        (self.schema == "*" || self.schema == schema) && (self.table == "*" || self.table == table)
-    }
-
-    /// What is no such list has none.
-    static func all(in json: [UInt8]) -> [ListedBinding] {
-        var bindings: [ListedBinding] = []
-        do throws(ByteError) {
-            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
-            var scanner = JSONScanner(unsafe json.span.bytes)
-            guard try scanner.next() == .beginArray else { return [] }
-            while try scanner.next() == .beginObject {
-                var binding = ListedBinding()
-                while try scanner.next() == .name {
-                    let name = scanner.text
-                    let value = try scanner.next()
-                    if value == .string { binding.take(name, scanner.text) }
-                    try scanner.skip(value)
-                }
-                bindings.append(binding)
-            }
-            return bindings
-        } catch {
-            return []
-        }
-    }
-
-    private mutating func take(_ name: String, _ value: String) {
-        switch name {
-        case "event": event = value
-        case "schema": schema = value
-        case "table": table = value
-        case "filter": filter = value
-        default: break
-        }
-    }
-}
-
-/// Whether a change is for somebody's bindings; each question is asked once.
+/// Whether a change is for somebody's bindings; each question is asked once. Claims and filters that are not shown differ by
+/// their marks where they differ.
 private struct Verdicts {
     private struct Question: Hashable {
         var claims: [UInt8]
@@ -242,7 +199,7 @@ private struct Verdicts {
     }
 
     /// By the first binding that it is for, or else of the last one why not.
-    mutating func verdict(of bindings: [ListedBinding], _ holder: LedgerNote) throws -> Verdict {
+    mutating func verdict(of bindings: [ListedBinding], _ holder: RecordedNote) throws -> Verdict {
         var last: Verdict = (false, "")
         for binding in bindings {
             guard binding.event == "*" || binding.event == change.operation.name else {
@@ -257,23 +214,19 @@ private struct Verdicts {
         return last
     }
 
-    private mutating func verdict(of binding: ListedBinding, _ holder: LedgerNote) throws -> Verdict {
+    private mutating func verdict(of binding: ListedBinding, _ holder: RecordedNote) throws -> Verdict {
         guard let judge else { return (true, binding.filter.map { "if \($0)" } ?? "") }
         let question = Question(
-            claims: holder.claims, role: holder.role, event: binding.event, filter: binding.filter)
+            claims: holder.note.claims, role: holder.note.role, event: binding.event, filter: binding.filter)
         if let known = known[question] { return known }
-        let found = try ask(judge, question)
+        let found = try ask(judge, holder, binding)
         known[question] = found
         return found
     }
 
-    private func ask(_ judge: Explainer, _ question: Question) throws -> Verdict {
+    private func ask(_ judge: Explainer, _ holder: RecordedNote, _ binding: ListedBinding) throws -> Verdict {
         do {
-            let claims = String(decoding: question.claims, as: UTF8.self)
-            let holder = try ExplainedHolder(
-                claims: claims.isEmpty ? "{}" : claims, role: String(decoding: question.role, as: UTF8.self),
-                subject: nil)
-            let explanation = try judge.explain(Explainer.Question(change, to: holder, filter: question.filter))
+            let explanation = try judge.explain(Explainer.Question(change, to: ExplainedHolder(holder), binding))
             if explanation.isUndecided { return (nil, explanation.sentence) }
             let reason = explanation.sentence.split(separator: "told: ", maxSplits: 1).last.map(String.init) ?? ""
             return (explanation.isTold, reason)
@@ -300,32 +253,32 @@ private struct AudiencePrinter {
     }
 
     func print(_ audience: ChangeAudience, _ judge: Explainer?) throws {
-        let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        let text = ChangeText(zone: zone, terminal)
         let change = audience.change
         let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
-        try terminal.print(
+        try terminal.remark(
             ScreenText.escaped(
                 "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
                     + "committed \(time), xid \(change.transaction.xid)"))
         guard !audience.clients.isEmpty else {
-            return try terminal.print("told nobody: by the ledger (setting: ledger) nobody listened to the table then")
+            return try terminal.remark("told nobody: by the ledger (setting: ledger) nobody listened to the table then")
         }
         var table = TableStream(
             [
                 .text("OUTCOME", minimumWidth: 14), .text("USER", minimumWidth: 8), .text("ROLE", minimumWidth: 13),
                 .text("SESSION", minimumWidth: 18), .text("TOPIC", minimumWidth: 12),
                 .text("WHY", canBeCut: terminal.isInteractive, minimumWidth: 12),
-            ], width: terminal.width)
-        try terminal.print(table.heading)
+            ], on: terminal)
+        try terminal.print(heading: table)
         for client in audience.clients { try terminal.print(table.line(client.cells(zone))) }
         if judge != nil, !audience.claimsNotKept.isEmpty {
             let claims = ScreenText.escaped(audience.claimsNotKept.joined(separator: ", "))
-            try terminal.print(
+            try terminal.remark(
                 "Policies were asked without claims that are not kept (setting: ledger_claims), and may have been true by: \(claims)"
             )
         }
-        if audience.left > 0 { try terminal.print("… and \(audience.left) more; --limit asks about them") }
-        try terminal.print(
+        if audience.left > 0 { try terminal.remark("… and \(audience.left) more; --limit asks about them") }
+        try terminal.remark(
             judge.map { judge in
                 judge.isOfThen
                     ? "Sessions, bindings and ends are recorded, and so are the policies; they were asked again, as of then."
@@ -337,7 +290,7 @@ private struct AudiencePrinter {
 extension ChangeAudience.Client {
     fileprivate func cells(_ zone: DisplayZone) -> [String] {
         [
-            word, attendance.text(holder.subject), attendance.text(holder.role), attendance.name,
+            word, attendance.text(holder.note.subject), attendance.text(holder.note.role), attendance.name,
             attendance.text(attendance.joined.note.topic), why(zone),
         ]
     }
@@ -371,8 +324,8 @@ extension ChangeAudience.Client {
         var line = JSONLine()
         line.add("outcome", outcome.rawValue)
         line.add("reason", reason)
-        line.add("user", attendance.text(holder.subject))
-        line.add("role", attendance.text(holder.role))
+        line.add("user", attendance.text(holder.note.subject))
+        line.add("role", attendance.text(holder.note.role))
         line.add("topic", attendance.text(attendance.joined.note.topic))
         line.add("session", Hex.text(attendance.session))
         line.add("channel", attendance.channel)
@@ -380,7 +333,7 @@ extension ChangeAudience.Client {
         line.add("joined", TimeText.json(attendance.joined.note.time))
         line.add("ended", attendance.ended.map(TimeText.json))
         line.add("losses", UInt64(attendance.losses.count))
-        line.add("claims_not_kept", String(decoding: holder.otherClaims, as: UTF8.self))
+        line.add("claims_not_kept", String(decoding: holder.note.otherClaims, as: UTF8.self))
         return line.text
     }
 }

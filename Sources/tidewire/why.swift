@@ -34,7 +34,7 @@ struct WhyCommand: Command {
         run, and one that runs is not disturbed. What policies say runs as the login of policy_database_url, as in the \
         hub, in a transaction that only reads. Where both are of now and differ, that is a bug of the hub's: a line says so.
 
-        It prints values of the row and of the claims: mind where that goes.
+        \(MaskHelp.text) Whether conditions hold is shown, whatever they read.
 
         JSON. One object: told, sentence, change (as 'tidewire tail --json' prints it), publication, role, binding, \
         image, old_image (filter, policies with their parts, memberships, visible), old_record (none, keys, whole), \
@@ -42,14 +42,15 @@ struct WhyCommand: Command {
 
         Ends with status 0 when the row was told, and 1 when it was not.
         """
-    let options: [Option] = [
-        .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow, .json,
-        .zone,
-        .log,
-    ]
+    let options: [Option] =
+        [
+            .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow,
+            .json, .zone, .log,
+        ] + Option.masking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
-            Setting(\.dataDirectory), Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication),
+            Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.policyDatabaseURL),
+            Setting(\.publication),
             Setting(\.deletesAreStrict),
         ])
     ]
@@ -70,8 +71,16 @@ struct WhyCommand: Command {
         let operations = try arguments.events()
         let configuration = try arguments.configuration(terminal)
         let choice = try arguments.changeChoice()
+        let filter = arguments.value(of: .subscribedFilter)
         let log = try arguments.historyLog(terminal)
-        let change = try LogAccess.explained { try find(choice, table, log) }
+        let change = try LogAccess.explained {
+            if let filter, log.masking.mentions(Array(filter.utf8), of: [table]) {
+                throw UsageError(
+                    "--filter: it names a masked column, and whoever asks for its values could find them out; "
+                        + "--unmask COLUMN allows it, and is written down")
+            }
+            return try find(choice, table, log)
+        }
         Log.shared.configure(level: .error, format: configuration.logFormat)
         let settings = try LogAccess.explained {
             try Explainer.Settings(judging: change, of: log, isOfNow: arguments.has(.asOfNow), configuration, "why")
@@ -82,7 +91,7 @@ struct WhyCommand: Command {
             )
         }
         let question = Explainer.Question(
-            change, to: holder, filter: arguments.value(of: .subscribedFilter), operations: operations)
+            change, to: holder, filter: filter, operations: operations)
         let explanation = try explained { try Explainer(settings).explain(question) }
         if arguments.has(.json) {
             try terminal.print(explanation.json(change))
@@ -125,6 +134,8 @@ struct WhyCommand: Command {
             while let item = try history.next() {
                 if case .version(let version) = item, version.change.operation != .truncate { newest = version.change }
             }
+        } catch RowNameError.masked(let table, let column) {
+            throw NameCheck.masked("--key", column, of: table)
         } catch RowNameError.doesNotFit(_, let columns, _) {
             throw UsageError("--key does not fit: the key of \(table) is \(columns.joined(separator: ", "))")
         }

@@ -1,3 +1,4 @@
+import Settings
 import TestSupport
 import Testing
 
@@ -40,11 +41,73 @@ import Testing
 
     @Test func `grows columns of a table that is printed row by row`() {
         var stream = TableStream(
-            [.number("N", minimumWidth: 3), .text("NAME"), .text("REST", canBeCut: true)], width: 24)
+            [.number("N", minimumWidth: 3), .text("NAME"), .text("REST", canBeCut: true)], on: terminal(width: 24))
         #expect(stream.heading == "  N  NAME  REST")
         #expect(stream.line(["1", "a", "x"]) == "  1  a     x")
         #expect(stream.line(["12345", "abcdef", "0123456789"]) == "12345  abcdef  01234567…")
         #expect(stream.line(["2", "b", "y"]) == "    2  b       y")
+    }
+}
+
+private func terminal(width: Int? = nil, _ form: OutputForm = .table) -> Terminal {
+    let terminal = Terminal(width: width, surroundings: .only(), output: { _ in }, errors: { _ in })
+    terminal.form = form
+    return terminal
+}
+
+@Suite(.within(minutes: 5)) struct OutputFormTests {
+    private let columns: [Table.Column] = [.number("N"), .text("NAME", canBeCut: true), .text("A, B")]
+
+    @Test func `comma-separated values have a heading, and quotes where they need them`() {
+        var stream = TableStream(columns, on: terminal(.csv))
+        #expect(stream.heading == "N,NAME,\"A, B\"")
+        #expect(stream.line(["-5", "plain", "say \"hi\""]) == "-5,plain,\"say \"\"hi\"\"\"")
+        #expect(stream.line(["1", "two\nlines", " space"]) == "1,\"two\nlines\",\" space\"")
+        // No spreadsheet runs what somebody wrote into a row.
+        #expect(stream.line(["1", "=HYPERLINK(1)", "@x"]) == "1,'=HYPERLINK(1),'@x")
+        #expect(stream.line(["-", "+2", "-x"]) == "-,+2,'-x")
+    }
+
+    @Test(arguments: seeds(20)) func `whoever reads comma-separated values gets the cells back`(seed: Seed) {
+        var random = SeededRandom(seed: seed)
+        var stream = TableStream(columns, on: terminal(.csv))
+        for _ in 0..<50 {
+            let cells = columns.map { _ in
+                "x"
+                    + (0..<Int.random(in: 0...8, using: &random)).map { _ in
+                        random.pick(["a", "\"", ",", "\n", "\r\n", " ", "é", "\r"])
+                    }
+                    .joined()
+            }
+            #expect(read(stream.line(cells)) == cells)
+        }
+    }
+
+    /// RFC 4180, a row.
+    private func read(_ line: String) -> [String] {
+        var cells = [""]
+        var isQuoted = false
+        var rest = line.unicodeScalars[...]
+        while let scalar = rest.popFirst() {
+            switch scalar {
+            case "\"" where isQuoted && rest.first == "\"":
+                rest.removeFirst()
+                cells[cells.count - 1].unicodeScalars.append("\"")
+            case "\"": isQuoted.toggle()
+            case "," where !isQuoted: cells.append("")
+            default: cells[cells.count - 1].unicodeScalars.append(scalar)
+            }
+        }
+        return cells
+    }
+
+    @Test func `tables of documents say what is a number, and no sign means more than itself`() {
+        var stream = TableStream(columns, on: terminal(width: 20, .markdown))
+        #expect(stream.heading == "| N | NAME | A, B |\n| ---: | --- | --- |")
+        #expect(stream.line(["1", "a|b*c_d`e`", "<img>\n"]) == #"| 1 | a\|b\*c\_d\`e\` | \<img>\\n |"#)
+        var table = Table(columns)
+        table.add(["1", String(repeating: "x", count: 99), "y"])
+        #expect(table.lines(on: terminal(width: 20, .markdown)).last?.contains("xxx | y |") == true)
     }
 }
 

@@ -141,8 +141,8 @@ import Testing
             (Self.note(.renewed, time: 12, offset: 110, subject: "ben"), 110),
         ])
         let channel = try #require(book.all.first)
-        #expect(channel.holder(at: 109).subject == Array("ana".utf8))
-        #expect(channel.holder(at: 110).subject == Array("ben".utf8))
+        #expect(channel.holder(at: 109).note.subject == Array("ana".utf8))
+        #expect(channel.holder(at: 110).note.subject == Array("ben".utf8))
     }
 
     @Test func `notes of one user or socket are found without the others`() throws {
@@ -167,7 +167,7 @@ import Testing
             all.append(note)
         }
         try writer.flush()
-        let log = HistoryLog(directory: storage)
+        let log = HistoryLog(directory: storage, masking: .nothing)
         func found(_ query: LedgerQuery) throws -> [LedgerNote] {
             var notes: [LedgerNote] = []
             try log.ledger(query) { notes.append($0.note) }

@@ -31,6 +31,10 @@ func tuple(_ values: [RowValue]) -> [UInt8] {
     return writer.bytes.copied()
 }
 
+extension RowValue {
+    var isMasked: Bool { if case .masked = self { true } else { false } }
+}
+
 extension RowValue: ExpressibleByStringLiteral {
     public init(stringLiteral text: String) { self = .text(Array(text.utf8)) }
 }
@@ -94,7 +98,7 @@ final class HistoryStage {
         writer = try EventLogWriter(directory: storage, options: options)
     }
 
-    var log: HistoryLog { HistoryLog(directory: storage) }
+    var log: HistoryLog { HistoryLog(directory: storage, masking: .nothing) }
 
     @discardableResult
     func commit(
@@ -199,9 +203,14 @@ extension HistoryLog {
 
     func offsets(_ query: HistoryQuery) throws -> [UInt64] { try items(query).compactMap { $0.recorded?.offset } }
 
-    func export(from: HistoryBound? = nil, to: HistoryBound? = nil, masks: [ColumnMask] = []) throws -> [[UInt8]] {
+    /// The same log as somebody sees it for whom these columns are hidden.
+    func hiding(_ texts: String...) -> HistoryLog {
+        HistoryLog(directory: directory, masking: Masking(.none, hiding: texts.compactMap { ColumnMask($0) }))
+    }
+
+    func export(from: HistoryBound? = nil, to: HistoryBound? = nil) throws -> [[UInt8]] {
         var lines: [[UInt8]] = []
-        var export = try LogExport(self, from: from, to: to, masks: masks)
+        var export = try LogExport(self, from: from, to: to)
         try export.run { lines.append($0.copied()) }
         return lines
     }
@@ -217,5 +226,5 @@ func imported(_ lines: [[UInt8]], segmentBytes: UInt64 = 3000) throws -> History
     let log = LogImport(into: storage, segmentBytes: segmentBytes)
     for line in lines { try log.take(line.span.bytes.extracting(0..<line.count - 1)) }
     try log.finish()
-    return HistoryLog(directory: storage)
+    return HistoryLog(directory: storage, masking: .nothing)
 }

@@ -111,6 +111,17 @@ import Testing
         }
     }
 
+    /// What a log gives is masked as it was opened with. Only who judges rows, and shows nothing of them, sees the whole.
+    @Test func `no command sees what is masked`() {
+        for file in Self.house.sources where ["tidewire", "Console"].contains(file.room) {
+            for line in file.code {
+                #expect(
+                    !line.text.contains("@_spi(Judging)") && !line.text.contains("Masking.nothing"),
+                    "\(file.path):\(line.number): Arguments.historyLog gives what may be shown")
+            }
+        }
+    }
+
     /// Suites within others have the limit of the one around them.
     @Test func `tests that do several things at once have threads of their own for them`() {
         // Whoever suspends waits for the pool's threads, which others block for minutes, longer than a suite allows.

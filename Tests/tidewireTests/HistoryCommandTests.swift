@@ -89,10 +89,10 @@ struct TemporaryLog {
     }
 
     @Test func `tail prints JSON with names that stay`() async throws {
-        let result = try await onLog("tail", "-n", "3", "--json", "--mask", "email")
+        let result = try await onLog("tail", "-n", "3", "--json")
         #expect(
-            result.output == #"""
-                {"offset":16,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F228","end_lsn":"0/153F258","xid":745,"index":0,"time":"2026-11-21T10:04:51.710816Z","origin":null,"op":"DELETE","schema":"public","table":"fullrep","key":{"id":6},"record":null,"old_record":{"id":6,"email":"***","body":"called","deleted_at":"2026-03-01T10:20:30.5+00:00"}}
+            result.unmarked == #"""
+                {"offset":16,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F228","end_lsn":"0/153F258","xid":745,"index":0,"time":"2026-11-21T10:04:51.710816Z","origin":null,"op":"DELETE","schema":"public","table":"fullrep","key":{"id":6},"record":null,"old_record":{"id":6,"email":"*** MARK","body":"called","deleted_at":"2026-03-01T10:20:30.5+00:00"}}
                 {"offset":17,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F2D8","end_lsn":"0/153F2D8","xid":0,"index":0,"time":null,"origin":null,"op":"MESSAGE","schema":null,"table":null,"transactional":false,"prefix":"app","content":"alone"}
                 {"offset":18,"epoch":"7dfdd7af39bc2da8","lsn":"0/153F2D8","end_lsn":"0/153F308","xid":746,"index":0,"time":"2026-11-21T10:04:51.711246Z","origin":null,"op":"MESSAGE","schema":null,"table":null,"transactional":true,"prefix":"app","content":"hello"}
                 """# + "\n")
@@ -130,14 +130,14 @@ struct TemporaryLog {
     @Test func `row tells the life of a row`() async throws {
         let result = try await onLog("row", "fullrep", "5", "--mask", "fullrep.email", "--tz", "+02:00")
         #expect(
-            result.output == """
+            result.unmarked == """
                   OFFSET  TIME (+02:00)            LSN            XID  OP  CHANGED
-                      12  2026-11-21 12:04:51.703  0/153EF78      741  I   email: ***, body: "call back", deleted_at: null
+                      12  2026-11-21 12:04:51.703  0/153EF78      741  I   email: *** MARK, body: "call back", deleted_at: null
                       13  2026-11-21 12:04:51.704  0/153F018      742  U   body: "call back"→"called"
                       14  2026-11-21 12:04:51.708  0/153F0B8      743  U   deleted_at: null→"2026-03-01T10:20:30.5+00:00"
                       15  2026-11-21 12:04:51.709  0/153F1A0      744  U   id: 5→6
                 ──── its key was 5 and is now 6; both are followed ────
-                      16  2026-11-21 12:04:51.710  0/153F228      745  D   (row removed) email: ***, body: "called", deleted_at: "2026-03-01T10:20:30.5+00:00"
+                      16  2026-11-21 12:04:51.710  0/153F228      745  D   (row removed) email: *** MARK, body: "called", deleted_at: "2026-03-01T10:20:30.5+00:00"
                 5 versions; first seen at @12; the log holds 2026-11-21 12:04:51.711 … now, from @12 on.
                 """ + "\n")
         #expect(try await onLog("row", "fullrep", "99").exitCode == .notFound)
@@ -207,13 +207,13 @@ struct TemporaryLog {
     @Test func `asof shows the rows that there were`() async throws {
         let result = try await onLog("asof", "fullrep", "--to", "@14", "--mask", "email")
         #expect(
-            result.output == """
+            result.unmarked == """
                   OFFSET  KEY           ROW
-                      13  5             id: 5, email: "***", body: "called", deleted_at: null
+                      13  5             id: 5, email: "*** MARK", body: "called", deleted_at: null
                 1 row; rows that nothing touched since @12 are not among them.
 
                 """, "\(result.output)\(result.errors)")
-        let json = try await onLog("asof", "fullrep", "--to", "@13", "--json")
+        let json = try await onLog("asof", "fullrep", "--to", "@13", "--json", "--unmask", "email")
         #expect(
             json.output
                 == #"{"offset":12,"key":"5","record":{"id":5,"email":"me@x","body":"call back","deleted_at":null}}"#
@@ -251,9 +251,42 @@ struct TemporaryLog {
         #expect(nothing.exitCode == .notFound && nothing.output.contains("no changes in this window"))
     }
 
+    @Test func `rows come as comma-separated values and as tables of documents`() async throws {
+        let rows = try await onLog("row", "fullrep", "5", "-o", "csv", "--unmask", "email", width: 60)
+        #expect(rows.exitCode == .ok)
+        let lines = rows.output.split(separator: "\n")
+        #expect(lines.count == 6 && lines[0] == "OFFSET,TIME (UTC),LSN,XID,OP,CHANGED", "\(rows.output)")
+        #expect(
+            lines[1]
+                == #"12,2026-11-21 10:04:51.703,0/153EF78,741,I,"email: ""me@x"", body: ""call back"", deleted_at: null""#
+        )
+        // What is no row stands beside them.
+        #expect(
+            rows.errors.contains("its key was 5 and is now 6") && rows.errors.contains("5 versions; first seen at @12"))
+        for words in [
+            ["tail"], ["tx", "742"], ["asof", "fullrep", "--to", "@14"], ["stats"], ["log", "info"],
+        ] {
+            let csv = await runOnLog(words + ["-o", "csv"])
+            let widths = Set(csv.output.split(separator: "\n").map { $0.filter { $0 == "," }.count > 1 })
+            #expect(csv.exitCode == .ok && widths == [true] && !csv.output.contains("──"), "\(words): \(csv.output)")
+            let document = await runOnLog(words + ["--output", "md"])
+            #expect(
+                document.output.hasPrefix("| ") && document.output.contains(" | ---"), "\(words): \(document.output)")
+        }
+        #expect(await runOnLog(["tail", "-o", "json"]).unmarked == runOnLog(["tail", "--json"]).unmarked)
+        #expect(await runOnLog(["tail", "-o", "xml"]).errors.contains("--output xml: expected table, json, csv or md"))
+        #expect(await runOnLog(["tail", "-o", "csv", "--json"]).exitCode == .usage)
+    }
+
+    private func runOnLog(_ words: [String]) async -> Run {
+        guard let directory = try? TemporaryLog() else { return Run(exitCode: .notFound, output: "", errors: "") }
+        defer { directory.remove() }
+        return await run(words + ["--log", directory.path], commands: commands)
+    }
+
     @Test func `log verify and export agree with the import`() async throws {
         #expect(try await onLog("log", "verify").output.hasPrefix("every checksum is right: 2 segments, 7 changes"))
-        #expect(try await onLog("log", "export").output == export + "\n")
+        #expect(try await onLog("log", "export", "--unmask", "*").output == export + "\n")
         #expect(try await onLog("log", "info", "--json").output.contains(#""first_offset":12,"end_offset":19"#))
     }
 

@@ -82,7 +82,7 @@ private struct LedgerStage {
     @Test func `event shows the change whole, and how many were there`() async throws {
         let stage = try LedgerStage()
         defer { stage.log.remove() }
-        let result = await stage.run("event", "13", "--mask", "email")
+        let result = await stage.run("event", "13")
         #expect(result.exitCode == .ok, "\(result.errors)")
         let lines = result.output.split(separator: "\n").map(String.init)
         #expect(lines[0] == "@13 UPDATE public.fullrep key 5")

@@ -7,6 +7,9 @@ struct Run {
     let exitCode: ExitCode
     let output: String
     let errors: String
+
+    /// With MARK instead of marks, which are others in every run.
+    var unmarked: String { output.replacing(/\*\*\* [0-9a-f]{8,16}/, with: "*** MARK") }
 }
 
 /// Runs the program with a screen, environment and files that exist in the test only.

@@ -39,11 +39,13 @@ struct WhyStage {
 
     static let reader = "00000000-0000-4000-8000-000000000002"
 
-    func run(_ words: String..., claims: String? = nil, policies: Bool = true) async -> Run {
+    func run(
+        _ words: String..., claims: String? = nil, policies: Bool = true, unmasked: [String] = ["--unmask", "email"]
+    ) async -> Run {
         let login = policies ? ["--policy-database-url", logins.policyURL] : []
         let claims = claims.map { (words: ["--claims", "c"], files: ["c": $0]) }
         return await tidewireTests.run(
-            ["why", "--table", "fullrep", "--log", log.path, "--database-url", logins.hubURL] + login
+            ["why", "--table", "fullrep", "--log", log.path, "--database-url", logins.hubURL] + login + unmasked
                 + (claims?.words ?? []) + words,
             commands: commands, files: claims?.files ?? [:])
     }
@@ -67,6 +69,24 @@ struct WhyStage {
         #expect(result.output.contains(#"policy "own" (permissive, compiled)"#))
         #expect(result.output.contains("auth.jwt() ->> 'email'::text          me@x  me@x"))
         #expect(!result.output.contains("DIFFERENCE"))
+    }
+
+    @Test func `what conditions read is not shown where it is masked`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        for words in [[], ["--json"]] {
+            let claims = #"{"role": "authenticated", "email": "me@x", "sub": "7"}"#
+            let result = await run(
+                [
+                    "why", "--table", "fullrep", "--log", stage.log.path, "--database-url", stage.logins.hubURL,
+                    "--policy-database-url", stage.logins.policyURL, "--offset", "12", "--claims", "c",
+                ] + words, commands: commands, files: ["c": claims])
+            #expect(result.exitCode == .ok, "\(result.errors)")
+            #expect(!result.output.contains("me@x") && result.output.contains("is true because"), "\(result.output)")
+        }
+        let filtered = await stage.run(
+            "--offset", "12", "--filter", "email=eq.me@x", claims: #"{"role": "authenticated"}"#, unmasked: [])
+        #expect(filtered.exitCode == .usage && filtered.errors.contains("it names a masked column"), "\(filtered)")
     }
 
     @Test func `who may not read it was not, and the policy is named`() async throws {
@@ -211,7 +231,10 @@ struct WhyStage {
         let log = try TemporaryLog()
         defer { log.remove() }
         let result = await run(
-            ["why", "--table", "fullrep", "--log", log.path, "--database-url", "postgres://u@127.0.0.1:1/d"] + words,
+            [
+                "why", "--table", "fullrep", "--log", log.path, "--unmask", "email", "--database-url",
+                "postgres://u@127.0.0.1:1/d",
+            ] + words,
             commands: commands,
             files: ["array": "[]", "roleless": #"{"sub": "1"}"#, "full": #"{"role": "authenticated"}"#])
         #expect(result.exitCode == exitCode, "\(result.output)")

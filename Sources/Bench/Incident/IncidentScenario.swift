@@ -53,7 +53,7 @@ private struct Questions {
     init(_ log: IncidentLog, _ database: IncidentDatabase) {
         self.log = log
         self.database = database
-        history = HistoryLog(directory: log.directory)
+        history = HistoryLog(directory: log.directory, masking: .nothing)
     }
 
     mutating func ask() throws {

@@ -14,6 +14,8 @@ let allCommands: [any Command] = [
     UserCommand(),
     SessionCommand(),
     LogCommand(),
+    BundleCommand(),
+    OpenCommand(),
     WhyCommand(),
     WhatIfCommand(),
     DoctorCommand(),

@@ -9,9 +9,9 @@ struct ChangeText {
     /// Longer values are shortened. Whoever needs them whole asks for JSON.
     let longest: Int
 
-    init(zone: DisplayZone, isInteractive: Bool) {
+    init(zone: DisplayZone, _ terminal: Terminal) {
         self.zone = zone
-        longest = isInteractive ? 40 : 200
+        longest = terminal.form == .table ? (terminal.isInteractive ? 40 : 200) : .max
     }
 
     /// OFFSET, TIME, LSN, XID, OP: what all tables of changes begin with.
@@ -95,7 +95,8 @@ struct ChangeText {
     }
 
     func value(_ value: RowValue, _ column: Int, _ change: RecordedChange) -> String {
-        guard let relation = change.relation, value != .masked else { return value.word }
+        if case .masked = value { return value.word }
+        guard let relation = change.relation else { return value.word }
         let text = value.json(relation.renderings[column]) ?? value.word
         return shortened(ifLong: text)
     }
@@ -136,7 +137,7 @@ extension RowValue {
         switch self {
         case .null: "null"
         case .unchanged: "(unchanged)"
-        case .masked: Self.mask
+        case .masked(let tag): MaskMark.short(tag)
         case .binary: "(binary)"
         case .text: plainText ?? ""
         }

@@ -39,7 +39,7 @@ struct ExplanationPrinter {
     }
 
     private func print(_ change: RecordedChange) throws {
-        let text = ChangeText(zone: zone, isInteractive: terminal.isInteractive)
+        let text = ChangeText(zone: zone, terminal)
         let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
         try line(
             "change",
@@ -119,7 +119,7 @@ struct ExplanationPrinter {
                 part.postgres.map { word($0, part) } ?? "-", part.differs ? "<<< DIFFERENT" : "",
             ])
         }
-        for line in table.lines(width: terminal.width) { try terminal.print(line) }
+        for line in table.lines(on: terminal) { try terminal.print(line) }
     }
 
     private func word(_ truth: ExplainedTruth, _ part: Explanation.Part) -> String {

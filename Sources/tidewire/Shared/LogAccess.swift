@@ -10,12 +10,14 @@ import System
 /// Where a command that reads the event log finds it.
 extension Option {
     static let log = Option.value(
-        "log", "DIR", "The log's own directory (the one with the .segment files), wherever it was copied to.")
+        "log", "DIR",
+        "The log's own directory (the one with the .segment files), wherever it was copied to, or a bundle of 'tidewire bundle'."
+    )
 }
 
 extension OptionGroup {
     /// For commands that need nothing but the log.
-    static let dataDirectory = OptionGroup.configuration(of: [Setting(\.dataDirectory)])
+    static let dataDirectory = OptionGroup.configuration(of: [Setting(\.dataDirectory), Setting(\.maskRules)])
 }
 
 extension Arguments {
@@ -28,16 +30,38 @@ extension Arguments {
         return IngestService.Settings.logDirectory(try configuration(terminal).dataDirectory)
     }
 
-    /// The log, opened for reading: no lock is taken, and a hub may run meanwhile.
+    /// The log, opened for reading: no lock is taken, and a hub may run meanwhile. All that it gives is masked; what is
+    /// to be shown of that is written down first.
     func historyLog(_ terminal: Terminal) throws -> HistoryLog {
-        HistoryLog(directory: try LogAccess.open(logDirectory(terminal)))
+        let path = try logDirectory(terminal)
+        let directory = try LogAccess.open(path)
+        let masking = try masking(terminal)
+        if !masking.shown.isEmpty { try audit(masking.shown, ofLog: path, terminal) }
+        return HistoryLog(directory: directory, masking: masking)
     }
 }
 
 enum LogAccess {
     static let exitCodes: [ExitCode] = [.notFound, .outsideRetention, .unreachable, .damaged]
 
-    static func open(_ path: String) throws -> DiskDirectory {
+    /// A log's directory, or the one in a bundle.
+    static func open(_ path: String) throws -> any StorageDirectory {
+        guard Directories.isThere(path), !Directories.isDirectory(path) else { return try openDirectory(path) }
+        return try bundle(path).directory
+    }
+
+    static func bundle(_ path: String) throws -> LogBundle {
+        do {
+            return try LogBundle(path)
+        } catch let error as BundleError {
+            throw CommandFailure(.unreachable, "\(error)")
+        } catch {
+            throw CommandFailure(.unreachable, "cannot read the bundle: \(error)")
+        }
+    }
+
+    /// For what writes, too.
+    static func openDirectory(_ path: String) throws -> DiskDirectory {
         do throws(SystemError) {
             return try DiskDirectory(path)
         } catch {

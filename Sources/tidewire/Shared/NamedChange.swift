@@ -9,9 +9,8 @@ import Settings
 
 /// A change that is named by its offset, and who is asked about it.
 extension HistoryLog {
-    func change(at offset: UInt64, masks: [ColumnMask] = []) throws -> RecordedChange {
-        var query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
-        query.masks = masks
+    func change(at offset: UInt64) throws -> RecordedChange {
+        let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
         var reader = try HistoryReader(self, query)
         while let item = try reader.next() { if case .change(let change) = item { return change } }
         throw CommandFailure(.notFound, "the log has no change at @\(offset); \(try extent())")

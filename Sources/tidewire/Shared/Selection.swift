@@ -18,9 +18,6 @@ extension Option {
         "where", "CONDITION", isRepeatable: true,
         "Only rows (for deletes: old rows) with this: column=value, column!=value, \"column is null\", \"column is not null\". Of several, all must hold. Values are compared as text, uuid and boolean in any spelling."
     )
-    static let mask = Option.value(
-        "mask", "COLUMN", isRepeatable: true,
-        "Show *** instead of this column's values: email, users.email or public.users.email. NULL stays visible.")
     static let limit = Option.value("limit", "N", short: "n", "How many changes at most.")
 
     static let window: [Option] = [.from, .to]
@@ -54,17 +51,7 @@ extension Arguments {
             }
             return condition
         }
-        query.masks = try masks()
         return query
-    }
-
-    func masks() throws(UsageError) -> [ColumnMask] {
-        try values(of: .mask).mapped { (text) throws(UsageError) in
-            guard let mask = ColumnMask(text) else {
-                throw UsageError("--mask \(text): expected column, table.column or schema.table.column")
-            }
-            return mask
-        }
     }
 
     private func bound(_ option: Option, _ now: Int64, _ zone: DisplayZone) throws(UsageError) -> HistoryBound? {
@@ -113,28 +100,57 @@ extension Operation {
     var letter: String { String(UnicodeScalar(rawValue)) }
 }
 
-/// Names in a question that no table of the log has: mostly slips, and with a mask a dangerous one.
+/// Names in a question that no table of the log has: mostly slips, and with a mask a dangerous one. And columns that are
+/// asked for and masked.
 struct NameCheck {
     private let relations: [RecordedRelation]
+    private let masking: Masking
 
-    init(_ log: HistoryLog) throws { relations = try log.relations() }
+    init(_ log: HistoryLog) throws {
+        relations = try log.relations()
+        masking = log.masking
+        try checkMasks()
+    }
 
     func check(_ query: HistoryQuery) throws {
         for table in query.tables where !relations.contains(where: { $0.table == table }) { throw unknown(table) }
         let asked = relations.filter { query.tables.isEmpty || query.tables.contains($0.table) }
-        for condition in query.conditions where !asked.contains(where: { $0.has(condition.column) }) {
-            throw unknown("--where", condition.column, among: asked)
+        for condition in query.conditions {
+            guard asked.contains(where: { $0.has(condition.column) }) else {
+                throw unknown("--where", condition.column, among: asked)
+            }
+            for relation in asked where relation.has(condition.column) && isMasked(condition.column, of: relation) {
+                throw Self.masked("--where", condition.column, of: relation.table)
+            }
         }
-        try check(query.masks)
     }
 
-    func check(_ masks: [ColumnMask]) throws {
-        for mask in masks {
-            let isKnown = relations.contains { known in
-                known.relation.columns.contains { mask.covers(known.relation, $0) }
+    private func isMasked(_ column: String, of relation: RecordedRelation) -> Bool {
+        masking.masks(column, of: relations.filter { $0.relation.oid == relation.relation.oid }.map(\.table))
+    }
+
+    /// Of all that is hidden on demand there must be something; what is to be shown may be a name inside values.
+    private func checkMasks() throws(UsageError) {
+        for mask in masking.hidden where !isKnown(mask) { throw unknown("--mask", mask.column, among: relations) }
+        for mask in masking.shown where !isKnown(mask) && !mask.isEverything {
+            guard masking.rules.masks(mask.column, of: .claims) else {
+                throw unknown("--unmask", mask.column, among: relations)
             }
-            if !isKnown { throw unknown("--mask", mask.column, among: relations) }
         }
+    }
+
+    private func isKnown(_ mask: ColumnMask) -> Bool {
+        relations.contains { known in
+            known.relation.columns.contains { mask.covers($0.name, of: known.table) }
+        }
+    }
+
+    /// Who could ask for rows by hidden values could find these out, one question after the other.
+    static func masked(_ option: String, _ column: String, of table: TableName) -> UsageError {
+        let name = "\(table).\(SQLName.quoted(column))"
+        return UsageError(
+            "\(option): \(name) is masked, and whoever asks for its values could find them out; "
+                + "--unmask \(name) allows it, and is written down")
     }
 
     func unknown(_ table: TableName) -> CommandFailure {

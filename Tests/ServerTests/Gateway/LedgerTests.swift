@@ -42,7 +42,7 @@ import Testing
     }
 
     private static func book(_ stage: GatewayStage) throws -> AttendanceBook {
-        try AttendanceBook(HistoryLog(directory: DiskDirectory(stage.dataDirectory + "/log")))
+        try AttendanceBook(HistoryLog(directory: DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing))
     }
 
     @Test(arguments: seeds(4))
@@ -80,7 +80,7 @@ import Testing
         #expect(
             try eventually { try Self.book(stage).all.filter { $0.end != .none }.count == listeners.count })
         let book = try Self.book(stage)
-        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing)
         var offsets: [Int: (offset: UInt64, time: Int64)] = [:]
         var reader = try HistoryReader(log, HistoryQuery(from: nil, to: nil))
         while let item = try reader.next() {
@@ -127,7 +127,7 @@ import Testing
         try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(of: 1))
         try stage.run(
             "INSERT INTO notes SELECT n, '\(GatewayStage.user(2))', 1 FROM generate_series(1, 3000) n")
-        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing)
         func notes(_ event: LedgerNote.Event) throws -> [LedgerNote] {
             var found: [LedgerNote] = []
             try log.ledger(LedgerQuery()) { if $0.note.event == event { found.append($0.note) } }

@@ -67,7 +67,7 @@ import Testing
     private static func answer(
         _ stage: GatewayStage, _ sql: String, users: Range<Int> = 0..<3
     ) throws -> WhatIfReport {
-        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"))
+        let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing)
         let settings = WhatIf.Settings(
             target: stage.database.target, publication: "supabase_realtime", deletesAreStrict: true)
         let holders = try users.map { user in

@@ -1,0 +1,47 @@
+@_spi(Judging) import History
+
+/// Values of what was judged, as they may be shown: before a sentence is made of them.
+extension Explanation {
+    func masked(_ discretion: Discretion) -> Explanation {
+        var shown = self
+        shown.image = image?.masked(discretion)
+        shown.oldImage = oldImage?.masked(discretion)
+        return shown
+    }
+}
+
+extension Explanation.Image {
+    fileprivate func masked(_ discretion: Discretion) -> Self {
+        var shown = self
+        shown.filter = filter.map { part in
+            var part = part.masked(discretion)
+            part.text = discretion.filter(part.text)
+            return part
+        }
+        shown.policies = policies.map { policy in
+            var policy = policy
+            policy.parts = policy.parts.map { $0.masked(discretion) }
+            return policy
+        }
+        shown.combined = combined?.masked(discretion)
+        return shown
+    }
+}
+
+extension Explanation.Part {
+    fileprivate func masked(_ discretion: Discretion) -> Self {
+        var shown = self
+        shown.hub = masked(hub, discretion)
+        shown.postgres = postgres.map { masked($0, discretion) }
+        return shown
+    }
+
+    /// Whether a condition holds is no value of the row's; all else may be one.
+    private func masked(_ truth: ExplainedTruth, _ discretion: Discretion) -> ExplainedTruth {
+        switch truth {
+        case .value(let value) where !isCondition: .value(discretion.value(value, of: text))
+        case .failed(let message): .failed(discretion.failure(message))
+        case .value, .null, .undecided: truth
+        }
+    }
+}

@@ -1,0 +1,207 @@
+import Bytes
+import Diagnostics
+import Glibc
+import System
+
+/// Something that somebody saw of the log, and may be asked about later.
+public struct AuditNote: Sendable, Equatable {
+    public enum Action: String, Sendable, CaseIterable {
+        /// Masked values were shown.
+        case unmask
+    }
+
+    /// Microseconds since 1970, UTC.
+    public var time: Int64
+    public var action: Action
+    /// Of the operating system.
+    public var user: String
+    /// Who became that user for it, where that is known.
+    public var behalf: String
+    public var command: String
+    /// The columns; never a value.
+    public var what: String
+
+    public init(time: Int64, action: Action, user: String, behalf: String, command: String, what: String) {
+        self.time = time
+        self.action = action
+        self.user = user
+        self.behalf = behalf
+        self.command = command
+        self.what = what
+    }
+}
+
+/// A line of the trail.
+public enum AuditLine: Sendable, Equatable {
+    case note(AuditNote)
+    /// It is not what was written there, or something before it is gone. Counted from one.
+    case damaged(line: Int)
+}
+
+/// A file of lines that only grows: who saw what, each line on the disk before it happened. It lies beside the segments of
+/// its log, which only the hub writes, and has nothing to do with them.
+///
+///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,"after":"sum of the line before","sum":"CRC-32C of all before"}
+public struct AuditTrail: Sendable {
+    public static let name = "audit"
+    private static let lockName = "audit.lock"
+    private let directory: any StorageDirectory
+    private let name: String
+
+    public init(in directory: any StorageDirectory, name: String = AuditTrail.name) {
+        self.directory = directory
+        self.name = name
+    }
+
+    /// - Throws: `SystemError` where there is no such directory.
+    public init(file path: String) throws(SystemError) {
+        let slash = path.lastIndex(of: "/")
+        let parent = slash.map { String(path[..<$0]) } ?? "."
+        directory = try DiskDirectory(parent.isEmpty ? "/" : parent)
+        name = slash.map { String(path[path.index(after: $0)...]) } ?? path
+    }
+
+    /// Where the trail of a log lies: in its directory, or beside its file.
+    public static func path(besideLog path: String) -> String {
+        Directories.isDirectory(path) ? path + "/" + name : path + "." + name
+    }
+
+    /// Returns once the line is on the disk.
+    public func append(_ note: AuditNote) throws(AuditFailure) {
+        do {
+            let lock = try locked()
+            defer { withExtendedLifetime(lock) {} }
+            let (file, isNew) = try open()
+            let size = try file.size()
+            guard size < UInt64(Limits.maximumAuditBytes) else { throw AuditFailure.full(path) }
+            let last = try Self.tail(of: file, size)
+            var line = ByteWriter(capacity: 256)
+            if size > 0, last.last != UInt8(ascii: "\n") { line.append("\n") }
+            Self.encode(note, after: Self.sum(ofLast: last), to: &line)
+            try file.write(line.bytes, at: size)
+            try file.sync()
+            if isNew { try directory.sync() }
+        } catch let error as AuditFailure {
+            throw error
+        } catch {
+            throw .failed("\(error)")
+        }
+    }
+
+    private var path: String { directory.path + "/" + name }
+
+    /// Two commands at a time write one after the other.
+    private func locked() throws -> any StorageLock {
+        for _ in 0..<100 {
+            if case .taken(let lock) = try directory.lock(Self.lockName) { return lock }
+            BackgroundThread.rest(nanoseconds: 20_000_000)
+        }
+        throw AuditFailure.failed("\(path) is being written by another process")
+    }
+
+    private func open() throws(SystemError) -> (file: any StorageFile, isNew: Bool) {
+        do throws(SystemError) {
+            return (try directory.open(name, for: .writing), false)
+        } catch  where error.code == ENOENT {
+            return (try directory.open(name, for: .creating), true)
+        }
+    }
+
+    /// The end of the file, with all of its last line.
+    private static func tail(of file: any StorageFile, _ size: UInt64) throws(SystemError) -> [UInt8] {
+        let count = Int(min(size, UInt64(Limits.maximumAuditLineBytes)))
+        var bytes = [UInt8](repeating: 0, count: count)
+        // SAFETY: the file is read into the buffer alone, which lives for the call.
+        let answer = unsafe bytes.withUnsafeMutableBytes { buffer in
+            Result { () throws(SystemError) in unsafe try file.read(into: buffer, at: size - UInt64(count)) }
+        }
+        bytes.removeLast(count - (try answer.get()))
+        return bytes
+    }
+
+    // MARK: Lines
+
+    private static func encode(_ note: AuditNote, after sum: String, to writer: inout ByteWriter) {
+        var line = ByteWriter(capacity: 256)
+        let fields = [
+            ("time", TimeText.json(note.time)), ("action", note.action.rawValue), ("user", note.user),
+            ("behalf", note.behalf), ("command", note.command), ("what", note.what), ("after", sum),
+        ]
+        for (index, (name, value)) in fields.enumerated() {
+            line.append(index == 0 ? "{" : ",")
+            JSONText.appendString(name, to: &line)
+            line.append(":")
+            JSONText.appendString(String(value.prefix(4096)), to: &line)
+        }
+        let sum = hex(CRC32C.of(line.bytes))
+        writer.append(line.bytes)
+        writer.append(",\"sum\":\"")
+        writer.append(Array(sum.utf8))
+        writer.append("\"}\n")
+    }
+
+    private static func hex(_ sum: UInt32) -> String { String(Hex.text(UInt64(sum)).suffix(8)) }
+
+    private static let sumBytes = 18
+
+    /// The sum of a line, if that is what its line says: without its line break.
+    private static func sum(of line: ArraySlice<UInt8>) -> String? {
+        guard line.count > sumBytes else { return nil }
+        let body = Array(line.dropLast(sumBytes))
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        let sum = hex(CRC32C.of(unsafe body.span.bytes))
+        return line.suffix(sumBytes).elementsEqual(Array(",\"sum\":\"\(sum)\"}".utf8)) ? sum : nil
+    }
+
+    private static func sum(ofLast tail: [UInt8]) -> String {
+        tail.split(separator: UInt8(ascii: "\n")).last.flatMap { sum(of: $0) } ?? ""
+    }
+
+    /// All lines, oldest first; none where there is no trail.
+    public func lines() throws(SystemError) -> [AuditLine] {
+        let bytes: [UInt8]
+        do throws(SystemError) {
+            bytes = try directory.open(name, for: .reading).contents(atMost: UInt64(Limits.maximumAuditBytes) * 2)
+        } catch  where error.code == ENOENT {
+            return []
+        }
+        var before = ""
+        return bytes.split(separator: UInt8(ascii: "\n")).enumerated().map { index, line in
+            let sum = Self.sum(of: line)
+            defer { before = sum ?? "" }
+            guard sum != nil, let (note, after) = Self.decode(line), after == before else {
+                return .damaged(line: index + 1)
+            }
+            return .note(note)
+        }
+    }
+
+    private static func decode(_ line: ArraySlice<UInt8>) -> (AuditNote, after: String)? {
+        let bytes = Array(line)
+        // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+        var scanner = JSONScanner(unsafe bytes.span.bytes)
+        guard (try? scanner.next()) == .beginObject, let fields = try? ImportFields(&scanner),
+            let time = try? fields.time("time"), let name = try? fields.text("action"),
+            let action = AuditNote.Action(rawValue: name), let user = try? fields.text("user"),
+            let command = try? fields.text("command"), let what = try? fields.text("what"),
+            let after = try? fields.text("after")
+        else { return nil }
+        let behalf = (try? fields.text("behalf")) ?? ""
+        return (
+            AuditNote(time: time, action: action, user: user, behalf: behalf, command: command, what: what), after
+        )
+    }
+}
+
+/// Why something was not written down, and so not done.
+public enum AuditFailure: Error, Sendable, CustomStringConvertible {
+    case failed(String)
+    case full(String)
+
+    public var description: String {
+        switch self {
+        case .failed(let reason): reason
+        case .full(let path): "\(path) has become too large; move it to where it is kept"
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import Bytes
+import Change
+import EventLog
+import Glibc
+import System
+
+/// Makes a bundle: the window is exported, masked as the log was opened with, imported into a log of its own, and that is put
+/// into one file with what describes it. Under its name there is a whole bundle or nothing.
+public struct BundleMaker: ~Copyable {
+    private let log: HistoryLog
+    private let path: String
+    private var export: LogExport
+    private let scratch: String
+    public let offsets: Range<UInt64>
+
+    private static let segmentBytes: UInt64 = 64 << 20
+
+    public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, path: String) throws {
+        var export = try LogExport(log, from: from, to: to)
+        export.begin(with: try log.attendance(at: export.offsets.lowerBound))
+        offsets = export.offsets
+        self.log = log
+        self.path = path
+        self.export = export
+        scratch = path + ".making"
+    }
+
+    /// - Parameter describe: what lies beside the log, by name, told what the log has; the first is the manifest.
+    public mutating func run(
+        describe: ([SegmentSummary]) throws -> [(name: String, bytes: [UInt8])], noting: (UInt64) -> Void = { _ in }
+    ) throws {
+        guard !Directories.isThere(path) else { throw BundleError(path: path, reason: "there is such a file already") }
+        let directory = try DiskDirectory(scratch, creating: true)
+        defer { remove(directory) }
+        guard try directory.names().isEmpty else {
+            throw BundleError(path: scratch, reason: "is in the way: of an earlier attempt, or of one that runs now")
+        }
+        let copy = LogImport(into: directory, segmentBytes: Self.segmentBytes)
+        try export.run({ line in try copy.take(line.extracting(0..<line.byteCount - 1)) }, noting: noting)
+        try copy.finish()
+        let segments = try EventLogReader.segments(in: directory)
+        try write(directory, segments, try describe(segments))
+    }
+
+    private func write(
+        _ directory: DiskDirectory, _ segments: [SegmentSummary], _ files: [(name: String, bytes: [UInt8])]
+    ) throws {
+        let place = try DiskDirectory(Directories.parent(of: path))
+        let name = String(path.split(separator: "/").last ?? "")
+        let archive = try ArchiveWriter(
+            place.open(name + ".partial", for: .creating), time: Clock.unixMicroseconds() / 1_000_000)
+        do {
+            for file in files { try archive.add(file.name, file.bytes) }
+            for member in try directory.names().sorted() where Self.belongs(member) {
+                let file = try directory.open(member, for: .reading)
+                var size = try file.size()
+                // The segment that would be written next has room ahead, which nobody needs here.
+                if let last = segments.last, !last.isSealed, member.hasPrefix(Self.digits(last.sequence)) {
+                    size = min(size, last.bytes)
+                }
+                try archive.add("log/" + member, file, size)
+            }
+            try archive.finish()
+            try place.rename(name + ".partial", to: name)
+            try place.sync()
+        } catch {
+            try? place.remove(name + ".partial")
+            throw error
+        }
+    }
+
+    private static func belongs(_ name: String) -> Bool {
+        [".segment", ".index", ".keys"].contains { name.hasSuffix($0) } && name.first?.isNumber == true
+    }
+
+    private static func digits(_ sequence: UInt64) -> String {
+        let digits = String(sequence)
+        return String(repeating: "0", count: max(0, 10 - digits.count)) + digits + "."
+    }
+
+    private func remove(_ directory: DiskDirectory) {
+        for name in (try? directory.names()) ?? [] { try? directory.remove(name) }
+        try? Directories.remove(scratch)
+    }
+}
+
+private final class ArchiveWriter {
+    private let file: any StorageFile
+    private let time: Int64
+    private var at: UInt64 = 0
+
+    init(_ file: any StorageFile, time: Int64) {
+        self.file = file
+        self.time = time
+    }
+
+    private func append(_ bytes: [UInt8]) throws(SystemError) {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        try file.write(unsafe bytes.span.bytes, at: at)
+        at += UInt64(bytes.count)
+    }
+
+    func add(_ name: String, _ bytes: [UInt8]) throws(SystemError) {
+        try append(TapeArchive.header(name, size: UInt64(bytes.count), time: time))
+        try append(bytes + [UInt8](repeating: 0, count: TapeArchive.padding(UInt64(bytes.count))))
+    }
+
+    func add(_ name: String, _ source: any StorageFile, _ size: UInt64) throws(SystemError) {
+        try append(TapeArchive.header(name, size: size, time: time))
+        var read: UInt64 = 0
+        while read < size {
+            let bytes = try source.bytes(at: read, count: Int(min(size - read, 1 << 20)))
+            guard !bytes.isEmpty else { throw SystemError(operation: "read", subject: source.path, code: EIO) }
+            try append(bytes)
+            read += UInt64(bytes.count)
+        }
+        try append([UInt8](repeating: 0, count: TapeArchive.padding(size)))
+    }
+
+    func finish() throws(SystemError) {
+        try append([UInt8](repeating: 0, count: 2 * TapeArchive.blockBytes))
+        try file.sync()
+    }
+}
+
+extension HistoryLog {
+    /// Who was joined where a window begins, as notes that say so: their joins are older than it.
+    fileprivate func attendance(at offset: UInt64) throws -> [LedgerNote] {
+        try AttendanceBook(self).all.filter { attendance in
+            guard attendance.joined.place < offset else { return false }
+            switch attendance.end {
+            case .none: return true
+            case .left(let before, _, _, _): return before > offset
+            case .cut(_, let behind, _): return behind > offset
+            }
+        }.map { attendance in
+            var note = attendance.joined.note
+            let holder = attendance.holder(at: offset).note
+            note.event = .stands
+            (note.role, note.subject, note.claims) = (holder.role, holder.subject, holder.claims)
+            note.otherClaims = holder.otherClaims
+            return note
+        }
+    }
+}

@@ -1,0 +1,21 @@
+import Bytes
+
+/// What a bundle says of itself.
+public struct BundleManifest: Sendable {
+    private var texts: [String: String] = [:]
+
+    /// What cannot be read is not there.
+    public init(_ json: [UInt8]) {
+        // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+        var scanner = JSONScanner(unsafe json.span.bytes)
+        guard (try? scanner.next()) == .beginObject else { return }
+        while (try? scanner.next()) == .name {
+            let name = scanner.text
+            guard let value = try? scanner.next() else { return }
+            if value == .string { texts[name] = scanner.text }
+            guard (try? scanner.skip(value)) != nil else { return }
+        }
+    }
+
+    public subscript(name: String) -> String? { texts[name] }
+}

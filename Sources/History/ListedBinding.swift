@@ -1,0 +1,105 @@
+import Bytes
+import Change
+
+/// A binding as the ledger has it.
+public struct ListedBinding: Sendable, Hashable {
+    public var event = "*"
+    public var schema = "*"
+    public var table = "*"
+    /// As it may be shown.
+    public var filter: String?
+    /// As it was asked for. Whoever asks for it says so by `@_spi(Judging)`, and shows nothing of it.
+    @_spi(Judging) public var wholeFilter: String?
+
+    public func isAbout(_ schema: String, _ table: String) -> Bool {
+        (self.schema == "*" || self.schema == schema) && (self.table == "*" || self.table == table)
+    }
+
+    /// What is no such list has none.
+    static func all(in json: [UInt8]) -> [ListedBinding] {
+        var bindings: [ListedBinding] = []
+        do throws(ByteError) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+            var scanner = JSONScanner(unsafe json.span.bytes)
+            guard try scanner.next() == .beginArray else { return [] }
+            while try scanner.next() == .beginObject {
+                var binding = ListedBinding()
+                while try scanner.next() == .name {
+                    let name = scanner.text
+                    let value = try scanner.next()
+                    if value == .string { binding.take(name, scanner.text) }
+                    try scanner.skip(value)
+                }
+                bindings.append(binding)
+            }
+            return bindings
+        } catch {
+            return []
+        }
+    }
+
+    /// The same list as it may be shown and as it was written.
+    static func all(in shown: [UInt8], of whole: [UInt8]) -> [ListedBinding] {
+        let written = all(in: whole)
+        let listed = all(in: shown)
+        guard written.count == listed.count else { return [] }
+        return zip(listed, written).map { binding, written in
+            var binding = binding
+            binding.wholeFilter = written.filter
+            return binding
+        }
+    }
+
+    private mutating func take(_ name: String, _ value: String) {
+        switch name {
+        case "event": event = value
+        case "schema": schema = value
+        case "table": table = value
+        case "filter": filter = value
+        default: break
+        }
+    }
+}
+
+extension LedgerNote {
+    /// The note as it may be shown: of claims and filters without what is masked.
+    func masked(by masking: Masking) -> LedgerNote {
+        guard !masking.isNothing else { return self }
+        var shown = self
+        shown.claims = masking.lookingInto(claims, of: [.claims])
+        shown.bindings = Self.masked(bindings, by: masking)
+        if !subject.isEmpty, masking.masks("sub", of: .claims) { shown.subject = Array(masking.mark(subject).utf8) }
+        return shown
+    }
+
+    /// A list whose filters have something to hide is written anew, with what is known of bindings.
+    private static func masked(_ bindings: [UInt8], by masking: Masking) -> [UInt8] {
+        guard !bindings.isEmpty else { return bindings }
+        let listed = ListedBinding.all(in: bindings)
+        let shown = listed.map { binding in
+            var binding = binding
+            binding.filter = binding.filter.map {
+                masking.filter($0, of: TableName(schema: binding.schema, name: binding.table))
+            }
+            return binding
+        }
+        guard shown != listed || (listed.isEmpty && masking.mentions(bindings, of: [.claims])) else { return bindings }
+        var writer = ByteWriter(capacity: bindings.count)
+        writer.append("[")
+        for (index, binding) in shown.enumerated() {
+            writer.append(index == 0 ? "{\"event\":" : ",{\"event\":")
+            JSONText.appendString(binding.event, to: &writer)
+            writer.append(",\"schema\":")
+            JSONText.appendString(binding.schema, to: &writer)
+            writer.append(",\"table\":")
+            JSONText.appendString(binding.table, to: &writer)
+            if let filter = binding.filter {
+                writer.append(",\"filter\":")
+                JSONText.appendString(filter, to: &writer)
+            }
+            writer.append("}")
+        }
+        writer.append("]")
+        return writer.bytes.copied()
+    }
+}

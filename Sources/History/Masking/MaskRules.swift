@@ -1,0 +1,158 @@
+import Bytes
+import Change
+
+/// Which columns' values are not for everybody who may look at a log: by their names, the last rule that fits wins.
+///
+/// ```
+/// # one rule a line
+/// *.pin                   any table's column pin        (so does: pin)
+/// patients.diagnosis      of the table in any schema
+/// app.patients.*          every column of a table
+/// !public.notes.email     not this one
+/// !*                      nothing of what stands above, the usual names neither
+/// ```
+///
+/// `*` stands for any characters, letters are the same in either case, and names with dots, spaces or signs stand in double
+/// quotes. Rules come behind the usual ones (`usualText`). A name inside a JSON value is taken as a column of its table.
+public struct MaskRules: Sendable, Hashable {
+    struct Rule: Sendable, Hashable {
+        var schema: NamePattern?
+        var table: NamePattern?
+        var column: NamePattern
+        var isException: Bool
+
+        /// - Parameter name: in small letters.
+        func fits(_ name: [UInt8], of tableName: TableName) -> Bool {
+            column.fits(name) && (table?.fits(NamePattern.small(tableName.name)) ?? true)
+                && (schema?.fits(NamePattern.small(tableName.schema)) ?? true)
+        }
+    }
+
+    private(set) var rules: [Rule]
+
+    private init(rules: [Rule]) { self.rules = rules }
+
+    /// Nothing is masked by name.
+    public static let none = MaskRules(rules: [])
+
+    /// Names that are well known to hold what is not for everybody, in the form of a file of rules.
+    public static let usualText = """
+        *email*
+        *e_mail*
+        *password*
+        *passwd*
+        *passphrase*
+        *secret*
+        *token*
+        *api_key*
+        *apikey*
+        *private_key*
+        *privatekey*
+        *phone*
+        mobile
+        *mobile_number*
+        *address*
+        *street*
+        *birth*
+        *passport*
+        *card_number*
+        *cardnumber*
+        *credit_card*
+        *creditcard*
+        *authorization*
+        *cookie*
+        iban
+        *_iban
+        ssn
+        *_ssn
+        cvc
+        cvv
+        otp
+        *_otp
+        tax_id
+        realtime.messages*.binary_payload
+        """
+
+    public static let usual: MaskRules = {
+        guard let rules = try? MaskRules(usualText, after: .none) else {
+            preconditionFailure("the usual rules are rules")
+        }
+        return rules
+    }()
+
+    /// The usual rules and, behind them, those of a file.
+    public init(file text: String) throws(MaskRulesError) { try self.init(text, after: .usual) }
+
+    private init(_ text: String, after earlier: MaskRules) throws(MaskRulesError) {
+        rules = earlier.rules
+        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+            let words = line.prefix { $0 != "#" }.drop(while: \.isWhitespace)
+            let trimmed = String(words.reversed().drop(while: \.isWhitespace).reversed())
+            guard !trimmed.isEmpty else { continue }
+            guard let rule = Rule(trimmed) else { throw MaskRulesError(line: index + 1, text: trimmed) }
+            rules.append(rule)
+            guard rules.count <= Self.mostRules else { throw MaskRulesError(line: index + 1, text: nil) }
+        }
+    }
+
+    private static let mostRules = 10_000
+
+    /// Whether a column of that name is masked in that table.
+    public func masks(_ column: String, of table: TableName) -> Bool {
+        let name = NamePattern.small(column)
+        return rules.last { $0.fits(name, of: table) }.map { !$0.isException } ?? false
+    }
+}
+
+/// A line of a file of rules that is none.
+public struct MaskRulesError: Error, Sendable, Equatable, CustomStringConvertible {
+    public let line: Int
+    /// Nil where there are too many.
+    public let text: String?
+
+    public var description: String {
+        guard let text else { return "line \(line): there are too many rules" }
+        return "line \(line): \(text) is no rule: expected column, table.column or schema.table.column, "
+            + "* for any characters, ! before an exception"
+    }
+}
+
+extension MaskRules.Rule {
+    fileprivate init?(_ text: String) {
+        isException = text.hasPrefix("!")
+        let rest = String(text.dropFirst(isException ? 1 : 0).drop(while: \.isWhitespace))
+        guard let parts = QualifiedName.parts(rest), (1...3).contains(parts.count) else { return nil }
+        column = NamePattern(parts[parts.count - 1])
+        table = parts.count > 1 ? NamePattern(parts[parts.count - 2]) : nil
+        schema = parts.count > 2 ? NamePattern(parts[0]) : nil
+    }
+}
+
+/// A name in which `*` stands for any characters, none too.
+struct NamePattern: Sendable, Hashable {
+    private let pieces: [[UInt8]]
+
+    init(_ text: String) {
+        pieces = text.lowercased().split(separator: "*", omittingEmptySubsequences: false).map { Array($0.utf8) }
+    }
+
+    static func small(_ name: String) -> [UInt8] { Array(name.lowercased().utf8) }
+
+    /// - Parameter name: in small letters.
+    func fits(_ name: [UInt8]) -> Bool {
+        guard let first = pieces.first, let last = pieces.last, name.starts(with: first) else { return false }
+        guard pieces.count > 1 else { return name.count == first.count }
+        guard name.count >= first.count + last.count, name.suffix(last.count).elementsEqual(last) else { return false }
+        var rest = name[first.count..<name.count - last.count]
+        for piece in pieces.dropFirst().dropLast() where !piece.isEmpty {
+            guard let place = Self.place(of: piece, in: rest) else { return false }
+            rest = rest[(place + piece.count)...]
+        }
+        return true
+    }
+
+    private static func place(of piece: [UInt8], in bytes: ArraySlice<UInt8>) -> Int? {
+        guard bytes.count >= piece.count else { return nil }
+        return (bytes.startIndex...bytes.endIndex - piece.count).first { bytes[$0...].starts(with: piece) }
+    }
+}

@@ -1,0 +1,143 @@
+import Bytes
+import Change
+
+/// What is not to be shown of a log: rules, what somebody wants hidden besides, and what he has asked to see.
+///
+/// A log is opened with one (`HistoryLog`), and all that is read from it comes masked: no command can forget it. Equal
+/// values have equal marks within one run of a program, and no two runs the same.
+public final class Masking: Sendable {
+    public let rules: MaskRules
+    /// Hidden whatever the rules say.
+    public let hidden: [ColumnMask]
+    /// Shown whatever the rules say.
+    public let shown: [ColumnMask]
+    private let key: SipHash
+
+    public init(_ rules: MaskRules = .usual, hiding hidden: [ColumnMask] = [], showing shown: [ColumnMask] = []) {
+        self.rules = rules
+        self.hidden = hidden
+        self.shown = shown
+        key = SipHash(key: (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max)))
+    }
+
+    /// Everything is shown: for what does not show anything to anybody.
+    public static let nothing = Masking(.none)
+
+    /// Whether a column, or a name inside a value, is masked. A table has all of its names: what is masked under one of them
+    /// is masked under all, and so is what somebody asked to see.
+    public func masks(_ column: String, of tables: some Collection<TableName>) -> Bool {
+        if hidden.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return true }
+        if shown.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return false }
+        return tables.contains { rules.masks(column, of: $0) }
+    }
+
+    public func masks(_ column: String, of table: TableName) -> Bool { masks(column, of: [table]) }
+
+    /// Whether it hides nothing at all.
+    public var isNothing: Bool { hidden.isEmpty && (rules.rules.isEmpty || shown.contains { $0.isEverything }) }
+
+    /// Whether it can matter what a table is called elsewhere in the log.
+    var knowsTables: Bool {
+        (hidden + shown).contains { $0.table != nil } || rules.rules.contains { $0.table != nil }
+    }
+
+    // MARK: Marks
+
+    /// The same for equal bytes.
+    public func tag(_ bytes: [UInt8]) -> UInt64 {
+        // The key is another in every run, and nobody has it: a mark tells nothing of a value.
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        key.hash(unsafe bytes.span.bytes)
+    }
+
+    /// What stands in the place of something hidden.
+    public func mark(_ bytes: [UInt8]) -> String { MaskMark.text(tag(bytes)) }
+
+    // MARK: Values
+
+    /// A value that is shown, but for what its JSON has under masked names.
+    public func lookingInto(_ bytes: [UInt8], of tables: some Collection<TableName>) -> [UInt8] {
+        guard MaskedJSON.mayBe(bytes) else { return bytes }
+        let json = MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark)
+        return if case .masked(let masked) = json.masking(bytes) { masked } else { bytes }
+    }
+
+    /// A value as it may be shown. NULL is still seen to be NULL.
+    func shown(_ value: RowValue, of column: Column, _ tables: some Collection<TableName>) -> RowValue {
+        guard case .text(let bytes) = value else { return value }
+        if Self.holdsNames.contains(column.typeOID) || column.typeName == "hstore" {
+            return structured(bytes, column, tables)
+        }
+        let masked = lookingInto(bytes, of: tables)
+        return masked == bytes ? value : .text(masked)
+    }
+
+    /// json, jsonb, and arrays of them.
+    private static let holdsNames: Set<UInt32> = [114, 3802, 199, 3807]
+
+    private func structured(_ bytes: [UInt8], _ column: Column, _ tables: some Collection<TableName>) -> RowValue {
+        if column.typeOID == 114 || column.typeOID == 3802 {
+            switch MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark).masking(bytes) {
+            case .same: return .text(bytes)
+            case .masked(let masked): return .text(masked)
+            case .unreadable: break
+            }
+        }
+        // What is not taken apart here is hidden as a whole as soon as there is such a word in it.
+        return mentions(bytes, of: tables) ? .masked(tag(bytes)) : .text(bytes)
+    }
+
+    /// Whether a masked name stands in a text as a word.
+    public func mentions(_ text: [UInt8], of tables: some Collection<TableName>) -> Bool {
+        firstMention(text, of: tables) != nil
+    }
+
+    private func firstMention(_ text: [UInt8], of tables: some Collection<TableName>) -> Range<Int>? {
+        var start: Int?
+        for index in 0...text.count {
+            let isLetter = index < text.count && Self.isOfName(text[index])
+            if isLetter, start == nil { start = index }
+            if !isLetter, let begun = start {
+                if masks(String(decoding: text[begun..<index], as: UTF8.self), of: tables) { return begun..<index }
+                start = nil
+            }
+        }
+        return nil
+    }
+
+    private static func isOfName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "-"), 0x80...0xff:
+            true
+        default: false
+        }
+    }
+
+    /// A filter without the values that masked columns are compared with, and what follows them.
+    public func filter(_ text: String, of table: TableName) -> String {
+        let bytes = Array(text.utf8)
+        guard let name = firstMention(bytes, of: [table]) else { return text }
+        return String(decoding: bytes[..<name.upperBound], as: UTF8.self) + "=" + mark(Array(bytes[name.upperBound...]))
+    }
+}
+
+/// What stands in the place of a value that is not shown.
+public enum MaskMark {
+    public static let sign = "***"
+    /// As many digits as tell the values of a screen from each other.
+    private static let shortDigits = 8
+
+    public static func text(_ tag: UInt64) -> String { sign + " " + Hex.text(tag) }
+    public static func short(_ tag: UInt64) -> String { sign + " " + Hex.text(tag).prefix(shortDigits) }
+}
+
+/// Tables of rules and masks for what is no row.
+extension TableName {
+    /// What tokens said of those who joined.
+    public static let claims = TableName(schema: "tidewire", name: "claims")
+    /// What somebody told of himself.
+    public static let presence = TableName(schema: "tidewire", name: "presence")
+    /// Written with pg_logical_emit_message; its columns are the messages' prefixes.
+    public static let logicalMessage = TableName(schema: "tidewire", name: "message")
+}

@@ -1,0 +1,12 @@
+import Glibc
+
+/// Whose process this is.
+public enum ProcessUser {
+    /// The user's name, or its number where it has none.
+    public static func name() -> String {
+        let id = getuid()
+        // SAFETY: the entry is static memory of the C library, and its name ends in a zero byte; both are read at once.
+        guard let entry = unsafe getpwuid(id), let name = unsafe entry.pointee.pw_name else { return String(id) }
+        return unsafe String(cString: name)
+    }
+}

@@ -1,0 +1,78 @@
+import Console
+import History
+import Settings
+import System
+
+/// What a command does not show, and what it shows all the same.
+extension Option {
+    static let mask = Option.value(
+        "mask", "COLUMN", isRepeatable: true,
+        "Hide this column's values too: diagnosis, users.diagnosis or public.users.diagnosis. NULL stays visible.")
+    static let unmask = Option.value(
+        "unmask", "COLUMN", isRepeatable: true,
+        "Show this column's values though rules mask it, inside JSON too; * is all. Who did so is written down in the log's "
+            + "audit file first.")
+    static let auditFile = Option.value(
+        "audit-file", "FILE", "Where --unmask is written down, instead of the file audit in the log's directory.")
+
+    static let masking: [Option] = [.mask, .unmask, .auditFile]
+}
+
+enum MaskHelp {
+    /// For the DESCRIPTION of commands that show values.
+    static let text = """
+        MASKS. Values of columns with well-known names (email, password, token, phone, address and others), and of those that \
+        the file of the setting mask_rules names, are not shown, nor is what JSON has under such names: a mark such as \
+        *** 1f3a90c2 stands in their place, the same for equal values within one output. --unmask shows them.
+        """
+}
+
+extension Arguments {
+    func masking(_ terminal: Terminal) throws -> Masking {
+        Masking(
+            try rules(terminal), hiding: try columns(.mask),
+            showing: try columns(.unmask))
+    }
+
+    private func rules(_ terminal: Terminal) throws -> MaskRules {
+        guard let path = try configuration(terminal).maskRules else { return .usual }
+        let text: String
+        switch terminal.surroundings.readFile(path) {
+        case .bytes(let bytes): text = String(decoding: bytes, as: UTF8.self)
+        case .missing: throw UsageError("mask_rules: there is no file \(path), so nobody can say what is to be masked")
+        case .unreadable(let reason): throw UsageError("mask_rules: \(path) cannot be read: \(reason)")
+        }
+        do throws(MaskRulesError) {
+            return try MaskRules(file: text)
+        } catch {
+            throw UsageError("mask_rules: \(path), \(error)")
+        }
+    }
+
+    private func columns(_ option: Option) throws(UsageError) -> [ColumnMask] {
+        var columns: [ColumnMask] = []
+        for text in values(of: option) {
+            guard let column = ColumnMask(text) else {
+                throw UsageError("--\(option.name) \(text): expected column, table.column or schema.table.column")
+            }
+            columns.append(column)
+        }
+        return columns
+    }
+
+    /// Before anything is shown. What cannot be written down is not shown.
+    func audit(_ shown: [ColumnMask], ofLog path: String, _ terminal: Terminal) throws {
+        let place = value(of: .auditFile) ?? AuditTrail.path(besideLog: path)
+        do {
+            try AuditTrail(file: place).append(
+                AuditNote(
+                    time: Clock.unixMicroseconds(), action: .unmask, user: ProcessUser.name(),
+                    behalf: terminal.surroundings.environment["SUDO_USER"] ?? "", command: command,
+                    what: shown.map(\.description).joined(separator: ", ")))
+        } catch {
+            throw CommandFailure(
+                .notFound, "nothing was unmasked, because that cannot be written down: \(error)",
+                hint: "--audit-file names a file that you may write.")
+        }
+    }
+}

@@ -1,0 +1,79 @@
+import Change
+import Console
+import History
+import System
+
+/// `tidewire log audit`
+struct LogAuditCommand: Command {
+    let name = "audit"
+    let summary = "Show who saw masked values of the log."
+    let discussion = """
+        Whoever gives --unmask to a command is written down first: when, who (of the operating system, and who became that by \
+        sudo), with which command, which columns. Values never are.
+
+        The lines stand in the file audit in the log's directory (for a bundle: in FILE.audit beside it; or where --audit-file \
+        says). Each line has a checksum of itself and says which one comes before it: one that is changed or removed is noticed, \
+        as long as not all that follow are made anew; send the file where others cannot write if that matters.
+
+        JSON. One object a line: time, action (unmask), user, behalf (null where nobody is known), command, what; for a \
+        damaged line line and damaged (true).
+        """
+    let options: [Option] = [.auditFile, .output, .json, .zone, .log]
+    let optionGroups: [OptionGroup] = [.dataDirectory]
+    let examples = [Example("tidewire log audit", "Who looked?")]
+    let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let path = try arguments.value(of: .auditFile) ?? AuditTrail.path(besideLog: arguments.logDirectory(terminal))
+        let lines: [AuditLine]
+        do throws(SystemError) {
+            lines = try AuditTrail(file: path).lines()
+        } catch {
+            throw CommandFailure(.unreachable, "cannot read \(path): \(error)")
+        }
+        var table = TableStream(
+            [
+                .text(zone.heading, minimumWidth: 23), .text("ACTION", minimumWidth: 6), .text("USER", minimumWidth: 8),
+                .text("COMMAND", minimumWidth: 16), .text("WHAT", canBeCut: terminal.isInteractive, minimumWidth: 12),
+            ], on: terminal)
+        if !lines.isEmpty, !arguments.has(.json) { try terminal.print(heading: table) }
+        for line in lines {
+            try terminal.print(arguments.has(.json) ? line.json : table.line(line.cells(zone)))
+        }
+        guard !lines.isEmpty else {
+            if !arguments.has(.json) { terminal.complain("nothing was unmasked by what \(path) says") }
+            return .notFound
+        }
+        return lines.contains { if case .damaged = $0 { true } else { false } } ? .damaged : .ok
+    }
+}
+
+extension AuditLine {
+    fileprivate func cells(_ zone: DisplayZone) -> [String] {
+        switch self {
+        case .note(let note):
+            let user = note.behalf.isEmpty ? note.user : "\(note.user) (\(note.behalf))"
+            return [zone.text(note.time), note.action.rawValue, user, note.command, note.what]
+        case .damaged(let line):
+            return ["-", "damaged", "-", "-", "line \(line) is not what was written, or one before it is gone"]
+        }
+    }
+
+    fileprivate var json: String {
+        var line = JSONLine()
+        switch self {
+        case .note(let note):
+            line.add("time", TimeText.json(note.time))
+            line.add("action", note.action.rawValue)
+            line.add("user", note.user)
+            line.add("behalf", note.behalf.isEmpty ? nil : note.behalf)
+            line.add("command", note.command)
+            line.add("what", note.what)
+        case .damaged(let number):
+            line.add("line", number)
+            line.add("damaged", true)
+        }
+        return line.text
+    }
+}

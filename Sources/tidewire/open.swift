@@ -1,0 +1,77 @@
+import Bytes
+import Console
+import EventLog
+import History
+import System
+
+/// `tidewire open`
+struct OpenCommand: Command {
+    let name = "open"
+    let summary = "Say what is in a bundle, check it, and how to read it."
+    let discussion = """
+        A bundle is what 'tidewire bundle' made, here or elsewhere. It is read where it lies, by all commands that read a log: \
+        give it to --log. This command reads every checksum of the log in it, and says what it holds, when it was made and what \
+        about; with --settings also how the hub was configured.
+
+        JSON. The manifest: format, version, made, by, note, first_offset, end_offset, system_identifier, unmasked, also_masked; \
+        with --settings then one object a setting: name, value, default.
+        """
+    let operands = [Operand("FILE", .one, "The bundle.")]
+    let options: [Option] = [.bundledSettings, .json]
+    let examples = [
+        Example("tidewire open incident.bundle", "What is this?"),
+        Example("tidewire row orders 4711 --log incident.bundle", "What happened to order 4711?"),
+    ]
+    let exitCodes: [ExitCode] = [.unreachable, .damaged]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let path = arguments.operands[0]
+        guard Directories.isThere(path), !Directories.isDirectory(path) else {
+            throw CommandFailure(.unreachable, "there is no bundle \(path)")
+        }
+        return try LogAccess.explained {
+            let bundle = try LogAccess.bundle(path)
+            let reports = try LogAccess.verified(bundle.directory, Progress(terminal, isQuiet: arguments.has(.json)))
+            let damage = reports.flatMap { report in report.problems.map { "\(report.path): \($0.words)" } }
+            for line in damage { terminal.complain(line) }
+            if arguments.has(.json) {
+                try terminal.print(text(bundle, LogBundle.manifestName))
+            } else {
+                try describe(bundle, path, reports.compactMap(\.summary), terminal)
+            }
+            if arguments.has(.bundledSettings) { try terminal.print(text(bundle, LogBundle.configurationName)) }
+            return damage.isEmpty ? .ok : .damaged
+        }
+    }
+
+    private func text(_ bundle: LogBundle, _ name: String) throws -> String {
+        let text = String(decoding: try bundle.contents(of: name) ?? [], as: UTF8.self)
+        return text.hasSuffix("\n") ? String(text.dropLast()) : text
+    }
+
+    private func describe(
+        _ bundle: LogBundle, _ path: String, _ segments: [SegmentSummary], _ terminal: Terminal
+    ) throws {
+        let members = BundleManifest(try bundle.contents(of: LogBundle.manifestName) ?? [])
+        let note = members["note"].map { ": \($0)" } ?? ""
+        try terminal.print(
+            ScreenText.escaped("\(path), made \(members["made"] ?? "-") by \(members["by"] ?? "-")\(note)"))
+        let filled = segments.filter { !$0.isEmpty }
+        let zone = DisplayZone.utc
+        let (first, end) = (segments.first?.firstOffset ?? 0, segments.last?.endOffset ?? 0)
+        try terminal.print(
+            "\(end - first) changes, @\(first) … @\(end), from \(zone.text(filled.map(\.begin).min())) to "
+                + "\(zone.text(filled.map(\.maximumTime).max())) UTC; every checksum was read")
+        let unmasked = members["unmasked"] ?? ""
+        try terminal.print(
+            ScreenText.escaped(
+                unmasked.isEmpty
+                    ? "values are masked by the rules in \(LogBundle.rulesName)"
+                    : "values are masked by the rules in \(LogBundle.rulesName), but not \(unmasked)"))
+        try terminal.print("Read it with --log: tidewire tail --log \(path) --from oldest")
+    }
+}
+
+extension Option {
+    fileprivate static let bundledSettings = Option.flag("settings", "Also the settings of the hub it comes from.")
+}
