@@ -79,7 +79,8 @@ private func readCatalog(_ stored: [UInt8]) throws {
     let records = try CatalogRecordCodec.decode(stored.span.bytes)
     var writer = ByteWriter()
     CatalogRecordCodec.encode(records, to: &writer)
-    precondition(try CatalogRecordCodec.decode(writer.bytes) == records, "a catalog came back as another")
+    let again = try CatalogRecordCodec.decode(writer.bytes)
+    precondition(again == records, "a catalog came back as another")
 }
 
 private func storedPresence() -> [UInt8] {
