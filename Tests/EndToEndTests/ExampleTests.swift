@@ -358,7 +358,8 @@ extension EndToEndPrograms {
             let cleos = try post(hub, cleo, "of cleo")
             try hub.start()
             try onThisThread {
-                let (line, model) = await feed(hub, ana, hub.token(ana, seconds: 6))
+                // Long enough for what comes before its end, also on a machine that has other things to do.
+                let (line, model) = await feed(hub, ana, hub.token(ana, seconds: 30))
                 let running = [onMainThread { await model.run() }, onMainThread { await model.sendWrites() }]
                 #expect(await eventually { model.feed.map(\.id) == [first] && model.following == [ben] })
 
