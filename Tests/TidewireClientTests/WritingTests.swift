@@ -171,6 +171,36 @@ private struct Message: LiveRow, Equatable {
         #expect(queue.writes.map(\.id) == ["p4"])
     }
 
+    /// Whatever comes when, and however a sending ends: besides the one that is on its way, only the newest waits.
+    @Test(arguments: seeds(50))
+    func `of positions the newest is sent, also if one was on its way and failed`(seed: Seed) throws {
+        var chance = SeededRandom(seed: seed)
+        var queue = OfflineQueue()
+        var (made, now) = (0, start)
+        var out: PendingWrite?
+        for _ in 0..<60 {
+            switch Int.random(in: 0..<6, using: &chance) {
+            case 0, 1:
+                made += 1
+                try queue.add(write("\(made)", "me", .insert, newestOnly: true))
+            case 2 where out == nil:
+                out = queue.takeReady(at: now).first
+                #expect(out == nil || out?.id == "\(made)")
+            case 3:
+                if let id = out?.id { queue.succeeded(id) }
+                out = nil
+            case 4:
+                if let id = out?.id { queue.failed(id, at: now, seed: UInt64(made)) }
+                out = nil
+            case 5 where Bool.random(using: &chance):
+                queue.launched()
+                out = nil
+            default: now += 10
+            }
+            #expect(queue.writes.count <= (out == nil ? 1 : 2))
+        }
+    }
+
     @Test func `what fails is tried later, what is refused is given back with what needed it`() throws {
         var queue = OfflineQueue()
         try queue.add(write("post", "1", .insert))

@@ -41,6 +41,12 @@ public struct PendingWrite: Sendable, Hashable, Codable {
     }
 
     public var name: String { table + "/" + row }
+
+    /// Tried again when the one whose place it takes would have been: each new position is no reason to try at once.
+    mutating func waits(as former: PendingWrite) {
+        failures = former.failures
+        notBefore = former.notBefore
+    }
 }
 
 /// Writes that wait for the network: in order for each row, parents before children, few where few are enough. A pure machine;
@@ -76,14 +82,15 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     /// Joined with what waits for the same row and is not on its way: an update with an insert or update, a delete with all.
     public mutating func add(_ write: PendingWrite) throws(Refusal) {
+        var write = write
         let waiting = writes.lastIndex { $0.name == write.name && !$0.isOut }
-        if let waiting, join(write, into: waiting) { return }
+        if let waiting, join(&write, into: waiting) { return }
         guard writes.count < limits.writes else { throw .tooManyWrites }
         guard bytes(of: writes) + bytes(of: [write]) <= limits.bytes else { throw .tooLarge }
         writes.append(write)
     }
 
-    private mutating func join(_ write: PendingWrite, into index: Int) -> Bool {
+    private mutating func join(_ write: inout PendingWrite, into index: Int) -> Bool {
         switch (writes[index].kind, write.kind) {
         case (.insert, .update), (.update, .update):
             writes[index].values.merge(write.values) { _, new in new }
@@ -98,7 +105,7 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
             writes.removeAll { $0.name == name && !$0.isOut }
             return false
         case (.insert, .insert) where write.newestOnly:
-            writes.remove(at: index)
+            write.waits(as: writes.remove(at: index))
             return false
         default: return false
         }
@@ -137,6 +144,16 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
         writes[index].failures += 1
         let delay = Backoff.delay(attempt: writes[index].failures, chance: &chance)
         writes[index].notBefore = now.timeIntervalSince1970 + delay / .seconds(1)
+        giveWay(index)
+    }
+
+    /// What came while this one was on its way did not replace it then, and does now.
+    private mutating func giveWay(_ index: Int) {
+        let old = writes[index]
+        let later = writes.indices.first { $0 > index && writes[$0].name == old.name }
+        guard let later, old.kind == .insert, writes[later].kind == .insert, writes[later].newestOnly else { return }
+        writes[later].waits(as: old)
+        writes.remove(at: index)
     }
 
     /// The server does not want it: it is gone, and with it whatever needed it. Of each the app is told.
@@ -170,7 +187,10 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
 
     /// After a launch nothing is on its way any more; what was may have arrived, which its id tells the server.
     public mutating func launched() {
-        for index in writes.indices { writes[index].isOut = false }
+        for index in writes.indices.reversed() where writes[index].isOut {
+            writes[index].isOut = false
+            giveWay(index)
+        }
     }
 
     /// When something is due that waits for its time.
