@@ -13,7 +13,7 @@ public enum Scenarios {
     public static let all: [any Scenario] = [
         IngestScenario(), DecodeScenario(), LogScenario(), MatchScenario(), FanoutScenario(), IdleScenario(),
         LatencyScenario(), RlsScenario(), BroadcastScenario(), PresenceScenario(), JoinsScenario(),
-        HostileScenario(), ResumeScenario(), IncidentScenario(),
+        HostileScenario(), ResumeScenario(), IncidentScenario(), ClientScenario(),
     ]
 }
 

@@ -76,7 +76,8 @@ struct ChangesAnswer {
     let batch: TableBatch
 
     init(_ answer: TransportAnswer) throws {
-        guard let body = try? JSONValue(parsing: answer.body), body.object != nil else {
+        var said = SaidBefore()
+        guard let body = try? JSONValue(parsing: answer.body, &said), body.object != nil else {
             throw Problem(
                 code: "NotAnswered", message: "the server answered with \(answer.status) and no JSON", severity: .error)
         }
@@ -95,9 +96,10 @@ struct ChangesAnswer {
 
     private static func read(_ body: JSONValue, into batch: inout TableBatch) throws {
         batch.hasMore = body["more"]?.bool == true
+        var lastColumns = RowChange.LastColumns()
         for event in body["events"]?.array ?? [] {
             let position = event["position"]?.text.flatMap { Position($0) }
-            guard let change = RowChange(event["data"] ?? .null, position: position) else {
+            guard let change = RowChange(event["data"] ?? .null, position: position, &lastColumns) else {
                 throw Problem(
                     code: "Undecodable", message: "the server sent a change in a form that is not known",
                     severity: .error)

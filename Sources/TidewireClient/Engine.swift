@@ -75,6 +75,7 @@ final class Engine: Sendable {
     let storage: any TidewireStorage
     private let maximumWaitingChanges: Int
     private let core: Mutex<Core>
+    private let said = Mutex(SaidBefore())
 
     init(
         _ address: TransportRequest, account: ClientMachine.Account, transport: any Transport, clock: any ClientClock,
@@ -158,10 +159,14 @@ final class Engine: Sendable {
         guard core.withLock({ $0.connectionNumber == number }) else { return }
         switch event {
         case .opened: handle(.opened)
-        case .text(let text): heard(Result { try ServerMessage(parsing: text) })
+        case .text(let text): heard(read(text))
         case .bytes(let bytes): heard(Result { try ServerMessage(parsing: bytes) })
         case .ended(let why): handle(.interrupted(why))
         }
+    }
+
+    private func read(_ text: String) -> Result<ServerMessage, any Error> {
+        said.withLock { said in Result { try ServerMessage(parsing: text, &said) } }
     }
 
     /// One that cannot be read is left out: a change among them is missed by its position.

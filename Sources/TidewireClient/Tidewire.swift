@@ -47,6 +47,9 @@ public final class Tidewire: Sendable {
 
     // MARK: Who
 
+    /// Who is signed in, as the token says it (its claim `sub`); nil while nobody is, and for the key alone.
+    public var user: String? { engine.account.token.flatMap(Self.person) }
+
     /// Signs in, or goes on with a new token of the same person: it goes to the server at once. Where the token is another
     /// person's (its claim `sub`), the former is signed out first.
     public func signIn(token: String) {

@@ -139,7 +139,10 @@ private struct Task1: LiveRow {
             "schema": "public", "table": .string(table), "type": "INSERT", "commit_timestamp": .string(commit),
             "columns": [], "record": [:],
         ]
-        guard let change = RowChange(data, position: nil) else { preconditionFailure("it has what a change needs") }
+        var last = RowChange.LastColumns()
+        guard let change = RowChange(data, position: nil, &last) else {
+            preconditionFailure("it has what a change needs")
+        }
         return change
     }
 

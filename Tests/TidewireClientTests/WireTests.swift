@@ -33,6 +33,26 @@ import Testing
         #expect(throws: JSONError.self) { try JSONValue(parsing: deep) }
     }
 
+    /// What is remembered of the former message changes nothing, whichever follows which, whole or not.
+    @Test(arguments: seeds(100)) func `a message is read the same whatever was read before it`(seed: Seed) throws {
+        var chance = SeededRandom(seed: seed)
+        var said = SaidBefore()
+        let columns: [JSONValue] = [
+            [["name": "id", "type": "uuid"]], [["name": "id", "type": "uuid"], ["name": "n", "type": "int8"]],
+            [["name": "id", "type": "uuid2"]], [], "x", nil, ["columns": [1]], [["columns": [2]]], 1, 12,
+        ]
+        for _ in 0..<40 {
+            let data: JSONValue = [
+                "columns": chance.pick(columns), "record": ["columns": chance.pick(columns), "z": 1],
+            ]
+            var bytes = Array(data.json.utf8)
+            if chance.pick([true, false, false]) { bytes.removeLast(Int.random(in: 1..<bytes.count, using: &chance)) }
+            let alone = Result { try JSONValue(parsing: bytes) }
+            let behind = Result { try JSONValue(parsing: bytes, &said) }
+            #expect((try? behind.get()) == (try? alone.get()))
+        }
+    }
+
     @Test func `messages are arrays of five`() throws {
         let message = ClientMessage(joinRef: "1", ref: "2", topic: "realtime:a", event: "phx_leave")
         #expect(message.text == #"["1","2","realtime:a","phx_leave",{}]"#)

@@ -111,6 +111,27 @@ import Testing
         }
     }
 
+    @Test func `every Swift example is compiled`() {
+        let compiled = Self.spaced(Self.house.text("Tests/TidewireClientTests/DocumentedExamples.swift"))
+        var examples = 0
+        let pages = Self.house.files("Sources").filter { $0.hasPrefix("Sources/TidewireClient") } + ["README.md"]
+        for page in pages {
+            let text = Self.house.text(page).replacing(/(?m)^ *\/\/\/ ?/, with: "")
+            for part in text.split(separator: "```swift\n").dropFirst() {
+                let example = part.prefix(upTo: part.firstRange(of: "```")?.lowerBound ?? part.endIndex)
+                examples += 1
+                #expect(
+                    compiled.contains(Self.spaced(String(example))),
+                    "\(page): Tests/TidewireClientTests/DocumentedExamples.swift has no \(example)")
+            }
+        }
+        #expect(examples >= 9)
+    }
+
+    private static func spaced(_ text: String) -> String {
+        text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+    }
+
     /// What a log gives is masked as it was opened with. Only who judges rows, and shows nothing of them, sees the whole.
     @Test func `no command sees what is masked`() {
         for file in Self.house.sources where ["tidewire", "Console"].contains(file.room) {

@@ -1,9 +1,10 @@
 -- Scenario "social feed": posts of the people one follows, with likes and comments that count up and down live.
--- Clients bind to INSERT on posts, likes and comments and to DELETE on likes and comments, without filters.
+-- Clients bind to INSERT and DELETE on posts, likes and comments, without filters.
 --
 -- comments has REPLICA IDENTITY FULL: when one is deleted, the app must know under which post to count down, the
--- policy must know which post to ask about, and the primary key (id) says neither. likes and follows need no more
--- than their primary keys, which are the two columns that matter. posts are not listened to when they change or go.
+-- policy must know which post to ask about, and the primary key (id) says neither. So has posts: who may hear that one
+-- is gone depends on its author, and a post that is older than the event log (before the hub, or before a gap) is not
+-- known there. likes and follows need no more than their primary keys, which are the two columns that matter.
 -- follows is published although no client binds to it: the policy of posts reads it, so the hub follows it. profiles
 -- rarely changes and is not published.
 
@@ -62,6 +63,7 @@ BEGIN
             created_at timestamptz NOT NULL DEFAULT now()
         );
         CREATE INDEX ON public.posts (author, created_at);
+        ALTER TABLE public.posts REPLICA IDENTITY FULL;
 
         CREATE TABLE public.likes (
             post_id    uuid NOT NULL REFERENCES public.posts ON DELETE CASCADE,

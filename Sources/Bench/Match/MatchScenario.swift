@@ -241,11 +241,11 @@ private enum SubscribingCost {
         var plain: (added: Samples, removed: Samples) = (Samples(), Samples())
         for _ in 0..<settings.rounds(usually: 7) {
             var index = IndexRunner()
-            let before = residentBytes()
+            let before = ResidentMemory.bytes
             var began = Clock.threadNanoseconds()
             index.add(predicates)
             added.add(Double(Clock.threadNanoseconds() - began) / Double(count))
-            bytes.add(Double(residentBytes() - before) / Double(count))
+            bytes.add(Double(ResidentMemory.bytes - before) / Double(count))
             began = Clock.threadNanoseconds()
             index.removeAll()
             removed.add(Double(Clock.threadNanoseconds() - began) / Double(count))
@@ -277,11 +277,6 @@ private enum SubscribingCost {
         BenchResult(
             scenario: "match", caseName: "\(name), \(count) filters", metric: metric, unit: unit, values: values,
             baseline: baseline, target: target, isLessBetter: true)
-    }
-
-    private static func residentBytes() -> Int {
-        let line = TextFile.line("VmRSS:", in: "/proc/self/status") ?? ""
-        return (line.split(separator: " ").first.flatMap { Int($0) } ?? 0) << 10
     }
 }
 

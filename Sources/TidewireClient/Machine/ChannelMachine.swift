@@ -90,6 +90,7 @@ struct ChannelMachine: Sendable {
     /// Told of why the channel is about to be closed.
     private var ending: Problem?
     private var tracked: JSONValue?
+    private var lastColumns = RowChange.LastColumns()
     private var pushes: [String: Push] = [:]
 
     init(_ request: ChannelRequest) {
@@ -351,7 +352,7 @@ struct ChannelMachine: Sendable {
         {
             return join(&turn)
         }
-        guard let change = RowChange(payload["data"] ?? .null, position: behind) else {
+        guard let change = RowChange(payload["data"] ?? .null, position: behind, &lastColumns) else {
             let problem = Problem(
                 code: "Undecodable", message: "the server sent a change in a form that is not known", severity: .error)
             return [.tell(.problem(problem)), .tell(.mustRefetch(.changesMissing(problem.message)))]

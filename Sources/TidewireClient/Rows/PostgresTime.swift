@@ -98,8 +98,9 @@ enum PostgresTime {
             guard take(".") else { return (hour * 3600 + minute * 60 + second, 0) }
             let digits = bytes.prefix { (48...57).contains($0) }
             bytes.removeFirst(digits.count)
-            let six = Array(digits.prefix(6)) + Array(repeating: 48, count: max(0, 6 - digits.count))
-            return (hour * 3600 + minute * 60 + second, six.reduce(0) { $0 * 10 + Int($1 - 48) })
+            var microseconds = digits.prefix(6).reduce(0) { $0 * 10 + Int($1 - 48) }
+            for _ in 0..<max(0, 6 - digits.count) { microseconds *= 10 }
+            return (hour * 3600 + minute * 60 + second, microseconds)
         }
 
         /// Seconds east of UTC; none is UTC.

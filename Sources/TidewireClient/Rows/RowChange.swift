@@ -24,7 +24,23 @@ public struct RowChange: Sendable, Hashable {
     /// Why it came without its row, e.g. `Error 413: Payload Too Large`.
     public let errors: [String]
 
-    init?(_ data: JSONValue, position: Position?) {
+    /// The names that the last change had: of one table they are the same, and not gathered anew.
+    struct LastColumns: Sendable {
+        private var told: [JSONValue] = []
+        private var types: [String: String] = [:]
+
+        mutating func types(_ told: [JSONValue]) -> [String: String] {
+            // Those that were read once are one value, which is seen at once (`SaidBefore`).
+            guard told != self.told else { return types }
+            let pairs = told.compactMap { column in
+                column["name"]?.text.map { ($0, column["type"]?.text ?? "") }
+            }
+            (self.told, types) = (told, Dictionary(pairs) { _, last in last })
+            return types
+        }
+    }
+
+    init?(_ data: JSONValue, position: Position?, _ last: inout LastColumns) {
         guard let type = data["type"]?.text, let schema = data["schema"]?.text, let table = data["table"]?.text else {
             return nil
         }
@@ -34,10 +50,7 @@ public struct RowChange: Sendable, Hashable {
         self.schema = schema
         self.table = table
         self.position = position
-        let pairs = (data["columns"]?.array ?? []).compactMap { column in
-            column["name"]?.text.map { ($0, column["type"]?.text ?? "") }
-        }
-        columns = Dictionary(pairs) { _, last in last }
+        columns = last.types(data["columns"]?.array ?? [])
         record = data["record"]?.object ?? [:]
         oldRecord = data["old_record"]?.object ?? [:]
         commitTimestamp = data["commit_timestamp"]?.text ?? ""
@@ -46,7 +59,7 @@ public struct RowChange: Sendable, Hashable {
 
     /// Columns that the update left alone and the server did not send.
     public var absentColumns: [String] {
-        guard kind == .insert || kind == .update, errors.isEmpty else { return [] }
+        guard kind == .insert || kind == .update, errors.isEmpty, record.count < columns.count else { return [] }
         return columns.keys.filter { record[$0] == nil }.sorted()
     }
 }

@@ -29,7 +29,7 @@ public struct Numeric: Sendable, Hashable, Codable, CustomStringConvertible {
 
     public init(digits: String) { self.digits = digits }
 
-    public var decimal: Decimal? { Decimal(string: digits, locale: Locale(identifier: "en_US_POSIX")) }
+    public var decimal: Decimal? { Decimal(string: digits) }
     public var double: Double { Double(digits) ?? .nan }
     public var description: String { digits }
 }
@@ -47,6 +47,20 @@ struct Name: CodingKey, CustomStringConvertible {
 
     /// How names are compared that are not equal as they are: `ownerID`, `ownerId` and `owner_id` are one.
     static func squashed(_ name: String) -> String { name.replacing("_", with: "").lowercased() }
+
+    /// As columns are named, nearly always: `ownerID` and `ownerId` are `owner_id`.
+    static func snakeCased(_ name: String) -> String {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(name.utf8.count + 4)
+        var wasLower = false
+        for byte in name.utf8 {
+            let isUpper = (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
+            if isUpper, wasLower { bytes.append(UInt8(ascii: "_")) }
+            bytes.append(isUpper ? byte | 0x20 : byte)
+            wasLower = !isUpper
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
 }
 
 /// Decodes what PostgreSQL's types are in JSON.
@@ -78,31 +92,27 @@ struct RowDecoder: Decoder {
     }
 
     func value<Value: Decodable>(_ type: Value.Type) throws -> Value {
-        let special: (any Decodable)?
-        switch type {
-        case is JSONValue.Type: special = json
-        case is UUID.Type: special = json.text.flatMap { UUID(uuidString: $0) }
-        case is Date.Type: special = json.text.flatMap(PostgresTime.date)
-        case is Decimal.Type: special = decimal
-        case is Numeric.Type: special = number.map { Numeric(digits: $0) }
-        case is Data.Type: special = json.text.flatMap(Self.bytes)
-        case is URL.Type: special = json.text.flatMap { URL(string: $0) }
-        default: return try Value(from: self)
-        }
-        guard let value = special as? Value else { throw mismatch(type) }
-        return value
+        if let value = Self.special(type, json) { return value }
+        guard !Self.isSpecial(type) else { throw mismatch(type) }
+        return try Value(from: self)
     }
 
-    var number: String? {
-        switch json {
-        case .number(let digits): digits
-        case .string(let text) where Double(text) != nil: text
-        default: nil
-        }
+    /// Types that are not read as they would be from any other JSON.
+    private static func isSpecial(_ type: Any.Type) -> Bool {
+        type == UUID.self || type == Date.self || type == Decimal.self || type == Numeric.self || type == Data.self
+            || type == URL.self
     }
 
-    private var decimal: Decimal? {
-        number.flatMap { Decimal(string: $0, locale: Locale(identifier: "en_US_POSIX")) }
+    /// Nil for other types, and for what is none of its type's.
+    fileprivate static func special<Value>(_ type: Value.Type, _ json: JSONValue) -> Value? {
+        if type == UUID.self { return json.text.flatMap { UUID(uuidString: $0) } as? Value }
+        if type == Date.self { return json.text.flatMap(PostgresTime.date) as? Value }
+        if type == Decimal.self { return json.digits.flatMap { Decimal(string: $0) } as? Value }
+        if type == Numeric.self { return json.digits.map { Numeric(digits: $0) } as? Value }
+        if type == Data.self { return json.text.flatMap(bytes) as? Value }
+        if type == URL.self { return json.text.flatMap { URL(string: $0) } as? Value }
+        if type == JSONValue.self { return json as? Value }
+        return nil
     }
 
     /// `bytea` in hexadecimal, with and without `\x`.
@@ -120,19 +130,28 @@ struct RowDecoder: Decoder {
     }
 
     func integer<Value: FixedWidthInteger>(_ type: Value.Type) throws -> Value {
-        guard let number, let value = Value(number) else { throw mismatch(type) }
+        guard let digits = json.digits, let value = Value(digits) else { throw mismatch(type) }
         return value
     }
 
     /// PostgreSQL's NaN and infinities have no JSON: they come as null. A column that may be NULL is an optional.
     func float<Value: BinaryFloatingPoint & LosslessStringConvertible>(_ type: Value.Type) throws -> Value {
         if json.isNull { return .nan }
-        guard let number, let value = Value(number) else { throw mismatch(type) }
+        guard let digits = json.digits, let value = Value(digits) else { throw mismatch(type) }
         return value
     }
 }
 
 extension JSONValue {
+    /// Of a number, also of one that is written as a text.
+    fileprivate var digits: String? {
+        switch self {
+        case .number(let digits): digits
+        case .string(let text) where Double(text) != nil: text
+        default: nil
+        }
+    }
+
     fileprivate var kind: String {
         switch self {
         case .null: "NULL"
@@ -152,7 +171,7 @@ private struct Columns<Key: CodingKey>: KeyedDecodingContainerProtocol {
     var allKeys: [Key] { members.keys.compactMap { Key(stringValue: $0) } }
 
     private func member(_ key: Key) -> JSONValue? {
-        if let value = members[key.stringValue] { return value }
+        if let value = members[key.stringValue] ?? members[Name.snakeCased(key.stringValue)] { return value }
         let squashed = Name.squashed(key.stringValue)
         return members.first { Name.squashed($0.key) == squashed }?.value
     }
@@ -167,23 +186,33 @@ private struct Columns<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     func contains(_ key: Key) -> Bool { member(key) != nil }
     func decodeNil(forKey key: Key) throws -> Bool { member(key)?.isNull ?? true }
-    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try Single(decoder: decoder(key)).decode(type) }
+    // A path is for whoever is told what is wrong: it is made where something is.
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
+        try member(key)?.bool ?? Single(decoder: decoder(key)).decode(type)
+    }
     func decode(_ type: String.Type, forKey key: Key) throws -> String {
-        try Single(decoder: decoder(key)).decode(type)
+        try member(key)?.text ?? Single(decoder: decoder(key)).decode(type)
     }
     func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try decoder(key).float(type) }
     func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try decoder(key).float(type) }
-    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try decoder(key).integer(type) }
-    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try decoder(key).integer(type) }
-    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try decoder(key).integer(type) }
-    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try decoder(key).integer(type) }
-    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try decoder(key).integer(type) }
-    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try decoder(key).integer(type) }
-    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try decoder(key).integer(type) }
-    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try decoder(key).integer(type) }
-    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try decoder(key).integer(type) }
-    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try decoder(key).integer(type) }
-    func decode<T: Decodable>(_ type: T.Type, forKey key: Key) throws -> T { try decoder(key).value(type) }
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try integer(type, key) }
+    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try integer(type, key) }
+    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try integer(type, key) }
+    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try integer(type, key) }
+    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try integer(type, key) }
+    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try integer(type, key) }
+    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try integer(type, key) }
+    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try integer(type, key) }
+    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try integer(type, key) }
+    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try integer(type, key) }
+    func decode<T: Decodable>(_ type: T.Type, forKey key: Key) throws -> T {
+        try member(key).flatMap { RowDecoder.special(type, $0) } ?? decoder(key).value(type)
+    }
+
+    private func integer<Value: FixedWidthInteger>(_ type: Value.Type, _ key: Key) throws -> Value {
+        if case .number(let digits) = member(key), let value = Value(digits) { return value }
+        return try decoder(key).integer(type)
+    }
 
     func nestedContainer<Nested: CodingKey>(
         keyedBy type: Nested.Type, forKey key: Key

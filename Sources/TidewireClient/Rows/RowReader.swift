@@ -76,11 +76,13 @@ struct LastVersions: Sendable {
     private var order: [String] = []
 
     mutating func complete(_ change: inout RowChange, key: [String]) {
+        let absent = change.absentColumns
+        let isLarge = change.record.values.contains(where: Self.isLarge)
+        // As nearly all are.
+        if absent.isEmpty, !isLarge, versions.isEmpty { return }
         let name = Self.name(change.record, key)
-        for column in change.absentColumns {
-            change.record[column] = change.oldRecord[column] ?? versions[name]?[column]
-        }
-        guard change.record.values.contains(where: Self.isLarge) else {
+        for column in absent { change.record[column] = change.oldRecord[column] ?? versions[name]?[column] }
+        guard isLarge || change.record.values.contains(where: Self.isLarge) else {
             versions[name] = nil
             return
         }

@@ -23,9 +23,10 @@ public struct ClientMessage: Sendable, Hashable {
     }
 
     /// As a server reads it.
-    public init(parsing text: String) throws(JSONError) {
-        guard case .array(let items) = try JSONValue(parsing: text), items.count >= 5, let topic = items[2].text,
-            let event = items[3].text
+    public init(parsing text: String) throws(JSONError) { try self.init(JSONValue(parsing: text)) }
+
+    fileprivate init(_ json: JSONValue) throws(JSONError) {
+        guard case .array(let items) = json, items.count >= 5, let topic = items[2].text, let event = items[3].text
         else { throw JSONError(expected: "an array of five", offset: 0) }
         self.init(joinRef: items[0].text, ref: items[1].text, topic: topic, event: event, payload: items[4])
     }
@@ -54,7 +55,12 @@ public struct ServerMessage: Sendable, Hashable {
     }
 
     public init(parsing text: String) throws(JSONError) {
-        let message = try ClientMessage(parsing: text)
+        var said = SaidBefore()
+        try self.init(parsing: text, &said)
+    }
+
+    init(parsing text: String, _ said: inout SaidBefore) throws(JSONError) {
+        let message = try ClientMessage(JSONValue(parsing: Array(text.utf8), &said))
         self.init(
             joinRef: message.joinRef, ref: message.ref, topic: message.topic, event: message.event,
             payload: message.payload)

@@ -4,9 +4,10 @@ import Synchronization
 /// Keeps an offline queue in the client's storage and sends what it gives out. Cleared when somebody signs out.
 ///
 /// ```swift
-/// let writes = OfflineWrites(storage: storage) { write in try await api.upsert(write) }
-/// try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: …, madeAt: .now))
-/// await writes.run { write, why in … }        // in a task of the app's
+/// let writes = OfflineWrites(storage: storage) { write in await api.upsert(write) }
+/// try writes.add(PendingWrite(table: "notes", row: id, kind: .insert, values: ["text": "hello"], madeAt: .now))
+///
+/// await writes.run { write in store.sent(write) } lost: { write, why in store.revert(write, why) }     // in a task
 /// ```
 public final class OfflineWrites: Sendable {
     public enum Answer: Sendable {
