@@ -94,6 +94,7 @@ let floor4: [Target] = [
     room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
     room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
     room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    room("Replaying", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
 ]
 
 let floor5: [Target] = [
@@ -137,7 +138,8 @@ let floor7: [Target] = [
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes", "TidewireClient", "Examples"),
     program(
-        "tidewire", "Console", "Server", "Projects", "Explaining", "Catalog", "Ingest", "Settings", "History",
+        "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Catalog", "Ingest", "Settings",
+        "History",
         "Embedded",
         "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
     program("tidewire-bench", "Console", "Bench", "Settings"),
@@ -190,6 +192,7 @@ let proofs: [Target] = [
     tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
         of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),
+    tests(of: "Replaying", "Replaying", "History", "Postgres", "Change", "System", "Bytes"),
     tests(of: "Asking", "Asking", "Postgres", "Diagnostics", "System"),
     tests(
         of: "Catalog", "Catalog", "Asking", "Embedded", "Policy", "Protocol", "Change", "Postgres", "Diagnostics",
@@ -215,13 +218,14 @@ let proofs: [Target] = [
     tests(of: "Bench", "Bench", "System", "Bytes"),
     tests(of: "Embedded", "Embedded", "Postgres", "System"),
     tests(
-        of: "tidewire", "tidewire", "Console", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Judging",
+        of: "tidewire", "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Gateway", "Delivery",
+        "Judging",
         "Authorizing",
         "Messages", "Catalog", "Ingest", "Settings",
         "Asking", "Embedded", "History", "Change", "Postgres", "System", "Bytes"),
     tests(
         of: "EndToEnd", "tidewire", "tidewire-bench", "TidewireClient", "Examples", "Crypto", "Diagnostics", "Server",
-        "Projects", "Explaining", "Gateway",
+        "Projects", "Explaining", "Replaying", "History", "Gateway",
         "Delivery", "Judging",
         "Authorizing", "Messages", "Catalog", "Ingest",
         "Settings", "Asking", "Embedded", "Replication", "EventLog", "Change",

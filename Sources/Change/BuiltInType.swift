@@ -36,6 +36,9 @@ public enum BuiltInType {
         6157: "_int8multirange",
     ]
 
+    /// Of what an array is made; nil for what is none.
+    public static func element(of oid: UInt32) -> UInt32? { arrayElements[oid] }
+
     /// How a value's text becomes JSON. It depends on the type alone, so it is looked up once a column.
     public static func rendering(of oid: UInt32) -> JSONRendering {
         if let element = arrayElements[oid] { return .array(of: scalar(element).nested) }

@@ -62,6 +62,13 @@ public enum Limits {
     /// A line of it.
     public static let maximumAuditLineBytes = 64 << 10
 
+    /// Statements of a replay that are sent to a database together, and their bytes; a single larger one is sent alone.
+    public static let maximumReplayStatements = 200
+    public static let maximumReplayBytes = 1 << 20
+
+    /// How long a database may take for a statement of a replay, locks that it waits for included.
+    public static let replayPatienceMilliseconds = 600_000
+
     /// A trouble that lasts is said again after this long.
     public static let troubleReminderInterval = Duration.seconds(30)
 

@@ -3,11 +3,13 @@ import Diagnostics
 import Glibc
 import System
 
-/// Something that somebody saw of the log, and may be asked about later.
+/// Something that somebody saw or took of the log, and may be asked about later.
 public struct AuditNote: Sendable, Equatable {
     public enum Action: String, Sendable, CaseIterable {
         /// Masked values were shown.
         case unmask
+        /// A window of the log was written elsewhere.
+        case replay
     }
 
     /// Microseconds since 1970, UTC.
@@ -18,7 +20,7 @@ public struct AuditNote: Sendable, Equatable {
     /// Who became that user for it, where that is known.
     public var behalf: String
     public var command: String
-    /// The columns; never a value.
+    /// The columns, or what was written where; never a value.
     public var what: String
 
     public init(time: Int64, action: Action, user: String, behalf: String, command: String, what: String) {

@@ -65,6 +65,11 @@ public struct AllSettings: Sendable {
         "A file that says which columns' values commands do not show, beside those with well-known names (email, password, "
             + "token, phone, address and others): one a line, such as users.diagnosis or !public.notes.email.")
 
+    public let replayTargets = TypedSetting(
+        "replay_targets", .eventLog, .text,
+        "Where 'tidewire replay' may write though somebody follows that database or hub, or it cannot be told from the source: "
+            + "host:port/database or host:port, separated by commas.")
+
     // MARK: Clients
 
     public let listen = TypedSetting(

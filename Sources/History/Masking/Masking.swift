@@ -4,7 +4,7 @@ import Change
 /// What is not to be shown of a log: rules, what somebody wants hidden besides, and what he has asked to see.
 ///
 /// A log is opened with one (`HistoryLog`), and all that is read from it comes masked: no command can forget it. Equal
-/// values have equal marks within one run of a program, and no two runs the same.
+/// values have equal marks within one run of a program, and no two runs the same, unless somebody gives a key.
 public final class Masking: Sendable {
     public let rules: MaskRules
     /// Hidden whatever the rules say.
@@ -13,11 +13,15 @@ public final class Masking: Sendable {
     public let shown: [ColumnMask]
     private let key: SipHash
 
-    public init(_ rules: MaskRules = .usual, hiding hidden: [ColumnMask] = [], showing shown: [ColumnMask] = []) {
+    /// - Parameter key: a secret by which marks are made: with the same one they are the same in every run.
+    public init(
+        _ rules: MaskRules = .usual, hiding hidden: [ColumnMask] = [], showing shown: [ColumnMask] = [],
+        key: (UInt64, UInt64)? = nil
+    ) {
         self.rules = rules
         self.hidden = hidden
         self.shown = shown
-        key = SipHash(key: (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max)))
+        self.key = SipHash(key: key ?? (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max)))
     }
 
     /// Everything is shown: for what does not show anything to anybody.
@@ -45,7 +49,7 @@ public final class Masking: Sendable {
 
     /// The same for equal bytes.
     public func tag(_ bytes: [UInt8]) -> UInt64 {
-        // The key is another in every run, and nobody has it: a mark tells nothing of a value.
+        // Nobody has the key but who gave it: a mark tells nothing of a value.
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
         key.hash(unsafe bytes.span.bytes)
     }

@@ -18,6 +18,7 @@ let allCommands: [any Command] = [
     OpenCommand(),
     WhyCommand(),
     WhatIfCommand(),
+    ReplayCommand(),
     DoctorCommand(),
     DatabaseCommand(),
     SlotCommand(),

@@ -1,4 +1,5 @@
 import Console
+import Crypto
 import History
 import Settings
 import System
@@ -15,6 +16,11 @@ extension Option {
     static let auditFile = Option.value(
         "audit-file", "FILE", "Where --unmask is written down, instead of the file audit in the log's directory.")
 
+    static let maskKey = Option.value(
+        "mask-key", "FILE",
+        "Masks the same values alike in every run that is given this key, any 16 bytes or more: for a seed and the replays on it."
+    )
+
     static let masking: [Option] = [.mask, .unmask, .auditFile]
 }
 
@@ -27,12 +33,35 @@ enum MaskHelp {
         """
 }
 
+extension AuditNote.Action {
+    fileprivate var participle: String {
+        switch self {
+        case .unmask: "unmasked"
+        case .replay: "replayed"
+        }
+    }
+}
+
 extension Arguments {
     func masking(_ terminal: Terminal) throws -> Masking {
         Masking(
             try rules(terminal), hiding: try columns(.mask),
-            showing: try columns(.unmask))
+            showing: try columns(.unmask), key: try maskKey(terminal))
     }
+
+    /// Nil where none was given; commands without the option have another one in each run.
+    private func maskKey(_ terminal: Terminal) throws(UsageError) -> (UInt64, UInt64)? {
+        guard let path = value(of: .maskKey) else { return nil }
+        let text = try contents(of: path, named: "--mask-key", terminal)
+        guard text.utf8.count >= Self.shortestKey else {
+            throw UsageError("--mask-key \(path): a key is \(Self.shortestKey) bytes at least, that nobody can guess")
+        }
+        let digest = SHA256.digest(of: Array(text.utf8).span)
+        func word(_ start: Int) -> UInt64 { digest[start..<start + 8].reduce(0) { $0 << 8 | UInt64($1) } }
+        return (word(0), word(8))
+    }
+
+    private static let shortestKey = 16
 
     private func rules(_ terminal: Terminal) throws -> MaskRules {
         guard let path = try configuration(terminal).maskRules else { return .usual }
@@ -62,16 +91,20 @@ extension Arguments {
 
     /// Before anything is shown. What cannot be written down is not shown.
     func audit(_ shown: [ColumnMask], ofLog path: String, _ terminal: Terminal) throws {
+        try audit(.unmask, shown.map(\.description).joined(separator: ", "), ofLog: path, terminal)
+    }
+
+    /// Before it happens. What cannot be written down does not happen.
+    func audit(_ action: AuditNote.Action, _ what: String, ofLog path: String, _ terminal: Terminal) throws {
         let place = value(of: .auditFile) ?? AuditTrail.path(besideLog: path)
         do {
             try AuditTrail(file: place).append(
                 AuditNote(
-                    time: Clock.unixMicroseconds(), action: .unmask, user: ProcessUser.name(),
-                    behalf: terminal.surroundings.environment["SUDO_USER"] ?? "", command: command,
-                    what: shown.map(\.description).joined(separator: ", ")))
+                    time: Clock.unixMicroseconds(), action: action, user: ProcessUser.name(),
+                    behalf: terminal.surroundings.environment["SUDO_USER"] ?? "", command: command, what: what))
         } catch {
             throw CommandFailure(
-                .notFound, "nothing was unmasked, because that cannot be written down: \(error)",
+                .notFound, "nothing was \(action.participle), because that cannot be written down: \(error)",
                 hint: "--audit-file names a file that you may write.")
         }
     }

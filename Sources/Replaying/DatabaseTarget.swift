@@ -1,0 +1,174 @@
+import Change
+import Diagnostics
+import History
+import Postgres
+
+/// Changes in, the same changes made in a database out: each transaction as one of its own there, with a message in the WAL
+/// that says where it comes from. One thread uses it.
+public final class DatabaseTarget: ReplayTarget {
+    private let connection: Connection
+    private let request: ReplayRequest
+    private var tables: [TableName: TargetTable] = [:]
+    private var statements: [UInt64: RowStatements] = [:]
+    private var mark: ReplayMark?
+    private var prepared: Set<String> = []
+    /// Statements that were not sent yet, and how many bytes they are.
+    private var queue: [Queued] = []
+    private var queuedBytes = 0
+    /// Emptied tables, which may refer to each other: they are emptied by one statement.
+    private var emptied: (tables: [TableName], change: RecordedChange)?
+
+    private struct Queued {
+        var sql: String
+        var offset: UInt64
+        var table: TableName?
+        /// It has to find a row.
+        var isOfARow: Bool
+    }
+
+    /// - Parameter interruption: whether somebody wants it to end; asked while PostgreSQL is waited for.
+    public init(_ connection: Connection, _ request: ReplayRequest, isInterrupted: @escaping () -> Bool = { false }) {
+        self.connection = connection
+        self.request = request
+        connection.isStillWanted = { !isInterrupted() }
+    }
+
+    /// Keeps triggers and foreign keys of the target from acting: what they did stands in the log itself.
+    public func withoutTriggers() throws(PostgresError) {
+        try connection.execute("SET session_replication_role = replica")
+    }
+
+    /// What keeps a plan from being replayed here, in words; nothing where all is well.
+    public func obstacles(_ plan: ReplayPlan) throws(PostgresError) -> [String] {
+        var found: [String] = []
+        for table in plan.tables {
+            guard let target = try TargetCatalog(connection).table(table.target) else {
+                found.append("the target has no table \(table.target)")
+                continue
+            }
+            tables[table.target] = target
+            for (relation, masked) in table.relations {
+                let statements = RowStatements(of: relation.relation, into: target)
+                self.statements[relation.fingerprint] = statements
+                for obstacle in statements.obstacles(hiding: masked.contains) where !found.contains(obstacle) {
+                    found.append(obstacle)
+                }
+            }
+        }
+        return found
+    }
+
+    // MARK: Transactions
+
+    public func begin(_ mark: ReplayMark) throws {
+        precondition(self.mark == nil, "a transaction begins where none is")
+        self.mark = mark
+        add(Queued(sql: "BEGIN ISOLATION LEVEL READ COMMITTED", offset: mark.offset, table: nil, isOfARow: false))
+        let prefix = SQLText.literal(ReplayMark.prefix)
+        let sql = "SELECT pg_logical_emit_message(true, \(prefix), \(SQLText.literal(mark.json)))"
+        add(Queued(sql: sql, offset: mark.offset, table: nil, isOfARow: false))
+    }
+
+    public func take(_ change: RecordedChange) throws {
+        precondition(mark != nil, "changes are made in transactions")
+        guard let relation = change.relation else { return }
+        let target = request.target(of: relation.table)
+        if change.operation == .truncate { return empty(target, change) }
+        sayEmptied()
+        guard let statements = statements[relation.fingerprint] else {
+            throw ReplayConflict(offset: change.offset, table: relation.table, reason: "its schema was not expected")
+        }
+        let sql: String?
+        switch change.operation {
+        case .insert: sql = statements.insert(change.new)
+        case .update: sql = statements.update(change)
+        case .delete: sql = statements.delete(change)
+        case .truncate, .message: return
+        }
+        guard let sql else {
+            throw ReplayConflict(
+                offset: change.offset, table: relation.table, reason: "the log does not tell which row it was")
+        }
+        add(
+            Queued(
+                sql: sql, offset: change.offset, table: target, isOfARow: change.operation != .insert))
+        if queue.count >= Limits.maximumReplayStatements || queuedBytes >= Limits.maximumReplayBytes { try send() }
+    }
+
+    private func empty(_ table: TableName, _ change: RecordedChange) {
+        if let emptied, emptied.tables.contains(table) || emptied.change.options != change.options { sayEmptied() }
+        emptied = ((emptied?.tables ?? []) + [table], emptied?.change ?? change)
+    }
+
+    private func sayEmptied() {
+        guard let (tables, change) = emptied else { return }
+        emptied = nil
+        let sql = RowStatements.truncate(
+            tables, cascades: change.cascades, restartsIdentity: change.restartsIdentity)
+        add(Queued(sql: sql, offset: change.offset, table: tables[0], isOfARow: false))
+    }
+
+    private func add(_ statement: Queued) {
+        queue.append(statement)
+        queuedBytes += statement.sql.utf8.count
+    }
+
+    public func commit() throws {
+        sayEmptied()
+        try send()
+        guard let mark else { preconditionFailure("what is committed has begun") }
+        // Who gave up waiting for this could not know what came of it.
+        let isStillWanted = connection.isStillWanted
+        connection.isStillWanted = nil
+        defer { connection.isStillWanted = isStillWanted }
+        do throws(PostgresError) {
+            try connection.execute("COMMIT")
+        } catch {
+            throw try conflict(error, at: mark.offset, nil)
+        }
+        self.mark = nil
+    }
+
+    public func rollBack() {
+        queue = []
+        queuedBytes = 0
+        emptied = nil
+        guard mark != nil else { return }
+        mark = nil
+        // Where the connection is lost the server does it by itself.
+        if connection.isUsable { _ = try? connection.execute("ROLLBACK") }
+    }
+
+    // MARK: Statements
+
+    private func send() throws {
+        let sent = queue
+        queue = []
+        queuedBytes = 0
+        let answers: [Result<Rows, PostgresError>]
+        do throws(PostgresError) {
+            answers = try connection.pipeline(
+                sent.map { PipelinedStatement($0.sql) }, prepared: &prepared,
+                timeoutMilliseconds: Limits.replayPatienceMilliseconds)
+        } catch {
+            if connection.isStillWanted?() == false { throw ReplayInterruption() }
+            throw error
+        }
+        for (statement, answer) in zip(sent, answers) {
+            switch answer {
+            case .failure(let error): throw try conflict(error, at: statement.offset, statement.table)
+            case .success(let rows):
+                guard statement.isOfARow, rows.affected ?? rows.values.count != 1 else { continue }
+                throw ReplayConflict(
+                    offset: statement.offset, table: statement.table, reason: "the row is not there")
+            }
+        }
+    }
+
+    private func conflict(_ error: PostgresError, at offset: UInt64, _ table: TableName?) throws -> ReplayConflict {
+        guard !error.isConnectionLost, let state = error.sqlState else { throw error }
+        // Of what constraints and names are about PostgreSQL speaks without values; others may quote some.
+        let reason = ["23", "42"].contains { state.hasPrefix($0) } ? error.message : "PostgreSQL does not take it"
+        return ReplayConflict(offset: offset, table: table, reason: "\(reason) (SQLSTATE \(state))")
+    }
+}

@@ -1,0 +1,169 @@
+import Change
+import History
+
+/// Values and names as SQL writes them.
+public enum SQLText {
+    /// A text of which PostgreSQL makes the value by the column's type. Right whatever standard_conforming_strings is.
+    public static func literal(_ text: String) -> String {
+        var literal = "'"
+        var hasBackslash = false
+        for scalar in text.unicodeScalars {
+            if scalar == "'" { literal += "'" }
+            if scalar == "\\" {
+                literal += "\\"
+                hasBackslash = true
+            }
+            literal.unicodeScalars.append(scalar)
+        }
+        return (hasBackslash ? "E" : "") + literal + "'"
+    }
+
+    public static func name(_ name: String) -> String {
+        // Always quoted: a plain name may be a word of the language.
+        "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+    }
+
+    public static func name(_ table: TableName) -> String { name(table.schema) + "." + name(table.name) }
+}
+
+/// A table of the log and the one that its changes are written to in, rows as statements out. It decides once what becomes of
+/// each column.
+public struct RowStatements: Sendable {
+    public let source: Relation
+    public let target: TargetTable
+    private let table: String
+    /// By the log's columns; nil where the target has none of that name.
+    private let columns: [TargetTable.Column?]
+    private let names: [String]
+    private let key: [Int]
+
+    public init(of source: Relation, into target: TargetTable) {
+        self.source = source
+        self.target = target
+        table = SQLText.name(target.name)
+        columns = source.columns.map { target.column(named: $0.name) }
+        names = source.columns.map { SQLText.name($0.name) }
+        key = source.keyColumns
+    }
+
+    /// What keeps rows of this table from being written there, in words.
+    public func obstacles(hiding isMasked: (Int) -> Bool) -> [String] {
+        source.columns.indices.compactMap { index in
+            let name = SQLName.quoted(source.columns[index].name)
+            guard let column = columns[index] else { return "\(target.name) has no column \(name)" }
+            guard !column.isGenerated, !column.takesNull, isMasked(index) else { return nil }
+            guard StandIn.text(of: 0, for: column.type) == nil else { return nil }
+            return
+                "\(target.name).\(name) takes no NULL, and nothing is known that could stand in for its masked values"
+        }
+    }
+
+    // MARK: Values
+
+    /// Nil for one that is not known.
+    private func literal(_ value: RowValue, _ column: TargetTable.Column) -> String? {
+        switch value {
+        case .unchanged, .binary: nil
+        case .null: "NULL"
+        case .masked(let tag): StandIn.text(of: tag, for: column.type).map(SQLText.literal) ?? "NULL"
+        case .text(let bytes): SQLText.literal(fitting(String(decoding: bytes, as: UTF8.self), column))
+        }
+    }
+
+    /// JSON in a text of limited length may have become longer by marks in it.
+    private func fitting(_ text: String, _ column: TargetTable.Column) -> String {
+        guard let most = column.type.characters, text.utf8.count > most, text.unicodeScalars.count > most else {
+            return text
+        }
+        return String(String.UnicodeScalarView(text.unicodeScalars.prefix(most)))
+    }
+
+    // MARK: Statements
+
+    public func insert(_ row: [RowValue]) -> String {
+        let (names, values) = insertable(row)
+        if names.isEmpty { return "INSERT INTO \(table) DEFAULT VALUES" }
+        return heading(names) + "(" + values.joined(separator: ", ") + ")"
+    }
+
+    /// The columns that are given values, and these.
+    public func insertable(_ row: [RowValue]) -> (names: [String], values: [String]) {
+        var (given, values): ([String], [String]) = ([], [])
+        for index in row.indices {
+            guard let column = columns[index], !column.isGenerated, let value = literal(row[index], column) else {
+                continue
+            }
+            given.append(names[index])
+            values.append(value)
+        }
+        return (given, values)
+    }
+
+    /// What stands before the rows.
+    public func heading(_ names: [String]) -> String {
+        "INSERT INTO \(table) (\(names.joined(separator: ", "))) OVERRIDING SYSTEM VALUE VALUES "
+    }
+
+    public func update(_ change: RecordedChange) -> String? {
+        guard let place = place(of: change) else { return nil }
+        var settings: [String] = []
+        for index in change.new.indices {
+            guard let column = columns[index], !column.isGenerated, !column.isAlwaysIdentity,
+                let value = literal(change.new[index], column)
+            else { continue }
+            settings.append("\(names[index]) = \(value)")
+        }
+        // Nothing is set where all that is there cannot be; the row is looked for all the same.
+        if settings.isEmpty { return "SELECT FROM \(table) WHERE \(place)" }
+        return "UPDATE \(table) SET \(settings.joined(separator: ", ")) WHERE \(place)"
+    }
+
+    public func delete(_ change: RecordedChange) -> String? {
+        place(of: change).map { "DELETE FROM \(table) WHERE \($0)" }
+    }
+
+    /// Which row it was, by its key before the change or, without one, by all that is known of it; nil where nothing is.
+    private func place(of change: RecordedChange) -> String? {
+        if key.isEmpty { return wholeRow(change) }
+        let values = change.oldKey ?? change.key.map(\.value)
+        guard values.count == key.count else { return nil }
+        var conditions: [String] = []
+        for (index, value) in zip(key, values) {
+            guard let column = columns[index], let literal = literal(value, column), value != .null else { return nil }
+            conditions.append("\(names[index]) = \(literal)")
+        }
+        return conditions.joined(separator: " AND ")
+    }
+
+    /// One of those that are so: rows without a key may be there more than once.
+    private func wholeRow(_ change: RecordedChange) -> String? {
+        var conditions: [String] = []
+        for index in change.old.indices {
+            guard let column = columns[index], !column.isGenerated, let known = change.oldValue(of: index),
+                let literal = literal(known, column)
+            else { continue }
+            conditions.append(condition(names[index], known, literal, column.type))
+        }
+        guard !conditions.isEmpty else { return nil }
+        let found = "SELECT tableoid, ctid FROM \(table) WHERE \(conditions.joined(separator: " AND ")) LIMIT 1"
+        return "(tableoid, ctid) = (\(found))"
+    }
+
+    private func condition(_ name: String, _ value: RowValue, _ literal: String, _ type: TargetType) -> String {
+        if literal == "NULL" { return name + " IS NULL" }
+        // What stands in for a value is not always written as PostgreSQL would; a value of the log is, and compared by its
+        // text: not every type can be compared, and some equal what they are not. A cast to text would write some types in
+        // another way (boolean, inet); format writes them as they are sent.
+        if case .masked = value, type.hasEquality { return "\(name) = \(literal)" }
+        let condition = "format('%s', \(name)) = \(literal)"
+        return literal == "''" ? "\(condition) AND num_nulls(\(name)) = 0" : condition
+    }
+}
+
+extension RowStatements {
+    /// Tables that were emptied together.
+    public static func truncate(_ tables: [TableName], cascades: Bool, restartsIdentity: Bool) -> String {
+        "TRUNCATE " + tables.map(SQLText.name).joined(separator: ", ")
+            + (restartsIdentity ? " RESTART IDENTITY" : "") + (cascades ? " CASCADE" : "")
+    }
+}

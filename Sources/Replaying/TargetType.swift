@@ -1,0 +1,28 @@
+/// The type of a column, as far as it matters to what may stand in it.
+public indirect enum TargetType: Sendable, Hashable {
+    /// One that every PostgreSQL has, by its OID, with its length or precision.
+    case builtIn(UInt32, modifier: Int32)
+    case array(of: TargetType)
+    case enumeration([String])
+    /// Of an extension or the user's own, by its name.
+    case named(String, modifier: Int32)
+
+    /// How many characters fit in; nil where any number does.
+    var characters: Int? {
+        guard case .builtIn(let oid, let modifier) = self, oid == Self.varchar || oid == Self.blankPadded, modifier > 4
+        else { return nil }
+        return Int(modifier) - 4
+    }
+
+    /// Whether its values can be compared.
+    var hasEquality: Bool {
+        switch self {
+        case .builtIn(let oid, _): ![114, 142, 600].contains(oid)
+        case .array(let element): element.hasEquality
+        case .enumeration, .named: true
+        }
+    }
+
+    private static let blankPadded: UInt32 = 1042
+    private static let varchar: UInt32 = 1043
+}

@@ -1,0 +1,323 @@
+import Bytes
+import Change
+import Console
+import Diagnostics
+import History
+import Postgres
+import Replaying
+import Settings
+import System
+
+/// `tidewire replay`
+struct ReplayCommand: Command {
+    let name = "replay"
+    let summary = "Play a window of the log again, masked, into a staging database."
+    let discussion = """
+        Takes a window of the event log, or of a bundle, and makes its changes again elsewhere: at the speed at which they were \
+        made, faster, or one transaction after the other. Without --go it only says what would happen.
+
+        WHERE TO. --target postgresql://… is a database with the same tables (others by --map). Each transaction of the window is \
+        one transaction there: inserts, updates, deletes and truncates in their order, by primary key or replica identity; \
+        generated columns are PostgreSQL's own. It is there as a whole or not at all. The first thing in it is a message in \
+        the WAL, with the prefix tidewire.replay, that has offset, epoch, lsn, xid, time and tag of the original: a hub that \
+        follows that database has it in its log. Triggers and foreign keys of the target are kept from acting \
+        (session_replication_role, for which the login needs to be a superuser or to be granted it), because what they did \
+        is in the window itself; --triggers lets them. Where a row is not there, or is there already, the replay stops before \
+        that transaction, or leaves it out (--on-conflict skip).
+
+        WHERE NOT TO. It refuses the database that the log comes from: the same server (system identifier) with the same \
+        tables, or on that server any that cannot be told from it by the setting database_url. It also refuses one that has \
+        replication slots: whoever follows it would be told. A copy of the source cannot be told from it, and a staging \
+        database with a hub has a slot: --allow-target with the name that the refusal says, or the setting replay_targets, \
+        allows such a one.
+
+        LEFT OUT are messages (pg_logical_emit_message), rows of realtime.messages unless --table asks for them, and what gaps \
+        have lost. A window that begins or ends inside a transaction has that part of it.
+
+        WRITTEN DOWN. Before the first transaction a line about the replay is in the log's audit file (see 'tidewire log \
+        audit'; of a bundle it lies beside it). Where that cannot be, nothing is replayed. A dry run is not written down.
+
+        \(SelectorHelp.text)
+
+        \(MaskHelp.text)
+
+        WHAT STANDS IN for a masked value has to be one that its column takes: \(StandIn.description); other types get NULL, \
+        and a column that takes none is a reason to refuse. Equal values have equal stand-ins, in all tables: rows still refer \
+        to each other. Short columns and small numbers have few, so that different values can meet in one. Rows that were \
+        written under another key are found only with the same --mask-key.
+
+        PACE. The time between two commits is what it was, divided by x of --speed xN. --step asks before each transaction, \
+        --pause-on before those with such a row: Enter goes on, c goes on without asking at each step, q stops. Ctrl-C stops \
+        before the next change and undoes the transaction at hand; the last line says with which --from it goes on.
+
+        JSON. One object a line. kind "table": schema, table, target_schema, target_table, inserts, updates, deletes, \
+        truncates, masked (names); kind "plan": from, to (offsets, null for an empty window), transactions, changes, \
+        seconds (null where the speed is max), messages and message_rows (left out), gaps, obstacles (texts), go; then with \
+        --go kind "conflict": offset, schema, table, reason; and kind "end": end (whole, interrupted, stopped, conflict), \
+        transactions, changes, skipped, next (offset, null where it is whole).
+        """
+    let options: [Option] =
+        [
+            .target, .go, .from, .to, .table, .operation, .condition, .speed, .step, .pauseOn, .map, .tag, .onConflict,
+            .triggers, .allowTarget, .withoutProgress, .json, .zone, .log,
+        ] + Option.masking + [.maskKey]
+    let optionGroups: [OptionGroup] = [
+        .configuration(of: [
+            Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.replayTargets),
+        ])
+    ]
+    let examples = [
+        Example(
+            "tidewire replay --from -1h --target postgresql://postgres@staging/app",
+            "What would it be, and how long take?"
+        ),
+        Example(
+            "tidewire replay --log incident.bundle --target \"$STAGING\" --speed x10 --tag incident-42 --go",
+            "The incident again, ten times as fast:"),
+        Example(
+            "tidewire replay --from @18442901 --target \"$STAGING\" --pause-on status=paid --speed max --go",
+            "As fast as it goes to the orders that were paid, and then by hand:"),
+    ]
+    let exitCodes = LogAccess.exitCodes
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let zone = try arguments.zone()
+        let request = try arguments.replayRequest(zone)
+        let settings = try arguments.playerSettings()
+        guard let text = arguments.value(of: .target) else {
+            throw UsageError("where to? give --target postgresql://…, a staging database")
+        }
+        let place = try ReplayPlace(text)
+        let configuration = try arguments.configuration(terminal)
+        return try LogAccess.explained {
+            let log = try arguments.historyLog(terminal)
+            let names = try NameCheck(log)
+            try names.check(request.query)
+            try names.check(HistoryQuery(request.query, with: settings.pause))
+            let target = try place.open(request, log, arguments, configuration)
+            let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
+            defer { progress.clear() }
+            let plan = try ReplayPlan(request, of: log) { offset in
+                progress.note("reading the log: @\(offset)")
+                return true
+            }
+            progress.clear()
+            let obstacles = try target.obstacles(plan)
+            let text = ReplayText(plan, settings.speed, zone, arguments.has(.json), terminal)
+            try text.print(into: place.shown, obstacles, isGo: arguments.has(.go))
+            guard obstacles.isEmpty, plan.transactions > 0 else { return .notFound }
+            guard arguments.has(.go) else { return .ok }
+            try terminal.flush()
+            try arguments.audit(
+                .replay, text.audited(into: place.shown, tag: request.tag), ofLog: arguments.logDirectory(terminal),
+                terminal)
+            let report = try play(request, plan, log, target, settings, text, progress, terminal)
+            try text.print(report)
+            return report.end == .whole && report.skipped == 0 ? .ok : .notFound
+        }
+    }
+
+    private func play(
+        _ request: ReplayRequest, _ plan: ReplayPlan, _ log: HistoryLog, _ target: any CheckedTarget,
+        _ settings: Player.Settings, _ text: ReplayText, _ progress: Progress, _ terminal: Terminal
+    ) throws -> ReplayReport {
+        Signals.noteInterruptions()
+        var surroundings = Player.Surroundings()
+        surroundings.isInterrupted = { Signals.wasInterrupted }
+        surroundings.note = { report in
+            let done = Progress.percent(report.changes, of: plan.changes)
+            progress.note("replayed \(done), \(report.transactions) of \(plan.transactions) transactions")
+        }
+        surroundings.ask = { mark, isStep in
+            progress.clear()
+            let answer = terminal.ask(text.question(mark, isStep))
+            switch answer {
+            case nil: terminal.complain("\ntidewire: nobody is there to say whether it goes on")
+            case "", "c", "C": return answer == "" ? .next : .goOn
+            default: break
+            }
+            return .stop
+        }
+        var player = try Player(request, plan, of: log, to: target, settings, surroundings)
+        defer { progress.clear() }
+        do {
+            try player.play()
+        } catch let error as PostgresError {
+            let next = player.report.next.map { "@\($0)" } ?? "the window's end"
+            throw CommandFailure(
+                error.isConnectionLost ? .unreachable : .notFound,
+                "\(player.report.transactions) transactions were replayed, then the target failed: \(error)",
+                hint: "--from \(next) goes on, if that transaction is not there.")
+        }
+        return player.report
+    }
+}
+
+extension Option {
+    fileprivate static let target = Option.value(
+        "target", "PLACE",
+        "Where to: the URL of a database. Passwords may come from PGPASSWORD or PGPASSFILE.")
+    fileprivate static let go = Option.flag("go", "Do it. Without this it is only said what would be done.")
+    fileprivate static let speed = Option.value(
+        "speed", "SPEED", "original (the default), max, or xN, so many times as fast: x10, x0.5.")
+    fileprivate static let step = Option.flag("step", "Ask before each transaction.")
+    fileprivate static let pauseOn = Option.value(
+        "pause-on", "CONDITION", isRepeatable: true,
+        "Ask before a transaction that has a row with this, as in --where. Of several, all must hold.")
+    fileprivate static let map = Option.value(
+        "map", "TABLE=TABLE", isRepeatable: true, "Write the changes of the first table to the second one.")
+    fileprivate static let tag = Option.value("tag", "TEXT", "What the replay is called in its marks and in the audit.")
+    fileprivate static let onConflict = Option.value(
+        "on-conflict", "WHAT",
+        "stop (the default) or skip: what becomes of a transaction that the target does not take.")
+    fileprivate static let triggers = Option.flag("triggers", "Let the target's triggers and foreign keys act.")
+    fileprivate static let allowTarget = Option.value(
+        "allow-target", "NAME", isRepeatable: true, "Write to this target though it would be refused.")
+}
+
+extension HistoryQuery {
+    /// The same with other conditions.
+    fileprivate init(_ query: HistoryQuery, with conditions: [RowCondition]) {
+        self = query
+        self.conditions = conditions
+    }
+}
+
+extension Arguments {
+    fileprivate func replayRequest(_ zone: DisplayZone) throws(UsageError) -> ReplayRequest {
+        var request = ReplayRequest(try query(zone))
+        request.tag = value(of: .tag) ?? ""
+        for text in values(of: .map) {
+            guard let (from, to) = Self.mapping(text) else {
+                throw UsageError("--map \(text): expected two tables, such as app.notes=staging.notes")
+            }
+            guard request.names.updateValue(to, forKey: from) == nil else {
+                throw UsageError("--map \(text): \(from) was mapped before")
+            }
+        }
+        return request
+    }
+
+    /// Names may have equals signs in them: the first one with a table on both of its sides is meant.
+    private static func mapping(_ text: String) -> (from: TableName, to: TableName)? {
+        for sign in text.indices where text[sign] == "=" {
+            guard let from = TableName(String(text[..<sign])),
+                let to = TableName(String(text[text.index(after: sign)...]))
+            else { continue }
+            return (from, to)
+        }
+        return nil
+    }
+
+    fileprivate func playerSettings() throws(UsageError) -> Player.Settings {
+        var settings = Player.Settings()
+        if let text = value(of: .speed) {
+            guard let speed = Pacer.Speed(text) else {
+                throw UsageError("--speed \(text): expected original, max or xN, such as x10 or x0.5")
+            }
+            settings.speed = speed
+        }
+        settings.steps = has(.step)
+        for text in values(of: .pauseOn) {
+            guard let condition = RowCondition(text) else {
+                throw UsageError("--pause-on \(text): expected \(RowCondition.forms)")
+            }
+            settings.pause.append(condition)
+        }
+        switch value(of: .onConflict) {
+        case nil, "stop": break
+        case "skip": settings.skipsConflicts = true
+        case let other?: throw UsageError("--on-conflict \(other): expected stop or skip")
+        }
+        return settings
+    }
+
+    /// Places that somebody said may be written to in spite of doubts.
+    fileprivate func isAllowed(_ place: String, _ configuration: Configuration) -> Bool {
+        let configured = configuration.replayTargets?.split(separator: ",").map { $0.filter { $0 != " " } } ?? []
+        return values(of: .allowTarget).contains(place) || configured.contains(place)
+    }
+}
+
+/// Something to replay into, which may be looked at first.
+protocol CheckedTarget: ReplayTarget {
+    /// What keeps the plan from being replayed there.
+    func obstacles(_ plan: ReplayPlan) throws -> [String]
+}
+
+extension DatabaseTarget: CheckedTarget {}
+
+/// Where a replay goes, as it was asked for.
+private struct ReplayPlace {
+    private let database: ConnectionString
+
+    init(_ text: String) throws(UsageError) {
+        guard let database = ConnectionString(text) else {
+            throw UsageError("--target: expected a URL such as postgresql://user@host:5432/database")
+        }
+        self.database = database
+    }
+
+    /// Without secrets.
+    var shown: String { "\(database)" }
+
+    /// Refuses what must not be written to.
+    func open(
+        _ request: ReplayRequest, _ log: HistoryLog, _ arguments: Arguments, _ configuration: Configuration
+    ) throws -> any CheckedTarget {
+        let connection = try DatabaseAccess.connect(
+            ConnectionTarget(database.revealed), shown: shown, "replay")
+        return try DatabaseAccess.asking {
+            let identity = try TargetIdentity(
+                connection, against: log, sourceDatabase: try sourceDatabase(configuration))
+            if !arguments.isAllowed(identity.place, configuration), let doubt = identity.doubts.first {
+                throw refusal(doubt, identity)
+            }
+            let target = DatabaseTarget(connection, request) { Signals.wasInterrupted }
+            if !arguments.has(.triggers) { try withoutTriggers(target) }
+            return target
+        }
+    }
+
+    private func sourceDatabase(_ configuration: Configuration) throws -> String? {
+        guard let source = configuration.databaseURL else { return nil }
+        let parameters = try ConnectionTarget(source.revealed).parameters()
+        return (parameters.last { $0.0 == "dbname" } ?? parameters.last { $0.0 == "user" })?.1
+    }
+
+    private func refusal(_ doubt: TargetIdentity.Doubt, _ identity: TargetIdentity) -> CommandFailure {
+        let allow = "--allow-target \(identity.place)"
+        switch doubt {
+        case .source:
+            return CommandFailure(
+                .notFound, "\(identity.place) is the database that this log comes from, or a copy of it",
+                hint: "If it is a copy, made with its server's identity, \(allow) allows it.")
+        case .sourceServer:
+            return CommandFailure(
+                .notFound,
+                "\(identity.place) is on the server that this log comes from, and may be the database itself",
+                hint: "--database-url with the log's own database tells them apart; or \(allow) allows it.")
+        case .unknownServer:
+            return CommandFailure(
+                .notFound, "\(identity.place) does not tell this login which server it is (pg_control_system)",
+                hint: "If it is not the database that the log comes from, \(allow) allows it.")
+        case .followed(let slots):
+            return CommandFailure(
+                .notFound,
+                "\(identity.place) is followed by \(slots.map(SQLName.quoted).joined(separator: ", ")): whoever listens there "
+                    + "would be told of what is replayed",
+                hint: "If nobody is misled by that, \(allow) allows it.")
+        }
+    }
+
+    private func withoutTriggers(_ target: DatabaseTarget) throws {
+        do throws(PostgresError) {
+            try target.withoutTriggers()
+        } catch {
+            guard error.sqlState == SQLState.insufficientPrivilege else { throw error }
+            throw CommandFailure(
+                .notFound, "the login of --target may not keep triggers from acting (session_replication_role)",
+                hint: "Give one that may, or --triggers, which lets them act besides what they did in the window.")
+        }
+    }
+}
