@@ -212,7 +212,7 @@ let proofs: [Target] = [
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(
         of: "Server", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings", "Embedded",
-        "History",
+        "History", "Replaying", "EventLog",
         "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),
     tests(of: "Bench", "Bench", "System", "Bytes"),

@@ -66,6 +66,11 @@ public enum Limits {
     public static let maximumReplayStatements = 200
     public static let maximumReplayBytes = 1 << 20
 
+    /// Messages of a replay that a hub is given by one request: few enough for a hub with a low rate, and how often it is asked
+    /// again where that was too much.
+    public static let maximumReplayMessages = 100
+    public static let maximumReplayAttempts = 120
+
     /// How long a database may take for a statement of a replay, locks that it waits for included.
     public static let replayPatienceMilliseconds = 600_000
 

@@ -2,6 +2,7 @@ import Bytes
 import Change
 import Console
 import Diagnostics
+import EventLog
 import History
 import Postgres
 import Replaying
@@ -11,7 +12,7 @@ import System
 /// `tidewire replay`
 struct ReplayCommand: Command {
     let name = "replay"
-    let summary = "Play a window of the log again, masked, into a staging database."
+    let summary = "Play a window of the log again, masked, into a staging database or channels."
     let discussion = """
         Takes a window of the event log, or of a bundle, and makes its changes again elsewhere: at the speed at which they were \
         made, faster, or one transaction after the other. Without --go it only says what would happen.
@@ -25,9 +26,16 @@ struct ReplayCommand: Command {
         is in the window itself; --triggers lets them. Where a row is not there, or is there already, the replay stops before \
         that transaction, or leaves it out (--on-conflict skip).
 
+        --target http://host:4000 are channels of a hub, this one's or another kind's: each change is a broadcast with its \
+        operation as event, and as payload what clients are told of a change (data, ids) and replay, which has offset, epoch, \
+        lsn, xid, time and tag of the original. A transaction is one request, taken as a whole or not at all; more than 100 \
+        changes are several. Where the hub's rate is used up (HTTP 429) it waits. REPLAY_TOKEN is a token that may post. \
+        TLS is not spoken: name the hub's own port.
+
         WHERE NOT TO. It refuses the database that the log comes from: the same server (system identifier) with the same \
         tables, or on that server any that cannot be told from it by the setting database_url. It also refuses one that has \
-        replication slots: whoever follows it would be told. A copy of the source cannot be told from it, and a staging \
+        replication slots: whoever follows it would be told. It refuses the hub that the log comes from, by the log's \
+        epoch, and one that does not tell the token its epoch. A copy of the source cannot be told from it, and a staging \
         database with a hub has a slot: --allow-target with the name that the refusal says, or the setting replay_targets, \
         allows such a one.
 
@@ -58,7 +66,8 @@ struct ReplayCommand: Command {
         """
     let options: [Option] =
         [
-            .target, .go, .from, .to, .table, .operation, .condition, .speed, .step, .pauseOn, .map, .tag, .onConflict,
+            .target, .channel, .isPrivate, .go, .from, .to, .table, .operation, .condition, .speed, .step, .pauseOn,
+            .map, .tag, .onConflict,
             .triggers, .allowTarget, .withoutProgress, .json, .zone, .log,
         ] + Option.masking + [.maskKey]
     let optionGroups: [OptionGroup] = [
@@ -75,6 +84,9 @@ struct ReplayCommand: Command {
             "tidewire replay --log incident.bundle --target \"$STAGING\" --speed x10 --tag incident-42 --go",
             "The incident again, ten times as fast:"),
         Example(
+            "REPLAY_TOKEN=$STAGING_KEY tidewire replay --from -15m --target http://staging:4000 --channel incident-42 --go",
+            "On a channel of another hub, for an app that is being looked at:"),
+        Example(
             "tidewire replay --from @18442901 --target \"$STAGING\" --pause-on status=paid --speed max --go",
             "As fast as it goes to the orders that were paid, and then by hand:"),
     ]
@@ -85,16 +97,15 @@ struct ReplayCommand: Command {
         let request = try arguments.replayRequest(zone)
         let settings = try arguments.playerSettings()
         guard let text = arguments.value(of: .target) else {
-            throw UsageError("where to? give --target postgresql://…, a staging database")
+            throw UsageError("where to? give --target postgresql://… of a staging database, or http://… of a hub")
         }
         let place = try ReplayPlace(text)
-        let configuration = try arguments.configuration(terminal)
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let names = try NameCheck(log)
             try names.check(request.query)
             try names.check(HistoryQuery(request.query, with: settings.pause))
-            let target = try place.open(request, log, arguments, configuration)
+            let target = try place.open(request, log, arguments, terminal)
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
             defer { progress.clear() }
             let plan = try ReplayPlan(request, of: log) { offset in
@@ -143,20 +154,30 @@ struct ReplayCommand: Command {
         do {
             try player.play()
         } catch let error as PostgresError {
-            let next = player.report.next.map { "@\($0)" } ?? "the window's end"
-            throw CommandFailure(
-                error.isConnectionLost ? .unreachable : .notFound,
-                "\(player.report.transactions) transactions were replayed, then the target failed: \(error)",
-                hint: "--from \(next) goes on, if that transaction is not there.")
+            throw failure(player.report, "\(error)", error.isConnectionLost)
+        } catch let error as HubFailure {
+            throw failure(player.report, "\(error)", true)
         }
         return player.report
+    }
+
+    private func failure(_ report: ReplayReport, _ reason: String, _ isUnreachable: Bool) -> CommandFailure {
+        let next = report.next.map { "@\($0)" } ?? "the window's end"
+        return CommandFailure(
+            isUnreachable ? .unreachable : .notFound,
+            "\(report.transactions) transactions were replayed, then the target failed: \(reason)",
+            hint: "--from \(next) goes on, if that transaction is not there.")
     }
 }
 
 extension Option {
     fileprivate static let target = Option.value(
         "target", "PLACE",
-        "Where to: the URL of a database. Passwords may come from PGPASSWORD or PGPASSFILE.")
+        "Where to: postgresql://… of a database, of which passwords may come from PGPASSWORD or PGPASSFILE, or http://host:4000 of a hub, whose token comes from REPLAY_TOKEN."
+    )
+    fileprivate static let channel = Option.value(
+        "channel", "NAME", "Of a hub: all changes on this channel, instead of replay:SCHEMA.TABLE for each table.")
+    fileprivate static let isPrivate = Option.flag("private", "Of a hub: on private channels.")
     fileprivate static let go = Option.flag("go", "Do it. Without this it is only said what would be done.")
     fileprivate static let speed = Option.value(
         "speed", "SPEED", "original (the default), max, or xN, so many times as fast: x10, x0.5.")
@@ -247,24 +268,93 @@ protocol CheckedTarget: ReplayTarget {
 
 extension DatabaseTarget: CheckedTarget {}
 
+extension HubTarget: CheckedTarget {
+    func obstacles(_ plan: ReplayPlan) -> [String] { [] }
+}
+
 /// Where a replay goes, as it was asked for.
-private struct ReplayPlace {
-    private let database: ConnectionString
+private enum ReplayPlace {
+    case database(ConnectionString)
+    case hub(HubAddress)
 
     init(_ text: String) throws(UsageError) {
-        guard let database = ConnectionString(text) else {
-            throw UsageError("--target: expected a URL such as postgresql://user@host:5432/database")
+        if text.hasPrefix("https:") {
+            throw UsageError("--target: TLS is not spoken to hubs here; name the hub's own port, by http")
         }
-        self.database = database
+        if let hub = HubAddress(text) {
+            self = .hub(hub)
+        } else if !text.hasPrefix("http:"), let database = ConnectionString(text) {
+            self = .database(database)
+        } else {
+            throw UsageError(
+                "--target: expected postgresql://user@host:5432/database, or http://host:4000 for channels of a hub")
+        }
     }
 
     /// Without secrets.
-    var shown: String { "\(database)" }
+    var shown: String {
+        switch self {
+        case .database(let database): "\(database)"
+        case .hub(let hub): "\(hub)"
+        }
+    }
 
     /// Refuses what must not be written to.
     func open(
-        _ request: ReplayRequest, _ log: HistoryLog, _ arguments: Arguments, _ configuration: Configuration
+        _ request: ReplayRequest, _ log: HistoryLog, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> any CheckedTarget {
+        let configuration = try arguments.configuration(terminal)
+        switch self {
+        case .database(let database):
+            guard arguments.value(of: .channel) == nil, !arguments.has(.isPrivate) else {
+                throw UsageError("--channel and --private are for a hub, --target http://…")
+            }
+            return try open(database, request, log, arguments, configuration)
+        case .hub(let hub): return try open(hub, request, log, arguments, configuration, terminal)
+        }
+    }
+
+    // MARK: Hubs
+
+    private func open(
+        _ hub: HubAddress, _ request: ReplayRequest, _ log: HistoryLog, _ arguments: Arguments,
+        _ configuration: Configuration, _ terminal: Terminal
+    ) throws -> HubTarget {
+        guard let token = terminal.surroundings.environment["REPLAY_TOKEN"], Self.isToken(token) else {
+            throw UsageError("a hub wants a token: set REPLAY_TOKEN in the environment")
+        }
+        var settings = HubTarget.Settings(hub, token: token)
+        settings.channel = arguments.value(of: .channel)
+        settings.isPrivate = arguments.has(.isPrivate)
+        let target = HubTarget(settings, request) { Signals.wasInterrupted }
+        let epoch: String?
+        do {
+            epoch = try target.epoch()
+        } catch let failure as HubFailure {
+            throw CommandFailure(.unreachable, failure.description)
+        }
+        guard !arguments.isAllowed(hub.place, configuration) else { return target }
+        let own = Set(try log.segments().map { Hex.text($0.header.epoch) })
+        if let epoch, !own.contains(epoch) { return target }
+        throw CommandFailure(
+            .notFound,
+            epoch == nil
+                ? "\(hub.place) does not tell this token which log it has, and may be the hub that this log comes from"
+                : "\(hub.place) is the hub that this log comes from",
+            hint: "If nobody is misled by what is replayed there, --allow-target \(hub.place) allows it.")
+    }
+
+    /// It becomes a line of a request.
+    private static func isToken(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f }
+    }
+
+    // MARK: Databases
+
+    private func open(
+        _ database: ConnectionString, _ request: ReplayRequest, _ log: HistoryLog, _ arguments: Arguments,
+        _ configuration: Configuration
+    ) throws -> DatabaseTarget {
         let connection = try DatabaseAccess.connect(
             ConnectionTarget(database.revealed), shown: shown, "replay")
         return try DatabaseAccess.asking {

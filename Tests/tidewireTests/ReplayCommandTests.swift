@@ -156,6 +156,7 @@ private let commands: [any Command] = [ReplayCommand(), LogCommand()]
         for words in [["--allow-target", place], ["--replay-targets", "a:1/b, \(place)"]] {
             let allowed = await Self.run(log, database, ["--table", "fullrep"] + words)
             #expect(allowed.exitCode == .ok, "\(allowed.errors)")
+            print("SAMPLE", allowed.output)
         }
     }
 
@@ -173,6 +174,19 @@ private let commands: [any Command] = [ReplayCommand(), LogCommand()]
             let result = await Self.run(stage.log, database, words)
             #expect(result.exitCode == .usage && result.errors.contains(complaint), "\(words): \(result.errors)")
         }
+        let targets: [([String], String)] = [
+            (["https://staging"], "TLS is not spoken"), (["http://staging:port"], "expected postgresql://"),
+            (["http://127.0.0.1:1"], "set REPLAY_TOKEN"), ([database.url, "--channel", "x"], "are for a hub"),
+        ]
+        for (words, complaint) in targets {
+            let result = await tidewireTests.run(
+                ["replay", "--log", stage.log.path, "--target"] + words, commands: commands)
+            #expect(result.exitCode == .usage && result.errors.contains(complaint), "\(words): \(result.errors)")
+        }
+        let away = await tidewireTests.run(
+            ["replay", "--log", stage.log.path, "--target", "http://127.0.0.1:1"], commands: commands,
+            environment: ["REPLAY_TOKEN": "t"])
+        #expect(away.exitCode == .unreachable, "\(away.errors)")
         let nowhere = await tidewireTests.run(["replay", "--log", stage.log.path], commands: commands)
         #expect(nowhere.exitCode == .usage && nowhere.errors.contains("where to?"))
     }

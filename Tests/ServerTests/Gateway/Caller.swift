@@ -213,6 +213,12 @@ struct Message: CustomStringConvertible {
         self.payload = payload
     }
 
+    init(topic: String, payload: [String: Any]) {
+        (joinRef, ref, event) = (nil, nil, "")
+        self.topic = topic
+        self.payload = payload
+    }
+
     var status: String? { payload["status"] as? String }
     var said: String? { payload["message"] as? String }
     var isSubscription: Bool { event == "system" && said == "Subscribed to PostgreSQL" }

@@ -1,0 +1,32 @@
+/// Where a hub is: `http://host:port`, perhaps with what stands before its own paths.
+public struct HubAddress: Sendable, Hashable {
+    public let host: String
+    public let port: UInt16
+    /// What its interface is below: `/realtime/v1/api/` unless the address has a path.
+    let path: String
+
+    /// Nil for what is none; TLS is not spoken here.
+    public init?(_ text: String) {
+        guard text.hasPrefix("http://") else { return nil }
+        let rest = text.dropFirst("http://".count)
+        let authority = rest.prefix { $0 != "/" }
+        var path = String(rest.dropFirst(authority.count))
+        let isQuoted = authority.hasPrefix("[")
+        let host = isQuoted ? authority.dropFirst().prefix { $0 != "]" } : authority.prefix { $0 != ":" }
+        let port = authority.dropFirst(host.count + (isQuoted ? 2 : 0))
+        guard !host.isEmpty, host.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x40 }), port.isEmpty || port.hasPrefix(":"),
+            let number = port.isEmpty ? 80 : UInt16(port.dropFirst()), path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
+        else { return nil }
+        if path.isEmpty || path == "/" { path = "/realtime/v1/api" }
+        self.host = String(host)
+        self.port = number
+        self.path = path.hasSuffix("/") ? path : path + "/"
+    }
+
+    /// `host:port`
+    public var place: String { (host.contains(":") ? "[\(host)]" : host) + ":\(port)" }
+}
+
+extension HubAddress: CustomStringConvertible {
+    public var description: String { "http://" + place }
+}
