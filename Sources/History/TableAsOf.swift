@@ -10,6 +10,9 @@ public struct RowAsOf: Sendable {
     public let values: [(name: String, json: String?)]
     /// As PostgreSQL writes them; nil is NULL or not known.
     public let texts: [String?]
+    /// As they were sent, and the schema that the row had.
+    public let row: [RowValue]
+    public let relation: RecordedRelation
 }
 
 /// Why the rows of a table cannot be told.
@@ -85,6 +88,8 @@ public struct TableAsOf: ~Copyable {
         for row in rows ?? [] { try body(described(row)) }
     }
 
+    /// What it was called last; nil where nothing is known of it then.
+    public var name: TableName? { table?.name }
     public var count: Int { table?.rows.count ?? 0 }
     /// These are all: the table was emptied within the log.
     public var isWhole: Bool { table?.isWhole ?? false }
@@ -97,7 +102,7 @@ public struct TableAsOf: ~Copyable {
             offset: row.offset,
             key: row.relation.keyColumns.map { values[$0].plainText ?? "" }.joined(separator: ","),
             values: columns.indices.map { (columns[$0].name, values[$0].json(row.relation.renderings[$0])) },
-            texts: values.map(\.plainText))
+            texts: values.map(\.plainText), row: values, relation: row.relation)
     }
 }
 

@@ -94,12 +94,12 @@ extension RowAsOf {
 }
 
 extension Option {
-    fileprivate static let mostRows = Option.value(
+    static let mostRows = Option.value(
         "limit", "N", short: "n", "Give up beyond so many rows, which are held in memory (default 1000000).")
 }
 
 extension Arguments {
-    fileprivate func mostRows() throws(UsageError) -> Int {
+    func mostRows() throws(UsageError) -> Int {
         guard case .integer(let number) = try value(of: .mostRows, as: .integer(1...100_000_000)) else {
             return 1_000_000
         }

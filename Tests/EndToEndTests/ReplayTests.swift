@@ -164,6 +164,25 @@ extension EndToEnd {
                     == true)
         }
 
+        @Test(arguments: seeds(1))
+        func `a seed gives another database the same rows`(_ seed: Seed) throws {
+            var random = SeededRandom(seed: seed)
+            let stage = try ReplayStage()
+            try stage.write(80, &random)
+            try stage.source.caughtUp()
+            var script = ""
+            let report = try SeedScript(stage.log, HistoryQuery(), atMost: 10_000).write { script += $0 + "\n" }
+            #expect(report.rows > 0 && report.leftOut == [TableName(schema: "public", name: "Odd \"1\" one")])
+            let copy = try TestDatabase()
+            try copy.run(ReplayStage.tables)
+            try copy.run(script)
+            for table in ["lists", "items", "full_items", "days_1", "days_2"] {
+                let rows = "SELECT t::text FROM \(table) t ORDER BY 1"
+                #expect(
+                    try copy.run(rows).values == stage.source.database.run(rows).values, "\(table)")
+            }
+        }
+
         @Test func `a transaction that does not fit is there not at all`() throws {
             let stage = try ReplayStage()
             try stage.source.database.run("INSERT INTO full_items VALUES (1, 'a')")

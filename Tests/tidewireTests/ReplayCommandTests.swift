@@ -7,7 +7,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-private let commands: [any Command] = [ReplayCommand(), LogCommand()]
+private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogCommand()]
 
 @Suite(.within(minutes: 5)) struct ReplayCommandTests {
     private static let tables = """
@@ -48,7 +48,7 @@ private let commands: [any Command] = [ReplayCommand(), LogCommand()]
         let place = database.url.replacing(/:[^:@\/]*@/, with: ":********@")
         #expect(
             result.output.hasPrefix(
-                "@0 to @8, 2026-11-21 10:04:50.000 to 2026-11-21 10:04:58.000 (TIME (UTC)), into \(place):"),
+                "@0 to @8, 2026-11-21 10:04:50.000 to 2026-11-21 10:04:58.000 (UTC), into \(place):"),
             "\(result.output)")
         #expect(result.output.contains("public.subscribers  kept.readers   1  1  0  0  email"), "\(result.output)")
         #expect(
@@ -156,7 +156,20 @@ private let commands: [any Command] = [ReplayCommand(), LogCommand()]
         for words in [["--allow-target", place], ["--replay-targets", "a:1/b, \(place)"]] {
             let allowed = await Self.run(log, database, ["--table", "fullrep"] + words)
             #expect(allowed.exitCode == .ok, "\(allowed.errors)")
-            print("SAMPLE", allowed.output)
+            let lines = allowed.output.split(separator: "\n", omittingEmptySubsequences: false)
+            #expect(
+                lines[0].hasPrefix(
+                    "@12 to @16, 2026-11-21 10:04:51.703 to 2026-11-21 10:04:51.710 (UTC), into postgresql:"))
+            #expect(
+                lines.dropFirst().joined(separator: "\n") == """
+
+                    TABLE           INTO            I  U  D  T  MASKED
+                    public.fullrep  public.fullrep  1  3  1  0  email
+
+                    5 transactions, 5 changes at the original speed, which takes less than a second.
+                    Nothing was written: --go does it.
+
+                    """)
         }
     }
 
@@ -208,5 +221,33 @@ private let commands: [any Command] = [ReplayCommand(), LogCommand()]
             alone.output.hasSuffix("Replayed 1 transaction, 1 change. Stopped: --from @2 goes on.\n"), "\(alone.output)"
         )
         #expect(alone.errors.contains("nobody is there to say whether it goes on"))
+    }
+
+    @Test func `a seed gives a database the rows of then, without secrets, and a replay goes on from there`()
+        async throws
+    {
+        let (stage, database) = (try SecretStage(), try Self.staging())
+        defer { stage.log.remove() }
+        // The log knows how long its own columns are.
+        try database.run(
+            "ALTER TABLE people ALTER note TYPE text; CREATE TABLE subscribers (email text PRIMARY KEY, n int)")
+        let files = ["key": "sixteen bytes it is"]
+        let masks = ["--mask", "diagnosis", "--mask-key", "key", "--log", stage.log.path]
+        let seed = await tidewireTests.run(["seed", "--to", "@3"] + masks, commands: commands, files: files)
+        #expect(seed.exitCode == .ok, "\(seed.errors)")
+        #expect(
+            seed.output.contains("-- public.people: 1 row; rows that nothing touched since @0 are not among them\n"))
+        try database.run(seed.output)
+        #expect(try database.run("SELECT id FROM people").values == [["1"]])
+        let replay = await Self.run(
+            stage.log, database,
+            ["--from", "@3", "--speed", "max", "--go", "--mask", "diagnosis", "--mask-key", "key"],
+            files: files)
+        #expect(replay.exitCode == .ok, "\(replay.output) \(replay.errors)")
+        let contents = try Self.contents(database) + "\(try database.run("SELECT * FROM subscribers").values)"
+        for text in [seed.output, seed.errors, contents] { #expect(!text.contains(SecretStage.secret), "\(text)") }
+        let unknown = await tidewireTests.run(
+            ["seed", "--table", "nothing", "--log", stage.log.path], commands: commands)
+        #expect(unknown.exitCode == .notFound && unknown.errors.contains("no changes of public.nothing"))
     }
 }

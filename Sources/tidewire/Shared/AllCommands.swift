@@ -19,6 +19,7 @@ let allCommands: [any Command] = [
     WhyCommand(),
     WhatIfCommand(),
     ReplayCommand(),
+    SeedCommand(),
     DoctorCommand(),
     DatabaseCommand(),
     SlotCommand(),

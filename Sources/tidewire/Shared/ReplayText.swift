@@ -42,7 +42,7 @@ struct ReplayText {
     private var window: String? {
         guard let offsets = plan.offsets, let times = plan.times else { return nil }
         return "@\(offsets.lowerBound) to @\(offsets.upperBound), \(zone.text(times.lowerBound)) to "
-            + "\(zone.text(times.upperBound)) (\(zone.heading)),"
+            + "\(zone.text(times.upperBound)) \(zone.heading.replacing("TIME ", with: "")),"
     }
 
     private var table: Table {

@@ -1,0 +1,146 @@
+import Change
+import EventLog
+import History
+
+/// A place in a log in; SQL out that gives a database the rows that the log knows there, masked as the log was opened.
+public struct SeedScript {
+    public struct Report: Sendable, Equatable {
+        public var tables = 0
+        public var rows = 0
+        /// They have no key by which the log could tell their rows.
+        public var leftOut: [TableName] = []
+    }
+
+    private let log: HistoryLog
+    private let query: HistoryQuery
+    private let mostRows: Int
+
+    /// - Parameters:
+    ///   - query: its tables, or all where it names none, as they were at its end.
+    ///   - mostRows: of one table, which are held in memory.
+    public init(_ log: HistoryLog, _ query: HistoryQuery, atMost mostRows: Int) {
+        self.log = log
+        self.query = query
+        self.mostRows = mostRows
+    }
+
+    /// Values mean the same whatever the settings of who loads them are.
+    private static let head = [
+        "BEGIN;", "SET LOCAL client_encoding = 'UTF8';", "SET LOCAL DateStyle = ISO;",
+        "SET LOCAL IntervalStyle = postgres;", "SET LOCAL lc_monetary = 'C';", "SET LOCAL TimeZone = 'UTC';",
+        "-- Triggers and foreign keys do not act meanwhile: the rows come table by table, in no order of theirs.",
+        "SET LOCAL session_replication_role = replica;",
+    ]
+
+    public func write(_ line: (String) throws -> Void) throws -> Report {
+        for text in Self.head { try line(text) }
+        var report = Report()
+        var written: Set<TableName> = []
+        for table in try tables() {
+            do {
+                let rows = try TableAsOf(log, table, query, atMost: mostRows)
+                // Under an older name it is the same table.
+                guard let name = rows.name, written.insert(name).inserted else { continue }
+                report.tables += 1
+                report.rows += rows.count
+                try write(rows, of: name, line)
+            } catch TableAsOfError.noKey(let table) {
+                report.leftOut.append(table)
+                try line(Self.comment("\(table) is left out: it has no key by which the log could tell its rows"))
+            }
+        }
+        try line("COMMIT;")
+        return report
+    }
+
+    private func tables() throws -> [TableName] {
+        if !query.tables.isEmpty { return query.tables }
+        var names: [TableName] = []
+        for relation in try log.relations() where !MessageTable.holds(relation.relation) {
+            if !names.contains(relation.table) { names.append(relation.table) }
+        }
+        return names
+    }
+
+    private func write(_ rows: borrowing TableAsOf, of name: TableName, _ line: (String) throws -> Void) throws {
+        let oldest = try log.segments()[0].firstOffset
+        try line("")
+        try line(
+            Self.comment(
+                "\(name): \(rows.count == 1 ? "1 row" : "\(rows.count) rows"); "
+                    + (rows.isWhole
+                        ? "these are all, as the log tells"
+                        : "rows that nothing touched since @\(oldest) are not among them")))
+        if !rows.gaps.isEmpty { try line(Self.comment("changes were lost on the way: \(rows.gaps.count) gaps")) }
+        var batch = Batch()
+        try rows.visit { row in if let statement = batch.add(row, to: name) { try line(statement) } }
+        if let statement = batch.take() { try line(statement) }
+        for column in batch.unknown.sorted() {
+            try line(Self.comment("\(column) of some rows is not known, and left to its default"))
+        }
+        for column in batch.withoutStandIn.sorted() {
+            try line(Self.comment("\(column) is masked, and of a type for which nothing stands in: it is NULL"))
+        }
+    }
+
+    /// On one line, whatever names have in them.
+    private static func comment(_ text: String) -> String {
+        "-- " + String(text.map { $0.isNewline || $0 < " " ? " " : $0 })
+    }
+}
+
+/// Rows that are written by one statement, as long as they have the same columns.
+private struct Batch {
+    private var heading = ""
+    private var rows: [String] = []
+    private var bytes = 0
+    private var statements: [UInt64: RowStatements] = [:]
+    private(set) var unknown: Set<String> = []
+    private(set) var withoutStandIn: Set<String> = []
+
+    private static let mostRows = 500
+    private static let mostBytes = 1 << 20
+
+    /// The statement for those that came before, where this one begins another.
+    mutating func add(_ row: RowAsOf, to name: TableName) -> String? {
+        let statements = statements(row.relation, name)
+        note(row, statements)
+        let (names, values) = statements.insertable(row.row)
+        guard !names.isEmpty else { return nil }
+        let heading = statements.heading(names)
+        var ended: String?
+        if heading != self.heading || rows.count >= Self.mostRows || bytes >= Self.mostBytes { ended = take() }
+        self.heading = heading
+        let text = "(\(values.joined(separator: ", ")))"
+        rows.append(text)
+        bytes += text.utf8.count
+        return ended
+    }
+
+    mutating func take() -> String? {
+        defer {
+            rows = []
+            bytes = 0
+        }
+        return rows.isEmpty ? nil : heading + "\n" + rows.joined(separator: ",\n") + ";"
+    }
+
+    private mutating func statements(_ relation: RecordedRelation, _ name: TableName) -> RowStatements {
+        if let known = statements[relation.fingerprint] { return known }
+        var target = TargetTable(relation.relation)
+        target.name = name
+        let made = RowStatements(of: relation.relation, into: target)
+        statements[relation.fingerprint] = made
+        return made
+    }
+
+    private mutating func note(_ row: RowAsOf, _ statements: RowStatements) {
+        for (value, column) in zip(row.row, statements.target.columns) {
+            switch value {
+            case .unchanged: unknown.insert(column.name)
+            case .masked where StandIn.text(of: 0, for: column.type) == nil: withoutStandIn.insert(column.name)
+            case .null, .text, .binary, .masked: break
+            }
+        }
+    }
+}
