@@ -78,6 +78,7 @@ private enum Documented {
     }
 
     static func changes(_ store: Store, _ anonKey: String, _ session: Session, me: UUID) async throws {
+        // swift-format-ignore: NeverForceUnwrap
         let tidewire = Tidewire(url: URL(string: "https://hub.example.com")!, key: anonKey, token: session.accessToken)
 
         for await batch in tidewire.live(Expense.self, where: \.ownerID == me, after: store.position) {
