@@ -105,6 +105,29 @@ async def lineage(stage):
     await is_told(stage, "lost_line", damage_lineage, "lineage_damaged")
 
 
+@scenario("a log that was put back from an older copy is told to who comes back, who then hears on", own_hub=True, tables=published("lost_past", TABLE))
+async def restored(stage):
+    log = os.path.join(stage.hub.directory, "log")
+    async with SupabaseClients(stage) as supabase:
+        _, channel, heard = await returning(stage, supabase, "lost_past", max_retries=50)
+        writer = Writer(stage, "lost_past")
+        await writer.write(5)
+        await heard.until(lambda change: change["record"]["id"] == 5, "what is in the copy")
+        # As it is at that moment, while the hub writes.
+        shutil.copytree(log, log + ".copy")
+        await writer.write(30)
+        await heard.until(lambda change: change["record"]["id"] == 35, "what is in no copy")
+        await asyncio.sleep(ACKNOWLEDGED)
+        equal(await stage.hub.end(signal.SIGTERM), 0, "the exit code of the hub")
+        shutil.rmtree(log)
+        os.rename(log + ".copy", log)
+        await stage.hub.start()
+        # The slot is ahead of the copy: nobody has what lies between.
+        await told_of_loss(channel, MISSING)
+        await writer.write(10)
+        await heard.until(lambda change: change["record"]["id"] == 45, "what comes after")
+
+
 @scenario("who is connected is told at once of a slot that is dropped", own_hub=True, tables=published("lost_now", TABLE))
 async def connected(stage):
     async with SupabaseClients(stage) as supabase:
