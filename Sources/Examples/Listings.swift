@@ -10,18 +10,6 @@ public struct Listing: LiveRow, Hashable {
     public let assignee: UUID?
 }
 
-public struct ListingNote: LiveRow, Hashable {
-    public static let table = "listing_notes"
-    public let id: String
-    public let listingID: String
-    public let content: String
-    public let createdBy: UUID?
-    public let createdAt: Date
-
-    public struct Columns: Sendable { let listingID = Column<String>("listing_id") }
-    public static let columns = Columns()
-}
-
 public struct AgentTask: LiveRow, Hashable {
     public enum Status: String, Decodable, FilterValue {
         case open = "OPEN"
@@ -40,18 +28,6 @@ public struct AgentTask: LiveRow, Hashable {
         let status = Column<Status>("status")
         let assignedStaffID = Column<UUID>("assigned_staff_id")
     }
-    public static let columns = Columns()
-}
-
-/// Work on a listing; which of it somebody sees, his job decides.
-public struct Activity: LiveRow, Hashable {
-    public static let table = "activities"
-    public let id: String
-    public let listingID: String
-    public let name: String
-    public let status: AgentTask.Status
-
-    public struct Columns: Sendable { let listingID = Column<String>("listing_id") }
     public static let columns = Columns()
 }
 
@@ -111,7 +87,7 @@ public final class ListingsModel {
 
     /// In the detail view's `.task`: it is closed when the view goes.
     public func open(_ listing: String) async {
-        let detail = ListingDetail(tidewire, listing)
+        let detail = ListingDetail(tidewire, listing, writes: writes, me: me)
         self.detail = detail
         await detail.run()
         if self.detail === detail { self.detail = nil }
@@ -119,77 +95,34 @@ public final class ListingsModel {
 
     // MARK: What is done
 
-    public func addNote(_ content: String) throws {
-        guard let detail else { return }
-        let id = "note_" + UUID().uuidString.lowercased()
-        let note = ListingNote(
-            id: id, listingID: detail.listing, content: content, createdBy: me, createdAt: Date())
-        try write(
-            ListingNote.table, id, .insert,
-            ["listing_id": .string(detail.listing), "content": .string(content), "created_by": mine])
-        detail.notes.write(note, origin: id)
-    }
-
     public func claim(_ task: AgentTask) throws {
         var claimed = task
         claimed.status = .claimed
         claimed.assignedStaffID = me
-        try write(AgentTask.table, task.id, .update, ["status": "CLAIMED", "assigned_staff_id": mine])
+        try writes.add(.update, AgentTask.table, task.id, ["status": "CLAIMED", "assigned_staff_id": mine])
         tasks.write(claimed, origin: task.id)
     }
 
     public func acknowledge(_ listing: Listing) throws {
         let id = "ack_" + UUID().uuidString.lowercased()
-        try write(Acknowledgment.table, id, .insert, ["listing_id": .string(listing.id), "staff_id": mine])
+        try writes.add(.insert, Acknowledgment.table, id, ["listing_id": .string(listing.id), "staff_id": mine])
         acknowledgments.write(Acknowledgment(id: id, listingID: listing.id, staffID: me), origin: id)
     }
 
-    private var mine: JSONValue { .string(me.uuidString.lowercased()) }
-
-    private func write(
-        _ table: String, _ id: String, _ kind: PendingWrite.Kind, _ values: [String: JSONValue]
-    ) throws {
-        try writes.add(PendingWrite(table: table, row: id, kind: kind, values: values, madeAt: Date()))
-    }
+    private var mine: JSONValue { .string(me.filterText) }
 
     public func sendWrites() async {
         await writes.run { write in
             // Of several for one row the last one says what it is.
             guard !writes.hasUnsent(write.table, write.row) else { return }
-            if let row = acknowledgments.rows.first(where: { $0.id == write.row }) {
-                acknowledgments.succeeded(write.row, row)
-            }
-            if let row = tasks.rows.first(where: { $0.id == write.row }) { tasks.succeeded(write.row, row) }
-            if let row = detail?.notes.rows.first(where: { $0.id == write.row }) {
-                detail?.notes.succeeded(write.row, row)
-            }
+            acknowledgments.succeeded(write.row)
+            tasks.succeeded(write.row)
+            detail?.notes.succeeded(write.row)
         } lost: { write, why in
             acknowledgments.failed(write.row)
             tasks.failed(write.row)
             detail?.notes.failed(write.row)
             losses.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
         }
-    }
-}
-
-/// Notes and work of one listing.
-@MainActor
-public final class ListingDetail {
-    public let listing: String
-    public let notes: LiveQuery<ListingNote>
-    public let activities: LiveQuery<Activity>
-
-    init(_ tidewire: Tidewire, _ listing: String) {
-        self.listing = listing
-        notes = LiveQuery(tidewire, ListingNote.self, where: \.listingID == listing, window: .immediate) {
-            ($0.createdAt, $0.id) < ($1.createdAt, $1.id)
-        }
-        activities = LiveQuery(tidewire, Activity.self, where: \.listingID == listing) { $0.name < $1.name }
-    }
-
-    func run() async {
-        async let notes: Void = notes.run()
-        async let activities: Void = activities.run()
-        _ = await (notes, activities)
     }
 }

@@ -41,7 +41,7 @@ public final class OperationModel {
     public private(set) var hasBegun = false
 
     private var locations: [UUID: Location] = [:]
-    private var chat = OptimisticRows<OperationMessage> { OperationModel.name($0.id) }
+    private var chat = OptimisticRows<OperationMessage> { $0.id.filterText }
     private let tidewire: Tidewire
     private let writes: OfflineWrites
     private let operation: UUID
@@ -58,8 +58,6 @@ public final class OperationModel {
         self.me = me
         self.now = now
     }
-
-    private nonisolated static func name(_ id: UUID) -> String { id.uuidString.lowercased() }
 
     // MARK: What is shown
 
@@ -107,8 +105,8 @@ public final class OperationModel {
     }
 
     private func followPeople() async {
-        let room = tidewire.room("operation:" + Self.name(operation), presenceKey: Self.name(me))
-        room.track(["user_id": .string(Self.name(me))])
+        let room = tidewire.room("operation:" + operation.filterText, presenceKey: me.filterText)
+        room.track(["user_id": .string(me.filterText)])
         for await event in room.events {
             if case .presence(_, _, let now) = event { online = Set(now.keys.compactMap { UUID(uuidString: $0) }) }
         }
@@ -120,33 +118,28 @@ public final class OperationModel {
     /// Of several that wait for the network the newest goes.
     public func publish(latitude: Double, longitude: Double) throws {
         let values: [String: JSONValue] = [
-            "id": .string(Self.name(UUID())), "operation_id": .string(Self.name(operation)),
-            "user_id": .string(Self.name(me)), "latitude": .number("\(latitude)"), "longitude": .number("\(longitude)"),
+            "id": .string(UUID().filterText), "operation_id": .string(operation.filterText),
+            "user_id": .string(me.filterText), "latitude": .number("\(latitude)"), "longitude": .number("\(longitude)"),
             "accuracy": 5, "timestamp": .string(now().filterText),
         ]
-        try writes.add(
-            PendingWrite(
-                table: Location.table, row: Self.name(me), kind: .insert, values: values, newestOnly: true,
-                madeAt: now()))
+        try writes.add(.insert, Location.table, me.filterText, values, newestOnly: true)
     }
 
     /// Shown at once, sent when it can be.
     public func send(_ content: String) throws {
         let message = OperationMessage(id: UUID(), userID: me, content: content, createdAt: now())
         let values: [String: JSONValue] = [
-            "operation_id": .string(Self.name(operation)), "user_id": .string(Self.name(me)),
+            "operation_id": .string(operation.filterText), "user_id": .string(me.filterText),
             "content": .string(content), "created_at": .string(message.createdAt.filterText),
         ]
-        let id = Self.name(message.id)
-        try writes.add(
-            PendingWrite(table: OperationMessage.table, row: id, kind: .insert, values: values, madeAt: now()))
+        let id = message.id.filterText
+        try writes.add(.insert, OperationMessage.table, id, values)
         chat.write(message, origin: id)
     }
 
     public func sendWrites() async {
         await writes.run { write in
-            guard let own = UUID(uuidString: write.row).flatMap({ chat[$0] }) else { return }
-            chat.succeeded(write.row, own)
+            chat.succeeded(write.row)
         } lost: { write, why in
             chat.failed(write.row)
             problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))

@@ -102,6 +102,12 @@ public final class LiveQuery<Row: LiveRow> {
         sort()
     }
 
+    /// The server has taken it as it was written. Other queries' origins change nothing, so each of several can be told.
+    public func succeeded(_ origin: String) {
+        kept.succeeded(origin)
+        sort()
+    }
+
     public func failed(_ origin: String) {
         kept.failed(origin)
         sort()

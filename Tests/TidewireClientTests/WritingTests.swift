@@ -78,6 +78,18 @@ private struct Message: LiveRow, Equatable {
         }
     }
 
+    @Test func `an answer without the row leaves it as it was written, and one to another table changes nothing`() {
+        var rows = rows()
+        rows.write(sent, origin: "o1")
+        rows.succeeded("of another table")
+        #expect(rows.pendingOrigins == ["o1"])
+        rows.succeeded("o1")
+        #expect(rows.all == [sent] && rows.pendingOrigins.isEmpty)
+        // It is the server's now: no later failure takes it away.
+        rows.failed("o1")
+        #expect(rows.all == [sent])
+    }
+
     @Test func `what fails is as it was`() {
         var rows = rows()
         rows.hear(.inserted(Message(id: "1", origin: nil, text: "old")))
@@ -235,6 +247,15 @@ private struct Message: LiveRow, Equatable {
         var again = try JSONDecoder().decode(OfflineQueue.self, from: JSONEncoder().encode(queue))
         again.launched()
         #expect(again.takeReady(at: start) == queue.writes)
+    }
+
+    @Test func `a write that is made now has its columns and its date`() throws {
+        let (storage, start) = (MemoryStorage(), start)
+        let writes = OfflineWrites(storage: storage, clock: ManualClock(), date: { start }) { _ in .later }
+        try writes.add(.insert, "a", "1", ["x": 1], parent: "b/2", newestOnly: true)
+        let write = try #require(writes.waiting.first)
+        #expect(write.name == "a/1" && write.kind == .insert && write.values == ["x": 1] && write.parent == "b/2")
+        #expect(write.newestOnly && write.madeAt == start.timeIntervalSince1970)
     }
 
     @Test func `writes are kept, sent and cleared`() async throws {

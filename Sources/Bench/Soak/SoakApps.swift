@@ -125,8 +125,8 @@ final class FeedSeat: SoakSeat {
         case 0...3:
             _ = try await database.ask(
                 "INSERT INTO posts (author, caption, media_key) VALUES ('\(person)', 'c', 'm')", as: person)
-        case 4...10: if let post { try model.toggleLike(post) }
-        case 11...14: if let post { try model.comment(post, "b\(chance.number(0...999_999))") }
+        case 4...10: if let post { try model.reactions.toggleLike(post) }
+        case 11...14: if let post { try model.reactions.comment(post, "b\(chance.number(0...999_999))") }
         case 15: model.showNewPosts()
         case 16:
             _ = try await database.ask(
@@ -150,8 +150,8 @@ final class FeedSeat: SoakSeat {
         model.showNewPosts()
         return model.following.map { "f|\($0.text)" }
             + model.feed.flatMap { post in
-                ["p|\(post.id.text)|\(model.likeCount(post.id))|\(model.isLiked(post.id))"]
-                    + model.comments(post.id).map { "c|\($0.id.text)|\($0.body)" }
+                ["p|\(post.id.text)|\(model.reactions.likeCount(post.id))|\(model.reactions.isLiked(post.id))"]
+                    + model.reactions.comments(post.id).map { "c|\($0.id.text)|\($0.body)" }
             }
     }
 
@@ -184,7 +184,7 @@ final class ListingSeat: SoakSeat {
     override func act(_ chance: inout VerifyChance) async throws {
         guard let model else { return }
         switch chance.number(0...13) {
-        case 0...3: if model.detail != nil { try model.addNote("n\(chance.number(0...999_999))") }
+        case 0...3: try model.detail?.addNote("n\(chance.number(0...999_999))")
         case 4...5:
             if let task = model.tasks.rows.filter({ $0.status == .open }).randomElement(using: &chance) {
                 try model.claim(task)

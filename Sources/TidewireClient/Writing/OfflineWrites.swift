@@ -49,6 +49,17 @@ public final class OfflineWrites: Sendable {
         bell.put(())
     }
 
+    /// A write that is made now, of these columns of a row.
+    public func add(
+        _ kind: PendingWrite.Kind, _ table: String, _ row: String, _ values: [String: JSONValue] = [:],
+        parent: String? = nil, newestOnly: Bool = false
+    ) throws(OfflineQueue.Refusal) {
+        try add(
+            PendingWrite(
+                table: table, row: row, kind: kind, values: values, parent: parent, newestOnly: newestOnly,
+                madeAt: date()))
+    }
+
     /// The network is back.
     public func wake() { bell.put(()) }
 

@@ -46,6 +46,13 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         tidy([own.row.id, row.id])
     }
 
+    /// The server has taken it, and does not say how it is stored: as it was written. An origin that nothing has is none of
+    /// these rows, and changes nothing.
+    public mutating func succeeded(_ origin: Origin) {
+        guard let own = pending.last(where: { $0.origin == origin }) else { return }
+        succeeded(origin, own.row)
+    }
+
     /// It is as it was. Whatever somebody else has made of the row meanwhile stays.
     public mutating func failed(_ origin: Origin) {
         let failed = pending.filter { $0.origin == origin }

@@ -1,0 +1,103 @@
+import Foundation
+import Observation
+import TidewireClient
+
+/// A row without an id of its own: its key is two columns.
+public struct Like: LiveRow, Hashable {
+    public struct Key: Hashable, Decodable, Sendable {
+        public let postID: UUID
+        public let userID: UUID
+    }
+    public static let table = "likes"
+    public static let key = ["post_id", "user_id"]
+    public let postID: UUID
+    public let userID: UUID
+    public var id: Key { Key(postID: postID, userID: userID) }
+}
+
+public struct Comment: LiveRow, Hashable {
+    public static let table = "comments"
+    public let id: UUID
+    public let postID: UUID
+    public let userID: UUID
+    public let body: String
+}
+
+/// What people make of posts: counts that never count twice, and comments, one's own at once.
+@MainActor @Observable
+public final class FeedReactions {
+    public private(set) var problems: [Problem] = []
+
+    private var likes = OptimisticKeys<UUID, Like.Key> { $0.postID }
+    private var allComments = OptimisticRows<Comment> { $0.id.filterText }
+    private let tidewire: Tidewire
+    private let writes: OfflineWrites
+    private let me: UUID
+
+    init(_ tidewire: Tidewire, writes: OfflineWrites, me: UUID) {
+        self.tidewire = tidewire
+        self.writes = writes
+        self.me = me
+    }
+
+    public func likeCount(_ post: UUID) -> Int { likes.count(post) }
+    public func isLiked(_ post: UUID) -> Bool { likes.contains(Like.Key(postID: post, userID: me)) }
+    public func comments(_ post: UUID) -> [Comment] { allComments.all.filter { $0.postID == post } }
+
+    func followLikes() async {
+        for await batch in tidewire.live(Like.self, window: .immediate) {
+            problems += batch.problems
+            if let rows = batch.rows { likes.replaceAll(rows.map(\.id)) }
+            for change in batch.changes { likes.hear(change.id, isThere: change.row != nil) }
+        }
+    }
+
+    func followComments() async {
+        for await batch in tidewire.live(Comment.self, window: .immediate) {
+            if Task.isCancelled { return }
+            problems += batch.problems
+            if let rows = batch.rows { allComments.replaceAll(rows) }
+            for change in batch.changes { allComments.hear(change) }
+        }
+    }
+
+    // MARK: What is done
+
+    public func toggleLike(_ post: UUID) throws {
+        let key = Like.Key(postID: post, userID: me)
+        let isThere = !likes.contains(key)
+        let row = post.filterText + "/" + me.filterText
+        try writes.add(
+            isThere ? .insert : .delete, Like.table, row,
+            ["post_id": .string(post.filterText), "user_id": .string(me.filterText)])
+        likes.write(key, isThere: isThere)
+        // Taken back before it was sent.
+        if !writes.hasUnsent(Like.table, row) { likes.failed(key) }
+    }
+
+    public func comment(_ post: UUID, _ body: String) throws {
+        let comment = Comment(id: UUID(), postID: post, userID: me, body: body)
+        let id = comment.id.filterText
+        try writes.add(
+            .insert, Comment.table, id,
+            ["post_id": .string(post.filterText), "user_id": .string(me.filterText), "body": .string(body)])
+        allComments.write(comment, origin: id)
+    }
+
+    func sendWrites() async {
+        await writes.run { write in
+            allComments.succeeded(write.row)
+            if let like = like(write) { likes.succeeded(like) }
+        } lost: { write, why in
+            allComments.failed(write.row)
+            if let like = like(write) { likes.failed(like) }
+            problems.append(Problem(code: "NotWritten", message: "\(write.name): \(why)", severity: .error))
+        }
+    }
+
+    /// Of several for one like the last one says whether it is there.
+    private func like(_ write: PendingWrite) -> Like.Key? {
+        guard write.table == Like.table, !writes.hasUnsent(write.table, write.row) else { return nil }
+        return try? RowImage(write.values).decode(Like.Key.self)
+    }
+}

@@ -1,0 +1,63 @@
+import Foundation
+import TidewireClient
+
+public struct ListingNote: LiveRow, Hashable {
+    public static let table = "listing_notes"
+    public let id: String
+    public let listingID: String
+    public let content: String
+    public let createdBy: UUID?
+    public let createdAt: Date
+
+    public struct Columns: Sendable { let listingID = Column<String>("listing_id") }
+    public static let columns = Columns()
+}
+
+/// Work on a listing; which of it somebody sees, his job decides.
+public struct Activity: LiveRow, Hashable {
+    public static let table = "activities"
+    public let id: String
+    public let listingID: String
+    public let name: String
+    public let status: AgentTask.Status
+
+    public struct Columns: Sendable { let listingID = Column<String>("listing_id") }
+    public static let columns = Columns()
+}
+
+/// Notes and work of one listing.
+@MainActor
+public final class ListingDetail {
+    public let listing: String
+    public let notes: LiveQuery<ListingNote>
+    public let activities: LiveQuery<Activity>
+
+    private let writes: OfflineWrites
+    private let me: UUID
+
+    init(_ tidewire: Tidewire, _ listing: String, writes: OfflineWrites, me: UUID) {
+        self.listing = listing
+        self.writes = writes
+        self.me = me
+        notes = LiveQuery(tidewire, ListingNote.self, where: \.listingID == listing, window: .immediate) {
+            ($0.createdAt, $0.id) < ($1.createdAt, $1.id)
+        }
+        activities = LiveQuery(tidewire, Activity.self, where: \.listingID == listing) { $0.name < $1.name }
+    }
+
+    func run() async {
+        async let notes: Void = notes.run()
+        async let activities: Void = activities.run()
+        _ = await (notes, activities)
+    }
+
+    /// Shown at once, sent when it can be.
+    public func addNote(_ content: String) throws {
+        let id = "note_" + UUID().filterText
+        try writes.add(
+            .insert, ListingNote.table, id,
+            ["listing_id": .string(listing), "content": .string(content), "created_by": .string(me.filterText)])
+        let note = ListingNote(id: id, listingID: listing, content: content, createdBy: me, createdAt: Date())
+        notes.write(note, origin: id)
+    }
+}
