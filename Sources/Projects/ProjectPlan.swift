@@ -70,8 +70,7 @@ public struct ProjectPlanner: Sendable {
     }
 
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
-        let directory = "\(configuration.dataDirectory)/projects/\(record.id)"
-        plan.ingest.dataDirectory = directory
+        plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
         plan.ingest.replication.slot = record.slot ?? Self.slot(record.externalID, configuration.slot)
         plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID)
         plan.policies = nil

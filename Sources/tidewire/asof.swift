@@ -23,7 +23,7 @@ struct AsOfCommand: Command {
         JSON. One object a row: offset (of the change that left it so), key, record.
         """
     let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
-    let options: [Option] = [.to, .mostRows, .output, .json, .zone, .log] + Option.masking
+    let options: [Option] = [.to, .mostRows, .output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire asof orders --to -15m", "What was in it a quarter of an hour ago?"),

@@ -24,7 +24,7 @@ struct BundleCommand: Command {
         \(SelectorHelp.text)
         """
     let operands = [Operand("FILE", .one, "Where to: a name that is free, such as incident.bundle.")]
-    let options: [Option] = [.from, .to, .note, .withoutProgress, .zone, .log] + Option.masking
+    let options: [Option] = [.from, .to, .note, .withoutProgress, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example(

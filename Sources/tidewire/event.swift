@@ -20,7 +20,7 @@ struct EventCommand: Command {
         ended_before, unknown.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
-    let options: [Option] = [.output, .json, .zone, .log] + Option.masking
+    let options: [Option] = [.output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [Example("tidewire event @18442901", "What was that?")]
     let exitCodes = LogAccess.exitCodes

@@ -23,7 +23,7 @@ struct LogAcceptLossCommand: Command {
         Nothing is deleted: what goes is moved to DIR.damaged-TIME beside the log, where 'tail', 'row' and 'log export' \
         with --log read it as far as it can be read.
         """
-    let options: [Option] = [.acceptance, .withoutProgress, .log]
+    let options: [Option] = [.acceptance, .withoutProgress, .log, .project]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log accept-loss", "See what would be lost, and decide:"),

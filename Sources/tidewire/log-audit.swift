@@ -18,7 +18,7 @@ struct LogAuditCommand: Command {
         JSON. One object a line: time, action (unmask or replay), user, behalf (null where nobody is known), command, what; for a \
         damaged line line and damaged (true).
         """
-    let options: [Option] = [.auditFile, .output, .json, .zone, .log]
+    let options: [Option] = [.auditFile, .output, .json, .zone, .log, .project]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [Example("tidewire log audit", "Who looked?")]
     let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]

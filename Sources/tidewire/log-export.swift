@@ -25,7 +25,7 @@ struct LogExportCommand: Command {
         the file of the setting mask_rules names, are written as a mark such as *** 1f3a90c2d47b0e85, the same for equal values \
         within one export; so is what JSON, claims and filters have under such names. For a backup, take --unmask '*'.
         """
-    let options: [Option] = [.from, .to, .withoutProgress, .zone, .log] + Option.masking
+    let options: [Option] = [.from, .to, .withoutProgress, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log export --unmask '*' | gzip > log.ndjson.gz", "A backup that other programs can read:"),

@@ -19,7 +19,7 @@ struct LogImportCommand: Command {
         log, and can be run again.
         """
     let operands = [Operand("FILE", .one, "The export; - is standard input.")]
-    let options: [Option] = [.withoutProgress, .log]
+    let options: [Option] = [.withoutProgress, .log, .project]
     let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.dataDirectory), Setting(\.segmentBytes)])]
     let examples = [
         Example("tidewire log import incident.ndjson --data-dir /tmp/incident", "Look at somebody else's log:"),

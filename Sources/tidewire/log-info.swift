@@ -24,7 +24,7 @@ struct LogInfoCommand: Command {
         with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, from, \
         to, bytes, retention_seconds and retention_bytes (null without a limit).
         """
-    let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log]
+    let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log, .project]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [Setting(\.dataDirectory), Setting(\.retentionAge), Setting(\.retentionBytes)])
     ]

@@ -23,7 +23,7 @@ struct LogVerifyCommand: Command {
         its header does not read), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
         discontinuity), position and text.
         """
-    let options: [Option] = [.repair, .withoutProgress, .json, .log]
+    let options: [Option] = [.repair, .withoutProgress, .json, .log, .project]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log verify", "Is every byte what was written?"),

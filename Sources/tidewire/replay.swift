@@ -68,7 +68,7 @@ struct ReplayCommand: Command {
         [
             .target, .channel, .isPrivate, .go, .from, .to, .table, .operation, .condition, .speed, .step, .pauseOn,
             .map, .tag, .onConflict,
-            .triggers, .allowTarget, .withoutProgress, .json, .zone, .log,
+            .triggers, .allowTarget, .withoutProgress, .json, .zone, .log, .project,
         ] + Option.masking + [.maskKey]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [

@@ -34,7 +34,7 @@ struct RowCommand: Command {
         Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log] + Option.masking
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire row orders 4711", "What happened to order 4711?"),

@@ -27,7 +27,7 @@ struct SeedCommand: Command {
         WHAT STANDS IN for a masked value is one that its column takes: \(StandIn.description); other types, and those of the \
         user's own, which the log knows by name only, get NULL, and a comment says so.
         """
-    let options: [Option] = [.table, .to, .mostRows, .zone, .log] + Option.masking + [.maskKey]
+    let options: [Option] = [.table, .to, .mostRows, .zone, .log, .project] + Option.masking + [.maskKey]
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example(

@@ -23,7 +23,7 @@ struct SessionCommand: Command {
         role, topic, bindings, claims, other_claims, reason.
         """
     let operands = [Operand("ID", .any, "A socket, as 'tidewire who' names it; what follows a / is not looked at.")]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log] + Option.masking
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire session --from -15m", "Who came and went?"),
@@ -53,7 +53,7 @@ struct UserCommand: Command {
         JSON. As 'tidewire session --json'.
         """
     let operands = [Operand("SUB", .one, "The user's id: the claim sub.")]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log] + Option.masking
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --from -2h", "Was she there?")

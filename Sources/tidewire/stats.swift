@@ -29,6 +29,7 @@ struct StatisticsCommand: Command {
     let options: [Option] =
         [
             .by, .top, .from, .to, .table, .operation, .condition, .withoutProgress, .output, .json, .zone, .log,
+            .project,
         ] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [

@@ -35,6 +35,7 @@ struct TailCommand: Command {
     let options: [Option] =
         [
             .from, .to, .table, .operation, .condition, .presence, .follow, .limit, .output, .json, .zone, .log,
+            .project,
         ] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [

@@ -21,7 +21,7 @@ struct TransactionCommand: Command {
         JSON. One object a change, as 'tidewire tail --json' prints them.
         """
     let operands = [Operand("XID|LSN", .one, "7421, xid:7421, 0/16B3748 or lsn:0/16B3748.")]
-    let options: [Option] = [.limit, .output, .json, .zone, .log] + Option.masking
+    let options: [Option] = [.limit, .output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tx 7421", "What else did this transaction do?"),

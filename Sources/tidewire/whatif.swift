@@ -36,7 +36,7 @@ struct WhatIfCommand: Command {
         [
             .proposal, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to, .withoutProgress,
             .json,
-            .zone, .log,
+            .zone, .log, .project,
         ] + Option.masking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [

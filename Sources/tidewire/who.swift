@@ -34,7 +34,7 @@ struct WhoCommand: Command {
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
     let options: [Option] =
-        [.user, .recorded, .asOfNow, .clientLimit, .output, .json, .zone, .log] + Option.masking
+        [.user, .recorded, .asOfNow, .clientLimit, .output, .json, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.policyDatabaseURL),

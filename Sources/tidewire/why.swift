@@ -45,7 +45,7 @@ struct WhyCommand: Command {
     let options: [Option] =
         [
             .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow,
-            .json, .zone, .log,
+            .json, .zone, .log, .project,
         ] + Option.masking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [

@@ -19,7 +19,9 @@ import Testing
         #expect(MaskRules.usual.masks(column, of: notes) && MaskRules.usual.masks(column, of: users))
     }
 
-    @Test(arguments: ["id", "body", "name", "title", "created_at", "className", "cardinality", "footprint", "mailing"])
+    @Test(arguments: [
+        "id", "body", "name", "title", "created_at", "className", "cardinality", "footprint", "mailing", "addressee_id",
+    ])
     func `others are not`(column: String) { #expect(!MaskRules.usual.masks(column, of: notes)) }
 
     @Test func `a file's rules come behind the usual ones, and the last that fits wins`() throws {

@@ -52,6 +52,8 @@ public struct MaskRules: Sendable, Hashable {
         mobile
         *mobile_number*
         *address*
+        !addressee
+        !addressee_id
         *street*
         *birth*
         *passport*

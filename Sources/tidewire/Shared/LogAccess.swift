@@ -4,6 +4,7 @@ import EventLog
 import Glibc
 import History
 import Ingest
+import Projects
 import Settings
 import System
 
@@ -13,6 +14,8 @@ extension Option {
         "log", "DIR",
         "The log's own directory (the one with the .segment files), wherever it was copied to, or a bundle of 'tidewire bundle'."
     )
+    static let project = Option.value(
+        "project", "NAME", "The log of this one of several projects that the hub of the data directory serves.")
 }
 
 extension OptionGroup {
@@ -25,9 +28,22 @@ extension Arguments {
     func logDirectory(_ terminal: Terminal) throws -> String {
         if let path = value(of: .log) {
             guard !path.isEmpty else { throw UsageError("--log: expected a directory") }
+            guard value(of: .project) == nil else {
+                throw UsageError("--project is looked for in a data directory, and --log is the log of one already")
+            }
             return path
         }
-        return IngestService.Settings.logDirectory(try configuration(terminal).dataDirectory)
+        return IngestService.Settings.logDirectory(try dataDirectory(terminal))
+    }
+
+    private func dataDirectory(_ terminal: Terminal) throws -> String {
+        let configuration = try configuration(terminal)
+        guard let name = value(of: .project) else { return configuration.dataDirectory }
+        do throws(ProjectStoreError) {
+            return try ProjectPlace.directory(of: name, configuration)
+        } catch {
+            throw CommandFailure(.notFound, "\(error)")
+        }
     }
 
     /// The log, opened for reading: no lock is taken, and a hub may run meanwhile. All that it gives is masked; what is
