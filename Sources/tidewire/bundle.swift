@@ -16,8 +16,8 @@ struct BundleCommand: Command {
         nor a database nor anything else of this machine. 'tidewire open' says what is in it.
 
         It is masked like all output, for good: nobody can unmask it later. --unmask leaves columns readable in it, and is \
-        written down here. Passwords, secrets and tokens of the settings are never in it. Not in it are policies and grants, which \
-        the log does not have: 'why' asks a database for them.
+        written down here. Passwords, secrets and tokens of the settings are never in it. Not in it is what the log \
+        has of the catalog (policies, grants, functions), whose texts may hold what is to be hidden: 'why' asks a database for it.
 
         The file is an archive as tar reads it: 'tar tf FILE' lists it.
 
