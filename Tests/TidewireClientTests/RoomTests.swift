@@ -73,8 +73,12 @@ import TidewireClientTesting
     }
 }
 
-@MainActor @Suite(.within(minutes: 5)) struct LiveQueryTests {
-    @Test func `a query is what the table is, in its order`() {
+@Suite(.within(minutes: 5)) struct LiveQueryTests {
+    @Test func `a query is what the table is, in its order`() throws {
+        try onThisThread { await inOrder() }
+    }
+
+    @MainActor private func inOrder() {
         let stage = Stage()
         let query = LiveQuery(stage.tidewire, Note.self) { $0.id > $1.id }
         var batch = Batch<Note>()

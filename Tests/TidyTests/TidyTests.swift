@@ -146,9 +146,9 @@ import Testing
     /// Suites within others have the limit of the one around them.
     @Test func `tests that do several things at once have threads of their own for them`() {
         // Whoever suspends waits for the pool's threads, which others block for minutes, longer than a suite allows.
-        let tasks = /withTaskGroup|\basync let\b|\bTask(\.detached)? \{/
+        let tasks = /withTaskGroup|\basync let\b|\bTask(\.detached)? \{|@MainActor (@Suite|@Test|struct)/
         for path in Self.house.files("Tests") where path.hasSuffix(".swift") && !path.hasPrefix("Tests/TidyTests/") {
-            #expect(Self.house.text(path).firstMatch(of: tasks) == nil, "\(path): use `together`")
+            #expect(Self.house.text(path).firstMatch(of: tasks) == nil, "\(path): use `together`, or `onThisThread`")
         }
     }
 
