@@ -110,6 +110,9 @@ private struct Reminder: LiveRow {
     let id: UUID
     let message: String
     let amount: Decimal?
+
+    struct Columns: Sendable { let message = Column<String>("message") }
+    static let columns = Columns()
 }
 
 extension EndToEndPrograms {
@@ -282,6 +285,46 @@ extension EndToEndPrograms {
                 return ""
             }
             #expect(code == "NotPublished")
+        }
+
+        @Test func `who can never hear anything, for want of a policy, is told so`() throws {
+            let hub = try HubForApps()
+            _ = try hub.ask(
+                """
+                CREATE TABLE silent (id int PRIMARY KEY);
+                ALTER TABLE silent ENABLE ROW LEVEL SECURITY;
+                GRANT SELECT ON silent TO authenticated;
+                ALTER PUBLICATION supabase_realtime ADD TABLE silent
+                """)
+            try hub.start()
+            let words = try onThisThread {
+                let tables = hub.client(ana).changes(of: [Binding(table: "silent")]).makeAsyncIterator()
+                while let batch = await tables.next() {
+                    if let problem = batch.problems.first { return problem.message }
+                }
+                return ""
+            }
+            #expect(words.contains("no policy lets role authenticated SELECT"), "\(words)")
+        }
+
+        @Test func `a filter of the server's tells what it names, and that a row leaves it`() throws {
+            let hub = try HubForApps()
+            try hub.start()
+            try onThisThread {
+                var batches = hub.client(ana).live(
+                    Reminder.self, where: \.message == "wanted", window: .immediate, snapshot: false
+                ).makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                for message in ["other", "wanted"] { try remind(hub, message) }
+                _ = try hub.ask("UPDATE reminders SET message = 'other' WHERE message = 'wanted'")
+                var told: [String] = []
+                while told.count < 2, let batch = await batches.next() {
+                    for change in batch.changes {
+                        if case .left = change { told.append("left") } else { told.append(change.row?.message ?? "") }
+                    }
+                }
+                #expect(told == ["wanted", "left"])
+            }
         }
 
         @Test func `TLS, with a certificate that is checked`() throws {

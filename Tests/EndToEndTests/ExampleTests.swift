@@ -391,6 +391,44 @@ extension EndToEndPrograms {
             }
         }
 
+        @Test func `ten people on one map see each other, and have their messages when the app starts again`() throws {
+            let hub = try HubForApps()
+            let crew = try Crew(hub)
+            let people = [ana, ben] + (0..<8).map { _ in UUID() }
+            for person in people.dropFirst(2) {
+                _ = try hub.ask("INSERT INTO users (id, full_name) VALUES ('\(person)', 'somebody')")
+                _ = try hub.ask("INSERT INTO operation_members VALUES ('\(crew.operation)', '\(person)')")
+            }
+            try hub.start()
+            try onThisThread {
+                var running: [Task<Void, Never>] = []
+                var models: [OperationModel] = []
+                for person in people {
+                    let (_, model) = await map(hub, crew, person)
+                    running += [onMainThread { await model.run() }, onMainThread { await model.sendWrites() }]
+                    models.append(model)
+                }
+                let all = models
+                #expect(await eventually { all.allSatisfy(\.hasBegun) })
+                for model in all { try await model.publish(latitude: 1, longitude: 2) }
+                try await all[0].send("here")
+                #expect(
+                    await eventually {
+                        all.allSatisfy { model in people.allSatisfy { model.trails[$0]?.count == 1 } }
+                    })
+                #expect(await eventually { all.allSatisfy { $0.messages.map(\.content) == ["here"] } })
+                await end(running)
+
+                _ = try hub.ask(
+                    "INSERT INTO op_messages (operation_id, user_id, content) VALUES ('\(crew.operation)', '\(ben)', 'away')"
+                )
+                let (_, again) = await map(hub, crew, ana)
+                let anew = onMainThread { await again.run() }
+                #expect(await eventually { again.messages.map(\.content) == ["here", "away"] })
+                await end([anew])
+            }
+        }
+
         // MARK: Social feed
 
         @MainActor private func feed(
@@ -495,6 +533,28 @@ extension EndToEndPrograms {
                 #expect(
                     await model.problems.filter { $0.severity == .error }.allSatisfy { Self.ofTokens.contains($0.code) }
                 )
+                await end(running)
+            }
+        }
+
+        @Test func `whom one follows is seen without a new start of the app, and whom one leaves no more`() throws {
+            let hub = try HubForApps()
+            for (person, name) in [(ana, "ana"), (ben, "ben")] {
+                _ = try hub.ask("INSERT INTO profiles (user_id, username) VALUES ('\(person)', '\(name)')")
+            }
+            // Older than the event log: its key alone would not say who may hear that it is gone.
+            let (old, kept) = (try post(hub, ben, "old"), try post(hub, ben, "kept"))
+            try hub.start()
+            try onThisThread {
+                let (_, model) = await feed(hub, ana)
+                let running = [onMainThread { await model.run() }]
+                #expect(await eventually { model.hasBegun && model.feed.isEmpty })
+                _ = try hub.ask("INSERT INTO follows VALUES ('\(ana)', '\(ben)')")
+                #expect(await eventually { Set(model.feed.map(\.id)) == [old, kept] })
+                _ = try hub.ask("DELETE FROM posts WHERE id = '\(old)'")
+                #expect(await eventually { model.feed.map(\.id) == [kept] })
+                _ = try hub.ask("DELETE FROM follows")
+                #expect(await eventually { model.feed.isEmpty && model.following.isEmpty })
                 await end(running)
             }
         }
