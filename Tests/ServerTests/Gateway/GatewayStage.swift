@@ -55,7 +55,8 @@ final class GatewayStage: @unchecked Sendable {
             (Setting(\.databaseURL), logins.hubURL), (Setting(\.policyDatabaseURL), logins.policyURL),
             (Setting(\.slot), database.slot), (Setting(\.dataDirectory), dataDirectory),
             (Setting(\.listen), "127.0.0.1:0"), (Setting(\.loops), "1"), (Setting(\.jwtSecret), Self.secret),
-            (Setting(\.connectErrorBackoff), "10ms"),
+            // Callers send no heartbeats, and a test takes as long as the machine lets it.
+            (Setting(\.connectErrorBackoff), "10ms"), (Setting(\.idleTimeout), "0"),
             (Setting(\.channelErrorBackoff), "10ms"), (Setting(\.segmentBytes), "1MB"),
         ]
         hub = try Hub(

@@ -22,7 +22,7 @@ extension GatewayTraffic {
                 CREATE TABLE items (id int PRIMARY KEY, v text);
                 INSERT INTO items SELECT g, repeat('v', 100) FROM generate_series(1, \(Self.rows)) g;
                 GRANT SELECT ON items TO READER;
-                """, publication: "FOR ALL TABLES", [(Setting(\.outboxBytes), "1MB"), (Setting(\.idleTimeout), "0")])
+                """, publication: "FOR ALL TABLES", [(Setting(\.outboxBytes), "1MB")])
             let idle = try stage.caller(receiveBuffer: 4096)
             try idle.subscribe("realtime:a", [binding("items")])
             let readers = try (0..<Self.readers).map { _ in try stage.caller() }
