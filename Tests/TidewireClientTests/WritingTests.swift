@@ -183,6 +183,16 @@ private struct Message: LiveRow, Equatable {
         #expect(queue.writes.map(\.id) == ["p4"])
     }
 
+    @Test func `what is refused takes nothing with it`() throws {
+        var limits = OfflineQueue.Limits()
+        limits.bytes = 60
+        var queue = OfflineQueue(limits: limits)
+        try queue.add(write("small", "me", .insert, ["at": 1], newestOnly: true))
+        let large = write("large", "me", .insert, ["at": .string(String(repeating: "x", count: 80))], newestOnly: true)
+        #expect(throws: OfflineQueue.Refusal.tooLarge) { try queue.add(large) }
+        #expect(queue.writes.map(\.id) == ["small"])
+    }
+
     /// Whatever comes when, and however a sending ends: besides the one that is on its way, only the newest waits.
     @Test(arguments: seeds(50))
     func `of positions the newest is sent, also if one was on its way and failed`(seed: Seed) throws {

@@ -83,10 +83,22 @@ public struct OfflineQueue: Sendable, Hashable, Codable {
     /// Joined with what waits for the same row and is not on its way: an update with an insert or update, a delete with all.
     public mutating func add(_ write: PendingWrite) throws(Refusal) {
         var write = write
+        let before = writes
         let waiting = writes.lastIndex { $0.name == write.name && !$0.isOut }
         if let waiting, join(&write, into: waiting) { return }
-        guard writes.count < limits.writes else { throw .tooManyWrites }
-        guard bytes(of: writes) + bytes(of: [write]) <= limits.bytes else { throw .tooLarge }
+        let refusal: Refusal? =
+            if writes.count >= limits.writes {
+                .tooManyWrites
+            } else if bytes(of: writes) + bytes(of: [write]) > limits.bytes {
+                .tooLarge
+            } else {
+                nil
+            }
+        if let refusal {
+            // What it would have taken the place of is still to be sent.
+            writes = before
+            throw refusal
+        }
         writes.append(write)
     }
 
