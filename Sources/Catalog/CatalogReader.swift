@@ -40,15 +40,25 @@ struct CatalogReader {
         }
         return Fingerprint(
             text: text + "|\(coverage.stream.followedSince?.rawValue ?? 0)", visible: visible,
-            took: Clock.monotonicNanoseconds() - began)
+            unannounced: try CatalogReader.numbers(row[2]), took: Clock.monotonicNanoseconds() - began)
     }
 
     struct Fingerprint {
         var text: String
         /// Transactions whose work it knows.
         var visible: VisibleTransactions
+        /// Published tables of which the stream does not say that their policies or rights may have changed.
+        var unannounced: Set<UInt32>
         /// Nanoseconds that asking took.
         var took: UInt64
+    }
+
+    private static func numbers(_ list: String?) throws(PostgresError) -> Set<UInt32> {
+        let texts = list?.split(separator: ",") ?? []
+        let numbers = texts.compactMap { UInt32($0) }
+        // One that could not be read would not be waited for.
+        guard numbers.count == texts.count else { throw CatalogReader.unreadable }
+        return Set(numbers)
     }
 
     /// Another text whenever something has changed that policies may mean more by than their text says.
@@ -115,9 +125,19 @@ struct CatalogReader {
              FROM pg_roles r),
             (SELECT sum(hashtextextended(m.roleid || ':' || m.member || ':' || m.xmin, 0)) FROM pg_auth_members m),
             (SELECT d.oid || ':' || d.datdba FROM pg_database d WHERE d.datname = current_database())),
-            pg_current_snapshot()::text
+            pg_current_snapshot()::text,
+            (\(CatalogReader.unannouncedText))
         """
     }
+
+    /// Before its next change PostgreSQL announces a table again whose policies or rights may be others. A partitioned one that
+    /// is published as itself is not: there the partition is announced, which says nothing of the table above. Where definitions
+    /// are told of in the stream (`sql/050_ddl_messages.sql`), none is.
+    private static let unannouncedText = """
+        SELECT string_agg(c.oid::text, ',' ORDER BY c.oid) FROM published JOIN pg_class c ON c.oid = published.relid
+        WHERE c.relkind = 'p' AND (SELECT count(*) FROM pg_event_trigger e
+            WHERE e.evtname IN ('tidewire_definitions_made', 'tidewire_definitions_dropped') AND e.evtenabled IN ('O', 'A')) < 2
+        """
 
     /// Somebody else has the table for himself, or waits for that: whoever writes out an expression that names it waits, too.
     static func isLocked(_ table: String) -> String {

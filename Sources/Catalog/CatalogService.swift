@@ -63,6 +63,7 @@ public final class CatalogService: Sendable {
 
     /// Whether the newest snapshot knows what transaction `xid`, whose changes came down the stream, did.
     public func hasSeen(_ xid: UInt32) -> Bool { known.hasSeen(xid) }
+    public var unannounced: Set<UInt32> { known.unannounced }
 
     /// `body` is called on the catalog's thread with each new snapshot. Whatever was resolved with an older one is to be
     /// resolved again: roles may have other rights. It must not wait for anything.

@@ -10,6 +10,9 @@ public protocol CatalogSource: AnyObject, Sendable {
     var isCurrent: Bool { get }
     /// Whether the newest snapshot knows what transaction `xid` did.
     func hasSeen(_ xid: UInt32) -> Bool
+    /// Tables of which the stream does not say that their policies or rights may have changed: before a row of theirs is
+    /// judged, the newest snapshot has to have seen its transaction.
+    var unannounced: Set<UInt32> { get }
     /// Calls `body` with each new snapshot.
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void)
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.

@@ -104,6 +104,7 @@ final class CatalogWorker: ConnectedWorker {
     private func look(_ reader: CatalogReader) throws(PostgresError) -> Bool {
         let began = Clock.monotonicNanoseconds()
         let fingerprint = try reader.fingerprint(view?.snapshot)
+        known.learn(unannounced: fingerprint.unannounced)
         guard fingerprint.text == self.fingerprint else { return try rebuild(reader, fingerprint) }
         verified(began, fingerprint)
         return false
@@ -129,6 +130,7 @@ final class CatalogWorker: ConnectedWorker {
         let began = Clock.monotonicNanoseconds()
         let (new, fingerprint) = try read(reader, fingerprint)
         self.fingerprint = fingerprint.text
+        known.learn(unannounced: fingerprint.unannounced)
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
         sayWhatIsUnreadable(reader)

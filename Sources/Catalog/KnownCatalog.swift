@@ -11,6 +11,8 @@ public final class KnownCatalog: Sendable {
         var staleAt: UInt64 = 0
         /// What the database showed when it was last asked whether the view holds.
         var seen: VisibleTransactions?
+        /// Tables of which nobody says that their policies or rights may have changed.
+        var unannounced: Set<UInt32> = []
     }
 
     private let known = Mutex(Known())
@@ -48,6 +50,8 @@ public final class KnownCatalog: Sendable {
         return known.withLock { $0.view != nil && now <= $0.staleAt }
     }
 
+    var unannounced: Set<UInt32> { known.withLock { $0.unannounced } }
+
     func hasSeen(_ xid: UInt32) -> Bool { known.withLock { $0.seen?.contains(xid) ?? false } }
 
     /// The view and what it says of a request, if that was asked before. Nil when there is none that can be trusted.
@@ -68,6 +72,9 @@ public final class KnownCatalog: Sendable {
     }
 
     // MARK: For the catalog's thread
+
+    /// Before the view that has these tables is published: whoever has it waits for them.
+    func learn(unannounced tables: Set<UInt32>) { known.withLock { $0.unannounced = tables } }
 
     var rememberedRequests: [BindingRequest] { known.withLock { $0.outcomes.keys } }
 

@@ -300,6 +300,7 @@ public struct Pipeline: ~Copyable {
             return true
         }
         guard sources.catalog.isCurrent else { return pause(nil) }
+        if let xid = try unseen(feed) { return pause(xid) }
         if try hasUnsettledRows(feed) { return holdForPolicies() }
         self.entry.waitingSince = nil
         if !self.entry.hasAppliedMemberships {
@@ -785,10 +786,22 @@ public struct Pipeline: ~Copyable {
 
     /// The entry has rows of tables whose policies could not be read for the moment.
     private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
-        guard let unsettled = sources.catalog.snapshot?.policies.unsettled, !unsettled.isEmpty else { return false }
+        try hasRows(feed, of: sources.catalog.snapshot?.policies.unsettled ?? [])
+    }
+
+    /// The transaction of the entry at hand, where it has rows of a table whose policies may have changed before it without
+    /// a word in the stream, and the catalog has not seen it yet. One look serves all that it showed.
+    private func unseen(_ feed: borrowing LogFeed) throws(ByteError) -> UInt32? {
+        guard !entry.hasCatalog, try hasRows(feed, of: sources.catalog.unannounced) else { return nil }
+        let xid = try TransactionPart(feed.payload).xid
+        return hasSeen(xid) ? nil : xid
+    }
+
+    private func hasRows(_ feed: borrowing LogFeed, of tables: Set<UInt32>) throws(ByteError) -> Bool {
+        if tables.isEmpty { return false }
         var part = try TransactionPart(feed.payload)
         while let change = try part.next() {
-            if change.relation != 0, unsettled.contains(try relation(change.relation).oid) { return true }
+            if change.relation != 0, tables.contains(try relation(change.relation).oid) { return true }
         }
         return false
     }

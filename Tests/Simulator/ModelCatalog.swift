@@ -24,8 +24,11 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     private static let holdsFor: UInt64 = 3_000_000_000
     private static let pollMilliseconds: UInt64 = 250
 
-    init(_ world: ModelServer) {
+    let unannounced: Set<UInt32>
+
+    init(_ world: ModelServer, unannounced: Set<UInt32>) {
         self.world = world
+        self.unannounced = unannounced
         poll()
     }
 

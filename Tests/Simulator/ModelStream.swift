@@ -57,9 +57,15 @@ final class ModelStream {
     }
 
     private let segmentBytes: UInt64
+    /// Nothing is said of policies.
+    private let isSilent: Bool
 
-    init(_ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime, segmentBytes: UInt64 = 32 << 10) {
+    init(
+        _ database: ModelDatabase, _ storage: FaultyStorage, _ time: VirtualTime, segmentBytes: UInt64 = 32 << 10,
+        isSilent: Bool = false
+    ) {
         self.segmentBytes = segmentBytes
+        self.isSilent = isSilent
         self.database = database
         self.storage = storage
         self.time = time
@@ -226,7 +232,7 @@ final class ModelStream {
         guard commit.isPublished else { return [] }
         let time = commit.time - 946_684_800_000_000
         var messages = [PgOutput.begin(commit: commit.lsn.rawValue, time: time, xid: commit.xid)]
-        if commit.defines { messages.append(PgOutput.logical("rt:ddl", [])) }
+        if commit.defines, !isSilent { messages.append(PgOutput.logical("rt:ddl", [])) }
         for change in commit.changes { append(change, commit, on: process, to: &messages) }
         messages.append(PgOutput.commit(commit.lsn.rawValue, end: commit.end.rawValue, time: time))
         return messages
@@ -239,7 +245,7 @@ final class ModelStream {
         if change.table == .messages { return say(change, on: process, to: &messages) }
         let announcement = Announcement(
             extras: commit.rules.extras(of: change.table), isNamedByKey: commit.rules.isNamedByKey(change.table),
-            definitions: commit.rules.hashNumber)
+            definitions: isSilent ? commit.rules.hashOfColumns : commit.rules.hashNumber)
         if process.announced[oid] != announcement {
             process.announced[oid] = announcement
             messages.append(relation(change.table, announcement))
@@ -305,7 +311,8 @@ final class ModelStream {
 
 extension ModelRules {
     /// Another one whenever anything is defined otherwise: the server then announces tables again.
-    fileprivate var hashNumber: Int {
-        (sharesRoomZero ? 1 : 0) + extras.values.reduce(0, +) * 2 + namedByKey.count * 1000
-    }
+    fileprivate var hashNumber: Int { (sharesRoomZero ? 1 : 0) + hashOfColumns }
+
+    /// The same of all but policies.
+    fileprivate var hashOfColumns: Int { extras.values.reduce(0, +) * 2 + namedByKey.count * 1000 }
 }

@@ -16,11 +16,16 @@ public struct Shape: Sendable, Equatable {
     /// Time and again nobody listens, while changes go on.
     public var isLonely = false
 
-    /// Now and then a seed has a crowd, or wants rows only, or is lonely.
+    /// The stream says nothing of policies that become others, as it is with partitioned tables that are published as
+    /// themselves.
+    public var isSilent = false
+
+    /// Now and then a seed has a crowd, or wants rows only, or is lonely, or its stream is silent.
     public static func usual(seed: UInt64) -> Shape {
         var shape = Shape(clients: seed % 10 == 7 ? 60 : individuals)
         shape.isOfRows = seed % 10 == 3
         shape.isLonely = seed % 20 == 14
+        shape.isSilent = seed % 10 == 5
         return shape
     }
 

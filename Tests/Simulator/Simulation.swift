@@ -112,7 +112,7 @@ public final class Simulation {
         readable = try Epoll()
         agenda = Agenda(time)
         server = ModelServer(database, time, agenda, seed: seed)
-        stream = ModelStream(database, storage, time, segmentBytes: shape.segmentBytes)
+        stream = ModelStream(database, storage, time, segmentBytes: shape.segmentBytes, isSilent: shape.isSilent)
         let stream = stream
         let (hubBegan, rests) = (hubBegan, rests)
         oracle = Oracle(
@@ -146,7 +146,7 @@ public final class Simulation {
         sockets.sendBuffer = isTight ? 4 << 10 : 64 << 10
         sockets.outboxBytes = isTight ? 16 << 10 : 256 << 10
         let gateway = try SteppedGateway(GatewaySettings(sockets: sockets), ProcessMetrics())
-        let catalog = ModelCatalog(server)
+        let catalog = ModelCatalog(server, unannounced: shape.isSilent ? [ModelTable.notes.rawValue] : [])
         let asking = DeliveryAsking(
             catalog: catalog, filterEvaluator: ModelFilterEvaluator(), policyEvaluator: ModelPolicyEvaluator(server),
             recall: ModelRecall(server, storage))

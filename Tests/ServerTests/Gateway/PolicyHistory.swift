@@ -31,6 +31,12 @@ struct PolicyHistory {
     let ground: HistoryGround
     private let hasDomains: Bool
 
+    /// Whether definitions are told of in the stream: each ground in turn with and without.
+    static func isTold(_ seed: Seed) -> Bool {
+        let (round, ground) = (seed.number - 1).quotientAndRemainder(dividingBy: UInt64(HistoryGround.allCases.count))
+        return (round + ground) % 2 == 1
+    }
+
     /// What there is at first.
     var schema: String {
         let domains = """
