@@ -1,5 +1,6 @@
-"""The package in a bare Debian: README's commands as they stand there, the real Python client through an upgrade, and a
-restore from a backup. deploy/check-package makes the packages and the machine, and starts this.
+"""The package in a bare Debian: the commands of README.md and docs/backup.md as they stand there, the
+real Python client through an upgrade, and a restore from a backup. deploy/check-package makes the packages and the machine, and
+starts this.
 
     python Tests/Clients/packaged.py MACHINE OLD NEW ROOT
 
@@ -28,7 +29,7 @@ from clients.wire import Connection
 
 SECRET = "the secret of this check, which is long enough"
 ANA = "00000000-0000-4000-8000-00000000000a"
-README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 
 TABLE = """
 CREATE TABLE notes (id int PRIMARY KEY, owner uuid); ALTER TABLE notes REPLICA IDENTITY FULL;
@@ -39,18 +40,12 @@ ALTER ROLE tidewire PASSWORD 'one'; ALTER ROLE tidewire_policies PASSWORD 'two';
 """
 
 
-def blocks(heading: str) -> list[list[str]]:
-    """The blocks of commands below a heading of README, as they stand there."""
-    text = open(README, encoding="utf-8").read()
-    section = re.search(rf"^## {heading}\n(.*?)(?=^## )", text, re.M | re.S)
-    found, open_block = [], []
-    for line in (section.group(1) if section else "").splitlines() + [""]:
-        if line.startswith("    "):
-            open_block.append(line[4:])
-        elif open_block:
-            found.append(open_block)
-            open_block = []
-    return found
+def blocks(page: str, heading: str) -> list[list[str]]:
+    """The blocks of commands below a heading of a page, as they stand there."""
+    text = open(os.path.join(ROOT, page), encoding="utf-8").read()
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    found = re.findall(r"^```sh\n(.*?)^```$", section.group(1) if section else "", re.M | re.S)
+    return [block.splitlines() for block in found]
 
 
 class Machine:
@@ -187,7 +182,8 @@ def bare(machine: Machine):
 
 
 async def check(leader: str, old: str, new: str, root: str, directory: str):
-    install, upgrade, backup, restore = blocks("Install")
+    install, upgrade = blocks("README.md", "Install")
+    backup, restore = blocks("docs/backup.md", "A copy of the files")[0], blocks("docs/backup.md", "Put it back")[0]
     cluster = Cluster(directory)
     cluster.initialise()
     await cluster.start()

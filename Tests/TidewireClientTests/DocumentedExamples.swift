@@ -2,7 +2,7 @@ import Foundation
 import TidewireClient
 import TidewireClientTesting
 
-// Each example of the library's comments and of the README, so that none of them says what does not compile. A test of the house
+// Each example of the library's comments and of the pages, so that none of them says what does not compile. A test of the house
 // holds them together: `every Swift example is compiled`.
 
 private enum Documented {

@@ -114,7 +114,8 @@ import Testing
     @Test func `every Swift example is compiled`() {
         let compiled = Self.spaced(Self.house.text("Tests/TidewireClientTests/DocumentedExamples.swift"))
         var examples = 0
-        let pages = Self.house.files("Sources").filter { $0.hasPrefix("Sources/TidewireClient") } + ["README.md"]
+        let sources = Self.house.files("Sources").filter { $0.hasPrefix("Sources/TidewireClient") }
+        let pages = sources + ["README.md"] + Self.house.files("docs")
         for page in pages {
             let text = Self.house.text(page).replacing(/(?m)^ *\/\/\/ ?/, with: "")
             for part in text.split(separator: "```swift\n").dropFirst() {
@@ -191,7 +192,7 @@ import Testing
 
     @Test func `top level holds what belongs there`() throws {
         let allowed: Set = [
-            "Package.swift", "Sources", "Tests", "sql", "deploy", "README.md", "CHANGELOG.md", "LICENSE",
+            "Package.swift", "Sources", "Tests", "sql", "deploy", "docs", "README.md", "CHANGELOG.md", "LICENSE",
             "CONTRIBUTING.md", "SECURITY.md", "UPGRADING.md", ".ci", ".github", ".gitignore", ".swift-format",
         ]
         let unknown = Self.house.entries("").filter {
@@ -202,10 +203,12 @@ import Testing
 
     @Test func `what is promised names the tests that try to break it`() throws {
         let promised = try #require(
-            Self.house.text("README.md").split(separator: "## What is promised", maxSplits: 1).last?
+            Self.house.text("docs/delivery.md").split(separator: "## The promises", maxSplits: 1).last?
                 .split(separator: "\n## ", maxSplits: 1).first)
-        for promise in promised.split(separator: "\n* ").dropFirst() {
-            let links = promise.matches(of: /\[([^\]]+)\]\((Tests\/[^)]+)\)/)
+        let promises = promised.split(separator: "\n* ").dropFirst()
+        #expect(promises.count >= 12)
+        for promise in promises {
+            let links = promise.matches(of: /\[([^\]]+)\]\(\.\.\/(Tests\/[^)]+)\)/)
             #expect(!links.isEmpty, "\(promise.prefix(60)): name a test that tries to break it, and its file")
             for link in links {
                 let file = Self.house.text(String(link.2))
@@ -215,12 +218,12 @@ import Testing
         }
     }
 
-    @Test func `what clients are told by code stands in the README`() {
+    @Test func `what clients are told by code stands in the pages`() {
         let codes = Self.house.text("Sources/Protocol/ClientText.swift").matches(of: /= "([A-Z][A-Za-z]+)"/).map {
             $0.1
         }
         #expect(codes.count > 20)
-        let readme = Self.house.text("README.md")
-        for code in codes { #expect(readme.contains("`\(code)`"), "README.md lacks \(code)") }
+        let page = Self.house.text("docs/protocol.md")
+        for code in codes { #expect(page.contains("`\(code)`"), "docs/protocol.md lacks \(code)") }
     }
 }
