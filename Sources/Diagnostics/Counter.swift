@@ -22,6 +22,31 @@ public final class Counter: Sendable {
     }
 }
 
+/// Time that only grows, told in seconds.
+public final class TimeCounter: Sendable {
+    let name: String
+    let help: String
+    private let nanoseconds = Atomic<UInt64>(0)
+
+    public init(_ name: String = "", _ help: String = "") { (self.name, self.help) = (name, help) }
+
+    /// All there has been so far, as somebody else counts it.
+    public func set(nanoseconds total: UInt64) { nanoseconds.store(total, ordering: .relaxed) }
+
+    var seconds: Double { Double(nanoseconds.load(ordering: .relaxed)) / 1e9 }
+}
+
+/// What something is, in words that stay as long as the process: told as labels of a 1.
+public final class Information: Sendable {
+    let name: String
+    let help: String
+    let labels: [(name: String, value: String)]
+
+    public init(_ name: String, _ help: String, _ labels: [(name: String, value: String)]) {
+        (self.name, self.help, self.labels) = (name, help, labels)
+    }
+}
+
 /// A number that moves both ways, such as a position or a lag.
 public final class Gauge: Sendable {
     let name: String

@@ -83,6 +83,22 @@ extension Gauge: Instrument {
     }
 }
 
+extension TimeCounter: Instrument {
+    static let typeName = "counter"
+
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
+        MetricLine.append(name, labels, seconds, to: &text)
+    }
+}
+
+extension Information: Instrument {
+    static let typeName = "gauge"
+
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
+        MetricLine.append(name, self.labels + labels, 1, to: &text)
+    }
+}
+
 extension Histogram: Instrument {
     static let typeName = "histogram"
 

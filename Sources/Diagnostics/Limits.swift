@@ -295,6 +295,9 @@ public enum Limits {
     public static let maximumKeysInSet = 64
     public static let maximumOpaqueKeys = 1024
 
+    /// What the process takes of the machine is not looked up more often for `/metrics`.
+    public static let processFiguresInterval = Duration.seconds(2)
+
     // MARK: Projects
 
     /// Each that is in use has threads and connections of its own. A timer names one in ten bits.

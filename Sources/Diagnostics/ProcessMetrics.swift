@@ -1,4 +1,5 @@
-/// What a process counts of its sockets and of who comes to them, whatever projects it serves: names and meanings, each once.
+/// What a process counts of itself, of its sockets and of who comes to them, whatever projects it serves: names and
+/// meanings, each once.
 ///
 /// Whoever puts a hub together makes one and passes it on. What projects do is each project's own (`ProjectMetrics`).
 public final class ProcessMetrics: Sendable {
@@ -42,14 +43,35 @@ public final class ProcessMetrics: Sendable {
         public static let labelName = "reason"
     }
 
+    // MARK: The process
+    /// Names and meanings of these are Prometheus' own ("Writing client libraries", "Process metrics").
+    public let cpuTime = TimeCounter(
+        "process_cpu_seconds_total",
+        "Processor time that the process has used, its own and the kernel's on its behalf, in seconds.")
+    public let residentBytes = Gauge(
+        "process_resident_memory_bytes", "Memory of the process that is in the machine's memory now, in bytes.")
+    public let virtualBytes = Gauge(
+        "process_virtual_memory_bytes", "Addresses that the process has set aside, used or not, in bytes.")
+    public let openDescriptors = Gauge(
+        "process_open_fds",
+        "File descriptors open in the fullest descriptor table of the process; each socket loop has a table of its own."
+    )
+    public let maximumDescriptors = Gauge(
+        "process_max_fds", "File descriptors that each descriptor table of the process may have open.")
+    public let startTime = Gauge(
+        "process_start_time_seconds", "When the process began, in seconds since the beginning of 1970, UTC.")
+    public let build: Information
+
     // MARK: Clients
-    public let sessions = Gauge("tidewire_sessions", "WebSocket clients connected.")
+    public let sessions = Gauge("tidewire_sessions", "WebSocket clients that are connected now.")
     public let refusals = CounterFamily<Refusal>(
-        "tidewire_refused_requests_total", "HTTP requests and upgrades refused, by reason.")
+        "tidewire_refused_requests_total", "HTTP requests and WebSocket upgrades that were refused, by reason.")
 
     // MARK: Sockets
-    public let connectionsOpen = Gauge("tidewire_connections_open", "Client connections.")
-    public let connectionsAccepted = Counter("tidewire_connections_accepted_total", "Client connections accepted.")
+    public let connectionsOpen = Gauge(
+        "tidewire_connections_open", "Client connections that are open now, whatever they were opened for.")
+    public let connectionsAccepted = Counter(
+        "tidewire_connections_accepted_total", "Client connections accepted since the hub started.")
     public let connectionsRefused = CounterFamily<RefusalReason>(
         "tidewire_connections_refused_total", "Client connections closed before they were of use, by reason.")
     public let socketBytesReceived = Counter(
@@ -60,26 +82,34 @@ public final class ProcessMetrics: Sendable {
     public let connectionsBlocked = Gauge(
         "tidewire_connections_blocked", "Client connections whose socket takes no more for now.")
     public let outboxBytes = Gauge(
-        "tidewire_outbox_bytes", "Memory held for what blocked client connections have not taken.")
+        "tidewire_outbox_bytes", "Bytes of memory held for what blocked client connections have not taken.")
     public let filterParts = Gauge(
         "tidewire_filter_parts", "Conditions, and values that these name, in the filters of all channels.")
     public let filtersRefused = CounterFamily<RoomRefused>(
         "tidewire_filters_refused_total",
-        "Joins refused because filters have as many conditions and values as they may, by whose limit it was.")
+        "Joins refused because filters have as many conditions and values as they may, by whose limit that was.")
     public let presenceBytes = Gauge(
-        "tidewire_presence_bytes", "What all channels of this hub's connections track as their presence.")
+        "tidewire_presence_bytes", "Bytes that all channels of this hub's connections track as their presence.")
     public let presenceRefused = CounterFamily<RoomRefused>(
         "tidewire_presence_refused_total",
-        "Presences that were not tracked because there is no room for them, by whose limit it was.")
+        "Presences that were not tracked because there is no room for more, by whose limit that was.")
     public let unfinishedInputBytes = Gauge(
-        "tidewire_unfinished_input_bytes", "What is kept of clients' messages and requests that are not whole.")
+        "tidewire_unfinished_input_bytes", "Bytes kept of clients' messages and requests that are not whole yet.")
     public let unfinishedInputRefused = CounterFamily<UnfinishedInput>(
         "tidewire_unfinished_input_refused_total",
         "Connections ended for messages or requests that they began and did not finish, by reason.")
     public let connectionsFellBehind = Counter(
-        "tidewire_connections_fell_behind_total", "Client connections closed because they took too little too late.")
+        "tidewire_connections_fell_behind_total",
+        "Client connections closed because they took too little of what they were sent, too late.")
 
-    public init() {
+    /// - Parameters:
+    ///   - version: of the program that this is.
+    ///   - swift: of the compiler that made it.
+    public init(version: String = "unknown", swift: String = "unknown") {
+        build = Information(
+            "tidewire_build_info",
+            "Always 1: its labels say which version of the hub this is, and of Swift's compiler.",
+            [("version", version), ("swift", swift)])
         let names = (instruments + ProjectMetrics().instruments).map(\.name)
         precondition(names.allSatisfy(Exposition.isValidName), "each metric has a name that Prometheus takes")
         precondition(Set(names).count == names.count, "no two metrics share a name")

@@ -122,27 +122,31 @@ public final class ProjectMetrics: Sendable {
     // MARK: Where it stands
     public let replicationConnected = Gauge(
         "tidewire_replication_connected", "1 while changes are streaming from PostgreSQL, else 0.")
-    public let receivedLSN = Gauge("tidewire_received_lsn", "Last WAL position received, as a number.")
+    public let receivedLSN = Gauge("tidewire_received_lsn", "Last WAL position received from PostgreSQL, as a number.")
     public let confirmedLSN = Gauge(
-        "tidewire_confirmed_lsn", "WAL position confirmed to PostgreSQL after it was durable here, as a number.")
+        "tidewire_confirmed_lsn",
+        "Last WAL position confirmed to PostgreSQL, after it was durable in the event log, as a number.")
     public let slotLagBytes = Gauge(
-        "tidewire_slot_lag_bytes", "WAL that PostgreSQL keeps for the slot beyond the confirmed position.")
+        "tidewire_slot_lag_bytes",
+        "Bytes of WAL that PostgreSQL has written beyond the position that is confirmed for the slot.")
     public let slotLagSeconds = Gauge(
         "tidewire_slot_lag_seconds",
-        "How long ago the event log had everything that PostgreSQL had committed; at least so long.")
+        "Seconds since the event log had everything that PostgreSQL had committed; at least so many.")
     public let slotKeptBytes = Gauge(
-        "tidewire_slot_kept_bytes", "WAL that PostgreSQL keeps because of the slot, from its restart position on.")
+        "tidewire_slot_kept_bytes",
+        "Bytes of WAL that PostgreSQL keeps because of the slot, from the slot's restart position on.")
     public let slotLimitBytes = Gauge(
         "tidewire_slot_limit_bytes",
-        "How much of it PostgreSQL keeps before it lets go of the slot (max_slot_wal_keep_size); 0 without a limit.")
+        "Bytes of WAL that PostgreSQL keeps for the slot before it lets go of the slot (max_slot_wal_keep_size); 0 without a limit."
+    )
     public let dataFreeBytes = Gauge(
         "tidewire_data_free_bytes", "Room left on the disk of the event log, in bytes.")
-    public let logFirstOffset = Gauge("tidewire_log_first_offset", "Oldest offset the event log still holds.")
-    public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset the next change will get.")
+    public let logFirstOffset = Gauge("tidewire_log_first_offset", "Oldest offset that the event log still holds.")
+    public let logEndOffset = Gauge("tidewire_log_end_offset", "Offset that the next change in the event log will get.")
     public let slowestReaderOffset = Gauge(
         "tidewire_slowest_reader_offset",
-        "Where the channel stands in the event log that is furthest behind; the log's end where all have come there.")
-    public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes the event log's segments take.")
+        "Offset in the event log of the channel that is furthest behind; the log's end where all have come there.")
+    public let logSizeBytes = Gauge("tidewire_log_size_bytes", "Bytes that the segments of the event log take.")
 
     public let catalogConnected = Gauge(
         "tidewire_catalog_connected", "1 while the catalog can be asked what bindings mean, else 0.")
@@ -153,31 +157,33 @@ public final class ProjectMetrics: Sendable {
 
     // MARK: Ingest
     public let transactionsIngested = Counter(
-        "tidewire_ingest_transactions_total", "Transactions received from PostgreSQL.")
+        "tidewire_ingest_transactions_total", "Transactions received from PostgreSQL by replication.")
     public let changesIngested = CounterFamily<Operation>(
-        "tidewire_ingest_changes_total", "Changes received from PostgreSQL, by operation.")
+        "tidewire_ingest_changes_total", "Changes of rows and messages received from PostgreSQL, by operation.")
     public let bytesIngested = Counter(
         "tidewire_ingest_bytes_total", "Bytes of logical replication messages received from PostgreSQL.")
     public let transactionsSkipped = Counter(
-        "tidewire_ingest_transactions_skipped_total", "Transactions the slot sent again and the event log already held."
+        "tidewire_ingest_transactions_skipped_total",
+        "Transactions that the slot sent again and the event log already held."
     )
     public let reconnects = CounterFamily<ReconnectReason>(
-        "tidewire_replication_reconnects_total", "Attempts to connect again, by what made them necessary.")
+        "tidewire_replication_reconnects_total",
+        "Attempts to connect to the replication stream again, by what made them necessary.")
     public let gaps = Counter(
         "tidewire_gaps_total", "Times that changes were lost for certain or possibly, each marked in the event log.")
     public let presenceMarksDropped = Counter(
         "tidewire_presence_marks_dropped_total",
-        "Joins and leaves that are not in the event log because it could not take them in time.")
+        "Joins and leaves of presences that are not in the event log because there was no room for them in time.")
     public let ledgerNotesDropped = Counter(
         "tidewire_ledger_notes_dropped_total",
-        "What happened to channels and is not in the event log because it could not take it in time.")
+        "Events in the life of channels that are not in the event log because there was no room for them in time.")
     public let messagesSkipped = Counter(
         "tidewire_messages_skipped_total",
-        "Rows of realtime.messages that could not be broadcast: they lack an event, a payload or something else.")
+        "Rows of realtime.messages that could not be broadcast, for want of an event, a payload or something else.")
     public let replays = CounterFamily<Replay>(
-        "tidewire_replays_total", "Questions for messages sent before, by how they were answered.")
+        "tidewire_replays_total", "Requests of clients for messages sent before, by how they were answered.")
     public let resumes = CounterFamily<Resume>(
-        "tidewire_resumes_total", "Joins that asked to go on from a position of the log, by what came of it.")
+        "tidewire_resumes_total", "Joins that asked to go on from a position of the event log, by what came of it.")
     public let returns = CounterFamily<Resume>(
         "tidewire_returns_total",
         "Channels whose clients came back after a cut and asked for nothing, by whether they could go on where they were."
@@ -185,12 +191,14 @@ public final class ProjectMetrics: Sendable {
     public let departures = Gauge(
         "tidewire_departures", "Channels whose clients are gone and may still come back to where they were.")
     public let departuresEvicted = Counter(
-        "tidewire_departures_evicted_total", "Of those, channels that were forgotten early because there was no room.")
+        "tidewire_departures_evicted_total",
+        "Channels of clients that are gone whose place was forgotten early because there was no room.")
     public let catchUpPasses = Counter(
         "tidewire_catch_up_passes_total", "Passes over the event log for channels that came back.")
     public let segmentsPassedOver = Counter(
         "tidewire_catch_up_segments_passed_over_total",
-        "Segments of the event log that such a pass did not read, as they have nothing for its channels.")
+        "Segments of the event log that passes for channels that came back left out, as nothing in them is for these channels."
+    )
     public let catchUps = Counter(
         "tidewire_catch_ups_total", "Channels that came back and were told all that they had missed.")
     public let parked = CounterFamily<Parked>(
@@ -199,22 +207,27 @@ public final class ProjectMetrics: Sendable {
     )
     public let snapshots = CounterFamily<Snapshot>(
         "tidewire_snapshots_total", "Snapshots of tables that clients asked to begin with, by what came of them.")
-    public let snapshotsRunning = Gauge("tidewire_snapshots_running", "Of those, snapshots that are being told now.")
-    public let snapshotRows = Counter("tidewire_snapshot_rows_total", "Rows of snapshots read for clients.")
+    public let snapshotsRunning = Gauge(
+        "tidewire_snapshots_running", "Snapshots of tables that are being told to clients now.")
+    public let snapshotRows = Counter(
+        "tidewire_snapshot_rows_total", "Rows of tables that were read for clients' snapshots.")
     public let snapshotReadSeconds = Histogram(
-        "tidewire_snapshot_read_seconds", "Time PostgreSQL took to read the rows of one snapshot.", unit: .seconds)
+        "tidewire_snapshot_read_seconds",
+        "Seconds that PostgreSQL took to read the rows of one snapshot.", unit: .seconds)
     public let replaySeconds = Histogram(
-        "tidewire_replay_seconds", "Time one such question waited for its answer.", unit: .seconds)
+        "tidewire_replay_seconds",
+        "Seconds that one request for messages sent before waited for its answer.", unit: .seconds)
 
     // MARK: Event log
     public let entriesAppended = Counter("tidewire_log_entries_appended_total", "Entries appended to the event log.")
     public let bytesAppended = Counter("tidewire_log_bytes_appended_total", "Bytes appended to the event log.")
     public let fsyncs = Counter("tidewire_log_fsyncs_total", "Flushes of the event log to the disk.")
     public let fsyncSeconds = Histogram(
-        "tidewire_log_fsync_seconds", "Time one flush to the disk took.", unit: .seconds)
+        "tidewire_log_fsync_seconds", "Seconds that one flush of the event log to the disk took.", unit: .seconds)
     public let commitToDurableSeconds = Histogram(
         "tidewire_commit_to_durable_seconds",
-        "Time from a transaction's commit in PostgreSQL to its durability here (both clocks).", unit: .seconds)
+        "Seconds from a transaction's commit in PostgreSQL until it was durable in the event log (by the clocks of both).",
+        unit: .seconds)
     public let diskStalls = Counter(
         "tidewire_disk_stalls_total", "Times that ingest stopped because the disk was full or failed.")
     public let scrubbedBytes = Counter(
@@ -227,35 +240,38 @@ public final class ProjectMetrics: Sendable {
         "tidewire_log_damaged_segments",
         "Sealed segments of the event log that did not read back when they were last looked at.")
     public let segmentsRemoved = Counter(
-        "tidewire_log_segments_removed_total", "Segments removed because they were past retention.")
+        "tidewire_log_segments_removed_total", "Segments of the event log removed because they were past retention.")
 
     // MARK: Clients
-    public let channels = Gauge("tidewire_channels", "Channels joined.")
+    public let channels = Gauge("tidewire_channels", "Channels that are joined now.")
     public let subscriptions = Gauge(
         "tidewire_subscriptions", "Bindings of channels to tables, one for each binding and table.")
     public let channelEvents = CounterFamily<ChannelEvent>(
-        "tidewire_channel_events_total", "What happened to channels.")
+        "tidewire_channel_events_total", "Channels that were joined, refused, left or closed.")
     public let messagesReceived = Counter("tidewire_messages_received_total", "Messages received from clients.")
     public let messagesMalformed = Counter(
         "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")
     public let changesMatched = Counter(
         "tidewire_changes_matched_total", "Changes that at least one subscription wanted, counted on each loop.")
-    public let broadcasts = Counter("tidewire_broadcasts_total", "Messages that were said to a topic.")
+    public let broadcasts = Counter(
+        "tidewire_broadcasts_total", "Messages that were said to a topic, by clients or the database.")
     public let broadcastDeliveries = Counter(
         "tidewire_broadcast_deliveries_total", "Messages of topics handed to a socket, one for each channel.")
     public let presenceChanges = Counter("tidewire_presence_changes_total", "Presences that came, went or changed.")
     public let presenceDeliveries = Counter(
         "tidewire_presence_deliveries_total", "Differences in presence handed to a socket, one for each channel.")
     public let deliveries = Counter("tidewire_deliveries_total", "Changes handed to a socket, one for each channel.")
-    public let feeds = Gauge("tidewire_feeds", "Requests for changes that are being answered, page by page or live.")
+    public let feeds = Gauge(
+        "tidewire_feeds", "Requests for changes over HTTP that are being answered now, page by page or live.")
     public let feedEvents = CounterFamily<FeedEvent>(
-        "tidewire_feed_requests_total", "What happened to requests for changes.")
-    public let feedChanges = Counter("tidewire_feed_changes_total", "Changes told in answers to requests for them.")
+        "tidewire_feed_requests_total", "Requests for changes over HTTP, by what happened to them.")
+    public let feedChanges = Counter(
+        "tidewire_feed_changes_total", "Changes told in answers to requests for changes over HTTP.")
     public let drops = CounterFamily<DropReason>(
         "tidewire_drops_total", "Deliveries that were not made, by reason; the client was told each time.")
     public let commitToSocketSeconds = Histogram(
         "tidewire_commit_to_socket_seconds",
-        "Time from a transaction's commit in PostgreSQL to its first delivery to a socket (both clocks).",
+        "Seconds from a transaction's commit in PostgreSQL to its first delivery to a socket (by the clocks of both).",
         unit: .seconds)
     public let readerPauses = Counter(
         "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
@@ -264,22 +280,26 @@ public final class ProjectMetrics: Sendable {
         "Times a loop waited for clients to take what they had before it went on reading the log.")
     public let filtersRested = Counter(
         "tidewire_filters_rested_total",
-        "Times a connection was left out of changes for a while, because its filters took more than their share.")
+        "Times a connection was left out of changes for a while, because its filters took more time than their share.")
     public let heldBytes = Gauge(
         "tidewire_held_bytes", "Bytes of deliveries that wait for PostgreSQL's answer to a filter.")
     public let recalls = CounterFamily<Recall>(
-        "tidewire_recalls_total", "Deletes judged by the row's last version in the event log, by where that was found.")
+        "tidewire_recalls_total",
+        "Deletes judged by the last version of the row in the event log, by where that version was found.")
     public let recallSeconds = Histogram(
-        "tidewire_recall_seconds", "Time one search of the event log for such versions took.", unit: .seconds)
+        "tidewire_recall_seconds",
+        "Seconds that one search of the event log for the last version of a deleted row took.", unit: .seconds)
     public let generatedValues = Counter(
         "tidewire_generated_values_total", "Values of generated columns that PostgreSQL was asked to compute.")
     public let generatedFailures = Counter(
-        "tidewire_generated_failures_total", "Such values that it could not compute; they are left out of changes.")
+        "tidewire_generated_failures_total",
+        "Values of generated columns that PostgreSQL could not compute; they are left out of changes.")
     // MARK: Bindings
     public let catalogReads = Counter(
         "tidewire_catalog_reads_total", "Times that the published tables were read from the catalog.")
     public let catalogReadSeconds = Histogram(
-        "tidewire_catalog_read_seconds", "Time one reading of the catalog took.", unit: .seconds)
+        "tidewire_catalog_read_seconds",
+        "Seconds that one reading of the published tables from the catalog took.", unit: .seconds)
     public let catalogTroubles = Counter(
         "tidewire_catalog_troubles_total", "Times that the catalog's connection was lost or could not be made.")
     public let policiesMisread = Counter(
@@ -288,19 +308,25 @@ public final class ProjectMetrics: Sendable {
     public let bindingsResolved = Counter(
         "tidewire_bindings_resolved_total", "Bindings that were resolved with the database's help.")
     public let judgeQuestions = Counter(
-        "tidewire_judge_questions_total", "Rows that PostgreSQL was asked about because the hub could not decide.")
+        "tidewire_judge_questions_total",
+        "Rows that PostgreSQL was asked about because the hub could not decide a filter.")
     public let judgeFailures = Counter(
-        "tidewire_judge_failures_total", "Such questions that got no answer; the row is not delivered then.")
+        "tidewire_judge_failures_total",
+        "Questions to PostgreSQL about a row and a filter that got no answer; the row is not delivered then.")
     public let judgeRoundTripSeconds = Histogram(
-        "tidewire_judge_round_trip_seconds", "Time one round trip of such questions took.", unit: .seconds)
+        "tidewire_judge_round_trip_seconds",
+        "Seconds that one round trip of questions to PostgreSQL about rows and filters took.", unit: .seconds)
     public let policyConnections = Gauge(
         "tidewire_policy_connections", "Connections on which PostgreSQL can be asked about rows under policies.")
     public let policyPairs = Counter(
-        "tidewire_policy_pairs_total", "Pairs of a row and a subscriber that PostgreSQL was asked about.")
+        "tidewire_policy_pairs_total",
+        "Pairs of a row and a subscriber that PostgreSQL was asked about under the row's policies.")
     public let policyFailures = Counter(
-        "tidewire_policy_failures_total", "Such pairs that got no answer; the row is not delivered then.")
+        "tidewire_policy_failures_total",
+        "Pairs of a row and a subscriber that PostgreSQL gave no answer about; the row is not delivered then.")
     public let policyStatementSeconds = Histogram(
-        "tidewire_policy_statement_seconds", "Time one statement about such pairs took.", unit: .seconds)
+        "tidewire_policy_statement_seconds",
+        "Seconds that one statement about pairs of a row and a subscriber took.", unit: .seconds)
     public let policyWaits = Counter(
         "tidewire_policy_visibility_waits_total",
         "Times that a committed transaction could not be seen yet by those who asked about its rows.")
@@ -309,14 +335,17 @@ public final class ProjectMetrics: Sendable {
     public let channelProbes = Counter(
         "tidewire_channel_probes_total", "Times that somebody's rights in a private channel were asked for.")
     public let channelProbeFailures = Counter(
-        "tidewire_channel_probe_failures_total", "Such questions that got no answer; they count as no rights.")
+        "tidewire_channel_probe_failures_total",
+        "Questions about somebody's rights in a private channel that got no answer; they count as no rights.")
     public let channelProbeSeconds = Histogram(
-        "tidewire_channel_probe_seconds", "Time from such a question to its answer.", unit: .seconds)
+        "tidewire_channel_probe_seconds",
+        "Seconds from a question about somebody's rights in a private channel to the answer.", unit: .seconds)
     public let shadowSamples = Counter(
         "tidewire_shadow_samples_total", "Decisions on rows that PostgreSQL was asked to confirm.")
     public let shadowContradictions = Counter(
         "tidewire_shadow_contradictions_total",
-        "Of these, those that it contradicted: the policy is left to PostgreSQL from there on. Never expected.")
+        "Decisions on rows that PostgreSQL contradicted when asked: the policy is left to PostgreSQL from there on. Never expected."
+    )
     public let membershipSets = Gauge(
         "tidewire_membership_sets", "Subscribers' memberships that are kept from the stream.")
     public let membershipRefills = Counter(

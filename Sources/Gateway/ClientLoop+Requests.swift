@@ -249,6 +249,7 @@ extension ClientLoop {
         if let gate = shared.settings.metricsGate, !gate.admits(request, at: loop.time.unixSeconds) {
             return HTTPResponse(HTTPStatus.forbidden)
         }
+        shared.process.look(at: loop.now)
         let projects = shared.directory.all
         return HTTPResponse(
             .ok, contentType: "text/plain; version=0.0.4; charset=utf-8",

@@ -12,6 +12,7 @@ import WebSocket
 final class GatewayShared: Sendable {
     let settings: GatewaySettings
     let metrics: ProcessMetrics
+    let process: ProcessWatch
     let directory = ProjectDirectory()
     private let filters: HolderBudget
     private let presence: HolderBudget
@@ -22,6 +23,7 @@ final class GatewayShared: Sendable {
     init(_ settings: GatewaySettings, _ metrics: ProcessMetrics) {
         self.settings = settings
         self.metrics = metrics
+        process = ProcessWatch(metrics)
         filters = HolderBudget(.filterParts, metrics.filterParts, metrics.filtersRefused)
         presence = HolderBudget(.presence, metrics.presenceBytes, metrics.presenceRefused)
     }

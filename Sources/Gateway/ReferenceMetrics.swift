@@ -30,23 +30,36 @@ extension ReferenceMetrics {
     static func render(_ projects: [Project]) -> [UInt8] {
         var writer = ByteWriter(capacity: 4096)
         append(
-            "realtime_tenants_connected", "gauge", "Projects that are served.", to: &writer,
+            "realtime_tenants_connected", "gauge", "Projects that this hub serves now.", to: &writer,
             [("", UInt64(projects.count))])
         let named = projects.map { (label(tenant: $0.name), $0) }
         func each(_ name: StaticString, _ type: StaticString, _ help: StaticString, _ value: (Project) -> UInt64) {
             append(name, type, help, to: &writer, named.map { ($0.0, value($0.1)) })
         }
-        each("realtime_connections_connected", "gauge", "Sockets that have joined a channel.") { UInt64($0.userCount) }
-        each("realtime_connections_connected_cluster", "gauge", "The same, of all hubs.") { UInt64($0.userCount) }
-        each("realtime_channel_joins", "counter", "Joins that were accepted.") {
+        each("realtime_connections_connected", "gauge", "Sockets of this hub that have joined a channel.") {
+            UInt64($0.userCount)
+        }
+        each(
+            "realtime_connections_connected_cluster", "gauge",
+            "Sockets that have joined a channel, of all hubs together."
+        ) { UInt64($0.userCount) }
+        each("realtime_channel_joins", "counter", "Joins of channels that were accepted.") {
             $0.metrics.channelEvents[.joined].value
         }
-        each("realtime_channel_events", "counter", "Broadcasts, and their deliveries.") { $0.reference.events.value }
-        each("realtime_channel_presence_events", "counter", "Presence messages, and deliveries of differences.") {
+        each("realtime_channel_events", "counter", "Broadcasts from clients, and deliveries of broadcasts to sockets.")
+        { $0.reference.events.value }
+        each(
+            "realtime_channel_presence_events", "counter",
+            "Presences that came, went or changed, and deliveries of differences to sockets."
+        ) {
             $0.metrics.presenceChanges.value + $0.metrics.presenceDeliveries.value
         }
-        each("realtime_channel_db_events", "counter", "Changes handed to a socket.") { $0.metrics.deliveries.value }
-        each("realtime_channel_input_bytes", "counter", "Bytes of clients' messages.") { $0.reference.inputBytes.value }
+        each("realtime_channel_db_events", "counter", "Changes of rows handed to a socket.") {
+            $0.metrics.deliveries.value
+        }
+        each("realtime_channel_input_bytes", "counter", "Bytes of the messages that clients sent.") {
+            $0.reference.inputBytes.value
+        }
         let errors = projects.flatMap { project in
             project.reference.errorCounts.map { (label(tenant: project.name, code: $0.code), $0.count) }
         }

@@ -46,7 +46,8 @@ public final class Hub: Sendable {
         Hub.report(keys)
         do {
             gateway = try Gateway(
-                Hub.gatewaySettings(configuration, keys, echoes: echoes), ProcessMetrics(), rehearsal: rehearsal)
+                Hub.gatewaySettings(configuration, keys, echoes: echoes),
+                ProcessMetrics(version: Product.version, swift: Product.swift), rehearsal: rehearsal)
         } catch {
             throw HubError.explaining(error, listen: configuration.listen)
         }

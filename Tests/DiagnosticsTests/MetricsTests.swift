@@ -88,11 +88,40 @@ private enum Flavour: String, MetricLabel {
         let text = String(decoding: ProcessMetrics().render([]), as: UTF8.self)
         let names = text.split(separator: "\n").filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }
         #expect(names.count >= 20)
-        #expect(names.allSatisfy { $0.hasPrefix("tidewire_") })
+        #expect(names.allSatisfy { $0.hasPrefix("tidewire_") || $0.hasPrefix("process_") })
         #expect(text.contains(#"tidewire_ingest_changes_total{op="truncate"} 0"#))
         #expect(text.contains(#"tidewire_replication_reconnects_total{reason="slot_busy"} 0"#))
         #expect(text.contains(#"tidewire_impossible_states_total{room="asking"} "#))
         #expect(text.hasSuffix("\n"))
+    }
+
+    @Test func `each help can be read alone`() {
+        #expect(HelpTexts.faults(in: String(decoding: ProcessMetrics().render([]), as: UTF8.self)) == [])
+    }
+
+    @Test(arguments: [
+        ("a", "Times that something happened.", []), ("a", "Such questions that got no answer.", ["points with such"]),
+        ("a", "Of those, ones that are being told now.", ["points with those"]),
+        ("a_bytes", "Memory held for blocked connections.", ["does not say byte"]),
+        ("a", "Channels joined.", ["too few words"]),
+        ("a", "How often something happened here", ["no sentence"]),
+    ])
+    func `a help that needs another one is found`(_ name: String, _ help: String, _ faults: [String]) {
+        #expect(HelpTexts.faults(in: "# HELP \(name) \(help)\n") == faults.map { "\(name): \($0): \(help)" })
+    }
+
+    @Test func `two metrics that say the same are found`() {
+        let text = "# HELP a Times that something happened.\n# HELP b Times that something happened.\n"
+        #expect(HelpTexts.faults(in: text) == ["b: says what a says"])
+    }
+
+    @Test func `says what the process takes and which version it is`() {
+        let metrics = ProcessMetrics(version: "1.2.3", swift: "6.3")
+        metrics.cpuTime.set(nanoseconds: 1_250_000_000)
+        let lines = String(decoding: metrics.render([]), as: UTF8.self).split(separator: "\n")
+        #expect(lines.contains("process_cpu_seconds_total 1.25"))
+        #expect(lines.contains("# TYPE process_cpu_seconds_total counter"))
+        #expect(lines.contains(#"tidewire_build_info{version="1.2.3",swift="6.3"} 1"#))
     }
 }
 

@@ -57,6 +57,26 @@ extension Gateways {
             #expect(answer.status.contains("200") && answer.body.contains(#""ready":true"#))
         }
 
+        @Test func `metrics say what the process takes, and each help can be read alone`() throws {
+            let stage = try stage()
+            let caller = try Caller(port: stage.hub.port)
+            try caller.send(Self.get("/metrics"))
+            let text = try caller.answer().body
+            #expect(HelpTexts.faults(in: text) == [])
+            var values: [Substring: Double] = [:]
+            for line in text.split(separator: "\n") where line.hasPrefix("process_") {
+                let parts = line.split(separator: " ")
+                values[parts[0]] = Double(parts[1])
+            }
+            #expect(
+                values.keys.sorted() == [
+                    "process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes",
+                    "process_start_time_seconds", "process_virtual_memory_bytes",
+                ])
+            #expect(values.values.allSatisfy { $0 > 0 })
+            #expect(text.contains(#"tidewire_build_info{version="\#(Product.version)",swift="\#(Product.swift)"} 1"#))
+        }
+
         @Test func `joins beyond the channels' number are refused, and a flood of them is cut`() throws {
             let stage = try stage([(Setting(\.channelsPerClient), "1"), (Setting(\.channelErrorBackoff), "5s")])
             let caller = try stage.caller()

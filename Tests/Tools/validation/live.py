@@ -202,7 +202,7 @@ def check_metrics(port, key):
     demand(status == 200, f"/metrics with a token: {status}")
     exposed = set(re.findall(r"^# TYPE (\w+)", text, re.M))
     asked = {name for _, expression in [*names.dashboard_expressions(), *names.alert_expressions()]
-             for name in re.findall(r"\b(?:tidewire|realtime)_\w+", names.unquoted_only(expression))}
+             for name in re.findall(r"\b(?:tidewire|realtime|process)_\w+", names.unquoted_only(expression))}
     missing = {name for name in asked if name not in exposed and re.sub("_(bucket|sum|count)$", "", name) not in exposed}
     demand(not missing, f"the hub does not expose {sorted(missing)}")
     return text

@@ -48,10 +48,12 @@ def declared_in(path, free=frozenset()):
         labels[name] = (label, [value for _, value in cases] + plain)
     metrics = {}
     for kind, family, name in re.findall(
-            r'let \w+ =\s+(Counter|CounterFamily|Gauge|Histogram)(?:<(\w+)>)?\(\s*"(\w+)"', source):
+            r'let \w+ =\s+(Counter|TimeCounter|CounterFamily|Gauge|Histogram)(?:<(\w+)>)?\(\s*"(\w+)"', source):
         label, values = labels[family] if family else (None, ())
         for suffix in ("_bucket", "_sum", "_count") if kind == "Histogram" else ("",):
             metrics[name + suffix] = Metric(kind, label, values, free)
+    for name, texts in re.findall(r'Information\(\s*"(\w+)",.*?\[(.*?)\]\)', source, re.S):
+        metrics[name] = Metric("Information", free=free | set(re.findall(r'\("(\w+)", \w+\)', texts)))
     demand(metrics, f"{path}: the metrics cannot be read")
     return metrics
 
@@ -82,11 +84,11 @@ def alert_expressions():
 
 
 def check_expressions(expressions):
-    """Every metric is declared, and every label and value it is asked for is one it has."""
+    """Every metric of ours is declared, and every label and value it is asked for is one it has."""
     declared = declared_metrics()
     problems = []
     for place, expression in expressions:
-        for name, matchers in re.findall(r"\b((?:tidewire|realtime)_\w+)(\{[^}]*\})?", unquoted_only(expression)):
+        for name, matchers in re.findall(r"\b((?:tidewire|realtime|process)_\w+)(\{[^}]*\})?", unquoted_only(expression)):
             metric = declared.get(name)
             if not metric:
                 problems.append(f"{place}: the hub has no metric {name}")

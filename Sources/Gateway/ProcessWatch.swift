@@ -1,0 +1,34 @@
+import Diagnostics
+import Synchronization
+import System
+
+/// What the process takes, as metrics: the kernel is asked when somebody asks us, and not more often than every few seconds,
+/// whoever asks how often.
+final class ProcessWatch: Sendable {
+    private let metrics: ProcessMetrics
+    /// By the monotonic clock.
+    private let lookedAt = Mutex<UInt64?>(nil)
+
+    init(_ metrics: ProcessMetrics) {
+        self.metrics = metrics
+        if let began = ProcessFigures.startedAt() { metrics.startTime.set(began) }
+    }
+
+    func look(at now: UInt64) {
+        let isDue = lookedAt.withLock { last in
+            if let last, now - min(now, last) < Limits.processFiguresInterval.wholeNanoseconds { return false }
+            last = now
+            return true
+        }
+        if isDue { take(ProcessFigures.now()) }
+    }
+
+    /// What could not be read stays as it was.
+    private func take(_ figures: ProcessFigures) {
+        metrics.cpuTime.set(nanoseconds: figures.cpuNanoseconds)
+        if let bytes = figures.residentBytes { metrics.residentBytes.set(bytes) }
+        if let bytes = figures.virtualBytes { metrics.virtualBytes.set(bytes) }
+        if let count = figures.openDescriptors { metrics.openDescriptors.set(Int64(count)) }
+        if let count = figures.maximumDescriptors { metrics.maximumDescriptors.set(Int64(count)) }
+    }
+}
