@@ -161,7 +161,10 @@ public struct LiveMemberships: ~Copyable {
 
     mutating func takeUnfilled() -> [LiveSet] {
         defer { unfilled = [] }
-        return unfilled.compactMap { sets[$0] }.filter { $0.state == .filling }
+        // Who was discarded twice meanwhile is asked for once: a second answer would be to nothing that was asked.
+        var taken: Set<UInt32> = []
+        return unfilled.compactMap { taken.insert($0).inserted ? sets[$0] : nil }
+            .filter { $0.state == .filling && !$0.isUnwound }
     }
 
     /// PostgreSQL's answer to some sets of one reading. Those that have settled; the others are asked for again.

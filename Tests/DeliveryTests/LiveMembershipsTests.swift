@@ -64,6 +64,17 @@ import Testing
         #expect(second.keys.keys == [Array("8".utf8)])
     }
 
+    /// Two gaps in one turn: what was to be asked after the first is asked once, after both.
+    @Test func `a set that is discarded twice is asked for once`() throws {
+        var desk = LiveMemberships(ProjectMetrics())
+        let set = set(of: "ana", on: &desk)
+        desk.discardAll()
+        desk.discardAll()
+        let asked = desk.takeUnfilled()
+        #expect(asked.count == 1 && asked.first === set)
+        #expect(desk.takeUnfilled().isEmpty)
+    }
+
     /// Filled for somebody new, who is promised nothing of what the log has yet to come to.
     @Test func `who comes back to a set that was filled for later is judged by who was a member then`() throws {
         var desk = LiveMemberships(ProjectMetrics())

@@ -55,6 +55,13 @@ import Testing
         ("DROP FUNCTION auth.jwt()", "auth.jwt()", .missing, true),
         ("DROP PUBLICATION supabase_realtime", "supabase_realtime", .missing, true),
         (
+            """
+            CREATE TABLE public.parted (a int PRIMARY KEY) PARTITION BY RANGE (a);
+            ALTER PUBLICATION supabase_realtime SET (publish_via_partition_root = true);
+            ALTER PUBLICATION supabase_realtime ADD TABLE public.parted
+            """, "definitions", .wrong, false
+        ),
+        (
             "CREATE TABLE public.bare (a int); ALTER PUBLICATION supabase_realtime ADD TABLE public.bare",
             "public.bare", .wrong, false
         ),

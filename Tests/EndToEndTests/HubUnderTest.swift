@@ -175,7 +175,7 @@ struct TookTooLong: Error, CustomStringConvertible {
 }
 
 /// Waits for something that happens on other threads. The limit only ends a test that would hang; it judges no speed.
-func eventually(_ what: String, seconds: Int = 60, _ condition: () throws -> Bool) throws {
+func eventually(_ what: String, seconds: Int = 180, _ condition: () throws -> Bool) throws {
     for _ in 0..<seconds * 50 {
         if try condition() { return }
         usleep(20_000)

@@ -684,12 +684,18 @@ public final class Simulation {
         var transaction = database.begin()
         transaction.defines = true
         let table = random.pick(ModelTable.subscribed).rawValue
-        switch Int.random(in: 0..<3, using: &random) {
+        // Of policies a silent stream says nothing: these are what is looked at there.
+        switch shape.isSilent ? 0 : Int.random(in: 0..<3, using: &random) {
         case 0: transaction.rules.sharesRoomZero.toggle()
         case 1: transaction.rules.extras[table] = (transaction.rules.extras[table] ?? 0) % 3 + 1
         default:
             if transaction.rules.namedByKey.remove(table) == nil { transaction.rules.namedByKey.insert(table) }
         }
         commit(transaction, as: database.takeXID())
+        guard shape.isSilent else { return }
+        var next = database.begin()
+        database.insert(
+            .notes, owner: random.pick(ModelDatabase.people), room: 0, body: "under other policies", in: &next)
+        commit(next, as: database.takeXID())
     }
 }

@@ -13,16 +13,17 @@ public final class Awaited<Value: Sendable>: Sendable {
         pulse.beat()
     }
 
-    /// Nil when nobody gives one for a minute.
+    /// Nil when nobody gives one for three minutes.
     public func wait() -> Value? {
-        _ = pulse.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 60_000_000_000)
+        _ = pulse.wait(beyond: 0, untilMonotonic: Clock.monotonicNanoseconds() + 180_000_000_000)
         return value.withLock { $0 }
     }
 }
 
-/// Asks again and again, for what comes about by itself; false when it has not within a minute.
+/// Asks again and again, for what comes about by itself; false when it has not within three, which only a machine that stands still
+/// takes.
 public func eventually(_ holds: () throws -> Bool) rethrows -> Bool {
-    for _ in 0..<6000 {
+    for _ in 0..<18_000 {
         if try holds() { return true }
         BackgroundThread.rest(nanoseconds: 10_000_000)
     }

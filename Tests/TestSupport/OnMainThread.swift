@@ -3,9 +3,9 @@ public func onMainThread(_ work: @escaping @MainActor @Sendable () async -> Void
     Task(name: "beside the test", operation: work)
 }
 
-/// Waits for what comes about by itself; false when it has not within a minute.
+/// Waits for what comes about by itself; false when it has not within three minutes.
 public func eventually(_ holds: @MainActor @Sendable () throws -> Bool) async rethrows -> Bool {
-    for _ in 0..<1200 {
+    for _ in 0..<3600 {
         if try await holds() { return true }
         try? await Task.sleep(for: .milliseconds(50))
     }

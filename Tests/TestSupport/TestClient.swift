@@ -14,7 +14,7 @@ public final class TestClient: @unchecked Sendable {
     // Each client is used by one thread at a time.
     public private(set) var descriptor: Int32
 
-    public static let patience = 30
+    public static let patience = 120
 
     public init(port: UInt16, receiveBuffer: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)

@@ -232,7 +232,7 @@ public struct DatabaseCheck {
                     .publication, "tables", "none is in it: nobody can subscribe to changes", isRequired: false,
                     sql: "ALTER PUBLICATION \(quoted) ADD TABLE …;"))
         }
-        return try found + [ownPublication()] + tables
+        return try found + [ownPublication()] + tables + [definitions()].compactMap(\.self)
     }
 
     /// The hub's, with the tables that policies look into.

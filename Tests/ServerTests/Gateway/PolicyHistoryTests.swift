@@ -24,7 +24,7 @@ extension GatewayHistories {
         @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: 2 * HistoryGround.allCases.count)))
         func `each hears of what PostgreSQL would show it`(seed: Seed) throws {
             let run = try HistoryRun(seed: seed)
-            for _ in 0..<PolicyHistoryTests.number("TIDEWIRE_HISTORY_STEPS", or: 30) {
+            for _ in 0..<PolicyHistoryTests.number("TIDEWIRE_HISTORY_STEPS", or: 20) {
                 try run.step()
                 if run.differences > 2 { break }
             }
