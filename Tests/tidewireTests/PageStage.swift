@@ -1,0 +1,190 @@
+import Embedded
+import Foundation
+import Postgres
+import System
+import TestSupport
+
+/// What the blocks of pages run on: a database that was prepared as the pages say, with a table `orders` that has a past, a hub
+/// that follows it, and a second database in the place of a staging one. What a script needs of it stands in its environment.
+final class PageStage {
+    private static let secret = "a secret of clients that is long enough"
+    private static let otherSecret = "a secret of operators that is long enough"
+    private static let ana = "00000000-0000-4000-8000-00000000000a"
+
+    /// Where the programs lie that were built with the tests.
+    static let programs = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        .deletingLastPathComponent().path
+
+    private let cluster: PrivateCluster
+    private let plain: PrivateCluster
+    private let directory = TemporaryDirectory.make("pages")
+    private let root: URL
+    private var environment: [String: String] = [:]
+    private var hub: ChildProcess?
+    private var listener: TestClient?
+
+    init(root: URL) throws {
+        self.root = root
+        cluster = try TestCluster.fresh(clientRoles: false)
+        plain = try TestCluster.fresh()
+        environment = [
+            "PATH": Self.programs + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"),
+            "HOME": directory,
+            "TIDEWIRE_DATA_DIR": directory + "/data", "TIDEWIRE_JWT_SECRET": Self.secret,
+            "TIDEWIRE_OPERATOR_JWT_SECRET": Self.otherSecret, "TIDEWIRE_METRICS_JWT_SECRET": Self.otherSecret,
+            "ROOT": root.path,
+        ]
+        try prepare("app")
+        try prepare("staging")
+        let url = { [cluster] in cluster.url(user: $0, password: "one", database: "app") }
+        environment["TIDEWIRE_DATABASE_URL"] = url("tidewire")
+        environment["TIDEWIRE_POLICY_DATABASE_URL"] = url("tidewire_policies")
+        environment["SUPERUSER_URL"] = cluster.url(database: "app")
+        environment["STAGING"] = cluster.url(database: "staging")
+        try startHub()
+        try listen()
+        try makePast()
+    }
+
+    private struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// As an operator would: by the program, and then the tables.
+    private func prepare(_ name: String) throws {
+        try cluster.connect().execute("CREATE DATABASE \(name)")
+        _ = try output("tidewire db apply --yes --database-url '\(cluster.url(database: name))'")
+        try cluster.connect(database: name).execute(
+            """
+            ALTER ROLE tidewire PASSWORD 'one'; ALTER ROLE tidewire_policies PASSWORD 'one';
+            CREATE TABLE orders (id bigint PRIMARY KEY, owner uuid, status text);
+            CREATE TABLE team_members (team int, person uuid, PRIMARY KEY (team, person));
+            ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid());
+            CREATE PUBLICATION tidewire_internal WITH (publish = 'insert, update, delete, truncate');
+            """)
+        if name == "app" {
+            try cluster.connect(database: name).execute(
+                """
+                ALTER TABLE orders REPLICA IDENTITY FULL; ALTER PUBLICATION supabase_realtime ADD TABLE orders
+                """)
+        }
+    }
+
+    private func startHub() throws {
+        let log = directory + "/serve.log"
+        hub = try ChildProcess(
+            [Self.programs + "/tidewire", "serve", "--listen", "127.0.0.1:0"], output: log, environment: environment)
+        try until("the hub is ready") {
+            let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
+            guard let port = said.firstMatch(of: /listening address=127\.0\.0\.1:(\d+)/)?.1 else { return false }
+            environment["HUB"] = "http://127.0.0.1:\(port)"
+            return (try? output("curl --fail --silent \"$HUB/ready\"")) != nil
+        }
+        for (name, setting, options) in [
+            ("TOKEN", "TIDEWIRE_JWT_SECRET", "--role authenticated --subject \(Self.ana)"),
+            ("OPERATOR_TOKEN", "TIDEWIRE_OPERATOR_JWT_SECRET", ""),
+            ("METRICS_TOKEN", "TIDEWIRE_METRICS_JWT_SECRET", ""),
+        ] {
+            let token = try output("printf %s \"$\(setting)\" | python3 \"$ROOT/deploy/token\" \(options)")
+            environment[name] = token.trimmingCharacters(in: .whitespacesAndNewlines)
+        }
+        let end = try output("curl --fail --silent \"$HUB/realtime/v1/api/changes?table=orders&apikey=$TOKEN\"")
+        guard let position = end.firstMatch(of: /"position":"([^"]+)"/)?.1 else { throw Failure(description: end) }
+        environment["POSITION"] = String(position)
+    }
+
+    /// Somebody who hears of the orders, and stays.
+    private func listen() throws {
+        guard let port = (environment["HUB"]?.split(separator: ":").last).flatMap({ UInt16($0) }) else { return }
+        let client = try TestClient(port: port)
+        try client.send(
+            "GET /realtime/v1/websocket?apikey=\(environment["TOKEN"] ?? "")&vsn=1.0.0 HTTP/1.1\r\nHost: hub\r\n"
+                + "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                + "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n")
+        let join = Array(
+            """
+            {"topic":"realtime:orders","event":"phx_join","ref":"1","join_ref":"1","payload":{"config":{
+            "postgres_changes":[{"event":"*","schema":"public","table":"orders"}]}}}
+            """.utf8)
+        // Masked with zeros, which leave it as it is.
+        try client.send([0x81, 0xfe, UInt8(join.count >> 8), UInt8(join.count & 0xff), 0, 0, 0, 0] + join)
+        var heard: [UInt8] = []
+        try until("somebody is subscribed") {
+            _ = try? client.receive(appendingTo: &heard)
+            return String(decoding: heard, as: UTF8.self).contains("Subscribed to PostgreSQL")
+        }
+        listener = client
+    }
+
+    private func makePast() throws {
+        let connection = try cluster.connect(database: "app")
+        try connection.execute("INSERT INTO orders VALUES (4711, '\(Self.ana)', 'open'), (4712, NULL, 'open')")
+        try connection.execute("UPDATE orders SET status = 'paid' WHERE id = 4711")
+        try until("the log has it") { (try? output("tidewire row orders 4711 --json"))?.contains("paid") == true }
+    }
+
+    private func until(_ what: String, _ isSo: () throws -> Bool) throws {
+        for _ in 0..<900 {
+            if try isSo() { return }
+            usleep(200_000)
+        }
+        let said = (try? String(contentsOfFile: directory + "/serve.log", encoding: .utf8)) ?? ""
+        throw Failure(description: "\(what): waited in vain\n\(said.suffix(2_000))")
+    }
+
+    /// What a script prints; one that fails is an error with what it said.
+    private func output(_ script: String, in folder: String? = nil) throws -> String {
+        let place = directory + "/output"
+        let folder = folder ?? directory
+        // A child writes on behind what is there.
+        try? FileManager.default.removeItem(atPath: place)
+        let ending = try ChildProcess(
+            ["/bin/sh", "-euc", "cd '\(folder)'\n\(script)"], output: place, environment: environment
+        ).wait(milliseconds: 180_000)
+        let said = (try? String(contentsOfFile: place, encoding: .utf8)) ?? ""
+        guard ending == .exited(0) else {
+            throw Failure(description: "\(ending.map { "\($0)" } ?? "did not end"): \(said.suffix(2_000))")
+        }
+        return said
+    }
+
+    /// Each page has a folder of its own, where its blocks run one after the other.
+    func failure(ofScript block: Page.Block) throws -> String? {
+        let folder = directory + "/" + block.page.replacing("/", with: "-")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        do {
+            _ = try output(block.text, in: folder)
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    /// In a transaction that is rolled back; of a database where nothing is published yet, or where nothing is prepared.
+    func failure(ofSQL block: Page.Block) -> String? {
+        do {
+            let connection =
+                block.note == .runs(on: "a plain database")
+                ? try plain.connect() : try cluster.connect(database: "staging")
+            defer { _ = try? connection.execute("ROLLBACK") }
+            try connection.execute("BEGIN")
+            try connection.execute(block.text)
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    func metrics() throws -> String {
+        try output("curl --fail --silent -H \"Authorization: Bearer $METRICS_TOKEN\" \"$HUB/metrics\"")
+    }
+
+    func end() {
+        listener?.close()
+        hub?.signal(SIGTERM)
+        _ = hub?.wait(milliseconds: 60_000)
+        cluster.stop()
+        plain.stop()
+    }
+}
