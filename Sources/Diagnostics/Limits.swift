@@ -295,6 +295,11 @@ public enum Limits {
     public static let maximumKeysInSet = 64
     public static let maximumOpaqueKeys = 1024
 
+    /// That clients are refused for one and the same reason is said so often.
+    public static let refusalLineInterval = Duration.seconds(60)
+    /// Of a host name that a client sent, in a line of the log.
+    public static let shownHostBytes = 64
+
     /// What the process takes of the machine is not looked up more often for `/metrics`.
     public static let processFiguresInterval = Duration.seconds(2)
 

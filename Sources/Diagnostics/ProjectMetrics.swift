@@ -57,6 +57,24 @@ public final class ProjectMetrics: Sendable {
         public static let labelName = "reason"
     }
 
+    /// What was wrong with a token that a client brought.
+    public enum TokenRefusal: String, MetricLabel {
+        case missing, malformed
+        /// An algorithm that is not taken, or a key that is not configured.
+        case unknownKey = "unknown_key"
+        case badSignature = "bad_signature"
+        case expired
+        case notYetValid = "not_yet_valid"
+        /// A claim has a value that it must not have, such as another issuer's or audience.
+        case wrongClaim = "wrong_claim"
+        /// Clients may not have the role here.
+        case wrongRole = "wrong_role"
+        /// There is no `role` or no `exp`.
+        case claimsMissing = "claims_missing"
+
+        public static let labelName = "reason"
+    }
+
     public enum FeedEvent: String, MetricLabel {
         case begun, refused
         /// It has to fetch again what it shows.
@@ -248,6 +266,8 @@ public final class ProjectMetrics: Sendable {
         "tidewire_subscriptions", "Bindings of channels to tables, one for each binding and table.")
     public let channelEvents = CounterFamily<ChannelEvent>(
         "tidewire_channel_events_total", "Channels that were joined, refused, left or closed.")
+    public let tokensRefused = CounterFamily<TokenRefusal>(
+        "tidewire_tokens_refused_total", "Tokens of clients that were refused, by what was wrong with them.")
     public let messagesReceived = Counter("tidewire_messages_received_total", "Messages received from clients.")
     public let messagesMalformed = Counter(
         "tidewire_messages_malformed_total", "Messages from clients that could not be read and were dropped.")

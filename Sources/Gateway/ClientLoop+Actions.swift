@@ -139,4 +139,18 @@ extension TokenError {
         let code: TextCode = if case .expired = self { .tokenExpired } else { .tokenRefused }
         return ClientText(code, systemMessage)
     }
+
+    /// As what it is counted and said in the log.
+    var refusal: ProjectMetrics.TokenRefusal {
+        switch self {
+        case .malformed: .malformed
+        case .noKey: .unknownKey
+        case .signature: .badSignature
+        case .expired: .expired
+        case .early: .notYetValid
+        case .roleRefused: .wrongRole
+        case .claimRefused: .wrongClaim
+        case .claimsMissing: .claimsMissing
+        }
+    }
 }

@@ -44,7 +44,10 @@ extension ClientLoop {
         if isDraining || project.live.pipeline.hasFailed {
             throw .unavailable("The server restarts, or its event log cannot be read")
         }
-        if project.limits.isSuspended { throw .suspended }
+        if project.limits.isSuspended {
+            project.project.refused(.suspended, at: loop.now)
+            throw .suspended
+        }
         if project.limits.isPrivateOnly { throw .privateOnly }
         return project
     }
@@ -53,6 +56,7 @@ extension ClientLoop {
         // A browser's EventSource sends no headers of its own. What names a user counts before the key of an application.
         let ofUser = request.header("authorization") == nil ? request.query("access_token") : nil
         guard let token = ofUser ?? request.bearerToken ?? request.header("x-api-key") ?? request.query("apikey") else {
+            project.project.refused(.missing, at: loop.now)
             throw .noToken
         }
         do throws(TokenError) {
@@ -64,8 +68,12 @@ extension ClientLoop {
 
     /// Before it is begun: whoever only asks whether it may is told, too.
     private func checkRoom(_ project: ProjectLoop) throws(FeedRefusal) {
-        guard project.project.hasRoom else { throw .tooMany("Too many connected users") }
+        guard project.project.hasRoom else {
+            project.project.refused(.tooManyUsers, at: loop.now)
+            throw .tooMany("Too many connected users")
+        }
         guard !project.project.rates.joins.isExhausted(at: loop.now) else {
+            project.project.refused(.tooManyJoins, at: loop.now)
             throw .tooMany("Too many joins per second")
         }
     }

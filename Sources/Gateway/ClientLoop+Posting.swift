@@ -17,13 +17,19 @@ extension ClientLoop {
             return HTTPResponse(.unknownTenant)
         }
         incoming.add(project.project.rates.headers(at: loop.now))
-        if project.limits.isSuspended { return HTTPResponse(.suspended) }
+        if project.limits.isSuspended {
+            project.project.refused(.suspended, at: loop.now)
+            return HTTPResponse(.suspended)
+        }
         if project.project.rates.events.isExhausted(at: loop.now) { return HTTPResponse(.tooManyRequests) }
         return claims(of: incoming.request, project) == nil ? HTTPResponse(.unauthorized) : nil
     }
 
     private func claims(of request: HTTPRequest, _ project: ProjectLoop) -> Claims? {
-        guard let token = request.bearerToken else { return nil }
+        guard let token = request.bearerToken else {
+            project.project.refused(.missing, at: loop.now)
+            return nil
+        }
         return try? project.verify(Array(token.utf8))
     }
 

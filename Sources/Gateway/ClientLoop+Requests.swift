@@ -209,7 +209,8 @@ extension ClientLoop {
     private func page(_ route: Route, _ request: HTTPRequest) -> HTTPResponse {
         switch route {
         case .health: HTTPResponse(.ok, contentType: "text/plain; charset=utf-8", body: Array("ok".utf8))
-        case .ready: readiness()
+        case .ready: readiness(request)
+        case .readyOne(let name): readiness(of: name)
         case .metrics: metricsPage(request)
         case .ping: ping(request)
         case .openAPI: HTTPResponse(.ok, contentType: HTTPResponse.jsonContentType, body: OpenAPI.document)
@@ -229,26 +230,59 @@ extension ClientLoop {
         return response
     }
 
-    private func readiness() -> HTTPResponse {
-        var conditions = shared.directory.all.map { project in
-            var condition = project.condition()
-            condition.isLogReadable = !project.cannotRead.load(ordering: .relaxed)
-            return condition
+    /// Of several, one that is down is no reason to send the others' clients away. Which ones are down is told to those who
+    /// may read it in the metrics too.
+    private func readiness(_ request: HTTPRequest) -> HTTPResponse {
+        let conditions = shared.directory.all.map { (name: $0.name, condition: condition(of: $0)) }
+        guard let best = conditions.first(where: \.condition.isReady) ?? conditions.first else {
+            return .json(.serviceUnavailable, Array(#"{"ready":false}"#.utf8))
         }
-        guard !conditions.isEmpty else { return .json(.serviceUnavailable, Array(#"{"ready":false}"#.utf8)) }
-        // Of several, one that is down is no reason to send the others' clients away.
-        conditions.sort { $0.isReady && !$1.isReady }
-        return .json(conditions[0].isReady && !isDraining ? .ok : .serviceUnavailable, conditions[0].json)
+        var report = best.condition
+        if conditions.count > 1 {
+            let down = conditions.filter { !$0.condition.isReady }.map(\.name)
+            report.others = ProjectHealthReport.Others(
+                count: conditions.count, notReady: down.count, names: mayReadMetrics(request) ? down : nil)
+        }
+        return readiness(report)
     }
 
+    private func readiness(of name: String) -> HTTPResponse {
+        guard let project = shared.directory.project(named: name) else { return HTTPResponse(.unknownTenant) }
+        return readiness(condition(of: project))
+    }
+
+    private func readiness(_ report: ProjectHealthReport) -> HTTPResponse {
+        .json(report.isReady && !isDraining ? .ok : .serviceUnavailable, report.json)
+    }
+
+    private func condition(of project: Project) -> ProjectHealthReport {
+        var condition = project.condition()
+        condition.isLogReadable = !project.cannotRead.load(ordering: .relaxed)
+        return condition
+    }
+
+    /// The project of the host name that a request asks for, or what the settings say of names that are no project's.
     func project(of request: HTTPRequest) -> Project? {
-        shared.directory.project(host: request.header("host"))
+        let host = request.header("host")
+        switch shared.directory.project(
+            host: host, unknown: shared.settings.unknownHosts, main: shared.settings.mainProject)
+        {
+        case .known(let project): return project
+        case .standIn(let project):
+            shared.refusals.note(.unknownHostServed, host: host ?? "", at: loop.now)
+            return project
+        case .none:
+            if shared.operators != nil { shared.refusals.note(.unknownHost, host: host ?? "", at: loop.now) }
+            return nil
+        }
+    }
+
+    private func mayReadMetrics(_ request: HTTPRequest) -> Bool {
+        shared.settings.metricsGate?.admits(request, at: loop.time.unixSeconds) ?? true
     }
 
     private func metricsPage(_ request: HTTPRequest) -> HTTPResponse {
-        if let gate = shared.settings.metricsGate, !gate.admits(request, at: loop.time.unixSeconds) {
-            return HTTPResponse(HTTPStatus.forbidden)
-        }
+        guard mayReadMetrics(request) else { return HTTPResponse(HTTPStatus.forbidden) }
         shared.process.look(at: loop.now)
         let projects = shared.directory.all
         return HTTPResponse(
@@ -264,6 +298,7 @@ extension ClientLoop {
         }
         guard let version = SerializerVersion(vsn: request.query("vsn")) else {
             metrics.refusals[.version].add()
+            shared.refusals.note(.version, at: loop.now)
             return answer(session, HTTPResponse(HTTPStatus.forbidden), keepAlive: false)
         }
         guard let project = served(request) else {
@@ -280,10 +315,12 @@ extension ClientLoop {
         }
         if project.limits.isSuspended {
             metrics.refusals[.suspended].add()
+            project.project.refused(.suspended, at: loop.now)
             return refuse(session, .error(.forbidden, "Realtime was disabled for this tenant"))
         }
         guard let key = request.header("x-api-key") ?? request.query("apikey") else {
             metrics.refusals[.token].add()
+            project.project.refused(.missing, at: loop.now)
             return refuse(session, .error(.unauthorized, "API key is missing"))
         }
         do throws(TokenError) {
@@ -295,10 +332,12 @@ extension ClientLoop {
         }
         guard project.project.hasRoom else {
             metrics.refusals[.limit].add()
+            project.project.refused(.tooManyUsers, at: loop.now)
             return refuse(session, .error(.tooManyRequests, "Too many connected users"))
         }
         guard !project.project.rates.joins.isExhausted(at: loop.now) else {
             metrics.refusals[.limit].add()
+            project.project.refused(.tooManyJoins, at: loop.now)
             return refuse(session, .error(.tooManyRequests, "Too many joins per second"))
         }
         session.version = version

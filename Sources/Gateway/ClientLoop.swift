@@ -13,6 +13,8 @@ final class GatewayShared: Sendable {
     let settings: GatewaySettings
     let metrics: ProcessMetrics
     let process: ProcessWatch
+    /// Of clients of whom it is not known whose they are.
+    let refusals = RefusalLog(project: nil)
     let directory = ProjectDirectory()
     private let filters: HolderBudget
     private let presence: HolderBudget

@@ -23,6 +23,9 @@ public struct GatewaySettings: Sendable {
     public var outboxLag: UInt64?
     /// Where the hub ends, clients are sent away over this time.
     public var drainTime = Limits.drainTime
+    /// Who answers for host names that are no project's, and which project that is where it is the settings' own.
+    public var unknownHosts = UnknownHosts.single
+    public var mainProject = ""
     /// For `/metrics`; nil lets everybody read them.
     public var metricsGate: OperatorGate?
 

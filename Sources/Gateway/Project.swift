@@ -53,6 +53,7 @@ public final class Project: Sendable {
     let budgets: ProjectBudgets
     let metrics: ProjectMetrics
     let reference = ReferenceMetrics()
+    private let refusals: RefusalLog
     private let currentLimits: Mutex<ProjectLimits>
     /// Sockets that have joined a channel, until they end.
     private let users = Atomic<Int>(0)
@@ -82,6 +83,7 @@ public final class Project: Sendable {
         _ verifier: TokenVerifier, _ stream: ProjectStream
     ) {
         self.name = name
+        refusals = RefusalLog(project: name)
         number = share.number
         self.settings = settings
         let catalog = services.asking.catalog
@@ -177,6 +179,16 @@ public final class Project: Sendable {
 
     /// Whether a token may name the role, as far as that is known just now.
     func permits(_ role: String) -> Bool { settings.roles.permits(role, catalog.snapshot?.privilegedRoles) }
+
+    // MARK: Refusals
+
+    /// Counted each time, said once a while. `now` is the monotonic clock's.
+    func refused(_ token: ProjectMetrics.TokenRefusal, at now: UInt64) {
+        metrics.tokensRefused[token].add()
+        refusals.note(.token(token), at: now)
+    }
+
+    func refused(_ refusal: ClientRefusal, at now: UInt64) { refusals.note(refusal, at: now) }
 
     // MARK: Limits
 

@@ -1,3 +1,4 @@
+import Settings
 import Synchronization
 
 /// The projects there are, by the names that hosts have for them.
@@ -9,11 +10,25 @@ final class ProjectDirectory: Sendable {
 
     private let entries = Mutex(Entries())
 
-    /// The project that a client means: the first label of the host it asked for, or else the only project there is.
-    func project(host: String?) -> Project? {
+    /// Whom a host name leads to.
+    enum Answer {
+        case known(Project)
+        /// The name is no project's, and this one answers for all such.
+        case standIn(Project)
+        case none
+    }
+
+    /// The project that a client means: by the first label of the host it asked for, or as is said of other names.
+    ///
+    /// - Parameter main: the name of the settings' own project.
+    func project(host: String?, unknown: UnknownHosts, main: String) -> Answer {
         entries.withLock { entries in
-            if let only = entries.only { return only }
-            return host.flatMap { entries.byName[Self.firstLabel($0)] }
+            if let named = host.flatMap({ entries.byName[Self.firstLabel($0)] }) { return .known(named) }
+            switch unknown {
+            case .single: return entries.only.map { .known($0) } ?? .none
+            case .main: return entries.byName[main].map { .standIn($0) } ?? .none
+            case .refuse: return .none
+            }
         }
     }
 

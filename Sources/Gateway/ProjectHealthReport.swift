@@ -16,6 +16,16 @@ public struct ProjectHealthReport: Sendable, Equatable {
     /// In words, what may become a loss if nobody does anything.
     public var warning: String?
 
+    /// How many projects there are and how many of them are not ready, where there are several.
+    struct Others: Sendable, Equatable {
+        var count: Int
+        var notReady: Int
+        /// Of those that are not ready; nil for who may not know.
+        var names: [String]?
+    }
+
+    var others: Others?
+
     public init(
         isStreaming: Bool, isLogWritable: Bool, isCatalogKnown: Bool, clients: Int, trouble: String?,
         warning: String? = nil
@@ -46,8 +56,23 @@ public struct ProjectHealthReport: Sendable, Equatable {
             writer.append(#","warning":"#)
             JSONText.appendString(warning, to: &writer)
         }
+        if let others { append(others, to: &writer) }
         writer.append("}")
         return writer.copied()
+    }
+
+    private func append(_ others: Others, to writer: inout ByteWriter) {
+        writer.append(#","projects":"#)
+        writer.append(decimal: UInt64(others.count))
+        writer.append(#","projects_not_ready":"#)
+        writer.append(decimal: UInt64(others.notReady))
+        guard let names = others.names else { return }
+        writer.append(#","not_ready":["#)
+        for (index, name) in names.enumerated() {
+            if index > 0 { writer.append(",") }
+            JSONText.appendString(name, to: &writer)
+        }
+        writer.append("]")
     }
 
     private func append(_ name: StaticString, _ value: Bool, to writer: inout ByteWriter) {

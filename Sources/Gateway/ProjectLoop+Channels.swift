@@ -117,9 +117,7 @@ extension ProjectLoop {
             case .given(let text): return try verify(Array(text.utf8))
             case .ofSocket:
                 guard let claims = session.claims else { preconditionFailure("a socket without a key") }
-                try claims.check(at: now)
-                try checkRole(of: claims)
-                return claims
+                return try stillGood(claims)
             }
         } catch {
             throw .reason(error.joinReason)
@@ -366,11 +364,29 @@ extension ProjectLoop {
 
     // MARK: Tokens
 
+    /// What is refused is counted, and said in the log.
     func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
-        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-        let claims = unsafe try tokens.verify(token.span.bytes, at: now)
-        try checkRole(of: claims)
-        return claims
+        do throws(TokenError) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            let claims = unsafe try tokens.verify(token.span.bytes, at: now)
+            try checkRole(of: claims)
+            return claims
+        } catch {
+            project.refused(error.refusal, at: loop.now)
+            throw error
+        }
+    }
+
+    /// Of a token that was verified before.
+    private func stillGood(_ claims: Claims) throws(TokenError) -> Claims {
+        do throws(TokenError) {
+            try claims.check(at: now)
+            try checkRole(of: claims)
+            return claims
+        } catch {
+            project.refused(error.refusal, at: loop.now)
+            throw error
+        }
     }
 
     private func checkRole(of claims: Claims) throws(TokenError) {

@@ -7,6 +7,8 @@ enum Route: Equatable {
     case echo
     case health
     case ready
+    /// Of one project, by its name.
+    case readyOne(String)
     case metrics
     case ping
     case broadcast
@@ -31,6 +33,7 @@ enum Route: Equatable {
         case ["echo"] where echoes: self = .echo
         case ["healthcheck"]: self = .health
         case ["ready"]: self = .ready
+        case let one where one.count == 2 && one[0] == "ready" && !one[1].isEmpty: self = .readyOne(one[1])
         case ["metrics"]: self = .metrics
         case ["api", "ping"]: self = .ping
         case ["api", "broadcast"]: self = .broadcast

@@ -90,6 +90,8 @@ public final class Hub: Sendable {
         settings.outboxLag = configuration.outboxLag.map { UInt64($0) }
         settings.drainTime = configuration.drainTime
         settings.metricsGate = keys.metricsGate
+        settings.unknownHosts = configuration.unknownHosts
+        settings.mainProject = configuration.projectName
         return settings
     }
 

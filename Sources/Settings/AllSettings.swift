@@ -179,6 +179,11 @@ public struct AllSettings: Sendable {
         "The name of the project that these settings describe: the first part of the Host header where there are others."
     )
 
+    public let unknownHosts = TypedSetting(
+        "unknown_hosts", .projects, .choice(UnknownHosts.allCases.map { ($0.rawValue, $0) }), default: "single",
+        "Who answers for host names that are no project's: single is the only project there is, main the one that these "
+            + "settings describe, whatever others there are; refuse is nobody.")
+
     public let projectKey = TypedSetting(
         "project_key", .projects, .secret, aliases: ["DB_ENC_KEY", "DB_ENC_KEY_GCM"],
         "Any text: the secrets of stored projects are encrypted with it. Without it a key is made in data_dir.")

@@ -172,7 +172,8 @@ final class GatewayStage: @unchecked Sendable {
     }
 
     /// The database lets nobody in, and what the hub has of these connections ends.
-    func away(_ application: String, _ body: () throws -> Void) throws {
+    func away(_ application: String, of other: TestDatabase? = nil, _ body: () throws -> Void) throws {
+        let database = other ?? database
         let outside = try database.cluster.connect()
         try outside.execute("ALTER DATABASE \(database.name) ALLOW_CONNECTIONS false")
         try outside.execute(

@@ -1,0 +1,139 @@
+import Diagnostics
+import Synchronization
+
+/// Why a client is refused, as far as whoever runs the hub wants to know it.
+enum ClientRefusal: Hashable, Sendable {
+    case token(ProjectMetrics.TokenRefusal)
+    case suspended
+    case tooManyUsers
+    case tooManyJoins
+    /// It asked for a protocol of which the hub knows nothing.
+    case version
+    case unknownHost
+    /// It was not refused: it is served by the project of the settings.
+    case unknownHostServed
+}
+
+/// Tells who runs the hub that clients are refused: of each reason a line now and then, with how many they were since the
+/// last. What they brought is not in it, neither token nor claims; the metrics count all of them.
+final class RefusalLog: Sendable {
+    private struct Said {
+        /// By the monotonic clock.
+        var at: UInt64
+        var since: UInt64 = 0
+    }
+
+    private let project: String?
+    private let log: Log
+    private let said = Mutex<[ClientRefusal: Said]>([:])
+
+    /// - Parameter project: whose clients they are; nil before that is known.
+    init(project: String?, log: Log = .shared) {
+        self.project = project
+        self.log = log
+    }
+
+    /// - Parameter host: the name that it asked for, where that matters.
+    func note(_ refusal: ClientRefusal, host: String? = nil, at now: UInt64) {
+        guard let count = said.withLock({ Self.countToSay(of: refusal, &$0, at: now) }) else { return }
+        var fields: [LogField] = []
+        if let project { fields.append(.project(project)) }
+        if case .token(let reason) = refusal { fields.append(.reason(reason.rawValue)) }
+        if let host { fields.append(.host(HostText.shown(host))) }
+        fields.append(.count(count))
+        if let hint = refusal.hint { fields.append(.hint(hint)) }
+        if refusal.isOperators { log.warning(refusal.sentence, fields) } else { log.info(refusal.sentence, fields) }
+    }
+
+    /// How many there were since the last line, with this one; nil where it is not time for another.
+    private static func countToSay(
+        of refusal: ClientRefusal, _ said: inout [ClientRefusal: Said], at now: UInt64
+    ) -> UInt64? {
+        guard var last = said[refusal] else {
+            said[refusal] = Said(at: now)
+            return 1
+        }
+        last.since += 1
+        defer { said[refusal] = last }
+        guard now - min(now, last.at) >= Limits.refusalLineInterval.wholeNanoseconds else { return nil }
+        defer { last = Said(at: now) }
+        return last.since
+    }
+}
+
+/// A host name as somebody sent it, fit to be read in a line of the log.
+enum HostText {
+    static func shown(_ host: String) -> String {
+        let kept = host.utf8.prefix(Limits.shownHostBytes).map { isPlain($0) ? $0 : UInt8(ascii: "?") }
+        return String(decoding: kept, as: UTF8.self) + (host.utf8.count > Limits.shownHostBytes ? "…" : "")
+    }
+
+    /// Of a name or an address, with its port.
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"),
+            UInt8(ascii: ":"), UInt8(ascii: "["), UInt8(ascii: "]"):
+            true
+        default: false
+        }
+    }
+}
+
+extension ClientRefusal {
+    fileprivate var sentence: StaticString {
+        switch self {
+        case .token: "tokens of clients are refused"
+        case .suspended: "clients are refused, as the project is suspended"
+        case .tooManyUsers: "clients are refused, as the project has as many users as it may"
+        case .tooManyJoins: "clients are refused, as the project has as many joins in a second as it may"
+        case .version: "clients are refused, as they speak a version of the protocol that is not known"
+        case .unknownHost: "clients are refused, as no project has the host name they ask for"
+        case .unknownHostServed:
+            "clients ask for a host name that no project has, and are served by the settings' project"
+        }
+    }
+
+    /// Something is set otherwise here than there, and stays so until somebody acts.
+    fileprivate var isOperators: Bool {
+        switch self {
+        case .token(let reason):
+            switch reason {
+            case .unknownKey, .badSignature, .wrongClaim, .wrongRole: true
+            case .missing, .malformed, .expired, .notYetValid, .claimsMissing: false
+            }
+        case .tooManyUsers, .tooManyJoins, .unknownHost: true
+        case .suspended, .version, .unknownHostServed: false
+        }
+    }
+
+    fileprivate var hint: String? {
+        switch self {
+        case .token(let reason): reason.hint
+        case .suspended: "'suspend' of the project, by the operators' API"
+        case .tooManyUsers: "max_concurrent_users"
+        case .tooManyJoins: "max_joins_per_second"
+        case .version: "the parameter vsn is 1.0.0 or 2.0.0"
+        case .unknownHost:
+            "the first part of the name has to be a project's name; unknown_hosts = 'main' has the settings' project serve all "
+                + "others"
+        case .unknownHostServed: "unknown_hosts = 'refuse' turns them away"
+        }
+    }
+}
+
+extension ProjectMetrics.TokenRefusal {
+    fileprivate var hint: String {
+        switch self {
+        case .missing: "clients send their key as apikey, x-api-key or Authorization: Bearer"
+        case .malformed: "what they take as their key is no token, and none of api_keys"
+        case .unknownKey: "jwt_secret is not set, or jwks has no key of the token's algorithm and kid"
+        case .badSignature: "they were signed with another secret or key than jwt_secret and jwks say"
+        case .expired: "clients have to renew theirs; or a clock is wrong"
+        case .notYetValid: "a clock is wrong, here or where tokens are signed"
+        case .wrongClaim: "a claim is none that jwt_claim_validators allow, or a time in it is no number"
+        case .wrongRole: "allowed_roles says which roles tokens may name"
+        case .claimsMissing: "a token needs role and exp"
+        }
+    }
+}
