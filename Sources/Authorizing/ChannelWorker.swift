@@ -202,15 +202,12 @@ extension ChannelQuestion {
 }
 
 extension ChannelAuthorizationError {
-    /// The server gives no code before a connection stands.
+    /// By the server's code; there is none where nobody answered.
     fileprivate init(connecting error: PostgresError) {
-        let says = { (words: String) in error.message.contains(words) }
-        if says("too many clients") || says("too many connections") || says("remaining connection slots") {
-            self = .tooManyConnections
-        } else if says("starting up") {
-            self = .initializing
-        } else {
-            self = .unavailable
+        switch error.sqlState {
+        case SQLState.tooManyConnections: self = .tooManyConnections
+        case SQLState.cannotConnectNow: self = .initializing
+        default: self = .unavailable
         }
     }
 }

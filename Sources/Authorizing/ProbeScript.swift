@@ -23,10 +23,9 @@ enum ProbeScript {
         static let broadcast = 1
         static let presence = 2
         static let error = 3
-        static let message = 4
-        static let step = 5
-        static let isPartition = 6
-        static let count = 7
+        static let step = 4
+        static let isPartition = 5
+        static let count = 6
     }
 
     /// What was being done when it failed.

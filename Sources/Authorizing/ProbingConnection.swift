@@ -114,7 +114,7 @@ final class ProbingConnection {
         case .success(let rows): return found(rows, questions, role)
         case .failure(let error):
             // Between two of them.
-            if error.sqlState == SQLState.queryCanceled { return .refused(.canceled(error.message)) }
+            if error.sqlState == SQLState.queryCanceled { return .refused(.canceled(ProbingConnection.tookTooLong)) }
             return .refused(.policy(sqlState: error.sqlState ?? "XX000"))
         }
     }
@@ -171,7 +171,7 @@ final class ProbingConnection {
                 presence: row[ProbeScript.Column.presence].map { $0 == "t" })
         }
         if state == SQLState.queryCanceled {
-            return .failed(.canceled(ProbingConnection.serversOwn(row[ProbeScript.Column.message])))
+            return .failed(.canceled(ProbingConnection.tookTooLong))
         }
         if row[ProbeScript.Column.isPartition] == "t" { return .failed(.missingPartition) }
         switch row[ProbeScript.Column.step].flatMap(ProbeScript.Step.init) {
@@ -187,14 +187,10 @@ final class ProbingConnection {
         }
     }
 
+    /// As an English server says it of what usually cancels: what a function says with this code, or a server in another
+    /// language, is for nobody else.
+    private static let tookTooLong = "canceling statement due to statement timeout"
+
     /// Schema, table, column, function; the right to use them.
     private static let missing: Set = ["3F000", "42P01", "42703", "42883", SQLState.insufficientPrivilege]
-
-    /// A function may say the same in words of its own, which are for nobody else.
-    private static func serversOwn(_ message: String?) -> String {
-        guard let message, message.hasPrefix("canceling statement due to ") else {
-            return "canceling statement due to statement timeout"
-        }
-        return message
-    }
 }

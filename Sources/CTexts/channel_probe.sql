@@ -4,7 +4,7 @@ CREATE FUNCTION pg_temp.:name(
     "tw$topics" pg_catalog.text[], "tw$probes" pg_catalog.text[], "tw$claims" pg_catalog.text[],
     "tw$subjects" pg_catalog.text[], "tw$headers" pg_catalog.text[], "tw$milliseconds" pg_catalog.int4)
 RETURNS TABLE ("tw$who" pg_catalog.int4, "tw$broadcast" pg_catalog.bool, "tw$presence" pg_catalog.bool,
-    "tw$error" pg_catalog.text, "tw$message" pg_catalog.text, "tw$step" pg_catalog.text,
+    "tw$error" pg_catalog.text, "tw$step" pg_catalog.text,
     "tw$partition" pg_catalog.bool)
 LANGUAGE plpgsql AS :quote
 #variable_conflict use_column
@@ -25,7 +25,6 @@ BEGIN
         "tw$broadcast" := NULL;
         "tw$presence" := NULL;
         "tw$error" := NULL;
-        "tw$message" := NULL;
         "tw$partition" := false;
         "tw$done" := false;
         BEGIN
@@ -76,7 +75,6 @@ BEGIN
         EXCEPTION
             WHEN query_canceled THEN
                 "tw$error" := SQLSTATE;
-                "tw$message" := SQLERRM;
             WHEN OTHERS OR assert_failure THEN
                 IF NOT "tw$done" THEN
                     GET STACKED DIAGNOSTICS "tw$table" = TABLE_NAME, "tw$schema" = SCHEMA_NAME,

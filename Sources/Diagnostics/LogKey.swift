@@ -67,6 +67,7 @@ extension LogField {
     public static let operation = LogKey("operation")
     public static let errno = LogKey("errno")
     public static let sqlstate = LogKey("sqlstate")
+    public static let severity = LogKey("severity")
     public static let reason = LogKey("reason")
     public static let error = LogKey("error")
     public static let hint = LogKey("hint")

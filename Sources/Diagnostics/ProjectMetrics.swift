@@ -17,6 +17,8 @@ public final class ProjectMetrics: Sendable {
         case slotBusy = "slot_busy"
         case slotMissing = "slot_missing"
         case publicationMissing = "publication_missing"
+        /// The server does not write what logical replication needs.
+        case walLevel = "wal_level"
         /// The server said nothing for too long.
         case timeout
         /// We stopped reading because the disk did not take more.

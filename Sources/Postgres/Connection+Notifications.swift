@@ -20,8 +20,7 @@ extension Connection {
         }
     }
 
-    /// What the server remarks (RAISE NOTICE, a warning) goes nowhere; libpq would write it to standard error, and functions
-    /// of others may put into it what is for no log.
+    /// What the server remarks (RAISE NOTICE, a warning) goes nowhere: where functions of others run, it is theirs.
     public func ignoreNotices() {
         // SAFETY: the handle lives; the function uses nothing of what it is given.
         _ = unsafe PQsetNoticeReceiver(handle, { _, _ in }, nil)
@@ -32,8 +31,8 @@ extension Connection {
         _ notices: inout [PostgresNotice], _ body: () throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         let collected = CollectedNotices()
-        // SAFETY: the handle lives; `collected` lives until the receiver that was there before is put back, below. Both
-        // libpq's own receiver and ours that ignores make no use of their argument.
+        // SAFETY: the handle lives; `collected` lives until the receiver that was there before is put back, below. The
+        // others, which say it in the log or ignore it, make no use of their argument.
         let before = unsafe PQsetNoticeReceiver(
             handle,
             { argument, result in
@@ -54,15 +53,17 @@ extension Connection {
 public struct PostgresNotice: Sendable, Equatable {
     /// `NOTICE`, `WARNING` and so on, whatever the server's language.
     public let severity: String
+    public let sqlState: String?
     public let message: String
     public let hint: String?
 
-    fileprivate init(_ result: OpaquePointer) {
+    init(_ result: OpaquePointer) {
         func field(_ code: UnicodeScalar) -> String? {
             // SAFETY: libpq keeps the result through the call of the receiver; the text is copied.
             unsafe PQresultErrorField(result, Int32(code.value)).map { unsafe String(cString: $0) }
         }
         severity = field("V") ?? field("S") ?? ""
+        sqlState = field("C")
         message = field("M").map(PostgresError.oneLine) ?? ""
         hint = field("H")
     }

@@ -54,7 +54,11 @@ public final class Connection {
         }
         unsafe self.handle = handle
         self.purpose = purpose
+        unsafe Remarks.takeOver(handle)
+        // SAFETY: the handle lives.
+        _ = unsafe PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
         try finishConnecting(timeoutSeconds: timeoutSeconds, interrupt: interrupt)
+        _ = unsafe PQsetErrorVerbosity(handle, PQERRORS_DEFAULT)
     }
 
     deinit {
@@ -99,7 +103,7 @@ extension Connection {
         // SAFETY: libpq calls on this object's own, living handle.
         var state = unsafe PQstatus(handle) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING
         while state != PGRES_POLLING_OK {
-            if state == PGRES_POLLING_FAILED { throw connectionError("connect") }
+            if state == PGRES_POLLING_FAILED { throw refusedConnection() }
             let now = Clock.monotonicNanoseconds()
             guard now < deadline else {
                 throw PostgresError(
@@ -131,6 +135,14 @@ extension Connection {
         return PostgresError(
             operation: operation, message: PostgresError.oneLine(message),
             isConnectionLost: unsafe PQstatus(handle) != CONNECTION_OK)
+    }
+
+    /// Why there is no connection, with the server's code where it was the server that refused.
+    private func refusedConnection() -> PostgresError {
+        // SAFETY: as above.
+        var error = PostgresError.refusedConnection(unsafe String(cString: PQerrorMessage(handle)))
+        error.lacksPassword = unsafe PQconnectionNeedsPassword(handle) == 1
+        return error
     }
 
     public var isUsable: Bool {

@@ -1,6 +1,6 @@
 /// What PostgreSQL, or the way to it, refused.
 public struct PostgresError: Error, Sendable, Equatable {
-    /// The five-character code, where the server sent one. A refused connection has none.
+    /// The five-character code, where the server sent one. A connection that never reached a server has none.
     public var sqlState: String?
     public var message: String
     /// What the server suggests. Its DETAIL is left out on purpose: it may hold row data.
@@ -9,6 +9,8 @@ public struct PostgresError: Error, Sendable, Equatable {
     public var isConnectionLost: Bool
     /// What was being done, e.g. `connect` or `START_REPLICATION`.
     public var operation: String
+    /// The server wanted a password and there was none to send.
+    public var lacksPassword = false
 
     public init(
         operation: String, sqlState: String? = nil, message: String, hint: String? = nil, isConnectionLost: Bool = false
@@ -39,6 +41,11 @@ public enum SQLState {
             && state != configurationLimitExceeded && state != undefinedFile
     }
 
+    public static let invalidPassword = "28P01"
+    public static let invalidAuthorization = "28000"
+    public static let invalidCatalogName = "3D000"
+    public static let tooManyConnections = "53300"
+    public static let cannotConnectNow = "57P03"
     public static let objectInUse = "55006"
     public static let undefinedObject = "42704"
     public static let duplicateObject = "42710"
@@ -51,4 +58,43 @@ public enum SQLState {
     public static let dependentObjects = "2BP01"
     public static let duplicateTable = "42P07"
     public static let invalidObjectDefinition = "42P17"
+}
+
+extension PostgresError {
+    /// What libpq says of a connection that was refused, as it says it when it is told to be verbose.
+    ///
+    /// There is no call that asks for the SQLSTATE then, as there is no result. But the text has it, in a place and a form that
+    /// no language changes (`FATAL:  28P01: password …`), with a line that says where in the server's source that was. Of
+    /// several tries, on several addresses or with TLS and without, the last one counts.
+    static func refusedConnection(_ text: String) -> PostgresError {
+        var sqlState: String?
+        let lines = text.split(whereSeparator: \.isNewline).compactMap { line -> String? in
+            if line.hasPrefix("LOCATION:  ") { return nil }
+            guard let (state, plain) = takingState(from: Array(line.utf8)) else { return String(line) }
+            sqlState = state
+            return plain
+        }
+        return PostgresError(
+            operation: "connect", sqlState: sqlState, message: oneLine(lines.joined(separator: "\n")),
+            isConnectionLost: true)
+    }
+
+    /// The code behind the severity, and the line without it.
+    private static func takingState(from line: [UInt8]) -> (state: String, plain: String)? {
+        let colon = UInt8(ascii: ":"), space = UInt8(ascii: " ")
+        guard line.count >= 10 else { return nil }
+        for start in 0...(line.count - 10) {
+            let code = line[start + 3..<start + 8]
+            guard line[start] == colon, line[start + 1] == space, line[start + 2] == space, line[start + 8] == colon,
+                line[start + 9] == space, code.allSatisfy(isOfCode)
+            else { continue }
+            let plain = line[..<(start + 3)] + line[(start + 10)...]
+            return (String(decoding: code, as: UTF8.self), String(decoding: plain, as: UTF8.self))
+        }
+        return nil
+    }
+
+    private static func isOfCode(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
+    }
 }

@@ -108,7 +108,7 @@ struct SlotKeeper {
         let level = try catalog.query("SHOW wal_level").first?.first ?? nil
         guard level == "logical" else {
             throw StreamFailure(
-                .other, "wal_level is \(level ?? "unknown"), but logical replication needs logical",
+                .walLevel, "wal_level is \(level ?? "unknown"), but logical replication needs logical",
                 hint: "ALTER SYSTEM SET wal_level = logical; then restart PostgreSQL")
         }
     }

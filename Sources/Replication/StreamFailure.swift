@@ -47,6 +47,7 @@ extension StreamFailure {
 
     private static func from(_ error: PostgresError, _ settings: ReplicationSettings) -> StreamFailure {
         let text = "\(error.operation): \(error.message)"
+        if error.operation == "connect" { return StreamFailure(connecting: error) }
         switch error.sqlState {
         case SQLState.objectInUse:
             return StreamFailure(
@@ -57,63 +58,67 @@ extension StreamFailure {
             return StreamFailure(
                 .other, text, hint: "raise max_replication_slots and max_wal_senders, or drop slots nobody uses",
                 sqlState: error.sqlState)
-        case nil where error.operation == "connect": return StreamFailure(connecting: error)
         default:
             let reason: ProjectMetrics.ReconnectReason = error.isConnectionLost ? .connectionLost : .other
             return StreamFailure(reason, text, hint: error.hint, sqlState: error.sqlState)
         }
     }
 
-    /// What to make of a connection that could not be had. A refused one has no SQLSTATE in libpq, only words.
+    /// What to make of a connection that could not be had.
     public init(connecting error: PostgresError) {
-        let words = error.message
-        if let known = StreamFailure.refusals.first(where: { $0.words.contains(where: words.contains) }) {
-            self.init(known.reason, words, hint: known.hint)
-            return
-        }
+        let (reason, hint) = StreamFailure.meaning(of: error)
+        self.init(reason, error.message, hint: hint ?? error.hint, sqlState: error.sqlState)
+    }
+
+    private typealias Meaning = (reason: ProjectMetrics.ReconnectReason, hint: String?)
+
+    private static func meaning(of error: PostgresError) -> Meaning {
+        switch error.sqlState {
+        case nil where error.lacksPassword, SQLState.invalidPassword:
+            return (
+                .authentication,
+                "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD)"
+            )
+        case SQLState.invalidAuthorization:
+            return (
+                .authentication,
+                "check the user in the database URL (TIDEWIRE_DATABASE_URL or DB_USER): the role has to be there and to have "
+                    + "LOGIN, and the server's pg_hba.conf has to allow it from this address"
+            )
+        case SQLState.insufficientPrivilege:
+            return (
+                .authentication,
+                "the role in the database URL needs CONNECT on the database (GRANT CONNECT ON DATABASE … TO …), and for the "
+                    + "stream ALTER ROLE … WITH REPLICATION"
+            )
+        case SQLState.invalidCatalogName:
+            return (.other, "check the database in the database URL (TIDEWIRE_DATABASE_URL or DB_NAME)")
+        case SQLState.tooManyConnections:
+            return (
+                .connectionRefused,
+                "the hub needs two connections, one of them of max_wal_senders: raise the limit or end others"
+            )
+        case SQLState.cannotConnectNow: return (.connectionRefused, "the database is running, but not ready yet")
         // A server that speaks is running at the right address: its own words say best what is wrong.
-        let hint = words.contains("FATAL:") ? nil : "is the database running, and the address right?"
-        self.init(.connectionRefused, words, hint: error.hint ?? hint)
+        case .some: return (.connectionRefused, nil)
+        case nil: return meaning(ofOwnWords: error.message)
+        }
     }
 
-    private struct Refusal {
-        var words: [String]
-        var reason: ProjectMetrics.ReconnectReason
-        var hint: String
+    /// libpq's own complaints, of a connection that never came as far as to a server's answer, have no code, only words. These
+    /// are always English: libpq translates for programs that set a locale, which this one does not.
+    private static func meaning(ofOwnWords words: String) -> Meaning {
+        if ["root certificate file", "certificate verify failed", "server certificate for"].contains(
+            where: words.contains)
+        {
+            return (
+                .authentication,
+                "name the server's authority with sslrootcert=FILE in the database URL, or choose another sslmode"
+            )
+        }
+        if words.contains("server does not support SSL") {
+            return (.connectionRefused, "set ssl = on in the server, or sslmode=prefer in the database URL")
+        }
+        return (.connectionRefused, "is the database running, and the address right?")
     }
-
-    /// The first that fits counts: the narrow ones before the wide ones.
-    private static let refusals = [
-        Refusal(
-            words: ["password authentication failed", "no password supplied"], reason: .authentication,
-            hint: "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD)"),
-        Refusal(
-            words: ["pg_hba.conf"], reason: .authentication,
-            hint: "allow the hub's role and address in the server's pg_hba.conf"),
-        Refusal(
-            words: ["root certificate file", "certificate verify failed", "server certificate for"],
-            reason: .authentication,
-            hint: "name the server's authority with sslrootcert=FILE in the database URL, or choose another sslmode"),
-        Refusal(
-            words: ["server does not support SSL"], reason: .connectionRefused,
-            hint: "set ssl = on in the server, or sslmode=prefer in the database URL"),
-        Refusal(
-            words: ["too many c", "max_wal_senders", "remaining connection slots"], reason: .connectionRefused,
-            hint: "the hub needs two connections, one of them of max_wal_senders: raise the limit or end others"),
-        Refusal(
-            words: ["is starting up", "is shutting down", "in recovery mode", "not yet accepting connections"],
-            reason: .connectionRefused, hint: "the database is running, but not ready yet"),
-        Refusal(
-            words: ["must be superuser or replication role", "REPLICATION"], reason: .authentication,
-            hint: "ALTER ROLE the hub's role WITH REPLICATION"),
-        Refusal(
-            words: ["permission denied for database"], reason: .authentication,
-            hint: "GRANT CONNECT ON DATABASE to the hub's role"),
-        Refusal(
-            words: ["FATAL:  role "], reason: .authentication,
-            hint: "check the user in the database URL (TIDEWIRE_DATABASE_URL or DB_USER)"),
-        Refusal(
-            words: ["FATAL:  database "], reason: .other,
-            hint: "check the database in the database URL (TIDEWIRE_DATABASE_URL or DB_NAME)"),
-    ]
 }

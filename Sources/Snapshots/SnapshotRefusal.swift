@@ -30,6 +30,11 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     case cancelled
 
     init(_ error: PostgresError) {
+        // A server that lets nobody in has a code too.
+        guard error.operation != "connect" else {
+            self = .databaseAway
+            return
+        }
         switch error.sqlState {
         case SQLState.insufficientPrivilege?: self = .notReadable
         case SQLState.queryCanceled?, SQLState.lockNotAvailable?: self = .tookTooLong

@@ -20,28 +20,30 @@ import Testing
 
     static let refusals: [Case] = [
         Case(
-            testDescription: #"FATAL:  password authentication failed for user "hub""#, reason: .authentication,
-            hint: "TIDEWIRE_DATABASE_URL"),
+            testDescription: #"FATAL:  password authentication failed for user "hub""#, sqlState: "28P01",
+            reason: .authentication, hint: "TIDEWIRE_DATABASE_URL"),
         Case(
-            testDescription: "fe_sendauth: no password supplied", reason: .authentication, hint: "DB_PASSWORD"),
+            testDescription: #"SCHWERWIEGEND:  Passwort-Authentifizierung für Benutzer »hub« fehlgeschlagen"#,
+            sqlState: "28P01", reason: .authentication, hint: "DB_PASSWORD"),
         Case(
             testDescription: #"FATAL:  no pg_hba.conf entry for replication connection from host "10.0.0.1""#,
-            reason: .authentication, hint: "pg_hba.conf"),
+            sqlState: "28000", reason: .authentication, hint: "pg_hba.conf"),
         Case(
-            testDescription: "FATAL:  must be superuser or replication role to start walsender",
+            testDescription: "FATAL:  must be superuser or replication role to start walsender", sqlState: "42501",
             reason: .authentication, hint: "REPLICATION"),
         Case(
-            testDescription:
-                "FATAL:  permission denied to start WAL sender\nDETAIL:  Only roles with the REPLICATION attribute",
-            reason: .authentication, hint: "REPLICATION"),
+            testDescription: #"FATAL:  database "nowhere" does not exist"#, sqlState: "3D000", reason: .other,
+            hint: "DB_NAME"),
         Case(
-            testDescription: #"FATAL:  database "nowhere" does not exist"#, reason: .other, hint: "DB_NAME"),
-        Case(testDescription: #"FATAL:  role "nobody" does not exist"#, reason: .authentication, hint: "DB_USER"),
+            testDescription: #"FATAL:  role "nobody" does not exist"#, sqlState: "28000", reason: .authentication,
+            hint: "DB_USER"),
         Case(
             testDescription: #"connection to server at "127.0.0.1", port 5432 failed: Connection refused"#,
             reason: .connectionRefused, hint: "running"),
         Case(
-            testDescription: "FATAL:  the database system is starting up", reason: .connectionRefused, hint: "running"),
+            testDescription: "FATAL:  the database system is starting up", sqlState: "57P03",
+            reason: .connectionRefused,
+            hint: "running"),
         Case(
             testDescription: #"root certificate file "/home/hub/.postgresql/root.crt" does not exist"#,
             reason: .authentication, hint: "sslrootcert"),
@@ -49,14 +51,11 @@ import Testing
             testDescription: "server does not support SSL, but SSL was required", reason: .connectionRefused,
             hint: "sslmode"),
         Case(
-            testDescription: #"FATAL:  too many connections for role "hub""#, reason: .connectionRefused,
-            hint: "two connections"),
+            testDescription: #"FATAL:  too many connections for role "hub""#, sqlState: "53300",
+            reason: .connectionRefused, hint: "two connections"),
         Case(
-            testDescription: "FATAL:  number of requested standby connections exceeds max_wal_senders (currently 0)",
-            reason: .connectionRefused, hint: "max_wal_senders"),
-        Case(
-            testDescription: #"FATAL:  permission denied for database "app""#, reason: .authentication,
-            hint: "GRANT CONNECT"),
+            testDescription: #"FATAL:  permission denied for database "app""#, sqlState: "42501",
+            reason: .authentication, hint: "GRANT CONNECT"),
     ]
 
     static let answers: [Case] = [
@@ -77,6 +76,20 @@ import Testing
         #expect(trouble.message.contains(wanted.testDescription))
         #expect(trouble.hint?.contains(wanted.hint) == true)
         #expect(trouble.sqlState == wanted.sqlState)
+    }
+
+    @Test func `a password that is wanted and not there is told from a server that is not there`() {
+        var error = PostgresError(
+            operation: "connect", message: "fe_sendauth: no password supplied", isConnectionLost: true)
+        #expect(StreamFailure(connecting: error).reason == .connectionRefused)
+        error.lacksPassword = true
+        let trouble = StreamFailure(connecting: error)
+        #expect(trouble.reason == .authentication && trouble.hint?.contains("DB_PASSWORD") == true)
+    }
+
+    @Test func `a server that refuses for a reason of its own is not asked whether it runs`() {
+        let error = PostgresError(operation: "connect", sqlState: "XX000", message: "FATAL:  Tenant or user not found")
+        #expect(StreamFailure(connecting: error).hint == nil)
     }
 
     @Test func `a lost connection is told apart from a refusal`() {
