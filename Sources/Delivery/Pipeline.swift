@@ -55,6 +55,7 @@ public struct Pipeline: ~Copyable {
     /// Messages to topics that the entry at hand has.
     private var messages = BroadcastGathering()
     private var flaws: FlawLog
+    private var tables: TableDelays
     /// Gaps that were met, to be told.
     private var gaps: [String] = []
     /// What of the log is wanted at all, where there may be much of it; nil for one that is at its end.
@@ -79,6 +80,7 @@ public struct Pipeline: ~Copyable {
         memberships = LiveMemberships(sources.metrics)
         generation = GeneratedColumns(sources.metrics)
         flaws = FlawLog(sources.metrics.messagesSkipped)
+        tables = TableDelays(sources.metrics.tables)
     }
 
     var deletesAreStrict: Bool { sources.deletesAreStrict }
@@ -487,6 +489,7 @@ public struct Pipeline: ~Copyable {
                 let count = try router.deliver(
                     place, ReadableChange(change, relation(change.relation)), completion, moment, on: loop)
                 delivered += count
+                if count > 0 { tables.note(count, of: change.relation, try relation(change.relation)) }
                 budget.spend(deliveries: count + router.heldCount - held)
                 if isWaitingForAnswers { budget.end() }
             }
@@ -765,6 +768,7 @@ public struct Pipeline: ~Copyable {
         moment = sources.time.unixMicroseconds()
         let microseconds = max(0, moment - commitTime)
         sources.metrics.commitToSocketSeconds.record(UInt64(microseconds) * 1000)
+        tables.tell(after: UInt64(microseconds) * 1000)
     }
 
     /// Retention can overtake a loop that was held up: it goes on at the end, and says so. Otherwise the log is damaged,

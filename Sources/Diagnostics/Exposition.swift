@@ -1,6 +1,6 @@
 /// A metric as Prometheus reads it.
 protocol Instrument: Sendable {
-    static var typeName: String { get }
+    var typeName: String { get }
     var name: String { get }
     var help: String { get }
 
@@ -30,7 +30,7 @@ enum Exposition {
     }
 
     private static func appendHead(of instrument: any Instrument, to text: inout [UInt8]) {
-        let (name, kind) = (instrument.name, type(of: instrument).typeName)
+        let (name, kind) = (instrument.name, instrument.typeName)
         text.append(contentsOf: "# HELP \(name) \(instrument.help.escapedHelp)\n# TYPE \(name) \(kind)\n".utf8)
     }
 
@@ -59,6 +59,7 @@ enum MetricLine {
 
 extension Counter: Instrument {
     static let typeName = "counter"
+    var typeName: String { Self.typeName }
 
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         MetricLine.append(name, labels, value, to: &text)
@@ -66,7 +67,7 @@ extension Counter: Instrument {
 }
 
 extension CounterFamily: Instrument {
-    static var typeName: String { Counter.typeName }
+    var typeName: String { Counter.typeName }
 
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         for member in Label.allCases {
@@ -77,6 +78,7 @@ extension CounterFamily: Instrument {
 
 extension Gauge: Instrument {
     static let typeName = "gauge"
+    var typeName: String { Self.typeName }
 
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         MetricLine.append(name, labels, value, to: &text)
@@ -85,6 +87,7 @@ extension Gauge: Instrument {
 
 extension TimeCounter: Instrument {
     static let typeName = "counter"
+    var typeName: String { Self.typeName }
 
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         MetricLine.append(name, labels, seconds, to: &text)
@@ -93,6 +96,7 @@ extension TimeCounter: Instrument {
 
 extension Information: Instrument {
     static let typeName = "gauge"
+    var typeName: String { Self.typeName }
 
     func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
         MetricLine.append(name, self.labels + labels, 1, to: &text)
@@ -101,6 +105,7 @@ extension Information: Instrument {
 
 extension Histogram: Instrument {
     static let typeName = "histogram"
+    var typeName: String { Self.typeName }
 
     /// Of the 976 buckets only the powers of two are shown, in the span that matters for the unit: their bounds are exact.
     /// (A bound is read as 2^k and counts the values below it: they differ by one nanosecond or byte.)

@@ -295,6 +295,10 @@ public enum Limits {
     public static let maximumKeysInSet = 64
     public static let maximumOpaqueKeys = 1024
 
+    /// Tables that have metrics of their own, unless configured; and at most.
+    public static let measuredTables = 100
+    public static let maximumMeasuredTables: Int64 = 10_000
+
     /// That clients are refused for one and the same reason is said so often.
     public static let refusalLineInterval = Duration.seconds(60)
     /// Of a host name that a client sent, in a line of the log.

@@ -295,6 +295,10 @@ public final class ProjectMetrics: Sendable {
         "tidewire_commit_to_socket_seconds",
         "Seconds from a transaction's commit in PostgreSQL to its first delivery to a socket (by the clocks of both).",
         unit: .seconds)
+    public let tables: TableMeters
+    public let tableDeliveries: TableFigures
+    public let tableDelaySeconds: TableFigures
+    public let tableLagSeconds: TableFigures
     public let readerPauses = Counter(
         "tidewire_reader_pauses_total", "Times a loop waited for the catalog before it went on reading the log.")
     public let readerStalls = Counter(
@@ -379,7 +383,22 @@ public final class ProjectMetrics: Sendable {
     /// Whose they are, unless the settings' own project's.
     let tenant: String?
 
-    public init(of tenant: String? = nil) { self.tenant = tenant }
+    /// - Parameter tables: how many tables have figures of their own; all others are one.
+    public init(of tenant: String? = nil, tables limit: Int = Limits.measuredTables) {
+        self.tenant = tenant
+        let tables = TableMeters(limit: limit)
+        self.tables = tables
+        tableDeliveries = TableFigures(
+            "tidewire_table_deliveries_total",
+            "Changes of each table handed to a socket, one for each channel; without those that PostgreSQL was asked about.",
+            .deliveries, of: tables)
+        tableDelaySeconds = TableFigures(
+            "tidewire_table_commit_to_socket_seconds",
+            "Seconds from a commit to the delivery of its changes of a table to sockets, by table.", .delay, of: tables)
+        tableLagSeconds = TableFigures(
+            "tidewire_table_lag_seconds",
+            "Seconds from commit to delivery of what was delivered last of each table.", .lastDelay, of: tables)
+    }
 
     /// In the order of their declarations above.
     var instruments: [any Instrument] { Mirror(reflecting: self).children.compactMap { $0.value as? any Instrument } }

@@ -72,7 +72,7 @@ public struct ProjectPlanner: Sendable {
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
         plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
         plan.ingest.replication.slot = record.slot ?? Self.slot(record.externalID, configuration.slot)
-        plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID)
+        plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID, tables: configuration.measuredTables)
         plan.policies = nil
     }
 
@@ -108,13 +108,14 @@ public struct ProjectPlanner: Sendable {
     }
 
     private func ingest(_ target: ConnectionTarget) -> IngestService.Settings {
-        IngestService.Settings(
-            replication: ReplicationSettings(
-                target: target, publication: configuration.publication, slot: configuration.slot,
-                mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
-                streaming: configuration.streamsTransactionsInProgress, coverage: StreamCoverage()),
-            dataDirectory: configuration.dataDirectory, segmentBytes: configuration.segmentBytes,
-            retentionAge: configuration.retentionAge, retentionBytes: configuration.retentionBytes.map { Int64($0) },
-            scrubRate: configuration.scrubRate)
+        var replication = ReplicationSettings(
+            target: target, publication: configuration.publication, slot: configuration.slot,
+            mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
+            streaming: configuration.streamsTransactionsInProgress, coverage: StreamCoverage())
+        replication.metrics = ProjectMetrics(tables: configuration.measuredTables)
+        return IngestService.Settings(
+            replication: replication, dataDirectory: configuration.dataDirectory,
+            segmentBytes: configuration.segmentBytes, retentionAge: configuration.retentionAge,
+            retentionBytes: configuration.retentionBytes.map { Int64($0) }, scrubRate: configuration.scrubRate)
     }
 }

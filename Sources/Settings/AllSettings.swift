@@ -329,6 +329,11 @@ public struct AllSettings: Sendable {
 
     // MARK: Diagnostics
 
+    public let measuredTables = TypedSetting(
+        "metrics_tables", .diagnostics, .integer(0...Limits.maximumMeasuredTables),
+        default: "\(Limits.measuredTables)",
+        "How many tables of a project have metrics of their own; all others are counted together, as other.")
+
     public let logLevel = TypedSetting(
         "log_level", .diagnostics,
         .choice(

@@ -53,6 +53,45 @@ private enum Flavour: String, MetricLabel {
             .filter { $0.contains(name) }
     }
 
+    @Test func `shows of each table how much was delivered, and how long after its commit`() {
+        let metrics = ProjectMetrics(of: "b", tables: 2)
+        metrics.tables.meter(of: "public.a").record(deliveries: 3, after: 500_000)
+        metrics.tables.meter(of: "public.a").record(deliveries: 1, after: 2_000_000_000)
+        metrics.tables.meter(of: "public.\"q").record(deliveries: 1, after: 1)
+        #expect(
+            lines(of: [metrics], naming: "tidewire_table_deliveries_total").suffix(2) == [
+                #"tidewire_table_deliveries_total{table="public.\"q",tenant="b"} 1"#,
+                #"tidewire_table_deliveries_total{table="public.a",tenant="b"} 4"#,
+            ])
+        #expect(lines(of: [metrics], naming: #"lag_seconds{table="public.a",tenant="b"} 2.0"#).count == 1)
+        let delays = lines(of: [metrics], naming: #"table="public.a""#).filter { $0.contains("commit_to_socket") }
+        #expect(delays.count == 12)
+        #expect(
+            delays.contains(
+                #"tidewire_table_commit_to_socket_seconds_bucket{le="0.001048576",table="public.a",tenant="b"} 1"#))
+        #expect(
+            delays.contains(
+                #"tidewire_table_commit_to_socket_seconds_bucket{le="4.294967296",table="public.a",tenant="b"} 2"#))
+        #expect(
+            delays.contains(#"tidewire_table_commit_to_socket_seconds_bucket{le="+Inf",table="public.a",tenant="b"} 2"#)
+        )
+        #expect(delays.contains(#"tidewire_table_commit_to_socket_seconds_sum{table="public.a",tenant="b"} 2.0005"#))
+    }
+
+    @Test func `tables beyond the limit are counted together`() throws {
+        let meters = TableMeters(limit: 10)
+        try together(4) { _ in
+            for number in 0..<1000 { meters.meter(of: "public.t\(number)").record(deliveries: 1, after: 1) }
+        }
+        let figures = TableFigures("a_total", "Help.", .deliveries, of: meters)
+        let told = lines(figures).filter { !$0.hasPrefix("#") }
+        #expect(told.count == 11 && told.last == #"a_total{table="other"} 3960"#)
+        #expect(told.dropLast().allSatisfy { $0.hasSuffix(" 4") })
+        let none = TableMeters(limit: 0)
+        none.meter(of: "public.a").record(deliveries: 2, after: 1)
+        #expect(lines(TableFigures("a_total", "Help.", .deliveries, of: none)).last == #"a_total{table="other"} 2"#)
+    }
+
     @Test func `shows where each project stands, the settings' own without a label`() {
         func lags(_ projects: ProjectMetrics...) -> [String] { lines(of: projects, naming: "tidewire_slot_lag_bytes") }
         let head = lags().prefix(2)

@@ -89,7 +89,8 @@ extension Gateways {
             #expect(try eventually { try second.get("/ready/second").status.contains("200") })
             #expect(try second.get("/ready/realtime-dev").body.hasPrefix(#"{"ready":true,"#))
             let all = try second.get("/ready")
-            #expect(all.status.contains("200") && all.body.contains(#""projects":2,"projects_not_ready":0,"not_ready":[]"#))
+            #expect(
+                all.status.contains("200") && all.body.contains(#""projects":2,"projects_not_ready":0,"not_ready":[]"#))
             #expect(try second.get("/ready/nobody").status.contains("404"))
             try second.stage.away("tidewire replication", of: second.database) {
                 #expect(try eventually { try second.get("/ready/second").status.contains("503") })
@@ -101,9 +102,31 @@ extension Gateways {
         }
 
         @Test func `which projects are not ready is told to those who may read the metrics`() throws {
-            let second = try SecondProject([(Setting(\.metricsSecret), "a secret of metrics, longer than thirty-two bytes")])
+            let second = try SecondProject([
+                (Setting(\.metricsSecret), "a secret of metrics, longer than thirty-two bytes")
+            ])
             let body = try second.get("/ready").body
             #expect(body.contains(#""projects":2,"projects_not_ready":"#) && !body.contains("\"not_ready\""))
+        }
+
+        @Test func `what is delivered is measured by table`() throws {
+            let tables =
+                "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY);"
+                + "CREATE TABLE c (id int PRIMARY KEY); GRANT SELECT ON a, b, c TO READER;"
+            let stage = try GatewayStage(tables, publication: "FOR ALL TABLES", [(Setting(\.measuredTables), "2")])
+            let caller = try stage.caller()
+            try caller.subscribe("realtime:x", [binding("a"), binding("b"), binding("c")])
+            try stage.run(
+                "INSERT INTO a SELECT generate_series(1, 5); INSERT INTO b VALUES (6); INSERT INTO c VALUES (7)")
+            try stage.run("INSERT INTO a VALUES (8)")
+            #expect(try caller.ids(8) == Array(1...8))
+            try caller.fence()
+            let text = String(decoding: stage.processMetrics.render([stage.metrics]), as: UTF8.self)
+            #expect(text.contains("tidewire_table_deliveries_total{table=\"public.a\"} 6\n"))
+            #expect(text.contains("tidewire_table_deliveries_total{table=\"public.b\"} 1\n"))
+            #expect(text.contains("tidewire_table_deliveries_total{table=\"other\"} 1\n"))
+            #expect(text.contains("tidewire_table_commit_to_socket_seconds_count{table=\"public.a\"} 2\n"))
+            #expect(text.contains("tidewire_table_lag_seconds{table=\"public.a\"} "))
         }
 
         @Test func `refused tokens are counted by what was wrong with them, for each project`() throws {

@@ -54,6 +54,9 @@ def declared_in(path, free=frozenset()):
             metrics[name + suffix] = Metric(kind, label, values, free)
     for name, texts in re.findall(r'Information\(\s*"(\w+)",.*?\[(.*?)\]\)', source, re.S):
         metrics[name] = Metric("Information", free=free | set(re.findall(r'\("(\w+)", \w+\)', texts)))
+    for name, figure in re.findall(r'TableFigures\(\s*"(\w+)",\s*"(?:[^"]*)",\s*\.(\w+)', source):
+        for suffix in ("_bucket", "_sum", "_count") if figure == "delay" else ("",):
+            metrics[name + suffix] = Metric("Histogram" if figure == "delay" else "TableFigures", free=free | {"table", "le"})
     demand(metrics, f"{path}: the metrics cannot be read")
     return metrics
 

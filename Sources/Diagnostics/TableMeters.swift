@@ -1,0 +1,118 @@
+import Synchronization
+
+/// What is measured of one table: how much of it was delivered, and how long that took from its commits on.
+///
+/// Recording takes no lock, from any thread. Reading meanwhile may see one observation in the count and not yet in the sum.
+public final class TableMeter: Sendable {
+    /// Bounds in nanoseconds, as powers of two: 1 ms, 4 ms, 17 ms … 69 s. Far fewer than a histogram has, as there is one of
+    /// these for each table.
+    static let exponents = Array(stride(from: 20, through: 36, by: 2))
+    private static let bucketCount = 10
+
+    private let deliveries = Atomic<UInt64>(0)
+    private let buckets: InlineArray<10, Atomic<UInt64>>
+    private let sum = Atomic<UInt64>(0)
+    private let last = Atomic<UInt64>(0)
+
+    init() {
+        precondition(
+            Self.bucketCount == Self.exponents.count + 1, "each bound has a bucket, and what is beyond has one")
+        buckets = InlineArray { _ in Atomic(0) }
+    }
+
+    /// - Parameters:
+    ///   - deliveries: changes of the table, one for each channel, of one part of a transaction.
+    ///   - nanoseconds: from the commit until they were handed to sockets.
+    public func record(deliveries count: Int, after nanoseconds: UInt64) {
+        precondition(count >= 0, "a counter only grows")
+        deliveries.wrappingAdd(UInt64(count), ordering: .relaxed)
+        let place = Self.exponents.firstIndex { nanoseconds < 1 << UInt64($0) } ?? Self.exponents.count
+        buckets[place].wrappingAdd(1, ordering: .relaxed)
+        sum.wrappingAdd(nanoseconds, ordering: .relaxed)
+        last.store(nanoseconds, ordering: .relaxed)
+    }
+
+    fileprivate var deliveryCount: UInt64 { deliveries.load(ordering: .relaxed) }
+    fileprivate var counts: [UInt64] { (0..<Self.bucketCount).map { buckets[$0].load(ordering: .relaxed) } }
+    fileprivate var seconds: Double { Double(sum.load(ordering: .relaxed)) / 1e9 }
+    fileprivate var lastSeconds: Double { Double(last.load(ordering: .relaxed)) / 1e9 }
+}
+
+/// The meters of a project's tables. The first tables get one each, as many as there may be; all others share one. A table
+/// keeps its meter until the project ends.
+public final class TableMeters: Sendable {
+    private let limit: Int
+    private let byName = Mutex<[String: TableMeter]>([:])
+    private let other = TableMeter()
+
+    public init(limit: Int) {
+        precondition(limit >= 0, "as many tables as there may be, or none")
+        self.limit = limit
+    }
+
+    /// Look it up once and keep it: this takes a lock.
+    public func meter(of table: String) -> TableMeter {
+        byName.withLock { byName in
+            if let known = byName[table] { return known }
+            guard byName.count < limit else { return other }
+            let new = TableMeter()
+            byName[table] = new
+            return new
+        }
+    }
+
+    /// By name, the one of all others last.
+    fileprivate var all: [(table: String, meter: TableMeter)] {
+        let named = byName.withLock { $0.map { (table: $0.key, meter: $0.value) } }.sorted { $0.table < $1.table }
+        // No table has such a name: they have that of their schema before them.
+        return other.deliveryCount > 0 ? named + [(table: "other", meter: other)] : named
+    }
+}
+
+/// One figure of each table, as a metric.
+public final class TableFigures: Sendable {
+    public enum Figure: Sendable { case deliveries, delay, lastDelay }
+
+    let name: String
+    let help: String
+    private let figure: Figure
+    private let meters: TableMeters
+
+    init(_ name: String, _ help: String, _ figure: Figure, of meters: TableMeters) {
+        (self.name, self.help, self.figure, self.meters) = (name, help, figure, meters)
+    }
+}
+
+extension TableFigures: Instrument {
+    var typeName: String {
+        switch figure {
+        case .deliveries: Counter.typeName
+        case .delay: Histogram.typeName
+        case .lastDelay: Gauge.typeName
+        }
+    }
+
+    func appendSamples(_ labels: [MetricLine.Label], to text: inout [UInt8]) {
+        for (table, meter) in meters.all {
+            let labels = [(name: "table", value: table)] + labels
+            switch figure {
+            case .deliveries: MetricLine.append(name, labels, meter.deliveryCount, to: &text)
+            case .lastDelay: MetricLine.append(name, labels, meter.lastSeconds, to: &text)
+            case .delay: appendDelay(of: meter, labels, to: &text)
+            }
+        }
+    }
+
+    private func appendDelay(of meter: TableMeter, _ labels: [MetricLine.Label], to text: inout [UInt8]) {
+        var count: UInt64 = 0
+        for (place, added) in meter.counts.enumerated() {
+            count += added
+            let bound =
+                place < TableMeter.exponents.count
+                ? "\(Double(1 << UInt64(TableMeter.exponents[place])) / 1e9)" : "+Inf"
+            MetricLine.append("\(name)_bucket", [("le", bound)] + labels, count, to: &text)
+        }
+        MetricLine.append("\(name)_sum", labels, meter.seconds, to: &text)
+        MetricLine.append("\(name)_count", labels, count, to: &text)
+    }
+}
