@@ -164,7 +164,7 @@ public final class ProjectDirector: Operators {
     private func carryOut(_ operation: TenantsOperation) -> HTTPResponse {
         switch operation {
         case .upsert(let description): upsert(description)
-        case .delete(let name): delete(name)
+        case .delete(let name, let fate): delete(name, log: fate)
         case .reload(let name), .shutdown(let name): restart(name)
         case .health(let name): health(name)
         }
@@ -219,42 +219,68 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// One that is not there is gone already. Its log stays on the disk, for whoever asks later what happened.
-    private func delete(_ name: String) -> HTTPResponse {
+    /// One that is not there is gone already. Unless it is told otherwise its log stays on the disk, for whoever asks later
+    /// what happened.
+    private func delete(_ name: String, log fate: LogFate) -> HTTPResponse {
         let record = store.record(named: name)
         do throws(ProjectStoreError) {
-            guard try store.remove(name), record != nil else { return TenantsAPI.done }
+            guard try store.remove(name), let record else { return TenantsAPI.done }
+            stop(name)
+            if isConfigured(name) { return startConfigured(name) }
+            dropSlot(of: record)
+            return giveUpLog(of: record, fate)
         } catch {
             Log.shared.error("a project cannot be deleted", [.project(name), .reason("\(error)")])
             return TenantsAPI.failed("the project cannot be deleted")
         }
-        let wasRunning = project(name) != nil
-        stop(name)
-        if name == planner.configuration.projectName {
-            if let plan = planner.configured, let failure = attempt(name, { try start(plan) }) {
-                return TenantsAPI.failed(failure)
-            }
-            return TenantsAPI.done
+    }
+
+    /// As the settings have it, where another description of it went.
+    private func startConfigured(_ name: String) -> HTTPResponse {
+        if let plan = planner.configured, let failure = attempt(name, { try start(plan) }) {
+            return TenantsAPI.failed(failure)
         }
-        if wasRunning, let record, let plan = planner.stored(record) { dropSlot(plan) }
-        Log.shared.info("a project was deleted; its log stays", [.project(name)])
         return TenantsAPI.done
     }
 
-    /// A slot that nobody reads makes the server keep WAL for ever.
-    private func dropSlot(_ plan: ProjectPlan) {
-        let slot = plan.ingest.replication.slot
+    private func giveUpLog(of record: ProjectRecord, _ fate: LogFate) -> HTTPResponse {
+        let (name, directory) = (record.externalID, planner.directory(of: record))
+        guard Directories.isDirectory(directory) else {
+            Log.shared.info("a project was deleted; it had no event log", [.project(name)])
+            return TenantsAPI.done
+        }
+        guard fate == .delete else {
+            Log.shared.info("a project was deleted; its event log stays", [.project(name), .path(directory)])
+            return TenantsAPI.done
+        }
+        do throws(SystemError) {
+            try Directories.removeAll(directory)
+            Log.shared.info("a project was deleted, and its event log too", [.project(name), .path(directory)])
+            return TenantsAPI.done
+        } catch {
+            Log.shared.error(
+                "a project was deleted; its event log could not be",
+                [.project(name), .path(directory), .reason("\(error)"), .hint("remove that directory")])
+            return TenantsAPI.failed("the project is deleted, and its event log could not be")
+        }
+    }
+
+    /// A slot that nobody reads makes the server keep WAL for ever; one that another project reads stays.
+    private func dropSlot(of record: ProjectRecord) {
+        guard let place = planner.place(of: record) else { return }
+        let others = store.all.compactMap(planner.place) + [planner.configuredPlace].compactMap(\.self)
+        let fields: [LogField] = [.project(record.externalID), .slot(place.slot)]
+        guard !others.contains(where: place.mayBe) else {
+            return Log.shared.info("the slot of a deleted project stays, as another project has the same", fields)
+        }
         do throws(PostgresError) {
-            let connection = try Connection(plan.ingest.replication.target)
-            try connection.query(
-                "SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots "
-                    + "WHERE slot_name = $1", [slot])
+            try place.drop()
         } catch {
             Log.shared.warning(
                 "the slot of a deleted project is still there: PostgreSQL keeps WAL for it",
-                [
-                    .project(plan.name), .slot(slot), .reason("\(error)"),
-                    .hint("SELECT pg_drop_replication_slot('\(slot)') in that database"),
+                fields + [
+                    .reason("\(error)"),
+                    .hint("SELECT pg_drop_replication_slot('\(place.slot)') in that database"),
                 ])
         }
     }

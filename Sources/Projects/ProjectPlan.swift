@@ -69,9 +69,28 @@ public struct ProjectPlanner: Sendable {
         return plan
     }
 
+    /// The slot that a project reads, and the database it is in; nil without a database.
+    func place(of record: ProjectRecord) -> SlotPlace? {
+        let isConfigured = record.externalID == configuration.projectName
+        return record.database.map {
+            SlotPlace(slot: isConfigured ? configuration.slot : slot(of: record), ConnectionTarget($0.revealed))
+        }
+    }
+
+    /// The same of the project of the settings.
+    var configuredPlace: SlotPlace? {
+        configuration.databaseURL.map { SlotPlace(slot: configuration.slot, ConnectionTarget($0.revealed)) }
+    }
+
+    func directory(of record: ProjectRecord) -> String { ProjectPlace.directory(of: record, configuration) }
+
+    private func slot(of record: ProjectRecord) -> String {
+        record.slot ?? Self.slot(record.externalID, configuration.slot)
+    }
+
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
         plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
-        plan.ingest.replication.slot = record.slot ?? Self.slot(record.externalID, configuration.slot)
+        plan.ingest.replication.slot = slot(of: record)
         plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID, tables: configuration.measuredTables)
         plan.policies = nil
     }

@@ -50,7 +50,7 @@ public struct TenantsAPI: Sendable {
         case (.all, "POST"): return upsert(body, named: nil, at: now)
         case (.all, _): return .response(list)
         case (.one(let name), "PUT"), (.one(let name), "PATCH"): return upsert(body, named: name, at: now)
-        case (.one(let name), "DELETE"): return delete(name)
+        case (.one(let name), "DELETE"): return delete(name, log: request.query("log"))
         case (.one(let name), _): return .response(record(name).map(told) ?? Self.notFound)
         case (.reload(let name), _): return operation(.reload(name), on: name)
         case (.shutdown(let name), _): return operation(.shutdown(name), on: name)
@@ -118,14 +118,20 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// One that is not there is gone already; the settings' own cannot go.
-    private func delete(_ name: String) -> TenantsOutcome {
-        if store.record(named: name) == nil, configured?.externalID == name {
-            var mistakes = ProjectMistakes()
+    /// One that is not there is gone already; the settings' own cannot go, nor can its log.
+    private func delete(_ name: String, log: String?) -> TenantsOutcome {
+        var mistakes = ProjectMistakes()
+        let fate = log.map { LogFate(rawValue: $0) } ?? .keep
+        let isConfigured = configured?.externalID == name
+        if store.record(named: name) == nil, isConfigured {
             mistakes.add("external_id", "is described by the hub's settings and cannot be deleted")
-            return .response(Self.refused(mistakes))
         }
-        return .operation(.delete(name))
+        if fate == nil { mistakes.add("log", "is keep or delete") }
+        if fate == .delete, isConfigured {
+            mistakes.add("log", "is that of the project of the hub's settings, and stays")
+        }
+        guard let fate, mistakes.isEmpty else { return .response(Self.refused(mistakes)) }
+        return .operation(.delete(name, log: fate))
     }
 
     private func operation(_ operation: TenantsOperation, on name: String) -> TenantsOutcome {
@@ -178,11 +184,16 @@ public enum TenantsOutcome: Sendable {
     case operation(TenantsOperation)
 }
 
+/// What becomes of a deleted project's event log.
+public enum LogFate: String, Sendable, CaseIterable {
+    case keep, delete
+}
+
 public enum TenantsOperation: Sendable, Equatable {
     /// To be applied to the store: `stored` is the answer, or `refused`, or `failed`.
     case upsert(ProjectDescription)
-    /// Also of one that is not there. `done` is the answer, or `failed`.
-    case delete(String)
+    /// Also of one that is not there; its log stays, or goes too. `done` is the answer, or `failed`.
+    case delete(String, log: LogFate)
     /// `done` is the answer, or `notFound` if it went meanwhile; so for the next.
     case reload(String)
     case shutdown(String)

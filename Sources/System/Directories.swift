@@ -43,6 +43,30 @@ public enum Directories {
         _ = try systemCall("remove directory", path) { unsafe rmdir(path) }
     }
 
+    /// Removes a directory with all that is in it. What a symbolic link points to stays. Where something cannot be removed,
+    /// the rest of it stays too.
+    public static func removeAll(_ path: String) throws(SystemError) { try removeAll(path, depth: 0) }
+
+    /// Ours are three deep.
+    private static let deepest = 16
+
+    private static func removeAll(_ path: String, depth: Int) throws(SystemError) {
+        guard depth < deepest else { throw SystemError(operation: "remove directory", subject: path, code: ELOOP) }
+        for name in try DiskDirectory(path).names() {
+            let inner = path + "/" + name
+            var found = stat()
+            // SAFETY: Swift passes a C string that lives for the call, and the kernel fills the local structure.
+            _ = try systemCall("look at", inner) { unsafe lstat(inner, &found) }
+            if found.st_mode & S_IFMT == S_IFDIR {
+                try removeAll(inner, depth: depth + 1)
+            } else {
+                // SAFETY: Swift passes a C string that lives for the call.
+                _ = try systemCall("remove", inner) { unsafe unlink(inner) }
+            }
+        }
+        try remove(path)
+    }
+
     public static func parent(of path: String) -> String {
         let parts = path.split(separator: "/").dropLast()
         if path.hasPrefix("/") { return "/" + parts.joined(separator: "/") }

@@ -104,14 +104,16 @@ import WebSocket
         #expect(try operation("POST", path + "/shutdown") == .shutdown("realtime-dev"))
         #expect(try operation("GET", path + "/health") == .health("realtime-dev"))
         #expect(try operation("HEAD", "/realtime/v1" + path + "/health") == .health("realtime-dev"))
-        #expect(try operation("DELETE", "/api/tenants/none") == .delete("none"))
-        #expect(try operation("DELETE", "/api/tenants/a%2Fb") == .delete("a/b"))
+        #expect(try operation("DELETE", "/api/tenants/none") == .delete("none", log: .keep))
+        #expect(try operation("DELETE", "/api/tenants/none?log=delete") == .delete("none", log: .delete))
+        #expect(try operation("DELETE", "/api/tenants/none?log=keep") == .delete("none", log: .keep))
+        #expect(try operation("DELETE", "/api/tenants/a%2Fb") == .delete("a/b", log: .keep))
     }
 
     @Test func `does not delete the project of the settings unless another took its place`() throws {
         #expect(try response("DELETE", "/api/tenants/realtime-dev")?.status == .unprocessableContent)
         _ = try carryOut(operation("PATCH", "/api/tenants/realtime-dev", body(#"{"suspend":true}"#)))
-        #expect(try operation("DELETE", "/api/tenants/realtime-dev") == .delete("realtime-dev"))
+        #expect(try operation("DELETE", "/api/tenants/realtime-dev") == .delete("realtime-dev", log: .keep))
         let list = try #require(json(text(try response("GET", "/api/tenants"))).object?["data"]?.array)
         #expect(list.count == 1)
     }

@@ -3,6 +3,7 @@ import Diagnostics
 import Embedded
 import Foundation
 import Postgres
+import System
 import TestSupport
 import Testing
 
@@ -35,7 +36,15 @@ final class SecondProject {
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
     }
 
-    func description(slot: String? = nil) -> String {
+    /// Where the project's data lies.
+    func directory() throws -> String {
+        let told = try JSONSerialization.jsonObject(with: Data(administer("GET").body.utf8)) as? [String: Any]
+        let id = try #require((told?["data"] as? [String: Any])?["id"] as? String)
+        return stage.dataDirectory + "/projects/" + id
+    }
+
+    func description(slot: String? = nil, of other: TestDatabase? = nil) -> String {
+        let database = other ?? database
         let url = database.cluster.url(user: "postgres", password: "", database: database.name)
         return
             #"{"tenant":{"external_id":"\#(name)","jwt_secret":"\#(Self.secret)","extensions":[{"type":"postgres_cdc_rls","#
@@ -107,6 +116,52 @@ extension Gateways {
             ])
             let body = try second.get("/ready").body
             #expect(body.contains(#""projects":2,"projects_not_ready":"#) && !body.contains("\"not_ready\""))
+        }
+
+        private func hasSlot(_ second: SecondProject, _ slot: String? = nil) throws -> Bool {
+            let name = slot ?? second.database.slot
+            return try second.database.value(
+                "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '\(name)'") == "1"
+        }
+
+        @Test func `a deleted project's slot goes, and its log stays unless told otherwise`() throws {
+            for (query, stays) in [("", true), ("?log=keep", true), ("?log=delete", false)] {
+                let second = try SecondProject()
+                #expect(try eventually { try second.get("/ready/second").status.contains("200") })
+                let directory = try second.directory()
+                #expect(try hasSlot(second) && Directories.isDirectory(directory + "/log"))
+                #expect(try second.administer("DELETE", query).status.contains("204"))
+                #expect(try !hasSlot(second) && Directories.isThere(directory) == stays)
+                #expect(try second.get("/ready/second").status.contains("404"))
+            }
+            let second = try SecondProject()
+            #expect(try second.administer("DELETE", "?log=maybe").status.contains("422"))
+            #expect(try second.get("/ready/second").status.contains("404") == false)
+        }
+
+        @Test func `also where the project does not run just then`() throws {
+            let second = try SecondProject()
+            #expect(try eventually { try hasSlot(second) })
+            let directory = try second.directory()
+            // Where its log was is something else: it cannot be started again.
+            #expect(throws: Never.self) { try Directories.move(directory + "/log", to: directory + "/elsewhere") }
+            try Data().write(to: URL(fileURLWithPath: directory + "/log"))
+            #expect(try second.administer("POST", "/reload").status.contains("500"))
+            #expect(try second.get("/ready/second").status.contains("404"))
+            #expect(try hasSlot(second))
+            #expect(try second.administer("DELETE", "?log=delete").status.contains("204"))
+            #expect(try !hasSlot(second) && !Directories.isThere(directory))
+        }
+
+        @Test func `a slot that another project may have stays`() throws {
+            let second = try SecondProject()
+            let own = second.stage.database
+            #expect(
+                try second.administer("PUT", body: second.description(slot: own.slot, of: own)).status.contains("20"))
+            #expect(try second.administer("DELETE").status.contains("204"))
+            #expect(try hasSlot(second, own.slot))
+            try second.stage.run("INSERT INTO notes VALUES (1)")
+            try second.stage.awaitLog()
         }
 
         @Test func `what is delivered is measured by table`() throws {
