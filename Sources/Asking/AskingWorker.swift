@@ -123,7 +123,7 @@ public final class AskingThreads<Line: WaitingLine>: Sendable {
         precondition(!workers.isEmpty, "somebody answers")
         self.inbox = inbox
         var threads: [BackgroundThread] = []
-        for (name, make) in workers { threads.append(try BackgroundThread(name) { make().run() }) }
+        for (name, make) in workers { threads.append(try BackgroundThread(name, LogScope.carried { make().run() })) }
         self.threads = threads
     }
 

@@ -77,7 +77,11 @@ public final class Log: Sendable {
 
     private func write(_ level: Level, _ sentence: StaticString, _ fields: () -> [LogField]) {
         guard isEnabled(level) else { return }
-        let line = LogLine(time: now(), level: level, sentence: sentence.description, fields: fields())
+        var fields = fields()
+        if let project = LogScope.currentProject, !fields.contains(where: { $0.key == LogField.project }) {
+            fields.insert(.project(project), at: 0)
+        }
+        let line = LogLine(time: now(), level: level, sentence: sentence.description, fields: fields)
         sink(writesJSON.load(ordering: .relaxed) ? line.json() : line.text(coloured: usesColour))
     }
 }

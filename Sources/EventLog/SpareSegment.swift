@@ -17,7 +17,7 @@ final class SpareSegment: Sendable {
     static func prepare(in directory: any StorageDirectory, bytes: UInt64, withZeros: Bool) -> SpareSegment? {
         guard let file = try? directory.open(LogFile.spare, for: .creating) else { return nil }
         let spare = SpareSegment(file: file)
-        let thread = try? BackgroundThread("log-spare") { spare.fill(bytes, withZeros: withZeros) }
+        let thread = try? BackgroundThread("log-spare", LogScope.carried { spare.fill(bytes, withZeros: withZeros) })
         spare.thread.withLock { $0 = thread }
         return spare
     }

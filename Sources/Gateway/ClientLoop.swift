@@ -262,7 +262,7 @@ final class ClientLoop: SocketApplication {
             case .hurry: hurry()
             }
         }
-        for case let project? in projects { project.rung() }
+        for case let project? in projects { LogScope.of(project.project.name) { project.rung() } }
     }
 
     func turn() -> Bool {
@@ -272,7 +272,8 @@ final class ClientLoop: SocketApplication {
         while let connection = largeInput.takeNext(), !loop.resumeReading(connection) {}
         var more = largeInput.someAreDue
         for step in projects.indices {
-            more = projects[(first + step) % projects.count]?.turn() ?? false || more
+            guard let project = projects[(first + step) % projects.count] else { continue }
+            more = LogScope.of(project.project.name) { project.turn() } || more
         }
         first = projects.isEmpty ? 0 : (first + 1) % projects.count
         return more

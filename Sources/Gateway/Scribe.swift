@@ -1,3 +1,4 @@
+import Diagnostics
 import Synchronization
 import System
 
@@ -12,7 +13,7 @@ final class Scribe: Sendable {
     init(_ name: String) { self.name = name }
 
     func start(_ write: @escaping @Sendable () -> Void) throws(SystemError) {
-        let started = try BackgroundThread(name) { [self] in
+        let writing = LogScope.carried { [self] in
             var seen: UInt64 = 0
             while !isEnding.load(ordering: .acquiring) {
                 seen = pulse.wait(beyond: seen, untilMonotonic: .max)
@@ -20,6 +21,7 @@ final class Scribe: Sendable {
             }
             write()
         }
+        let started = try BackgroundThread(name, writing)
         thread.withLock { $0 = started }
     }
 

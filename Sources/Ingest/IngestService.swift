@@ -68,17 +68,18 @@ public final class IngestService: Sendable {
         self.messages = settings.replication.messages
         self.status = status
         let handed = Handed(sink, lock)
-        thread = try BackgroundThread("ingest") {
+        let run = LogScope.carried {
             Replicator(
                 settings: settings.replication, spoolDirectory: spool, sink: handed.sink, interrupt: interrupt,
                 status: status
             ).run()
             handed.close()
         }
+        thread = try BackgroundThread("ingest", run)
         scrubbing = settings.scrubRate.flatMap { rate in
             let scrubber = LogScrubber(log, bytesPerSecond: rate, metrics: metrics, end: logEnd.get)
             // Without it the hub does all that it promises.
-            return (try? BackgroundThread("log-scrub") { scrubber.run() }).map { (scrubber, $0) }
+            return (try? BackgroundThread("log-scrub", LogScope.carried { scrubber.run() })).map { (scrubber, $0) }
         }
     }
 

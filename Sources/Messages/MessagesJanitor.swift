@@ -21,9 +21,10 @@ public final class MessagesJanitor: Sendable {
         let (interrupt, call) = (try Wake(), try Wake())
         self.interrupt = interrupt
         self.call = call
-        thread = try BackgroundThread("janitor") {
+        let rounds = LogScope.carried {
             JanitorRounds(target, hours: hours, interrupt, reachability).run(orCalled: call)
         }
+        thread = try BackgroundThread("janitor", rounds)
     }
 
     /// A partition is missing: it is looked for soon, and not at the next round. From any thread.

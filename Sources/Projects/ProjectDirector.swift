@@ -106,7 +106,7 @@ public final class ProjectDirector: Operators {
             return running.next
         }
         do {
-            let project = try RunningProject(plan, number: number, on: gateway)
+            let project = try LogScope.of(plan.name) { try RunningProject(plan, number: number, on: gateway) }
             running.withLock { $0.byName[plan.name] = project }
         } catch {
             running.withLock { $0.free.append(number) }
@@ -117,7 +117,7 @@ public final class ProjectDirector: Operators {
     /// Its clients are sent away, and come back by themselves.
     private func stop(_ name: String) {
         guard let project = running.withLock({ $0.byName.removeValue(forKey: name) }) else { return }
-        project.stop()
+        LogScope.of(name) { project.stop() }
         running.withLock { $0.free.append(project.project.number) }
     }
 

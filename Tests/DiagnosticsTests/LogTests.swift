@@ -28,6 +28,28 @@ private final class Recorder: Sendable {
             recorder.text == "2026-11-14T10:02:11.204Z info slot created slot=tidewire lsn=0/16B3748 bytes=4096\n")
     }
 
+    @Test func `a line says whose it is, once, on whatever thread`() throws {
+        let log = recorder.log()
+        LogScope.of("app") {
+            log.info("one", [.count(1)])
+            log.info("two", [.count(2), .project("named")])
+            let body = LogScope.carried { log.info("three") }
+            LogScope.of("other", body)
+            LogScope.of("other") { log.info("four") }
+        }
+        log.info("five")
+        LogScope.carried { log.info("six") }()
+        let lines = recorder.text.split(separator: "\n").map {
+            $0.split(separator: " ").dropFirst(2).joined(separator: " ")
+        }
+        #expect(
+            lines == [
+                "one project=app count=1", "two count=2 project=named", "three project=app", "four project=other",
+                "five",
+                "six",
+            ])
+    }
+
     @Test func `writes the same as JSON with numbers as numbers`() {
         recorder.log(format: .json).warning(
             "disk is full", [.path("/data \"x\""), .count(-3), .offset(UInt64.max), .delay(.milliseconds(1500))])
