@@ -390,7 +390,7 @@ public final class ProjectMetrics: Sendable {
         self.tables = tables
         tableDeliveries = TableFigures(
             "tidewire_table_deliveries_total",
-            "Changes of each table handed to a socket, one for each channel; without those that PostgreSQL was asked about.",
+            "Changes of each table handed to a socket, one for each channel; without changes that PostgreSQL was asked about.",
             .deliveries, of: tables)
         tableDelaySeconds = TableFigures(
             "tidewire_table_commit_to_socket_seconds",

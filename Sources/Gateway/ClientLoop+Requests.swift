@@ -247,7 +247,9 @@ extension ClientLoop {
     }
 
     private func readiness(of name: String) -> HTTPResponse {
-        guard let project = shared.directory.project(named: name) else { return HTTPResponse(.unknownTenant) }
+        guard let project = shared.directory.project(named: name) else {
+            return .message(.notFound, "there is no such project, or it does not run")
+        }
         return readiness(condition(of: project))
     }
 

@@ -137,6 +137,27 @@ public enum ValueSpelling {
         }
     }
 
+    /// What a text would have to be, to be a value of the type; nil where it may be one, or nothing is known of the type.
+    public static func expected(_ text: String, type: UInt32) -> String? {
+        switch type {
+        case 20, 21, 23, 26: Int64(text) == nil ? "a whole number" : nil
+        case 700, 701, 1700: isNumber(text) ? nil : "a number"
+        case 2950: isUUID(text) ? nil : "a uuid"
+        case 16: ["t", "f"].contains(boolean(text)) ? nil : "true or false"
+        default: nil
+        }
+    }
+
+    /// PostgreSQL writes no blanks; words are NaN and Infinity, in any case here.
+    private static func isNumber(_ text: String) -> Bool {
+        !text.contains { $0.isWhitespace } && Double(text) != nil
+    }
+
+    private static func isUUID(_ text: String) -> Bool {
+        let normal = uuid(text)
+        return normal.utf8.count == 36 && normal.allSatisfy { $0 == "-" || $0.isHexDigit }
+    }
+
     private static func uuid(_ text: String) -> String {
         let digits = text.lowercased().filter { $0 != "-" && $0 != "{" && $0 != "}" }
         guard digits.utf8.count == 32, digits.allSatisfy(\.isHexDigit) else { return text.lowercased() }

@@ -24,6 +24,8 @@ public enum RowNameError: Error, Sendable, Equatable {
     case unknownTable(TableName)
     /// The names of the key's columns; empty if the table has no key.
     case doesNotFit(TableName, key: [String], given: Int)
+    /// A value that no row can have: it is none of the column's type.
+    case impossible(TableName, column: String, value: String, expected: String)
     /// Who could name a row by a value that is hidden could find the value out.
     case masked(TableName, column: String)
 }
@@ -92,6 +94,7 @@ public struct RowHistory: ~Copyable {
                 throw RowNameError.masked(table, column: column)
             }
         }
+        if let flaw = Self.flaw(of: name, relations.map(\.relation), in: table) { throw flaw }
         var query = query
         query.tables = [table]
         query.alsoWanted = Set(relations.map(\.fingerprint))
@@ -107,6 +110,25 @@ public struct RowHistory: ~Copyable {
 
     private static func fits(_ name: RowName, _ relation: RecordedRelation) -> Bool {
         name.named(in: relation.relation) != nil || name.operands.count == relation.keyColumns.count
+    }
+
+    /// A value that no row had under any schema of the table that the name fits.
+    private static func flaw(of name: RowName, _ relations: [Relation], in table: TableName) -> RowNameError? {
+        var flaw: RowNameError?
+        for relation in relations {
+            let named = name.named(in: relation)
+            let isKey = name.operands.count == relation.keyColumns.count
+            guard named != nil || isKey else { continue }
+            let values = named ?? zip(relation.keyColumns, name.operands).map { (column: $0, value: $1) }
+            let wrong = values.lazy.compactMap { column, value -> RowNameError? in
+                ValueSpelling.expected(value, type: relation.columns[column].typeOID).map {
+                    .impossible(table, column: relation.columns[column].name, value: value, expected: $0)
+                }
+            }
+            guard let first = wrong.first else { return nil }
+            flaw = first
+        }
+        return flaw
     }
 
     /// The key in the order of its columns, if the name tells all of it and nothing else.

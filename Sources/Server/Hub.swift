@@ -97,6 +97,14 @@ public final class Hub: Sendable {
 
     private static func report(_ keys: TokenKeys) {
         for note in keys.notes { Log.shared.warning("a key is not used", [.reason(note)]) }
+        for short in keys.shortSecrets {
+            Log.shared.warning(
+                "a secret is short: who has one token can find it out by trying, and sign others",
+                [
+                    .setting(short.setting), .bytes(short.byteCount), .limit(ShortSecret.soundBytes),
+                    .hint("openssl rand -base64 32 makes a good one; tokens have to be signed with it anew"),
+                ])
+        }
         guard !keys.canRecogniseAnyone else { return }
         Log.shared.warning(
             "no client can connect: there is nothing to check its token with",

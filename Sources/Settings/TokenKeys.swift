@@ -13,11 +13,33 @@ public struct TokenKeys: Sendable {
     public let operators: OperatorGate
     /// Keys that are not used and why, for the log.
     public let notes: [String]
+    /// Secrets with fewer bytes than the signatures that are made with them, by their settings.
+    public let shortSecrets: [ShortSecret]
     /// Whether any client can be let in at all.
     public let canRecogniseAnyone: Bool
 }
 
+/// A secret that can be found out by trying, from any token that is signed with it.
+public struct ShortSecret: Sendable, Equatable {
+    public let setting: String
+    public let byteCount: Int
+
+    /// RFC 7518 §3.2: a key of the hash's size or larger must be used, which of HS256 is 32 bytes.
+    public static let soundBytes = 32
+}
+
 extension Configuration {
+    private var shortSecrets: [ShortSecret] {
+        let secrets: [(Setting, Secret?)] = [
+            (Setting(\.jwtSecret), self.jwtSecret), (Setting(\.operatorSecret), self.operatorSecret),
+            (Setting(\.nextOperatorSecret), self.nextOperatorSecret), (Setting(\.metricsSecret), self.metricsSecret),
+        ]
+        return secrets.compactMap { setting, secret in
+            guard let count = secret?.revealed.utf8.count, count < ShortSecret.soundBytes else { return nil }
+            return ShortSecret(setting: setting.name, byteCount: count)
+        }
+    }
+
     /// Reads the files and checks every key.
     public func tokenKeys(
         surroundings: ConfigurationSurroundings = .ofThisProcess
@@ -38,7 +60,8 @@ extension Configuration {
             operators: OperatorGate(
                 [self.operatorSecret, self.nextOperatorSecret].compactMap(\.self), withdrawn: self.operatorBlocklist,
                 clients: self.jwtSecret),
-            notes: keys.notes, canRecogniseAnyone: self.jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
+            notes: keys.notes, shortSecrets: shortSecrets,
+            canRecogniseAnyone: self.jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
     }
 
     private func readKeySet(_ surroundings: ConfigurationSurroundings) throws(ConfigurationFailure) -> JWKSet {

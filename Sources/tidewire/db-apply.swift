@@ -43,7 +43,7 @@ struct DatabaseApplyCommand: Command {
         if let broken = plan.first(where: { $0.failure != nil }) {
             throw CommandFailure(
                 .notFound, "\(broken.file) cannot be applied: \(broken.failure?.message ?? "")",
-                hint: broken.failure?.hint ?? "Nothing was done.")
+                hint: broken.failure.flatMap { Self.hint($0) }.map { "Nothing was done. \($0)" } ?? "Nothing was done.")
         }
         if plan.allSatisfy(\.doesNothing) {
             terminal.complain("nothing is missing; nothing was done")
@@ -57,11 +57,16 @@ struct DatabaseApplyCommand: Command {
             let step = try DatabaseAccess.asking { try installation.apply(file) }
             try report.show(applied: step)
             if let failure = step.failure {
-                throw CommandFailure(.notFound, "\(file.name): \(failure.message)", hint: failure.hint)
+                throw CommandFailure(.notFound, "\(file.name): \(failure.message)", hint: Self.hint(failure))
             }
         }
         tellNextSteps(plan, terminal)
         return .ok
+    }
+
+    private static func hint(_ failure: PostgresError) -> String? {
+        let needed = "that is a superuser, in Supabase's stack supabase_admin, or the one that prepared the database"
+        return DatabaseAccess.hint(failure, who: needed)
     }
 
     private func agrees(_ terminal: Terminal) throws -> Bool {

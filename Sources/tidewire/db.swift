@@ -39,7 +39,15 @@ enum DatabaseAccess {
         do {
             return try body()
         } catch let error as PostgresError {
-            throw CommandFailure(error.isConnectionLost ? .unreachable : .notFound, "\(error)", hint: error.hint)
+            throw CommandFailure(error.isConnectionLost ? .unreachable : .notFound, "\(error)", hint: hint(error))
         }
+    }
+
+    /// What to do about it; of what the login may not do, with whose login it can be done.
+    static func hint(_ error: PostgresError, who needed: String = "that owns what is named, or a superuser") -> String?
+    {
+        guard error.sqlState == SQLState.insufficientPrivilege else { return error.hint }
+        let needs = "the login of --database-url (TIDEWIRE_DATABASE_URL) may not do that: give one \(needed)"
+        return error.hint.map { "\($0); \(needs)" } ?? needs
     }
 }

@@ -71,6 +71,8 @@ struct RowCommand: Command {
         switch error {
         case .masked(let table, let column): return NameCheck.masked("KEY", column, of: table)
         case .unknownTable(let table): return names.unknown(table)
+        case .impossible(let table, let column, let value, let expected):
+            return UsageError("KEY \(value): \(SQLName.quoted(column)) of \(table) is \(expected), which this is not")
         case .doesNotFit(let table, let key, let given):
             guard !key.isEmpty else {
                 return UsageError("\(table) has no key by which rows could be told apart: name the row by column=value")

@@ -34,7 +34,8 @@ private struct SlotAccess {
             return try body(connection)
         } catch let error as PostgresError {
             let code: ExitCode = error.isConnectionLost ? .unreachable : .notFound
-            throw CommandFailure(code, error.message, hint: error.hint)
+            throw CommandFailure(
+                code, error.message, hint: DatabaseAccess.hint(error, who: "with REPLICATION, or a superuser"))
         }
     }
 

@@ -127,13 +127,16 @@ final class ServedHub {
         return tests.deletingLastPathComponent().appendingPathComponent("tidewire").path
     }
 
-    func start() throws {
+    /// What it said, on standard output and standard error.
+    var output: String { dataDirectory + "/serve.log" }
+
+    func start(_ more: [String] = []) throws {
         process = try ChildProcess(
             [
                 Self.program, "serve", "--data-dir", dataDirectory, "--slot", database.slot, "--segment-size", "1MB",
                 "--listen", "127.0.0.1:0",
-            ],
-            output: dataDirectory + "/serve.log", environment: ["TIDEWIRE_DATABASE_URL": database.url])
+            ] + more,
+            output: output, environment: ["TIDEWIRE_DATABASE_URL": database.url])
     }
 
     func kill() {

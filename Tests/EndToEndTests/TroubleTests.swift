@@ -29,6 +29,33 @@ extension EndToEnd {
             hub.stop()
         }
 
+        @Test func `what the server remarks is in the log, in its form and without its text`() throws {
+            let cluster = try TestCluster.fresh()
+            let database = try TestDatabase(on: cluster)
+            try database.run("CREATE PUBLICATION supabase_realtime FOR ALL TABLES")
+            let hub = ServedHub(database: database)
+            defer { hub.kill() }
+            try hub.start(["--log-format", "json", "--log-level", "debug"])
+            let isThere = "SELECT count(*) > 1 FROM pg_stat_activity WHERE application_name LIKE 'tidewire%'"
+            try eventually("its connections") { try database.value(isThere) == "t" }
+            // The server ends all sessions when one dies, with a warning to each.
+            let victim = try cluster.connect(database: database.name)
+            let pid = try victim.execute("SELECT pg_backend_pid()").values.first?[0].flatMap { Int32($0) }
+            #expect(kill(try #require(pid), SIGKILL) == 0)
+            let remark =
+                #""event":"PostgreSQL remarks something","project":"realtime-dev","severity":"WARNING","sqlstate":"57P02""#
+            var lines: [Substring] = []
+            try eventually("the remark") {
+                let text = try String(contentsOfFile: hub.output, encoding: .utf8)
+                lines = text.split(separator: "\n")
+                return text.contains(remark)
+            }
+            #expect(lines.dropLast().allSatisfy { $0.hasPrefix("{\"time\":") && $0.hasSuffix("}") })
+            #expect(
+                !lines.contains { $0.contains("terminating connection because of crash") && !$0.contains("\"error\"") })
+            cluster.stop()
+        }
+
         @Test func `a missing publication is made where that is allowed`() throws {
             let database = try TestDatabase()
             let hub = try HubUnderTest(database)

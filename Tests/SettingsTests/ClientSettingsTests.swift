@@ -85,6 +85,18 @@ import Testing
         #expect(keys.metrics == nil)
         #expect(keys.notes.isEmpty)
         #expect(try self.keys([.flag(Setting(\.jwtSecret), "s")]).canRecogniseAnyone)
+    }
+
+    @Test func `a secret with fewer bytes than its signatures is short`() throws {
+        let (short, long) = (String(repeating: "s", count: 31), String(repeating: "s", count: 32))
+        let settings = [
+            Setting(\.jwtSecret), Setting(\.operatorSecret), Setting(\.nextOperatorSecret), Setting(\.metricsSecret),
+        ]
+        for setting in settings {
+            let wanted = [ShortSecret(setting: setting.name, byteCount: 31)]
+            #expect(try self.keys([.flag(setting, short)]).shortSecrets == wanted)
+            #expect(try self.keys([.flag(setting, long)]).shortSecrets.isEmpty)
+        }
         #expect(try self.keys([.flag(Setting(\.metricsSecret), "s")]).metrics != nil)
     }
 

@@ -115,8 +115,36 @@ import Testing
         let result = await runCommand("db", "apply", "--yes", "--database-url", url)
         #expect(result.exitCode == .notFound)
         #expect(result.errors.contains("010_roles.sql cannot be applied: permission denied to create role"))
+        #expect(result.errors.contains("Nothing was done.") && result.errors.contains("give one that is a superuser"))
         #expect(try database.value("SELECT count(*) FROM pg_roles WHERE rolname = 'anon'") == "0")
         database.cluster.stop()
+    }
+
+    @Test func `who is not let in is told what to check, and not whether the server runs`() async throws {
+        let database = try TestDatabase()
+        let role = "barred_\(UInt32.random(in: 0 ... .max))"
+        try database.run("CREATE ROLE \(role) LOGIN PASSWORD 'right'")
+        try database.run("SELECT pg_create_logical_replication_slot('\(database.slot)', 'pgoutput')")
+        defer { _ = try? database.run("SELECT pg_drop_replication_slot('\(database.slot)')") }
+        let commands: [any Command] = [DatabaseCommand(), DoctorCommand(), SlotCommand()]
+        func ask(_ words: [String], _ url: String) async -> Run {
+            await run(words + ["--database-url", url], commands: commands)
+        }
+        let wrong = database.cluster.url(user: role, password: "wrong", database: database.name)
+        let none = "postgresql://\(role)@127.0.0.1:\(database.cluster.port)/\(database.name)"
+        for words in [["db", "apply"], ["doctor"], ["slot", "status"]] {
+            for url in [wrong, none] {
+                let result = await ask(words, url)
+                #expect(result.exitCode == .unreachable && !result.errors.lowercased().contains("running"))
+                #expect(result.errors.contains("check user and password in the database URL"), "\(result.errors)")
+            }
+        }
+        let right = database.cluster.url(user: role, password: "right", database: database.name)
+        let drop = await ask(["slot", "drop", "--yes", "--slot", database.slot], right)
+        #expect(drop.exitCode == .notFound)
+        #expect(drop.errors.contains("give one with REPLICATION, or a superuser"), "\(drop.errors)")
+        let missing = database.cluster.url(database: "nowhere_" + role)
+        #expect(await ask(["doctor"], missing).errors.contains("check the database in the database URL"))
     }
 
     @Test func `a database that is not there is said`() async {

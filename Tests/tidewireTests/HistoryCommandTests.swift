@@ -143,6 +143,18 @@ struct TemporaryLog {
         #expect(try await onLog("row", "fullrep", "99").exitCode == .notFound)
     }
 
+    @Test func `row says of a value that it is none of the column's type`() async throws {
+        for words in [["abc"], ["1.5"], [""], ["id=abc"]] {
+            let result = try await onLog("row", "fullrep", words[0])
+            let value = words[0].split(separator: "=").last.map(String.init) ?? ""
+            #expect(result.exitCode == .usage)
+            #expect(
+                result.errors.contains("KEY \(value): id of public.fullrep is a whole number, which this is not"),
+                "\(result.errors)")
+        }
+        #expect(try await onLog("row", "fullrep", "body=abc").exitCode == .notFound)
+    }
+
     /// A table that was renamed between two changes of a row.
     private func renamedLog() throws -> TemporaryLog {
         var lines = [

@@ -213,7 +213,8 @@ extension Gateways {
             let text = try second.get("/metrics").body
             #expect(text.contains(#"tidewire_tokens_refused_total{reason="bad_signature",tenant="second"} 1"#))
             #expect(text.contains(#"tidewire_tokens_refused_total{reason="bad_signature"} 1"#))
-            // Of a join, and of a refresh, as well.
+            // Of a join, and of a refresh, as well; callers ask for no project by name.
+            try second.administer("DELETE")
             let caller = try stage.caller()
             let ref = try caller.push("realtime:a", "phx_join", Caller.join([], token: foreign))
             _ = try caller.first { $0.ref == ref && $0.status == "error" }
