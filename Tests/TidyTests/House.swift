@@ -87,7 +87,9 @@ struct House: Sendable {
 
     var allText: [String] {
         let kinds = [".swift", ".md", ".sql", ".c", ".h", ".modulemap"]
-        let below = ["Sources", "Tests", "sql", "docs"].flatMap(files).filter { path in kinds.contains { path.hasSuffix($0) } }
+        let below = ["Sources", "Tests", "sql", "docs"].flatMap(files).filter { path in
+            kinds.contains { path.hasSuffix($0) }
+        }
         return below + [
             "Package.swift", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "UPGRADING.md",
             "deploy/test",
