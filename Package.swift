@@ -95,6 +95,7 @@ let floor4: [Target] = [
     room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
     room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
     room("Replaying", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+    room("Rehearsal", "Embedded", "WebSocket", "Postgres", "Crypto", "System", "Bytes"),
 ]
 
 let floor5: [Target] = [
@@ -138,8 +139,8 @@ let floor7: [Target] = [
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes", "TidewireClient", "Examples"),
     program(
-        "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Catalog", "Ingest", "Settings",
-        "History",
+        "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Catalog", "Ingest",
+        "Settings", "History",
         "Embedded",
         "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
     program("tidewire-bench", "Console", "Bench", "Settings"),
@@ -212,7 +213,7 @@ let proofs: [Target] = [
         of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
     tests(
         of: "Server", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings", "Embedded",
-        "History", "Replaying", "EventLog",
+        "History", "Replaying", "tidewire", "Console", "EventLog",
         "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),
     tests(of: "Bench", "Bench", "System", "Bytes"),

@@ -65,6 +65,9 @@ static const char social_feed[] = {
 static const char demo[] = {
 #embed "../../sql/demo/demo.sql"
 };
+static const char incident[] = {
+#embed "../../sql/incident/office.sql"
+};
 
 static const struct tw_text files[] = {
     {"010_roles.sql", roles, sizeof roles},
@@ -88,6 +91,7 @@ static const struct tw_text files[] = {
     {"scenarios/real_estate.sql", real_estate, sizeof real_estate},
     {"scenarios/social_feed.sql", social_feed, sizeof social_feed},
     {"demo/demo.sql", demo, sizeof demo},
+    {"incident/office.sql", incident, sizeof incident},
 };
 
 const struct tw_text *tw_sql_files(size_t *count) {

@@ -32,6 +32,12 @@ public struct DemoDatabase: Sendable {
         policyURL = try DemoDatabase.url("tidewire_policies", policyPassword, cluster, connection)
     }
 
+    /// Makes the place of the incident, and has the stream tell when a policy changes, to the transaction.
+    public func prepareIncident() throws(PostgresError) {
+        let connection = try cluster.connect()
+        for file in SQLFile.extras + SQLFile.incident { try file.apply(connection) }
+    }
+
     private static func url(
         _ role: String, _ password: String, _ cluster: PrivateCluster, _ connection: Connection
     ) throws(PostgresError) -> String {

@@ -33,6 +33,8 @@ public struct SQLFile: Sendable {
     public static var scenarios: [SQLFile] { all.filter { $0.name.hasPrefix("scenarios/") } }
     /// What `tidewire dev` shows.
     public static var demo: [SQLFile] { all.filter { $0.name.hasPrefix("demo/") } }
+    /// Where the incident of `tidewire dev --incident` happens.
+    public static var incident: [SQLFile] { all.filter { $0.name.hasPrefix("incident/") } }
 
     public func apply(_ connection: Connection) throws(PostgresError) {
         do throws(PostgresError) {

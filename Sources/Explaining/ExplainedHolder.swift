@@ -32,10 +32,41 @@ public struct ExplainedHolder: Sendable {
 
     /// Who was joined, as the ledger has him.
     public init(_ recorded: RecordedNote) throws(ExplainFailure) {
-        let claims = String(decoding: recorded.whole.claims, as: UTF8.self)
+        let claims = try Self.known(recorded.whole.claims).claims
         try self.init(
             claims: claims.isEmpty ? "{}" : claims, role: String(decoding: recorded.whole.role, as: UTF8.self),
             subject: nil)
+    }
+
+    /// The claims that policies could not be asked with: not kept, or masked in a bundle.
+    public static func unknownClaims(of recorded: RecordedNote) -> [String] {
+        let others = String(decoding: recorded.note.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
+        return others + ((try? known(recorded.whole.claims).masked) ?? [])
+    }
+
+    /// The claims without those in which a bundle has marks in the place of values, and the names of these.
+    private static func known(_ claims: [UInt8]) throws(ExplainFailure) -> (claims: String, masked: [String]) {
+        let text = String(decoding: claims, as: UTF8.self)
+        guard text.contains(MaskMark.sign) else { return (text, []) }
+        var (kept, masked): ([String], [String]) = ([], [])
+        do throws(ByteError) {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the scanner.
+            var scanner = JSONScanner(unsafe claims.span.bytes, maximumDepth: JSONScanner.deepest)
+            guard try scanner.next() == .beginObject else { throw ByteError(expected: "an object", offset: 0) }
+            while try scanner.next() == .name {
+                let (name, before) = (scanner.text, scanner.offset)
+                try scanner.skip(try scanner.next())
+                let value = String(decoding: claims[before..<scanner.offset], as: UTF8.self)
+                if value.contains(/"\*\*\* [0-9a-f]{16}"/) {
+                    masked.append(name)
+                } else {
+                    kept.append(quoted(name) + ":" + value)
+                }
+            }
+        } catch {
+            throw .badClaims("the claims are not one JSON object: \(error)")
+        }
+        return ("{" + kept.joined(separator: ",") + "}", masked)
     }
 
     /// His name as it may be shown.

@@ -23,6 +23,8 @@ struct ExplainedRow {
             let place = relation?.columns.firstIndex(where: column.isSame)
             guard let place else { return .absent }
             switch isOld ? change.oldValue(of: place) : change.value(of: place) {
+            // Of a value that a bundle has masked nothing is known.
+            case .text(let text)? where MaskMark.isMark(text): return .absent
             case .text(let text)?: return .text(text)
             case .null?: return .null
             case .unchanged?, .binary?, .masked?, nil: return .absent

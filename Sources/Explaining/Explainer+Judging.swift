@@ -16,11 +16,15 @@ enum MembershipTime {
     case then
     /// What the log does not have yet, or not any more, is not taken back.
     case thenAsFarAsTheLogGoes
+    /// There is only the log, which does not tell enough.
+    case unknown
 
     fileprivate var sentence: String {
         switch self {
         case .now: "memberships are as they are now, not as they were when the change was committed"
         case .then: "memberships are as they were when the change was committed, by the log"
+        case .unknown:
+            "the log alone does not tell all memberships; with a database they are taken back from what they are now"
         case .thenAsFarAsTheLogGoes:
             "memberships are as they were when the change was committed, by the log; what was committed behind its end is not taken back"
         }
@@ -139,10 +143,7 @@ extension Explainer {
         let wanted = Array(Set(residuals.flatMap(\.memberships)))
         guard !wanted.isEmpty else { return }
         let claimant = held.claimant
-        guard let judge else {
-            for membership in wanted { held.memberships[membership] = (Held.unknown, "there is no database to ask") }
-            return
-        }
+        guard let judge else { return fillFromLog(&held, wanted, change) }
         let fills = Awaiting.answer(within: Self.patience) { then in
             judge.fill(wanted.map { ($0.membership, claimant) }, seeing: nil, then: then)
         }
@@ -154,6 +155,63 @@ extension Explainer {
         for (index, membership) in wanted.enumerated() {
             held.memberships[membership] = keys(membership, fills?[index] ?? .unavailable, claimant)
         }
+    }
+
+    /// Of a membership only the keys count that the change's own row asks about: where the log tells of these, that is enough.
+    private func fillFromLog(_ held: inout Held, _ wanted: [HeldMembership], _ change: RecordedChange) {
+        held.membershipsAreOf = .then
+        let logged = logged(wanted, change)
+        let rows = rows(of: change, in: held.policy.table)
+        for (index, membership) in wanted.enumerated() {
+            guard let logged, let keys = keys(membership, logged[index], held, rows) else {
+                held.memberships[membership] = (Held.unknown, "the log does not tell, and there is no database to ask")
+                held.membershipsAreOf = .unknown
+                continue
+            }
+            held.memberships[membership] = (keys, nil)
+        }
+    }
+
+    private func logged(_ wanted: [HeldMembership], _ change: RecordedChange) -> [LoggedMembership]? {
+        guard let log = settings.log, let snapshot, past != nil else { return nil }
+        let sets = wanted.map { held in
+            Ruling.Members(held: held, table: snapshot.followed(held.membership.table), fill: .unavailable)
+        }
+        guard sets.allSatisfy({ $0.table != nil }) else { return nil }
+        var memberships = PastMemberships(sets, snapshot)
+        return (try? memberships.logged(by: log, at: change)) ?? nil
+    }
+
+    private func rows(of change: RecordedChange, in table: UInt32) -> [ExplainedRow] {
+        guard let table = snapshot?.related(table) else { return [] }
+        let images =
+            change.operation == .update && change.oldImage != .none ? [false, true] : [change.operation == .delete]
+        return images.map { ExplainedRow(change, isOld: $0, of: table, atThatTime: true) }
+    }
+
+    /// The keys that are given, where each row's own is known to be one of them or none; nil otherwise.
+    private func keys(
+        _ membership: HeldMembership, _ logged: LoggedMembership, _ held: Held, _ rows: [ExplainedRow]
+    ) -> MembershipKeys? {
+        if logged.isKnown { return logged.given }
+        var isKnown = true
+        let settings = FilterCheck.Settings.ofPolicies(snapshot)
+        for term in [held.whole.term] + held.parts.joined().map(\.residual.term) {
+            term.visit { term in
+                guard case .member(membership.membership, let key) = term else { return }
+                let alone = Residual(
+                    term: .member(membership.membership, key: key), memberships: [membership], mayAsk: false)
+                for row in rows {
+                    isKnown =
+                        isKnown
+                        && [logged.given, logged.missing].contains { keys in
+                            row.read { alone.value(on: $0, keys: [keys], settings: settings) }
+                                == .value(Array("t".utf8))
+                        }
+                }
+            }
+        }
+        return isKnown ? logged.given : nil
     }
 
     /// As they were when the change was committed, by what the log has of their tables since; nil where it does not say.

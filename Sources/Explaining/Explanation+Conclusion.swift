@@ -28,6 +28,7 @@ extension Explanation {
         }
         guard wantsOperation else { return (false, "the subscription is for \(question.operations.event) only") }
         guard let image else { return (false, "the change has no row to judge") }
+        if image.combined?.isUndecided == true, !image.passesFilter { return (false, image.whyFiltered) }
         guard image.isVisible else { return (false, image.whyHidden) }
         guard image.passesFilter else { return (false, image.whyFiltered) }
         switch binding {
@@ -78,6 +79,9 @@ extension Explanation.Image {
 }
 
 extension Explanation.Part {
+    /// It was left to PostgreSQL, which could not be asked.
+    var isUndecided: Bool { hub == .undecided && postgres == nil }
+
     /// PostgreSQL's word where the hub leaves it to that.
     var truth: ExplainedTruth { hub == .undecided ? postgres ?? hub : hub }
 }

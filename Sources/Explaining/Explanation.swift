@@ -116,7 +116,9 @@ public struct Explanation: Sendable {
     public var isUndecided: Bool {
         guard let image else { return false }
         let parts = [image.combined, image.filter.first].compactMap(\.self)
-        return parts.contains { $0.hub == .undecided && $0.postgres == nil } && image.missing.isEmpty
+        // Both have to hold: one that does not is enough.
+        if parts.contains(where: { !$0.isUndecided && !$0.truth.isTrue }) { return false }
+        return parts.contains(where: \.isUndecided) && image.missing.isEmpty
     }
 
     /// Where the hub and PostgreSQL do not agree.

@@ -30,6 +30,9 @@ public struct LogExport: ~Copyable {
     private var isInside = false
     /// Of those who were there before what is exported, as they may be shown.
     private var openingNotes: [LedgerNote] = []
+    /// What the catalog said goes out as it is written, also where values are masked.
+    private var includesPolicies = false
+    private var openingRecord: CatalogRecord?
 
     /// Transactions are exported whole: one that the window touches is in it. A window in time becomes the stretch from the
     /// first transaction in it to the last.
@@ -61,6 +64,12 @@ public struct LogExport: ~Copyable {
 
     /// Says at the beginning who was joined then.
     mutating func begin(with notes: [LedgerNote]) { openingNotes = notes }
+
+    /// The catalog's records are in it as they are written, and the one that counts where it begins.
+    mutating func includePolicies(beginningWith record: CatalogRecord?) {
+        includesPolicies = true
+        openingRecord = record
+    }
 
     /// Gives line after line, each with its line break, and after each entry where it has come to.
     public mutating func run(
@@ -121,21 +130,22 @@ public struct LogExport: ~Copyable {
         try flush(write)
         for start in stride(from: 0, to: openingNotes.count, by: Self.notesTogether) {
             let notes = openingNotes[start..<min(start + Self.notesTogether, openingNotes.count)]
-            try writeOpening(notes, LSN(header.baseLSN), write)
+            try writeOpening(.ledger, notes, LSN(header.baseLSN), write)
         }
+        if let openingRecord { try writeOpening(.catalogRecord, [openingRecord], LSN(header.baseLSN), write) }
     }
 
     private static let notesTogether = 500
 
-    private mutating func writeOpening(
-        _ notes: ArraySlice<LedgerNote>, _ lsn: LSN, _ write: (RawSpan) throws -> Void
+    private mutating func writeOpening<Note: LogNote>(
+        _ kind: EntryKind, _ notes: some Collection<Note>, _ lsn: LSN, _ write: (RawSpan) throws -> Void
     ) throws {
         var payload = ByteWriter(capacity: 4096)
-        LedgerCodec.encode(notes, to: &payload)
+        Note.encode(notes, to: &payload)
         line.append("{\"type\":\"entry\",\"offset\":")
         line.append(decimal: reader.entry.offset)
         line.append(",\"kind\":")
-        line.append(decimal: UInt64(EntryKind.ledger.rawValue))
+        line.append(decimal: UInt64(kind.rawValue))
         line.append(",\"changes\":0,\"continued\":false,\"lsn\":")
         line.append(quoted: lsn.description)
         line.append(",\"time\":")
@@ -204,6 +214,7 @@ public struct LogExport: ~Copyable {
     private func shownPayload(_ entry: EventLogEntry) throws -> [UInt8]? {
         let payload = reader.payload.copied()
         guard !masking.isNothing, entry.kind != .catalogMark else { return payload }
+        if includesPolicies, entry.kind == .catalogRecord { return payload }
         guard entry.changeCount == 0 else {
             throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: "its values cannot be masked")
         }

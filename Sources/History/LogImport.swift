@@ -193,7 +193,12 @@ public final class LogImport {
             try follow(unsafe bytes.span.bytes, changes: changes, place)
             try open().giveUpKeys()
         }
-        let keys = kind == .ledger ? unsafe LedgerCodec.keys(of: bytes.span.bytes) : []
+        let keys: [UInt64]? =
+            switch kind {
+            case .ledger: unsafe LedgerCodec.keys(of: bytes.span.bytes)
+            case .catalogRecord, .catalogMark: [RowKey.catalog]
+            default: []
+            }
         if keys == nil { try open().giveUpKeys() }
         try append(kind, place, changes: changes, payload: unsafe bytes.span.bytes, keys: keys ?? [])
     }

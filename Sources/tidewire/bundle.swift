@@ -16,15 +16,17 @@ struct BundleCommand: Command {
         nor a database nor anything else of this machine. 'tidewire open' says what is in it.
 
         It is masked like all output, for good: nobody can unmask it later. --unmask leaves columns readable in it, and is \
-        written down here. Passwords, secrets and tokens of the settings are never in it. Not in it is what the log \
-        has of the catalog (policies, grants, functions), whose texts may hold what is to be hidden: 'why' asks a database for it.
+        written down here. Passwords, secrets and tokens of the settings are never in it. What the log has \
+        of the catalog (policies, grants, functions that policies call) is in it with --policies only, as it is written: its texts \
+        may hold what is to be hidden. With it 'who' and 'why' decide again as it was then, but for policies that read masked \
+        columns or claims; without it they say what is recorded, or ask a database.
 
         The file is an archive as tar reads it: 'tar tf FILE' lists it.
 
         \(SelectorHelp.text)
         """
     let operands = [Operand("FILE", .one, "Where to: a name that is free, such as incident.bundle.")]
-    let options: [Option] = [.from, .to, .note, .withoutProgress, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.from, .to, .note, .policies, .withoutProgress, .zone, .log, .project] + Option.masking
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example(
@@ -44,7 +46,8 @@ struct BundleCommand: Command {
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
             defer { progress.clear() }
             do {
-                var maker = try BundleMaker(log, from: query.from, to: query.to, path: path)
+                var maker = try BundleMaker(
+                    log, from: query.from, to: query.to, path: path, includesPolicies: arguments.has(.policies))
                 let offsets = maker.offsets
                 var held: [SegmentSummary] = []
                 try maker.run { segments in
@@ -81,6 +84,7 @@ struct BundleCommand: Command {
         manifest.add("end_offset", segments.last?.endOffset ?? 0)
         manifest.add("system_identifier", segments.last.map { String($0.header.source) })
         manifest.add("unmasked", log.masking.shown.map(\.description).joined(separator: ", "))
+        manifest.add("policies", arguments.has(.policies))
         manifest.add("also_masked", log.masking.hidden.map(\.description).joined(separator: ", "))
         let settings = configuration.effective.map { $0.bundled + "\n" }.joined()
         let rules = configuration.maskRules.flatMap { path in
@@ -95,6 +99,8 @@ struct BundleCommand: Command {
 }
 
 extension Option {
+    fileprivate static let policies = Option.flag(
+        "policies", "What the log has of policies, grants and functions goes along, as it is written.")
     fileprivate static let note = Option.value("note", "TEXT", "What it is about, for who opens it.")
 }
 

@@ -24,8 +24,17 @@ struct DevCommand: Command {
         Ctrl-C stops everything in order; the next run goes on with the same data. To begin anew, delete the directory.
 
         Without --data-dir the directory is dev/ below the usual data directory, so that it never meets a production log.
+
+        INCIDENT. With --incident two people's phones and a laptop connect, and something goes wrong for them: somebody is \
+        taken off what he works on, sockets are cut, a migration hides rows, the hub is restarted. Each step is printed with \
+        its time and transaction; then the questions that one would ask, with the commands that answer them from the log. \
+        The directory is incident/ then. A second time the questions are printed again.
+
+        JSON. One object with what is printed otherwise; with --incident one a line: kind step (time, xid, text), heard \
+        (device, topic, op, table, row: what each was told, in its order), question (text, command), and place (data_dir, \
+        migration, database_url) last.
         """
-    let options: [Option] = [.interval, .quiet, .json]
+    let options: [Option] = [.interval, .incident, .quiet, .json]
     // The database is its own, so there is no flag for another.
     let optionGroups: [OptionGroup] = [
         .configuration(of: Setting.all.filter { $0 != Setting(\.databaseURL) && $0 != Setting(\.policyDatabaseURL) })
@@ -35,6 +44,7 @@ struct DevCommand: Command {
         Example(
             "tidewire tail --follow --data-dir /var/lib/tidewire/dev", "In another terminal, watch the changes arrive:"),
         Example("tidewire dev --activity 0 --data-dir /tmp/mine", "Only what you do yourself, somewhere else:"),
+        Example("tidewire dev --incident", "Something to find out about:"),
     ]
     let exitCodes: [ExitCode] = [.damaged]
 
@@ -43,15 +53,18 @@ struct DevCommand: Command {
         let base = try arguments.configuration(terminal)
         Log.shared.configure(level: base.logLevel, format: base.logFormat)
         Hub.blockSignals()
-        let chosen =
-            base.source(of: Setting(\.dataDirectory)) == .builtIn ? base.dataDirectory + "/dev" : base.dataDirectory
+        let usual = base.dataDirectory + (arguments.has(.incident) ? "/incident" : "/dev")
+        let chosen = base.source(of: Setting(\.dataDirectory)) == .builtIn ? usual : base.dataDirectory
         return try ServeCommand.explained {
             try explained { try live(in: Directories.absolute(chosen), base, interval, arguments, terminal) }
         }
     }
 
     private func activityInterval(_ arguments: Arguments) throws -> Int {
-        guard let text = arguments.value(of: .interval) else { return 800 }
+        guard let text = arguments.value(of: .interval) else { return arguments.has(.incident) ? 0 : 800 }
+        guard !arguments.has(.incident) else {
+            throw UsageError("--activity and --incident do not go together: nothing else happens beside an incident")
+        }
         guard let interval = Int(text), (0...3_600_000).contains(interval) else {
             throw UsageError("--activity takes milliseconds between two steps, or 0 for none; not \(text)")
         }
@@ -78,18 +91,24 @@ struct DevCommand: Command {
                 SettingOverride(Setting(\.policyDatabaseURL), database.policyURL, from: .command("tidewire dev")),
                 SettingOverride(Setting(\.dataDirectory), directory, from: .command("tidewire dev")),
                 SettingOverride(Setting(\.jwtSecret), secret, from: .command("tidewire dev")),
-            ])
-        let hub = try Hub(configuration)
+            ] + (arguments.has(.incident) ? DevHub.hurried : []))
+        if arguments.has(.incident) { try database.prepareIncident() }
+        let hub = try DevHub(configuration)
         defer { hub.stop() }
         let activity = interval == 0 ? nil : try DemoActivity(cluster.target(), everyMilliseconds: interval)
         defer { activity?.stop() }
-        if !arguments.has(.quiet) {
+        if arguments.has(.incident) {
+            try IncidentShow(
+                directory: directory, database: database, secret: secret, hub: hub, terminal: terminal,
+                isJSON: arguments.has(.json)
+            ).run()
+        } else if !arguments.has(.quiet) {
             let scheme = configuration.tls == nil ? "ws" : "wss"
-            let url = "\(scheme)://\(configuration.listen.host):\(hub.port)/realtime/v1"
+            let url = "\(scheme)://\(configuration.listen.host):\(hub.hub.port)/realtime/v1"
             try DevCard(url: url, directory: directory, database: database, secret: secret)
                 .print(on: terminal, asJSON: arguments.has(.json))
         }
-        while Hub.waitForSignal(reloading: hub, milliseconds: 500) == nil {
+        while Hub.waitForSignal(reloading: hub.hub, milliseconds: 500) == nil {
             guard cluster.isRunning else {
                 throw CommandFailure(
                     .notFound, "the private PostgreSQL ended by itself", hint: "see \(cluster.logFile)")
@@ -127,6 +146,8 @@ struct DevCommand: Command {
 extension Option {
     fileprivate static let interval = Option.value(
         "activity", "MS", "Milliseconds between two steps of simulated activity, 0 for none. Default: 800.")
+    fileprivate static let incident = Option.flag(
+        "incident", "Play an incident, and print the questions that the log answers.")
     fileprivate static let quiet = Option.flag("quiet", "Do not print how to connect.")
 }
 

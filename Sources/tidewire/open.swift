@@ -13,7 +13,7 @@ struct OpenCommand: Command {
         give it to --log. This command reads every checksum of the log in it, and says what it holds, when it was made and what \
         about; with --settings also how the hub was configured.
 
-        JSON. The manifest: format, version, made, by, note, first_offset, end_offset, system_identifier, unmasked, also_masked; \
+        JSON. The manifest: format, version, made, by, note, first_offset, end_offset, system_identifier, unmasked, policies, also_masked; \
         with --settings then one object a setting: name, value, default.
         """
     let operands = [Operand("FILE", .one, "The bundle.")]

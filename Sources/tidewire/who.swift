@@ -22,14 +22,16 @@ struct WhoCommand: Command {
         on; how far each had come at its end, and how much of that its client had certainly got; what it was told to be \
         missing. DERIVED: filters and policies are asked again, by the rights, policies and memberships of THEN, as far as the \
         log has them (policies are recorded when they change; with the database that is configured memberships are taken back \
-        by the changes of their tables); otherwise, or with --now, by those of now. The last line says which. Without either, \
+        by the changes of their tables); otherwise, or with --now, by those of now. Whoever \
+        came back later was told of what he might see when he did: of him policies are asked as they were then. The last line says which. Without either, \
         or with --recorded, they are not asked.
 
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
         the last position_interval (30 s).
 
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
-        reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names). Ends with status 0 when \
+        reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names), policies (then, now, \
+        not_asked). Ends with status 0 when \
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
@@ -58,24 +60,22 @@ struct WhoCommand: Command {
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let change = try log.change(at: offset)
-            let settings =
-                try arguments.has(.recorded)
-                ? nil
-                : Explainer.Settings(judging: change, of: log, isOfNow: arguments.has(.asOfNow), configuration, "who")
-            let judge = try settings.map { try Explainer($0) }
+            let judges = arguments.has(.recorded) ? nil : Judges(log, configuration, isOfNow: arguments.has(.asOfNow))
+            let judge = try judges?.judge(at: change.offset)
             let user = arguments.value(of: .user)
             let book = try AttendanceBook(log, at: change, of: user)
             let progress = Progress(terminal, isQuiet: arguments.has(.json))
-            var audience = try ChangeAudience(change, book, judge, limit: limit) { done, all in
+            var audience = try ChangeAudience(change, book, judge == nil ? nil : judges, limit: limit) { done, all in
                 progress.note("asking filters and policies: \(done) of \(all)")
             }
             progress.clear()
             audience.sort()
             let printer = AudiencePrinter(terminal, zone)
             if arguments.has(.json) {
-                for client in audience.clients { try terminal.print(client.json) }
+                let policies = judge.map { $0.isOfThen ? "then" : "now" } ?? "not_asked"
+                for client in audience.clients { try terminal.print(client.json(policies: policies)) }
             } else {
-                try printer.print(audience, judge)
+                try printer.print(audience, judge, isRecordedOnly: arguments.has(.recorded))
             }
             return audience.clients.contains(where: \.isSent) ? .ok : .notFound
         }
@@ -125,7 +125,7 @@ struct ChangeAudience {
     private(set) var left = 0
 
     init(
-        _ change: RecordedChange, _ book: AttendanceBook, _ judge: Explainer?, limit: Int,
+        _ change: RecordedChange, _ book: AttendanceBook, _ judges: Judges?, limit: Int,
         _ progress: (Int, Int) -> Void
     ) throws {
         self.change = change
@@ -140,13 +140,20 @@ struct ChangeAudience {
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
         }
         left = max(0, concerned.count - limit)
-        var verdicts = Verdicts(change, judge)
+        var verdicts = Verdicts(change, judges)
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
             progress(done, min(limit, concerned.count))
-            let (isMatch, reason) = try verdicts.verdict(of: bindings, holder)
+            let place = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
+            let (isMatch, reason) = try verdicts.verdict(
+                of: bindings, holder, at: max(change.offset, place ?? change.offset))
             let outcome = isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown
             clients.append(Client(attendance: attendance, holder: holder, outcome: outcome, reason: reason))
         }
+    }
+
+    /// Whoever comes back to changes is told of those that he may see when he does.
+    private static func isLater(_ reach: Attendance.Reach) -> Bool {
+        if case .sentLater = reach { true } else { false }
     }
 
     private static func outcome(_ reach: Attendance.Reach, isMatch: Bool) -> Client.Outcome {
@@ -161,10 +168,7 @@ struct ChangeAudience {
 
     /// The names of claims that policies could not be asked with.
     var claimsNotKept: [String] {
-        let names = clients.flatMap { client in
-            String(decoding: client.holder.note.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
-        }
-        return Set(names).sorted()
+        Set(clients.flatMap { ExplainedHolder.unknownClaims(of: $0.holder) }).sorted()
     }
 
     /// Those first who were sent it.
@@ -176,6 +180,40 @@ struct ChangeAudience {
     }
 }
 
+/// Those who judge by what the catalog said at one place of the log or another.
+final class Judges {
+    private let log: HistoryLog
+    private let configuration: Configuration
+    private let isOfNow: Bool
+    /// By where the catalog's record begins to count; of now where there is none.
+    private var known: [UInt64?: Explainer?] = [:]
+
+    init(_ log: HistoryLog, _ configuration: Configuration, isOfNow: Bool) {
+        self.log = log
+        self.configuration = configuration
+        self.isOfNow = isOfNow
+    }
+
+    /// The last change before somebody joined. The note of it comes into the log a moment later, behind what was committed
+    /// meanwhile.
+    func place(at joined: RecordedNote) throws -> UInt64 {
+        var next = joined.place
+        var reader = try HistoryReader(log, HistoryQuery(from: .time(joined.note.time), to: .offset(joined.place)))
+        if case .change(let change)? = try reader.next() { next = min(next, change.offset) }
+        return next > 0 ? next - 1 : 0
+    }
+
+    /// Nil where neither the log nor a database has anything to judge by.
+    func judge(at place: UInt64) throws -> Explainer? {
+        let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: place)
+        if let judge = known[record?.since] { return judge }
+        let settings = try Explainer.Settings(record, of: log, isOfNow: isOfNow, configuration, "who")
+        let judge = try settings.map { try Explainer($0) }
+        known[record?.since] = .some(judge)
+        return judge
+    }
+}
+
 /// Whether a change is for somebody's bindings; each question is asked once. Claims and filters that are not shown differ by
 /// their marks where they differ.
 private struct Verdicts {
@@ -184,29 +222,33 @@ private struct Verdicts {
         var role: [UInt8]
         var event: String
         var filter: String?
+        var judge: ObjectIdentifier
     }
 
     private let change: RecordedChange
-    private let judge: Explainer?
+    private let judges: Judges?
     /// Whether it matches; nil where nobody can say.
     typealias Verdict = (isMatch: Bool?, reason: String)
 
     private var known: [Question: Verdict] = [:]
 
-    init(_ change: RecordedChange, _ judge: Explainer?) {
+    init(_ change: RecordedChange, _ judges: Judges?) {
         self.change = change
-        self.judge = judge
+        self.judges = judges
     }
 
     /// By the first binding that it is for, or else of the last one why not.
-    mutating func verdict(of bindings: [ListedBinding], _ holder: RecordedNote) throws -> Verdict {
+    mutating func verdict(
+        of bindings: [ListedBinding], _ holder: RecordedNote, at place: UInt64
+    ) throws -> Verdict {
+        let judge = try judges?.judge(at: place)
         var last: Verdict = (false, "")
         for binding in bindings {
             guard binding.event == "*" || binding.event == change.operation.name else {
                 if last.isMatch != nil { last = (false, "the subscription is for \(binding.event) only") }
                 continue
             }
-            let found = try verdict(of: binding, holder)
+            let found = try verdict(of: binding, holder, judge)
             if found.isMatch == true { return found }
             // What nobody can say is not outdone by what is not.
             if last.isMatch != nil { last = found }
@@ -214,10 +256,13 @@ private struct Verdicts {
         return last
     }
 
-    private mutating func verdict(of binding: ListedBinding, _ holder: RecordedNote) throws -> Verdict {
+    private mutating func verdict(
+        of binding: ListedBinding, _ holder: RecordedNote, _ judge: Explainer?
+    ) throws -> Verdict {
         guard let judge else { return (true, binding.filter.map { "if \($0)" } ?? "") }
         let question = Question(
-            claims: holder.note.claims, role: holder.note.role, event: binding.event, filter: binding.filter)
+            claims: holder.note.claims, role: holder.note.role, event: binding.event, filter: binding.filter,
+            judge: ObjectIdentifier(judge))
         if let known = known[question] { return known }
         let found = try ask(judge, holder, binding)
         known[question] = found
@@ -252,7 +297,7 @@ private struct AudiencePrinter {
         self.zone = zone
     }
 
-    func print(_ audience: ChangeAudience, _ judge: Explainer?) throws {
+    func print(_ audience: ChangeAudience, _ judge: Explainer?, isRecordedOnly: Bool) throws {
         let text = ChangeText(zone: zone, terminal)
         let change = audience.change
         let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
@@ -281,9 +326,18 @@ private struct AudiencePrinter {
         try terminal.remark(
             judge.map { judge in
                 judge.isOfThen
-                    ? "Sessions, bindings and ends are recorded, and so are the policies; they were asked again, as of then."
+                    ? "Sessions, bindings and ends are recorded, and so are the policies; they were asked again, as of when each was or would have been sent it."
                     : "Sessions, bindings and ends are recorded; filters and policies were asked now, and may have been others."
-            } ?? "Sessions, bindings and ends are recorded; filters and policies were not asked: no database.")
+            } ?? Self.unasked(isRecordedOnly))
+    }
+
+    /// Whoever did not say that they need not be asked has to know why they were not.
+    private static func unasked(_ isRecordedOnly: Bool) -> String {
+        let reason =
+            isRecordedOnly
+            ? ""
+            : ": the log has not got the policies of then, and no database is configured (TIDEWIRE_DATABASE_URL)"
+        return "Sessions, bindings and ends are recorded; filters and policies were not asked\(reason)."
     }
 }
 
@@ -320,7 +374,7 @@ extension ChangeAudience.Client {
         return ([ending, reason.isEmpty ? nil : reason, loss] as [String?]).compactMap(\.self).joined(separator: "; ")
     }
 
-    var json: String {
+    func json(policies: String) -> String {
         var line = JSONLine()
         line.add("outcome", outcome.rawValue)
         line.add("reason", reason)
@@ -334,6 +388,7 @@ extension ChangeAudience.Client {
         line.add("ended", attendance.ended.map(TimeText.json))
         line.add("losses", UInt64(attendance.losses.count))
         line.add("claims_not_kept", String(decoding: holder.note.otherClaims, as: UTF8.self))
+        line.add("policies", policies)
         return line.text
     }
 }

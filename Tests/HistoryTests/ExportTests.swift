@@ -161,6 +161,26 @@ import Testing
         }
     }
 
+    /// A catalog of then that nobody finds is judged by as little as one that is not there.
+    @Test func `what the catalog said is found in an imported log`() throws {
+        let stage = try HistoryStage()
+        for step in 0..<40 {
+            if step % 10 == 5 {
+                let record = CatalogRecord(
+                    time: 1, since: stage.writer.nextOffset, unknownFrom: stage.writer.nextOffset,
+                    serverVersion: 150_000, publication: "p", awaited: [], roles: ["a"], answers: [])
+                try stage.note([record], time: 1)
+            }
+            try stage.commit([.insert(notes, [RowValue(stringLiteral: "\(step)"), "a", .null])])
+        }
+        let copy = try imported(try stage.log.export(), segmentBytes: 700)
+        #expect(try copy.segments().count > 4)
+        var reader = try EventLogReader(directory: copy.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
+        var found = 0
+        while try reader.next() { if reader.entry.kind == .catalogRecord { found += 1 } }
+        #expect(found == 4)
+    }
+
     /// Filters, claims and what people tell of themselves may be what a mask is to hide.
     @Test func `with a mask nothing goes out that cannot be masked`() throws {
         let stage = try HistoryStage()

@@ -174,6 +174,15 @@ final class HistoryStage {
         try writer.flush()
     }
 
+    func note(_ records: [CatalogRecord], time: Int64) throws {
+        var payload = ByteWriter()
+        CatalogRecordCodec.encode(records, to: &payload)
+        try writer.append(
+            kind: .catalogRecord, lsn: writer.appendedLSN, time: time, payload: payload.bytes,
+            keys: [RowKey.catalog].span)
+        try writer.flush()
+    }
+
     func note(_ notes: [LedgerNote]) throws {
         var payload = ByteWriter()
         LedgerCodec.encode(notes, to: &payload)

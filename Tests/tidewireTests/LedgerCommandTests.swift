@@ -73,6 +73,8 @@ private struct LedgerStage {
         #expect(lines[2].contains("00000000000000a1/1"))
         #expect(lines[3].hasPrefix("had gone") && lines[3].contains("its socket ended at"), "\(result.output)")
         #expect(lines.last?.contains("filters and policies were not asked") == true)
+        let unasked = await stage.run("who", "@13")
+        #expect(unasked.output.contains("the log has not got the policies of then, and no database is configured"))
         let earlier = await stage.run("who", "12", "--recorded", "--json", "--user", LedgerStage.ben)
         #expect(
             earlier.output.hasPrefix(#"{"outcome":"sent","reason":"","#)

@@ -41,7 +41,7 @@ import Testing
             switch block.language {
             case "sh", "sql": #expect(block.note != nil, "\(block): <!-- runs -->, or <!-- not run: why --> above it")
             case "text": #expect(block.note != nil, "\(block): <!-- not run: whose output it is --> above it")
-            case "json", "conf", "js", "python", "swift": break
+            case "json", "conf", "console", "js", "python", "swift": break
             default: Issue.record("\(block): \"\(block.language)\" is no language that a test knows")
             }
         }
@@ -52,7 +52,7 @@ import Testing
             if case .runs = block.note {
                 true
             } else {
-                ["json", "conf", "js", "python", "swift"].contains(block.language)
+                ["json", "conf", "console", "js", "python", "swift"].contains(block.language)
             }
         }
         #expect(isTried || page.prose.contains(/<!-- nothing to run: .+ -->/), "\(page)")

@@ -146,6 +146,23 @@ struct WhyStage {
         #expect(bad.exitCode == .notFound && bad.output.contains("the subscription is refused"), "\(bad.output)")
     }
 
+    @Test func `where a filter is false nobody has to be asked about policies`() async throws {
+        let stage = try WhyStage(
+            """
+            CREATE FUNCTION may(n int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN n > 0; END $$;
+            CREATE POLICY asks ON fullrep FOR SELECT USING (may(id))
+            """)
+        defer { stage.log.remove() }
+        let words = ["--offset", "12", "--role", "authenticated"]
+        let open = await stage.run(words[0], words[1], words[2], words[3], policies: false)
+        #expect(open.output.contains("was told only PostgreSQL can say"), "\(open.output)")
+        let filtered = await stage.run(
+            words[0], words[1], words[2], words[3], "--filter", "body=eq.nothing", policies: false)
+        #expect(
+            filtered.exitCode == .notFound
+                && filtered.output.contains("was NOT told: filter body=eq.nothing is false"), "\(filtered.output)")
+    }
+
     @Test func `what comes before policies is told too`() async throws {
         let stage = try WhyStage("REVOKE SELECT ON fullrep FROM authenticated; GRANT SELECT (body) ON fullrep TO anon")
         defer { stage.log.remove() }

@@ -42,7 +42,7 @@ struct PastMemberships: ~Copyable {
     }
 
     private var keys: [Keys]
-    private let sets: [Ruling.Members]
+    let sets: [Ruling.Members]
     /// Rows as changes leave them, and rows as changes found them.
     private var arrivals: PredicateIndex
     private var departures: PredicateIndex
@@ -149,7 +149,7 @@ struct PastMemberships: ~Copyable {
 
     // MARK: What changes do
 
-    private struct Effect {
+    struct Effect {
         enum What {
             /// A row that gives the key comes (1) or goes (-1).
             case row([UInt8]?, Int)
@@ -163,7 +163,7 @@ struct PastMemberships: ~Copyable {
         var what: What
     }
 
-    private mutating func effects(of payload: RawSpan) throws -> [Effect] {
+    mutating func effects(of payload: RawSpan) throws -> [Effect] {
         var part = try TransactionPart(payload)
         let xid = part.xid
         var effects: [Effect] = []

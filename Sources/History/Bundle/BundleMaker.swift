@@ -15,9 +15,15 @@ public struct BundleMaker: ~Copyable {
 
     private static let segmentBytes: UInt64 = 64 << 20
 
-    public init(_ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, path: String) throws {
+    /// - Parameter includesPolicies: what the log has of the catalog goes along, as it is written.
+    public init(
+        _ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, path: String, includesPolicies: Bool = false
+    ) throws {
         var export = try LogExport(log, from: from, to: to)
         export.begin(with: try log.attendance(at: export.offsets.lowerBound))
+        if includesPolicies {
+            export.includePolicies(beginningWith: try log.catalog(before: export.offsets.lowerBound))
+        }
         offsets = export.offsets
         self.log = log
         self.path = path
@@ -124,6 +130,22 @@ private final class ArchiveWriter {
 }
 
 extension HistoryLog {
+    /// What the catalog said where a window begins, if that was noted before it.
+    fileprivate func catalog(before offset: UInt64) throws -> CatalogRecord? {
+        var reader = try EventLogReader(directory: directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
+        var newest: CatalogRecord?
+        while try reader.next(), reader.entry.offset < offset {
+            guard reader.entry.kind == .catalogRecord else { continue }
+            do throws(ByteError) {
+                newest = try CatalogRecordCodec.decode(reader.payload).last ?? newest
+            } catch {
+                throw UnreadableEntry(
+                    offset: reader.entry.offset, segment: reader.entry.segment, reason: error.description)
+            }
+        }
+        return newest
+    }
+
     /// Who was joined where a window begins, as notes that say so: their joins are older than it.
     fileprivate func attendance(at offset: UInt64) throws -> [LedgerNote] {
         try AttendanceBook(self).all.filter { attendance in

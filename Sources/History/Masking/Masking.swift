@@ -133,6 +133,12 @@ public enum MaskMark {
     private static let shortDigits = 8
 
     public static func text(_ tag: UInt64) -> String { sign + " " + Hex.text(tag) }
+    /// Whether a text is a mark, as a bundle has them in the place of values.
+    public static func isMark(_ text: some Collection<UInt8>) -> Bool {
+        text.count == sign.utf8.count + 17 && text.starts(with: Array((sign + " ").utf8))
+            && text.dropFirst(sign.utf8.count + 1).allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
+    }
+
     public static func short(_ tag: UInt64) -> String { sign + " " + Hex.text(tag).prefix(shortDigits) }
 }
 

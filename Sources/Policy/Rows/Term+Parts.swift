@@ -93,3 +93,24 @@ extension Function {
         return false
     }
 }
+
+extension Membership {
+    /// Columns of its table that each row which counts has one value in, the same for one holder.
+    public var fixedSlots: Set<Int> { condition.fixedSlots }
+}
+
+extension Term {
+    fileprivate var fixedSlots: Set<Int> {
+        switch self {
+        case .all(let parts): return parts.reduce(into: []) { $0.formUnion($1.fixedSlots) }
+        case .isTrue(let part): return part.fixedSlots
+        case .apply(let function, let parts) where parts.count == 2:
+            guard case .compare(.equal, _, _) = function.operation else { return [] }
+            for (one, other) in [(parts[0], parts[1]), (parts[1], parts[0])] where other.slots.isEmpty {
+                if let column = one.relabelledColumn { return [column.slot] }
+            }
+            return []
+        default: return []
+        }
+    }
+}

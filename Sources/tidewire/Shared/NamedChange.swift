@@ -47,6 +47,13 @@ extension Explainer.Settings {
         _ command: String
     ) throws {
         let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: change.offset)
+        try self.init(record, of: log, isOfNow: isOfNow, configuration, command)
+    }
+
+    init?(
+        _ record: CatalogRecord?, of log: HistoryLog, isOfNow: Bool, _ configuration: Configuration,
+        _ command: String
+    ) throws {
         guard let database = configuration.databaseURL else {
             guard record != nil else { return nil }
             self.init(configuration, nil, past: (record, log))

@@ -21,6 +21,13 @@ final class Caller: @unchecked Sendable {
 
     func hangUp() { client.close() }
 
+    /// Says no more, and hears all that is still sent to it.
+    func fallSilent() {
+        client.finishSending()
+        while let message = try? Message(Data(text())) { unheard.append(message) }
+        client.close()
+    }
+
     // MARK: Bytes
 
     func send(_ text: String) throws { try client.send(text) }

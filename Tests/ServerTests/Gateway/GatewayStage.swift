@@ -24,6 +24,8 @@ final class GatewayStage: @unchecked Sendable {
     let names: Names
     var reader: String { names.reader }
     var outsider: String { names.outsider }
+    /// As the hub has them.
+    let logins: DocumentedLogins
     let dataDirectory = TemporaryDirectory.make("data")
     private var isStopped = false
     private var callers: [Caller] = []
@@ -63,6 +65,7 @@ final class GatewayStage: @unchecked Sendable {
             try Configuration.load(
                 overrides: (usual + settings).map { .flag($0.0, names.filled($0.1)) }, surroundings: .only()))
         self.database = database
+        self.logins = logins
         self.names = names
         let port = hub.port
         #expect(try eventually { try GatewayStage.isReady(port) })

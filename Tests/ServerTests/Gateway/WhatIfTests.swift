@@ -147,6 +147,58 @@ import Testing
 
     private var rules: [Rule] { Self.rules }
 
+    /// With a number on each version, by which those are told apart that clients heard, and a table for the end.
+    private static let numbered = """
+        CREATE SEQUENCE marks; ALTER TABLE notes ADD COLUMN v bigint;
+        CREATE FUNCTION number() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := nextval('marks'); RETURN NEW; END $$;
+        CREATE TRIGGER number BEFORE INSERT OR UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION number();
+        CREATE TABLE ends (id int PRIMARY KEY); GRANT SELECT ON ends TO READER;
+        """
+
+    /// What three users hear of changes at random under a rule, each change by its name.
+    private static func delivery(_ rule: Rule, _ seed: Seed) throws -> (stage: GatewayStage, heard: [Set<String>]) {
+        let stage = try GatewayStage(
+            tables.replacing("RULE", with: rule.sql) + numbered, publication: "FOR TABLE notes, members, ends")
+        let callers = try (0..<3).map { user in
+            let caller = try stage.caller()
+            try caller.subscribe(
+                "realtime:a", [binding("notes"), binding("ends")], token: stage.token(of: user))
+            return caller
+        }
+        var random = SeededRandom(seed: seed)
+        _ = try play(stage, &random)
+        try stage.run("INSERT INTO ends VALUES (1)")
+        let heard = try callers.map { caller in
+            _ = try caller.first { $0.event == "postgres_changes" && $0.data["table"] as? String == "ends" }
+            let changes = caller.takeUnheard().filter { $0.event == "postgres_changes" }
+            let names = changes.map { "\($0.type ?? "") \($0.old["id"] ?? $0.id ?? -1) \($0.record["v"] ?? "")" }
+            #expect(Set(names).count == names.count, "each is told once")
+            return Set(names)
+        }
+        try stage.awaitLog()
+        return (stage, heard)
+    }
+
+    @Test(arguments: seeds(3))
+    func `gains and losses are the difference between what two hubs deliver`(_ seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let two = rules.shuffled(using: &random).prefix(2)
+        let (present, proposed) = try (Self.delivery(two[0], seed), Self.delivery(two[1], seed))
+        defer {
+            present.stage.stop()
+            proposed.stage.stop()
+        }
+        #expect(present.heard.contains { !$0.isEmpty } || proposed.heard.contains { !$0.isEmpty })
+        let report = try Self.answer(present.stage, "ALTER POLICY shown ON notes USING (\(two[1].sql))")
+        for user in 0..<3 {
+            let line = report.lines.first { $0.holder == user && $0.table.name == "notes" }
+            let (now, then) = (present.heard[user], proposed.heard[user])
+            #expect(
+                (line?.gains ?? 0, line?.losses ?? 0) == (then.subtracting(now).count, now.subtracting(then).count),
+                "user \(user), \(two[0].sql) → \(two[1].sql)")
+        }
+    }
+
     @Test func `nothing of it is applied, whatever it says`() throws {
         let stage = try Self.stage(Self.rules[0])
         defer { stage.stop() }

@@ -1,0 +1,205 @@
+import Embedded
+import Postgres
+import System
+
+/// Where an incident is played.
+public struct IncidentStage {
+    /// Of a superuser.
+    public var connection: Connection
+    /// By which the hub knows tokens.
+    public var secret: String
+    public var port: () -> UInt16
+    /// Stops the hub, has that done, and starts it again.
+    public var deploy: (_ meanwhile: () throws -> Void) throws -> Void
+    /// Waits until the log has what the catalog says, as it was noted at that time (microseconds since 1970) or later.
+    public var awaitCatalog: (_ time: Int64) throws -> Void
+    /// A step, as it happens.
+    public var say: (IncidentStep) throws -> Void
+
+    public init(
+        _ connection: Connection, secret: String, port: @escaping () -> UInt16,
+        deploy: @escaping (() throws -> Void) throws -> Void, awaitCatalog: @escaping (Int64) throws -> Void,
+        say: @escaping (IncidentStep) throws -> Void
+    ) {
+        (self.connection, self.secret, self.port) = (connection, secret, port)
+        (self.deploy, self.awaitCatalog, self.say) = (deploy, awaitCatalog, say)
+    }
+}
+
+/// Something that happened, and when (microseconds since 1970).
+public struct IncidentStep: Sendable {
+    public var time: Int64
+    /// Of what was committed.
+    public var xid: String?
+    public var text: String
+}
+
+/// A transaction of the script's: what it is called, and its number.
+public struct IncidentTransaction: Sendable {
+    public var name: String
+    public var xid: UInt64
+}
+
+/// What happened in an office, which commands are asked about afterwards.
+///
+/// Ana and ben work on listing 5, ana on listing 7, too. Notes on a listing are for its colleagues; ana's phone and ben's phone
+/// have listing 5 on their screens. Ben is shown toasts, on his phone and on his laptop. Then somebody takes ben off the
+/// listing, his sockets are cut, he is put back, a migration goes wrong and is mended, and the hub is restarted.
+public final class Incident {
+    private let stage: IncidentStage
+    public private(set) var transactions: [IncidentTransaction] = []
+    private let ana: Device
+    private let ben: Device
+    private let laptop: Device
+
+    /// The migration that goes wrong, and the one that mends it.
+    public static let migration = #"ALTER POLICY "colleagues read notes" ON office.notes USING (author = auth.uid());"#
+    public static let remedy = """
+        ALTER POLICY "colleagues read notes" ON office.notes
+            USING (listing IN (SELECT c.listing FROM office.colleagues c WHERE c.person = auth.uid()));
+        """
+    /// Nobody who asks sees it, unless he asks for it.
+    public static let phone = "+44 20 7946 0958"
+
+    public init(_ stage: IncidentStage) {
+        self.stage = stage
+        let notes = #"{"event":"*","schema":"office","table":"notes","filter":"listing=eq.5"}"#
+        let toasts = #"{"event":"INSERT","schema":"office","table":"toasts"}"#
+        let listing = Device.Channel(topic: "realtime:listing-5", bindings: notes)
+        let shown = Device.Channel(topic: "realtime:toasts", bindings: toasts)
+        ana = Device("ana's phone", of: Self.ana, .goesOn, [listing])
+        ben = Device("ben's phone", of: Self.ben, .goesOn, [listing, shown])
+        laptop = Device("ben's laptop", of: Self.ben, .beginsAnew, [shown])
+    }
+
+    public static let ana = DemoDatabase.people[0]
+    public static let ben = DemoDatabase.people[1]
+
+    /// What each device was told, each in its order.
+    public var heard: [Heard] { [ana, ben, laptop].flatMap(\.heard) }
+
+    /// From the first socket to the last.
+    public func play() throws {
+        try everybodyComes()
+        try somebodyIsTakenOff()
+        try somebodyIsAway()
+        try aMigrationGoesWrong()
+        try theHubIsRestarted()
+        try everybodyLeaves()
+    }
+
+    // MARK: The acts
+
+    private func everybodyComes() throws {
+        try commit(
+            "colleagues",
+            """
+            INSERT INTO office.colleagues VALUES (5, '\(Self.ana.id)'), (7, '\(Self.ana.id)'), (5, '\(Self.ben.id)')
+            """, "ana works on listings 5 and 7, ben on listing 5")
+        try come(ana, "ana's phone joins realtime:listing-5: notes where listing=eq.5")
+        try come(ben, "ben's phone joins realtime:listing-5 likewise, and realtime:toasts")
+        try come(laptop, "ben's laptop joins realtime:toasts")
+        try stage.awaitCatalog(0)
+    }
+
+    private func somebodyIsTakenOff() throws {
+        try commit("note 1", note(1, 5, by: Self.ana, "call back"), "ana writes note 1 on listing 5")
+        try told([ana, ben], "INSERT", "notes", 1)
+        try commit("note 2", note(2, 7, by: Self.ana, "viewing at noon"), "ana writes note 2, on listing 7")
+        try commit(
+            "ben removed", "DELETE FROM office.colleagues WHERE listing = 5 AND person = '\(Self.ben.id)'",
+            "ben is taken off listing 5")
+        try commit(
+            "note 1 changed", "UPDATE office.notes SET body = 'called: 420 000' WHERE id = 1", "ana changes note 1")
+        try told([ana], "UPDATE", "notes", 1)
+    }
+
+    private func somebodyIsAway() throws {
+        for device in [ben, laptop] { try device.catchUp() }
+        ben.cut()
+        laptop.cut()
+        try say("ben's phone and laptop lose their sockets")
+        try commit("note 3", note(3, 5, by: Self.ana, "offer rises"), "ana writes note 3 on listing 5")
+        try told([ana], "INSERT", "notes", 3)
+        try commit(
+            "ben back",
+            """
+            INSERT INTO office.colleagues VALUES (5, '\(Self.ben.id)');
+            INSERT INTO office.toasts VALUES (1, '\(Self.ben.id)', 'You work on listing 5 again')
+            """, "ben is put on listing 5 again, and a toast says so")
+        try come(ben, "ben's phone comes back and goes on where it was")
+        try told([ben], "INSERT", "toasts", 1)
+        try come(laptop, "ben's laptop opens its page anew")
+    }
+
+    private func aMigrationGoesWrong() throws {
+        try migrate("migration", Self.migration, "a migration: only who wrote a note may read it")
+        try commit("note 4", note(4, 5, by: Self.ben, "price agreed"), "ben writes note 4 on listing 5")
+        try told([ben], "INSERT", "notes", 4)
+        try migrate("remedy", Self.remedy, "the migration is taken back")
+    }
+
+    private func theHubIsRestarted() throws {
+        let devices = [ana, ben, laptop]
+        for device in devices { try device.catchUp() }
+        // They notice while the hub ends, which waits for them.
+        let watch = try BackgroundThread("devices") { for device in devices { device.awaitEnd() } }
+        try say("a deploy: the hub ends")
+        try stage.deploy {
+            watch.join()
+            try commit("note 5", note(5, 5, by: Self.ana, "papers sent"), "ana writes note 5 on listing 5")
+        }
+        try say("the hub is there again")
+        try come(ana, "ana's phone comes back and goes on where it was")
+        try come(ben, "ben's phone comes back and goes on where it was")
+        try come(laptop, "ben's laptop opens its page anew")
+        try told([ana, ben], "INSERT", "notes", 5)
+        try commit("note 1 deleted", "DELETE FROM office.notes WHERE id = 1", "ana deletes note 1")
+        try told([ana, ben], "DELETE", "notes", 1)
+    }
+
+    private func everybodyLeaves() throws {
+        for device in [ana, ben, laptop] {
+            try device.catchUp()
+            try device.leave()
+        }
+        try say("everybody leaves")
+    }
+
+    // MARK: How
+
+    private func say(_ text: String, xid: String? = nil) throws {
+        try stage.say(IncidentStep(time: Clock.unixMicroseconds(), xid: xid, text: text))
+    }
+
+    private func come(_ device: Device, _ text: String) throws {
+        try device.come(to: stage.port(), secret: stage.secret)
+        try say(text)
+    }
+
+    private func commit(_ name: String, _ sql: String, _ text: String) throws {
+        try stage.connection.execute("BEGIN")
+        try stage.connection.execute(sql)
+        let xid = try stage.connection.query("SELECT pg_current_xact_id()::text").first?.first.flatMap { $0 } ?? ""
+        try stage.connection.execute("COMMIT")
+        transactions.append(IncidentTransaction(name: name, xid: UInt64(xid) ?? 0))
+        try say(text, xid: xid)
+    }
+
+    /// What the catalog says for less than a second is not in the log; people take longer.
+    private func migrate(_ name: String, _ sql: String, _ text: String) throws {
+        let before = Clock.unixMicroseconds()
+        try commit(name, sql, text)
+        try stage.awaitCatalog(before)
+    }
+
+    private func told(_ devices: [Device], _ operation: String, _ table: String, _ row: Int) throws {
+        for device in devices { try device.awaitChange(operation, table, row) }
+        let names = devices.map(\.name).joined(separator: ", ")
+        try say("    told: \(names)")
+    }
+
+    private func note(_ id: Int, _ listing: Int, by author: DemoDatabase.Person, _ body: String) -> String {
+        "INSERT INTO office.notes VALUES (\(id), \(listing), '\(author.id)', '\(body)', '\(Self.phone)')"
+    }
+}
