@@ -216,6 +216,17 @@ public enum BindingMessages {
             "\(table.quotedName) was out of the publication for a while: changes may be missing, fetch them again")
     }
 
+    /// Somebody had a row's values removed from the event log: of whose row it was nothing is known.
+    public static func hasForgotten(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .changesMissing,
+            "Changes of a row of \(table.quotedName) were removed from the server's event log on demand: fetch again what is "
+                + "shown")
+    }
+
+    public static let hasForgottenMessages = ClientText(
+        .changesMissing, "A message was removed from the server's event log on demand: messages may be missing")
+
     public static func isTruncated(_ table: CatalogTable) -> ClientText {
         ClientText(
             .truncated,

@@ -33,6 +33,8 @@ public struct Change: ~Escapable {
     public let oldImage: OldImage
     /// Truncate: bit 0 CASCADE, bit 1 RESTART IDENTITY. Message: bit 0 transactional.
     public let options: UInt8
+    /// Its values were removed from the log on demand: all columns of its images are unknown. See `ForgottenMark`.
+    public let isForgotten: Bool
     /// The schema the row had: the fingerprint of a relation entry. Zero for a message.
     public let relation: UInt64
     /// Both row images, the old one before the new one: one span for who takes values from either.
@@ -42,8 +44,10 @@ public struct Change: ~Escapable {
 
     @_lifetime(copy images)
     init(
-        operation: Operation, oldImage: OldImage, options: UInt8, relation: UInt64, images: RawSpan, oldLength: Int
+        operation: Operation, oldImage: OldImage, options: UInt8, isForgotten: Bool = false, relation: UInt64,
+        images: RawSpan, oldLength: Int
     ) {
+        self.isForgotten = isForgotten
         self.operation = operation
         self.oldImage = oldImage
         self.options = options

@@ -24,14 +24,15 @@ public struct TransactionInfo: Sendable, Hashable {
 /// The stored form of a transaction, or of a part of one that is too large for a single entry.
 ///
 /// ```
-/// part   = version u8 · flags u8 · origin length u16 · xid u32 · commit LSN u64 · end LSN u64 · commit time i64
+/// part   = version u8 · flags u8 (bit 0: has changes that were forgotten) · origin length u16 · xid u32 · commit LSN u64 · end LSN u64 · commit time i64
 ///          · index of its first change in the transaction u32 · number of changes u32 · origin · change*
-/// change = length u32 (of all that follows) · operation u8 · old image u8 · options u8 · 0
+/// change = length u32 (of all that follows) · operation u8 · old image u8 · options u8 · flags u8 (bit 0: forgotten)
 ///          · relation u64 · length of old u32 · old · new
 /// ```
 /// Numbers are little-endian; row images are PostgreSQL's own bytes.
 public enum TransactionCodec {
     static let version: UInt8 = 1
+    static let forgottenFlag: UInt8 = 1
     /// Up to where the origin stands.
     static let headerBytes = 40
 
@@ -58,16 +59,24 @@ public enum TransactionCodec {
         writer.set(little: changeCount, at: 36)
     }
 
+    /// Says of a part that is being written that some of its changes were forgotten.
+    public static func noteForgotten(in writer: inout ByteWriter) {
+        let length = UInt32(writer.bytes.byte(2)) | UInt32(writer.bytes.byte(3)) << 8
+        writer.set(little: UInt32(version) | UInt32(forgottenFlag) << 8 | length << 16, at: 0)
+    }
+
     /// One change of a row. `old` and `new` are TupleData, already checked.
     @inlinable
     public static func append(
         _ operation: Operation, relation: UInt64, oldImage: OldImage, old: RawSpan, new: RawSpan, options: UInt8 = 0,
-        to writer: inout ByteWriter
+        isForgotten: Bool = false, to writer: inout ByteWriter
     ) {
         let length = 16 &+ old.byteCount &+ new.byteCount
         writer.reserve(length &+ 4)
         writer.append(little: UInt32(truncatingIfNeeded: length))
-        writer.append(little: UInt32(operation.rawValue) | UInt32(oldImage.rawValue) << 8 | UInt32(options) << 16)
+        writer.append(
+            little: UInt32(operation.rawValue) | UInt32(oldImage.rawValue) << 8 | UInt32(options) << 16
+                | (isForgotten ? 1 << 24 : 0))
         writer.append(little: relation)
         writer.append(little: UInt32(truncatingIfNeeded: old.byteCount))
         writer.append(old)
@@ -86,6 +95,8 @@ public struct TransactionPart: ~Escapable {
     /// The place of its first change in the whole transaction.
     public let firstIndex: UInt32
     public let changeCount: UInt32
+    /// Values of some of its changes were removed from the log.
+    public let hasForgotten: Bool
     /// The whole stored form: the images of its changes lie in it.
     public let bytes: RawSpan
     var reader: ByteReader
@@ -106,7 +117,7 @@ public struct TransactionPart: ~Escapable {
         guard try reader.uint8() == TransactionCodec.version else {
             throw ByteError(expected: "a transaction of version 1", offset: 0)
         }
-        try reader.skip(1)
+        hasForgotten = try reader.uint8() & TransactionCodec.forgottenFlag != 0
         originLength = try reader.littleUInt16()
         xid = try reader.littleUInt32()
         commitLSN = LSN(try reader.littleUInt64())
@@ -146,8 +157,11 @@ public struct TransactionPart: ~Escapable {
         if !doubted.isEmpty, oldImage == .full, isDoubted(relation) { oldImage = .key }
         return Change(
             operation: operation, oldImage: oldImage, options: UInt8(truncatingIfNeeded: head >> 16),
-            relation: relation, images: images, oldLength: oldLength)
+            isForgotten: head >> 24 & 1 != 0, relation: relation, images: images, oldLength: oldLength)
     }
+
+    /// Where the change last read ends in the stored form.
+    public var offset: Int { reader.offset }
 
     /// Where it stands, to come back to with `rewind`.
     public var mark: Mark { Mark(read: read, offset: reader.offset) }

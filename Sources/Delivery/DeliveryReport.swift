@@ -15,6 +15,10 @@ public struct DeliveryReport {
     public let losses: DeliveryLosses
     /// Tables of which all rows are gone at once, and where the log says so last.
     public let truncated: [UInt32: UInt64]
+    /// Tables of which changes were met whose values were removed from the log, and where the last of each is.
+    public let forgotten: [UInt32: UInt64]
+    /// Messages to topics were among them.
+    public let hasForgottenMessages: Bool
     /// Holes in history, in words.
     public let gaps: [String]
     /// Listeners that are feeds and were told of changes.

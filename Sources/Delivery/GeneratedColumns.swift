@@ -99,7 +99,7 @@ struct GeneratedColumns {
     ) throws(ByteError) -> Bool {
         var isConcerned = false
         while let change = try part.next() {
-            guard let plan = plan(change.relation, relations, snapshot) else { continue }
+            guard !change.isForgotten, let plan = plan(change.relation, relations, snapshot) else { continue }
             isConcerned = true
             let inputs = try GenerationInputs(change)
             if inputs.hasNew { collect(inputs, isOld: false, plan, into: &batch) }
@@ -185,14 +185,14 @@ struct GeneratedColumns {
         var writer = ByteWriter(capacity: 2 * part.bytes.byteCount)
         TransactionCodec.begin(part.info, firstIndex: part.firstIndex, to: &writer)
         while let change = try part.next() {
-            if let plan = plan(change.relation, relations, snapshot) {
+            if !change.isForgotten, let plan = plan(change.relation, relations, snapshot) {
                 try compose(change, plan, to: &writer)
             } else {
                 TransactionCodec.append(
                     change.operation, relation: change.relation, oldImage: change.oldImage,
                     old: change.images.extracting(first: change.oldLength),
-                    new: change.images.extracting(droppingFirst: change.oldLength), options: change.options, to: &writer
-                )
+                    new: change.images.extracting(droppingFirst: change.oldLength), options: change.options,
+                    isForgotten: change.isForgotten, to: &writer)
             }
         }
         TransactionCodec.finish(endLSN: part.info.endLSN, changeCount: part.changeCount, in: &writer)

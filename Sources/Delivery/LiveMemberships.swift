@@ -299,7 +299,9 @@ public struct LiveMemberships: ~Copyable {
             _ = try departures.match(&forDepartures, into: &departed)
             for place in 0..<arrived.changeCount {
                 guard let change = try part.next() else { break }
-                if change.operation == .truncate {
+                if change.isForgotten {
+                    effects += Self.forgotten(schemas.relation(change.relation)?.oid, sets)
+                } else if change.operation == .truncate {
                     effects.append(.truncated(table: schemas.relation(change.relation)?.oid))
                 } else if hasMatches(at: place), let relation = schemas.relation(change.relation) {
                     try gather(change, relation, at: place, into: &effects)
@@ -308,6 +310,11 @@ public struct LiveMemberships: ~Copyable {
             if case .unknownRelation(let fingerprint) = outcome { return fingerprint }
             if arrived.changeCount == 0 { return nil }
         }
+    }
+
+    /// What it did to memberships of the table is not known any more: they are filled anew.
+    private static func forgotten(_ table: UInt32?, _ sets: Slots<LiveSet>) -> [Effect] {
+        sets.indices.filter { sets[$0]?.held.membership.table == table }.map { .unreadable(set: $0) }
     }
 
     private func hasMatches(at place: Int) -> Bool {

@@ -50,6 +50,8 @@ public struct Pipeline: ~Copyable {
     private var generation: GeneratedColumns
     private var batches: [UInt64: [PendingQuestion]] = [:]
     private var truncated: [UInt32: UInt64] = [:]
+    private var forgotten: [UInt32: UInt64] = [:]
+    private var hasForgottenMessages = false
     private var policyBatches: [UInt64: [[PendingQuestion]]] = [:]
     private var lastBatch: UInt64 = 0
     /// Messages to topics that the entry at hand has.
@@ -92,13 +94,17 @@ public struct Pipeline: ~Copyable {
     public mutating func report() -> DeliveryReport {
         defer {
             truncated = [:]
+            forgotten = [:]
+            hasForgottenMessages = false
             gaps = []
         }
         return DeliveryReport(
             changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(),
             isTiredOfWaiting: hasTiredOfWaiting(),
             contradicted: router.takeContradicted().compactMap { router.policies.entries[$0]?.policy },
-            uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated, gaps: gaps,
+            uncomputed: generation.takeMissed(), losses: router.takeLosses(), truncated: truncated,
+            forgotten: forgotten,
+            hasForgottenMessages: hasForgottenMessages, gaps: gaps,
             fed: router.takeFed())
     }
 
@@ -268,6 +274,7 @@ public struct Pipeline: ~Copyable {
         while let change = try part.next() {
             defer { offset += 1 }
             guard let layout = schemas.messages.layout(of: change.relation) else { continue }
+            if change.isForgotten { hasForgottenMessages = true }
             switch try DatabaseMessage.read(change, layout) {
             case .noInsert: continue
             case .flawed(let flaw): DatabaseMessage.note(flaw, &flaws)
@@ -466,6 +473,12 @@ public struct Pipeline: ~Copyable {
         var delivered = 0
         for place in 0..<router.matchedChanges {
             guard budget.isLeft(on: loop), let change = try part.next() else { break }
+            if change.isForgotten {
+                try noteForgotten(change.relation, at: whole.offset + UInt64(entry.done))
+                entry.done += 1
+                budget.end()
+                continue
+            }
             if !router.opinions.isEmpty, change.relation != 0 {
                 try router.opinions.pass(change, try relation(change.relation))
             }
@@ -503,6 +516,14 @@ public struct Pipeline: ~Copyable {
             entry.done += 1
         }
         return (delivered, .nothing)
+    }
+
+    /// Who hears of the table may miss something, and nobody can say who; it is told before what follows.
+    private mutating func noteForgotten(_ fingerprint: UInt64, at offset: UInt64) throws(ByteError) {
+        // Rows that are remembered may be others by now.
+        router.forgetRows()
+        let table = try relation(fingerprint).oid
+        if schemas.isDeclared(table) { forgotten[table] = offset }
     }
 
     /// The identity may have been another for a while, of which nobody was told.

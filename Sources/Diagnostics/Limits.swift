@@ -56,6 +56,9 @@ public enum Limits {
     /// A segment's index larger than this is not believed.
     public static let maximumSidecarBytes = 256 << 20
 
+    /// What is taken out of a log at once, in pieces of which a change has two or three.
+    public static let maximumErasurePatches = 4 << 20
+
     /// The file in which commands write down who saw masked values; a larger one is to be moved away first.
     public static let maximumAuditBytes = 64 << 20
 

@@ -233,6 +233,10 @@ public struct SegmentHeader: Sendable, Equatable {
 enum LogFile {
     static let lock = "LOCK"
     static let spare = "next.segment"
+    /// What is to be taken out of segments; the same while it is being written; a segment without it.
+    static let erasure = "erasure.plan"
+    static let unfinishedErasure = "erasure.plan.unfinished"
+    static let erasedSegment = "erasure.segment"
 
     static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }
     static func sidecar(_ sequence: UInt64) -> String { padded(sequence) + ".index" }

@@ -71,6 +71,8 @@ public final class EventLogSalvage {
         self.directory = directory
         let opening = LogOpening(directory: directory, options: EventLogOptions(source: 0))
         lock = try opening.takeLock()
+        // What is moved aside is read, too.
+        _ = try ErasurePlan.finish(in: directory, EventLogOptions(source: 0))
         reports = try EventLogVerifier.verify(directory, progress: progress)
         loss = EventLogLoss(reports)
     }

@@ -35,4 +35,8 @@ public struct EventLogRecovery: Sendable, Equatable {
     /// Where a torn tail was cut off, if there was one.
     public var cutAt: UInt64?
     public var cutBytes: UInt64 = 0
+    /// Of how many segments something was taken out that an interrupted erasure had left.
+    public var erasedSegments = 0
+    /// It could not be finished now either.
+    public var hasUnfinishedErasure = false
 }

@@ -33,9 +33,12 @@ public struct SegmentReport: Sendable, Equatable {
 /// Reads every checksum of a log. It changes nothing and may run beside a writer.
 public enum EventLogVerifier {
     ///
-    /// - Parameter progress: told of each segment that was read: how many by now, of how many.
+    /// - Parameters:
+    ///   - look: sees each entry that reads back, and the number of its segment.
+    ///   - progress: told of each segment that was read: how many by now, of how many.
     public static func verify(
-        _ directory: any StorageDirectory, progress: (Int, Int) -> Void = { _, _ in }
+        _ directory: any StorageDirectory, look: (UInt64, EntryKind, RawSpan) -> Void = { _, _, _ in },
+        progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) -> [SegmentReport] {
         let files = SegmentFiles(directory: directory)
         let sequences = try files.sequences()
@@ -46,7 +49,7 @@ public enum EventLogVerifier {
                 reports.append(missing(previous + 1, files))
             }
             var report = SegmentReport(sequence: sequence, path: files.path(sequence))
-            try examine(files, isLast: sequence == last, &report)
+            try examine(files, isLast: sequence == last, { look(sequence, $0, $1) }, &report)
             noteContinuity(after: reports.last?.summary, &report)
             reports.append(report)
             progress(reports.count, sequences.count)
@@ -76,7 +79,7 @@ public enum EventLogVerifier {
     }
 
     private static func examine(
-        _ files: SegmentFiles, isLast: Bool, _ report: inout SegmentReport
+        _ files: SegmentFiles, isLast: Bool, _ look: (EntryKind, RawSpan) -> Void, _ report: inout SegmentReport
     ) throws(EventLogError) {
         let opened: (file: any StorageFile, header: SegmentHeader)?
         do {
@@ -87,7 +90,7 @@ public enum EventLogVerifier {
         }
         // Deleted by retention since the names were read.
         guard let (file, header) = opened else { return }
-        let scan = try reading { () throws(SystemError) in try SegmentScan.of(file, header) }
+        let scan = try reading { () throws(SystemError) in try SegmentScan.of(file, header, look: look) }
         report.summary = scan.index.whole
         report.summary?.isSealed = !isLast
         if isLast {

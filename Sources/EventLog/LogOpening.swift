@@ -26,12 +26,22 @@ struct LogOpening {
     }
 
     mutating func open() throws(EventLogError) -> (file: any StorageFile, index: SegmentIndex) {
+        try finishErasure()
         let sequences = try files.sequences()
         try files.requireUnbroken(sequences)
         guard let last = sequences.last else { return try create() }
         try reading { () throws(SystemError) in try removeLeftovers(sequences, last) }
         for sequence in sequences.dropLast() { sealed.append(try summary(ofSealed: sequence)) }
         return try recover(last)
+    }
+
+    /// A full disk must not keep the log from opening: then it stays written down until the next time.
+    private mutating func finishErasure() throws(EventLogError) {
+        do throws(EventLogError) {
+            report.erasedSegments = try ErasurePlan.finish(in: directory, options)
+        } catch .failure(_) {
+            report.hasUnfinishedErasure = true
+        }
     }
 
     private mutating func create() throws(EventLogError) -> (file: any StorageFile, index: SegmentIndex) {
@@ -52,7 +62,8 @@ struct LogOpening {
         let kept = Set(sequences.dropLast())
         for name in try directory.names() {
             let isOrphan = LogFile.sequence(ofSidecar: name).map { !kept.contains($0) } ?? false
-            if name == LogFile.spare || isOrphan { try directory.remove(name) }
+            let isLeft = [LogFile.spare, LogFile.unfinishedErasure, LogFile.erasedSegment].contains(name)
+            if isLeft || isOrphan { try directory.remove(name) }
         }
         // Also makes the last segment's own name durable, if a crash came before that.
         try directory.sync()

@@ -389,16 +389,38 @@ extension Follower {
         truncationsUntold = truncationsUntold.filter { channel(at: $0)?.untoldTruncations.isEmpty == false }
     }
 
+    /// What was there has been removed from the log on demand. Whoever reads so far back and might have been told of it is told
+    /// that; nobody can say any more whose it was.
+    func noteForgotten(_ forgotten: [UInt32: UInt64], messages: Bool) {
+        if forgotten.isEmpty, !messages { return }
+        for place in places {
+            guard let channel = channel(at: place) else { continue }
+            guard channel.isOpen else {
+                if !isAtEnd { channel.missesUntilBound = true }
+                continue
+            }
+            if messages, !isAtEnd { tellLater(BindingMessages.hasForgottenMessages, at: 0, channel) }
+            if let listener = channel.listener, pipeline.hasMissedNothing(listener) { continue }
+            for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.mayHearOfRows {
+                guard let offset = forgotten[binding.table.oid] else { continue }
+                tellLater(BindingMessages.hasForgotten(binding.table), at: offset, channel)
+            }
+        }
+    }
+
+    private func tellLater(_ message: ClientText, at offset: UInt64, _ channel: Channel) {
+        // Several bindings may be of one table, and one table may be emptied again before that is told.
+        channel.untoldTruncations.removeAll { $0.text == message }
+        channel.untoldTruncations.append((offset, message))
+        truncationsUntold.insert(channel.place)
+    }
+
     private func noteTruncations(_ truncated: [UInt32: UInt64], _ channel: Channel) {
         // It was emptied before what the channel began with.
         if let listener = channel.listener, pipeline.hasMissedNothing(listener) { return }
         for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.hearsOfTruncation {
             guard let offset = truncated[binding.table.oid] else { continue }
-            let message = BindingMessages.isTruncated(binding.table)
-            // Several bindings may be of one table, and one table may be emptied again before that is told.
-            channel.untoldTruncations.removeAll { $0.text == message }
-            channel.untoldTruncations.append((offset, message))
-            truncationsUntold.insert(channel.place)
+            tellLater(BindingMessages.isTruncated(binding.table), at: offset, channel)
         }
     }
 
@@ -478,8 +500,9 @@ struct Rebinding {
 
 extension TableBinding {
     /// Who sees no row of it is not told when all go.
-    var hearsOfTruncation: Bool {
-        operations.contains(.delete) && !isKeptSecret && policy?.rowPolicy.term != .never
-            && (policy == nil || access == .readable)
+    var hearsOfTruncation: Bool { operations.contains(.delete) && mayHearOfRows }
+
+    var mayHearOfRows: Bool {
+        !isKeptSecret && policy?.rowPolicy.term != .never && (policy == nil || access == .readable)
     }
 }

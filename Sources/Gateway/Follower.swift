@@ -85,6 +85,7 @@ final class Follower {
         tellOfUncomputed(report.uncomputed)
         for listener in report.fed { if let channel = channel(ofListener: listener) { home.isFed(channel) } }
         tell(of: report.losses)
+        noteForgotten(report.forgotten, messages: report.hasForgottenMessages)
         tellOfTruncations(report.truncated)
         for gap in report.gaps { tellOfGap(gap) }
         if report.isTiredOfWaiting { sendAway() }

@@ -10,6 +10,8 @@ public struct AuditNote: Sendable, Equatable {
         case unmask
         /// A window of the log was written elsewhere.
         case replay
+        /// The values of a row were removed from the log.
+        case forget
     }
 
     /// Microseconds since 1970, UTC.

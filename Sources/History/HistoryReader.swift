@@ -179,11 +179,20 @@ public struct HistoryReader: ~Copyable {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
         }
         guard relation.isWanted else { return nil }
-        if let rows, !relation.mayConcern(rows, change) { return nil }
+        if change.isForgotten {
+            let forgotten = ForgottenChange(change)
+            if let rows, !rows.contains(where: forgotten.fits) { return nil }
+            kept.forgotten = forgotten
+        } else if let rows, !relation.mayConcern(rows, change) {
+            return nil
+        }
         kept.relation = relation.known
         if let old = change.old { kept.old = try Self.values(old, of: relation.known) }
         if let new = change.new { kept.new = try Self.values(new, of: relation.known) }
-        guard query.conditions.isEmpty || (change.operation != .truncate && relation.fulfils(kept)) else { return nil }
+        // What fulfilled a condition and was forgotten is shown as that, rather than less than there was.
+        guard
+            query.conditions.isEmpty || change.isForgotten || (change.operation != .truncate && relation.fulfils(kept))
+        else { return nil }
         kept.compareImages()
         // A later change of the same transaction may be of the row under its new key.
         if rows != nil, kept.oldKey != nil, let hash = relation.known.rowKey(fromKey: kept.key.map(\.value)) {

@@ -106,6 +106,10 @@ struct ImportedChange {
     private var old = 0..<0
     private var new = 0..<0
     private var members: Set<String> = []
+    private var oldMark: ForgottenMark?
+    private var newMark: ForgottenMark?
+
+    var isForgotten: Bool { members.contains("forgotten") }
 
     init(offset: UInt64) { expectedOffset = offset }
 
@@ -150,6 +154,7 @@ struct ImportedChange {
         case ("new", .beginObject):
             try row(&scanner, &buffer)
             new = start..<buffer.count
+        case ("forgotten", .beginObject): try marks(&scanner)
         case ("prefix", _):
             try text(token, &scanner, &buffer)
             old = start..<buffer.count
@@ -177,6 +182,9 @@ struct ImportedChange {
             case .truncate: !hasNew && !hasOld
             case .message: isMessage && !hasNew && !hasOld
             }
+        guard !isForgotten || [.insert, .update, .delete].contains(operation), (oldMark == nil || hasOld),
+            newMark == nil || hasNew
+        else { throw Refused("what is forgotten is an image of a row") }
         guard fits, hasOld == (oldImage != .none), isMessage == (operation == .message) else {
             throw Refused("\(operation.name) with other images than it can have")
         }
@@ -184,9 +192,53 @@ struct ImportedChange {
 
     func append(_ buffer: RawSpan, to payload: inout ByteWriter) {
         guard let operation else { preconditionFailure("a change is appended after its check") }
+        guard isForgotten else {
+            return TransactionCodec.append(
+                operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: buffer.extracting(old),
+                new: buffer.extracting(new), options: options, to: &payload)
+        }
+        let width = relation?.known.relation.columns.count ?? 0
+        let was = oldMark?.image(columns: width) ?? buffer.extracting(old).copied()
+        let now = newMark?.image(columns: width) ?? buffer.extracting(new).copied()
+        // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         TransactionCodec.append(
-            operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: buffer.extracting(old),
-            new: buffer.extracting(new), options: options, to: &payload)
+            operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: unsafe was.span.bytes,
+            new: unsafe now.span.bytes, options: options, isForgotten: true, to: &payload)
+    }
+
+    /// `{"on":"2026-11-26","old":"…","new":"…"}`
+    @_lifetime(scanner: copy scanner)
+    private mutating func marks(_ scanner: inout JSONScanner) throws {
+        var day: UInt16?
+        while true {
+            switch try scanner.next() {
+            case .endObject: return
+            case .name: break
+            default: throw Refused("forgotten says on, old and new")
+            }
+            let name = scanner.text
+            guard try scanner.next() == .string else { throw Refused("forgotten says on, old and new, as texts") }
+            if name == "on" {
+                day = try Self.day(scanner.text)
+                continue
+            }
+            guard let day, let key = HexText.decode(scanner.text), (2...4).contains(key.count) else {
+                throw Refused("forgotten says on first, and then what is left of keys")
+            }
+            switch name {
+            case "old": oldMark = ForgottenMark(day: day, key: key)
+            case "new": newMark = ForgottenMark(day: day, key: key)
+            default: throw Refused("\(name) does not belong into forgotten")
+            }
+        }
+    }
+
+    private static func day(_ text: String) throws -> UInt16? {
+        if text.isEmpty { return nil }
+        guard let time = TimeText.parse(text + "T00:00:00Z"), let day = UInt16(exactly: time / 86_400_000_000) else {
+            throw Refused("\(text) is no day")
+        }
+        return day
     }
 
     /// The hashes by which segments know the rows, as ingest computes them.

@@ -342,8 +342,8 @@ struct ExportedRelation {
 /// Whether a part can be written as values and made again of them, byte for byte.
 enum PartCheck {
     static func isPlain(_ payload: RawSpan, _ entry: EventLogEntry, _ relations: [UInt64: ExportedRelation]) -> Bool {
-        // The flags, of which this version knows none.
-        guard payload.byteCount > 1, payload.byte(1) == 0, var part = try? TransactionPart(payload),
+        // The flags, of which this version knows one.
+        guard payload.byteCount > 1, payload.byte(1) & ~1 == 0, var part = try? TransactionPart(payload),
             part.changeCount == entry.changeCount, isText(part.info.origin)
         else { return false }
         do {
@@ -364,16 +364,17 @@ enum PartCheck {
         guard let relation = relations[change.relation] else { return false }
         let width = relation.relation.columns.count
         guard Set(relation.relation.columns.map(\.name)).count == width else { return false }
-        if let old = change.old, try !isWhole(old, width) { return false }
-        if let new = change.new, try !isWhole(new, width) { return false }
+        // What was forgotten is longer than what it says, which is all that is kept of it.
+        if let old = change.old, try !isWhole(old, width, change.isForgotten) { return false }
+        if let new = change.new, try !isWhole(new, width, change.isForgotten) { return false }
         return true
     }
 
-    private static func isWhole(_ tuple: borrowing Tuple, _ width: Int) throws -> Bool {
+    private static func isWhole(_ tuple: borrowing Tuple, _ width: Int, _ isForgotten: Bool) throws -> Bool {
         guard tuple.columnCount == width else { return false }
         var columns = tuple.columns()
         while try columns.next() != nil {}
-        return columns.offset == tuple.bytes.byteCount
+        return isForgotten || columns.offset == tuple.bytes.byteCount
     }
 }
 
@@ -410,6 +411,24 @@ private func appendChange(
             line.append(",\"new\":")
             try appendRow(new, relation, to: &line)
         }
+        if change.isForgotten { appendMarks(change, to: &line) }
+    }
+    line.append("}")
+}
+
+/// What is left of each image that was forgotten: since when, and what tells its row from others.
+private func appendMarks(_ change: borrowing Change, to line: inout ByteWriter) {
+    let marks = change.forgottenMarks
+    line.append(",\"forgotten\":{\"on\":")
+    line.append(quoted: ForgottenChange(change).date ?? "")
+    for (name, mark) in [("old", marks.old), ("new", marks.new)] {
+        guard let mark else { continue }
+        line.append(",")
+        line.append(quoted: name)
+        line.append(":\"")
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        Hex.append(unsafe mark.key.span.bytes, to: &line)
+        line.append("\"")
     }
     line.append("}")
 }

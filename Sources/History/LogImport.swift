@@ -269,6 +269,7 @@ public final class LogImport {
         try change.read(&scanner, relations, into: &row)
         try change.check()
         change.append(row.bytes, to: &payload)
+        if change.isForgotten { TransactionCodec.noteForgotten(in: &payload) }
         if let relation = change.relation {
             if !open.relations.contains(relation.known.fingerprint) {
                 open.relations.append(relation.known.fingerprint)

@@ -64,6 +64,8 @@ public struct RecordedChange: Sendable {
     public internal(set) var differences: [Int] = []
     /// The key before the change, when the change gave the row another.
     public internal(set) var oldKey: [RowValue]?
+    /// What is left where its values were removed from the log; then no value of it is known.
+    public internal(set) var forgotten: ForgottenChange?
     /// By what values are hidden here; nil where none are.
     var seal: MaskSeal?
 

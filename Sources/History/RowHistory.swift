@@ -179,11 +179,21 @@ public struct RowHistory: ~Copyable {
     private mutating func concerns(_ change: RecordedChange, _ relation: RecordedRelation) -> Bool {
         let table = families.identity(of: relation, in: change.epoch)
         guard tables.contains(table) else { return false }
+        if let forgotten = change.forgotten { return concerns(forgotten, table, relation) }
         if change.operation == .truncate { return states.contains { $0.key.table == table && !$0.value.isEmpty } }
         guard let wanted = wantedKey(relation) else { return concernsByColumns(change, relation) }
         return [change.key.map(\.value), change.oldKey].compactMap { $0 }.contains { key in
             key == wanted || states[Place(table: table, key: key)] != nil
         }
+    }
+
+    /// Of what was forgotten only a part of its key's hash is left; where the row is not named by its key, not even that tells.
+    private mutating func concerns(
+        _ forgotten: ForgottenChange, _ table: TableFamilies.Identity, _ relation: RecordedRelation
+    ) -> Bool {
+        guard let wanted = wantedKey(relation) else { return true }
+        let keys = [wanted] + states.keys.filter { $0.table == table }.map(\.key)
+        return keys.contains { relation.rowKey(fromKey: $0).map(forgotten.fits) ?? true }
     }
 
     private mutating func wantedKey(_ relation: RecordedRelation) -> [RowValue]? {
@@ -208,6 +218,11 @@ public struct RowHistory: ~Copyable {
             for place in states.keys where place.table == table { states[place] = [:] }
             return RowVersion(change: change)
         }
+        if change.forgotten != nil {
+            // What the row was after it nobody knows.
+            for place in states.keys where place.table == table { states[place] = [:] }
+            return RowVersion(change: change)
+        }
         let isKeyed = (wantedKey(relation) ?? nil) != nil
         // Rows of a table without a key cannot be told apart, so each of its changes stands for itself.
         let place = Place(table: table, key: isKeyed ? change.key.map(\.value) : [])
@@ -224,7 +239,7 @@ public struct RowHistory: ~Copyable {
     private func differences(
         _ change: RecordedChange, _ relation: RecordedRelation, _ state: State?
     ) -> [RowVersion.Difference]? {
-        guard change.operation == .update else { return [] }
+        guard change.operation == .update, change.forgotten == nil else { return [] }
         if state == nil, change.oldImage != .full { return nil }
         return change.new.indices.compactMap { column in
             guard let after = change.value(of: column) else { return nil }

@@ -38,6 +38,8 @@ public struct TableAsOf: ~Copyable {
     /// One table of those that were once called so.
     fileprivate struct Table {
         var rows: [[RowValue]: Row] = [:]
+        /// Of rows whose last change was forgotten, by what is left of their keys.
+        var forgotten: Set<ForgottenMark> = []
         /// It was emptied within the log, which so has all of its rows.
         var isWhole = false
         var name: TableName
@@ -90,6 +92,8 @@ public struct TableAsOf: ~Copyable {
 
     /// What it was called last; nil where nothing is known of it then.
     public var name: TableName? { table?.name }
+    /// Rows that were there and are not shown: their values were removed from the log.
+    public var forgottenCount: Int { table?.forgotten.count ?? 0 }
     public var count: Int { table?.rows.count ?? 0 }
     /// These are all: the table was emptied within the log.
     public var isWhole: Bool { table?.isWhole ?? false }
@@ -108,10 +112,15 @@ public struct TableAsOf: ~Copyable {
 
 extension TableAsOf.Table {
     fileprivate mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) {
+        if let left = change.forgotten { return forget(left, change.operation, relation) }
         let key = change.key.map(\.value)
+        if !forgotten.isEmpty, let hash = relation.rowKey(fromKey: key) {
+            forgotten = forgotten.filter { !$0.fits(hash) }
+        }
         switch change.operation {
         case .truncate:
             rows = [:]
+            forgotten = []
             isWhole = true
         case .insert: rows[key] = TableAsOf.Row(offset: change.offset, relation: relation, values: change.new)
         case .update:
@@ -123,6 +132,14 @@ extension TableAsOf.Table {
         case .delete: rows[key] = nil
         case .message: break
         }
+    }
+
+    /// The row is not known any more under any key that may be its own.
+    private mutating func forget(_ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation) {
+        rows = rows.filter { key, _ in relation.rowKey(fromKey: key).map { !left.fits($0) } ?? true }
+        // The day does not tell one row from another.
+        for mark in [left.old, left.new].compactMap({ $0 }) { forgotten = forgotten.filter { $0.key != mark.key } }
+        if operation != .delete, let mark = left.new { forgotten.insert(mark) }
     }
 }
 

@@ -139,6 +139,14 @@ public final class IngestService: Sendable {
         options.segmentBytes = UInt64(settings.segmentBytes)
         options.retentionAge = settings.retentionAge
         options.retentionBytes = settings.retentionBytes.map { UInt64($0) }
+        let keys = indexOptions()
+        (options.keyScheme, options.keysOf) = (keys.keyScheme, keys.keysOf)
+        return options
+    }
+
+    /// By what rows are found in segments: for whoever makes an index anew.
+    public static func indexOptions() -> EventLogOptions {
+        var options = EventLogOptions(source: 0)
         options.keyScheme = RowKey.scheme
         let finder = StoredKeys()
         options.keysOf = { kind, payload in

@@ -140,7 +140,8 @@ public struct PredicateIndex: ~Copyable {
             guard let change = try part.next() else { break }
             var subject = Subject()
             subject.operation = OperationSet(change.operation)
-            if judged != .new, change.operation == .insert { subject.operation = [] }
+            // Of what was forgotten nothing is known, and nobody can be asked: who wants to know of that looks for it himself.
+            if change.isForgotten || judged != .new && change.operation == .insert { subject.operation = [] }
             if !subject.operation.isEmpty {
                 guard let relation = relations.find(change.relation) else {
                     part.rewind(to: mark)

@@ -86,7 +86,7 @@ extension DatabaseMessage {
     /// Reads a change whose row has the layout. It throws where the row cannot be read at all.
     @_lifetime(copy change)
     public static func read(_ change: borrowing Change, _ layout: MessageLayout) throws(ByteError) -> Reading {
-        guard change.operation == .insert, let row = change.new else { return .noInsert }
+        guard change.operation == .insert, !change.isForgotten, let row = change.new else { return .noInsert }
         return try read(row.bytes, layout)
     }
 

@@ -76,7 +76,7 @@ public struct Player: ~Copyable {
         do {
             while let item = try reader.next() {
                 guard case .change(let change) = item, let relation = change.relation,
-                    !request.leavesOut(relation.relation)
+                    change.forgotten == nil, !request.leavesOut(relation.relation)
                 else { continue }
                 guard try play(change) else { return }
             }

@@ -53,6 +53,8 @@ public struct ReplayPlan: Sendable {
     public private(set) var transactions: UInt64 = 0
     public private(set) var messages: UInt64 = 0
     public private(set) var messageRows: UInt64 = 0
+    /// Changes that were forgotten: there is nothing left to be replayed.
+    public private(set) var forgotten: UInt64 = 0
     public private(set) var gaps: [RecordedGap] = []
     /// Of the first and the last change.
     public private(set) var offsets: ClosedRange<UInt64>?
@@ -86,6 +88,10 @@ public struct ReplayPlan: Sendable {
                 }
                 guard !request.leavesOut(relation.relation) else {
                     messageRows += 1
+                    continue
+                }
+                guard change.forgotten == nil else {
+                    forgotten += 1
                     continue
                 }
                 if last?.isSame(as: change.transaction) != true { transactions += 1 }

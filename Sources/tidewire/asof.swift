@@ -76,7 +76,8 @@ struct AsOfCommand: Command {
             ? "the table was emptied within the log, so these are all"
             : "rows that nothing touched since @\(oldest) are not among them"
         let gaps = rows.gaps.isEmpty ? "" : "; changes were lost on the way: see the gaps in 'tidewire tail'"
-        try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps).")
+        let left = rows.forgottenCount == 0 ? "" : "; of \(rows.forgottenCount) more the values were forgotten"
+        try terminal.remark("\(rows.count == 1 ? "1 row" : "\(rows.count) rows"); \(reach)\(gaps)\(left).")
         return rows.count > 0 ? .ok : .notFound
     }
 }

@@ -65,7 +65,7 @@ struct EventCommand: Command {
     }
 
     private func printColumns(_ change: RecordedChange, _ text: ChangeText, _ terminal: Terminal) throws {
-        guard let relation = change.relation?.relation, change.operation != .truncate else {
+        guard let relation = change.relation?.relation, change.operation != .truncate, change.forgotten == nil else {
             return try terminal.print(ScreenText.escaped(text.summary(change)))
         }
         var table = TableStream(

@@ -6,16 +6,17 @@ import System
 /// `tidewire log audit`
 struct LogAuditCommand: Command {
     let name = "audit"
-    let summary = "Show who saw masked values of the log, and who replayed what."
+    let summary = "Show who saw masked values of the log, who replayed what, and what was forgotten."
     let discussion = """
-        Whoever gives --unmask to a command, or replays a part of the log, is written down first: when, who (of the operating \
-        system, and who became that by sudo), with which command, which columns or what was replayed where. Values never are.
+        Whoever gives --unmask to a command, replays a part of the log or has a row forgotten is written down first: when, who \
+        (of the operating system, and who became that by sudo), with which command, which columns, what was replayed where, \
+        how many changes of which table were forgotten. Values never are, keys of rows neither.
 
         The lines stand in the file audit in the log's directory (for a bundle: in FILE.audit beside it; or where --audit-file \
         says). Each line has a checksum of itself and says which one comes before it: one that is changed or removed is noticed, \
         as long as not all that follow are made anew; send the file where others cannot write if that matters.
 
-        JSON. One object a line: time, action (unmask or replay), user, behalf (null where nobody is known), command, what; for a \
+        JSON. One object a line: time, action (unmask, replay or forget), user, behalf (null where nobody is known), command, what; for a \
         damaged line line and damaged (true).
         """
     let options: [Option] = [.auditFile, .output, .json, .zone, .log, .project]
@@ -42,7 +43,9 @@ struct LogAuditCommand: Command {
             try terminal.print(arguments.has(.json) ? line.json : table.line(line.cells(zone)))
         }
         guard !lines.isEmpty else {
-            if !arguments.has(.json) { terminal.complain("nothing was unmasked or replayed by what \(path) says") }
+            if !arguments.has(.json) {
+                terminal.complain("nothing was unmasked, replayed or forgotten by what \(path) says")
+            }
             return .notFound
         }
         return lines.contains { if case .damaged = $0 { true } else { false } } ? .damaged : .ok

@@ -20,7 +20,7 @@ struct LogVerifyCommand: Command {
         'tidewire log accept-loss'.
 
         JSON. One object a segment: sequence, path, ok, changes, first_offset, end_offset, bytes (the last four null where \
-        its header does not read), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
+        its header does not read), forgotten (how many changes were), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
         discontinuity), position and text.
         """
     let options: [Option] = [.repair, .withoutProgress, .json, .log, .project]
@@ -36,11 +36,30 @@ struct LogVerifyCommand: Command {
             let directory = try LogAccess.open(arguments.logDirectory(terminal))
             if arguments.has(.repair) { try repair(directory, terminal) }
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
-            let reports = try LogAccess.verified(directory, progress)
-            for report in reports { try show(report, arguments, terminal) }
+            var forgotten: [UInt64: Int] = [:]
+            let reports = try LogAccess.verified(directory, progress) { segment, kind, payload in
+                let count = ForgottenCount.of(kind, payload)
+                if count > 0 { forgotten[segment, default: 0] += count }
+            }
+            for report in reports { try show(report, forgotten[report.sequence] ?? 0, arguments, terminal) }
             let verdict = Verdict(reports)
-            if !arguments.has(.json) { try terminal.print(verdict.sentence) }
+            guard !arguments.has(.json) else { return verdict.exitCode }
+            try terminal.print(verdict.sentence)
+            try tell(of: forgotten.values.reduce(0, +), directory, terminal)
             return verdict.exitCode
+        }
+    }
+
+    private func tell(of forgotten: Int, _ directory: any StorageDirectory, _ terminal: Terminal) throws {
+        if forgotten > 0 {
+            let changes =
+                forgotten == 1
+                ? "1 change was forgotten: its mark reads" : "\(forgotten) changes were forgotten: their marks read"
+            try terminal.print("\(changes) as it should")
+        }
+        if try EventLogVerifier.hasUnfinishedErasure(directory) {
+            try terminal.print(
+                "a forgetting was interrupted: the hub's next start finishes it, or the next 'tidewire log forget'")
         }
     }
 
@@ -64,8 +83,10 @@ struct LogVerifyCommand: Command {
             hint: "Stop the hub first; it also repairs a torn tail itself whenever it starts.")
     }
 
-    private func show(_ report: SegmentReport, _ arguments: Arguments, _ terminal: Terminal) throws {
-        if arguments.has(.json) { return try terminal.print(report.json) }
+    private func show(
+        _ report: SegmentReport, _ forgotten: Int, _ arguments: Arguments, _ terminal: Terminal
+    ) throws {
+        if arguments.has(.json) { return try terminal.print(report.json(forgotten)) }
         for problem in report.problems { try terminal.print("\(report.path): \(problem.words)") }
     }
 }
@@ -140,7 +161,7 @@ extension EventLogProblem {
 }
 
 extension SegmentReport {
-    fileprivate var json: String {
+    fileprivate func json(_ forgotten: Int) -> String {
         var line = JSONLine()
         line.add("sequence", sequence)
         line.add("path", path)
@@ -151,6 +172,7 @@ extension SegmentReport {
         ] {
             line.add(name, json: value.map { String($0) } ?? "null")
         }
+        line.add("forgotten", forgotten)
         line.add("problems", json: "[" + problems.map(\.json).joined(separator: ",") + "]")
         return line.text
     }

@@ -19,6 +19,9 @@ struct RowCommand: Command {
         A table that was renamed is followed under all its names, whichever of them is given, and a line says what it was \
         called when. Where a name was given to another table later, rows of both are shown, and a line says so.
 
+        Of changes whose values were removed with 'tidewire log forget' it is said that they were there, and since when nothing \
+        is left of them.
+
         When a change gave the row another key, the row is followed under the new one as well, and a line says so. Values \
         come from the log alone: of an update in a table without REPLICA IDENTITY FULL, what was before is known from the \
         version before.
@@ -61,13 +64,13 @@ struct RowCommand: Command {
                 var history = try RowHistory(log, table, RowName(Array(arguments.operands.dropFirst())), query)
                 while let item = try history.next() { try printer.print(item) }
             } catch let error as RowNameError {
-                throw explained(error, names)
+                throw Self.explained(error, names)
             }
             return try printer.finish(log)
         }
     }
 
-    private func explained(_ error: RowNameError, _ names: NameCheck) -> any Error {
+    static func explained(_ error: RowNameError, _ names: NameCheck) -> any Error {
         switch error {
         case .masked(let table, let column): return NameCheck.masked("KEY", column, of: table)
         case .unknownTable(let table): return names.unknown(table)
@@ -155,7 +158,9 @@ private struct VersionPrinter {
     }
 
     private func changed(_ version: RowVersion) -> String {
-        guard version.change.operation == .update, let differences = version.differences else {
+        guard version.change.operation == .update, version.change.forgotten == nil,
+            let differences = version.differences
+        else {
             return text.wholeRow(version.change)
         }
         if differences.isEmpty { return "(nothing changed)" }

@@ -173,6 +173,7 @@ struct PastMemberships: ~Copyable {
             _ = try departures.match(&forDepartures, into: &departed)
             for place in 0..<arrived.changeCount {
                 guard let change = try part.next() else { break }
+                if change.isForgotten { forget(change.relation, xid, &effects) }
                 if change.operation == .truncate { truncate(change.relation, xid, &effects) }
                 try gather(change, at: place, xid, &effects)
             }
@@ -190,6 +191,14 @@ struct PastMemberships: ~Copyable {
         guard let schema = try? schemas.schema(fingerprint) else { return }
         for (number, set) in sets.enumerated() where set.table?.oid == schema.relation.oid {
             effects.append(Effect(set: number, xid: xid, what: .truncate))
+        }
+    }
+
+    /// What it did is not known any more.
+    private func forget(_ fingerprint: UInt64, _ xid: UInt32, _ effects: inout [Effect]) {
+        guard let schema = try? schemas.schema(fingerprint) else { return }
+        for (number, set) in sets.enumerated() where set.table?.oid == schema.relation.oid {
+            effects.append(Effect(set: number, xid: xid, what: .unreadable))
         }
     }
 

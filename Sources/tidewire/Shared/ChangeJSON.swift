@@ -19,6 +19,7 @@ extension RecordedChange {
             line.add("restart_identity", restartsIdentity)
         case .insert, .update, .delete: addRow(to: &line)
         }
+        if let forgotten { line.add("forgotten", forgotten.date ?? "") }
         return line.text
     }
 

@@ -31,7 +31,8 @@ struct ChangeText {
 
     /// What the change did, by itself.
     func summary(_ change: RecordedChange) -> String {
-        switch change.operation {
+        if let forgotten = change.forgotten { return forgotten.words }
+        return switch change.operation {
         case .insert: message(change) ?? columns(change, known(change).filter { !change.isKey($0) })
         case .update: update(change)
         case .delete: deletion(change)
@@ -64,7 +65,8 @@ struct ChangeText {
 
     /// The same for a row whose key is known from elsewhere, without looking at what changed.
     func wholeRow(_ change: RecordedChange) -> String {
-        change.operation == .update ? columns(change, Array(change.row.indices)) : summary(change)
+        change.operation == .update && change.forgotten == nil
+            ? columns(change, Array(change.row.indices)) : summary(change)
     }
 
     private func deletion(_ change: RecordedChange) -> String {
@@ -129,6 +131,11 @@ struct ChangeText {
 
 extension RecordedChange {
     func isKey(_ column: Int) -> Bool { relation?.keyColumns.contains(column) ?? false }
+}
+
+extension ForgottenChange {
+    /// In the place of what it was.
+    var words: String { date.map { "(forgotten on \($0))" } ?? "(forgotten)" }
 }
 
 extension RowValue {

@@ -109,9 +109,12 @@ enum LogAccess {
     }
 
     /// Every checksum, with a line for who waits.
-    static func verified(_ directory: any StorageDirectory, _ progress: Progress) throws -> [SegmentReport] {
+    static func verified(
+        _ directory: any StorageDirectory, _ progress: Progress,
+        look: (UInt64, EntryKind, RawSpan) -> Void = { _, _, _ in }
+    ) throws -> [SegmentReport] {
         defer { progress.clear() }
-        return try EventLogVerifier.verify(directory) { done, all in
+        return try EventLogVerifier.verify(directory, look: look) { done, all in
             progress.note("reading checksums of \(directory.path): \(done) of \(all) segments")
         }
     }

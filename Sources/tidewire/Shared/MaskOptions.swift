@@ -38,6 +38,7 @@ extension AuditNote.Action {
         switch self {
         case .unmask: "unmasked"
         case .replay: "replayed"
+        case .forget: "forgotten"
         }
     }
 }

@@ -46,6 +46,10 @@ extension Explainer.Settings {
         judging change: RecordedChange, of log: HistoryLog, isOfNow: Bool, _ configuration: Configuration,
         _ command: String
     ) throws {
+        if let forgotten = change.forgotten {
+            throw CommandFailure(
+                .notFound, "what the change at @\(change.offset) was is not known any more \(forgotten.words)")
+        }
         let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: change.offset)
         try self.init(record, of: log, isOfNow: isOfNow, configuration, command)
     }

@@ -79,9 +79,9 @@ struct ReplayText {
     private var leftOut: String {
         let parts = [
             (plan.messages, "message"), (plan.messageRows, "row of realtime.messages"),
-            (UInt64(plan.gaps.count), "gap in the log"),
+            (UInt64(plan.gaps.count), "gap in the log"), (plan.forgotten, "change that was forgotten"),
         ].filter { $0.0 > 0 }.map { count, name in
-            count == 1 ? "1 \(name)" : "\(count) " + name.replacing(/^(row|gap|message)/) { "\($0.output.0)s" }
+            count == 1 ? "1 \(name)" : "\(count) " + name.replacing(/^(row|gap|message|change)/) { "\($0.output.0)s" }
         }
         return parts.isEmpty ? "" : "; left out: " + parts.joined(separator: ", ")
     }
@@ -120,6 +120,7 @@ struct ReplayText {
         line.add("messages", plan.messages)
         line.add("message_rows", plan.messageRows)
         line.add("gaps", plan.gaps.count)
+        line.add("forgotten", plan.forgotten)
         line.add("obstacles", json: Self.list(obstacles))
         line.add("go", isGo)
         return line.text

@@ -19,7 +19,8 @@ import Testing
 final class GatewayStage: @unchecked Sendable {
     // Each is used by one thread, but for `stop`, which is called by one.
     let database: TestDatabase
-    let hub: Hub
+    private(set) var hub: Hub
+    private let configuration: Configuration
     /// Roles are the whole cluster's.
     let names: Names
     var reader: String { names.reader }
@@ -61,9 +62,9 @@ final class GatewayStage: @unchecked Sendable {
             (Setting(\.connectErrorBackoff), "10ms"), (Setting(\.idleTimeout), "0"),
             (Setting(\.channelErrorBackoff), "10ms"), (Setting(\.segmentBytes), "1MB"),
         ]
-        hub = try Hub(
-            try Configuration.load(
-                overrides: (usual + settings).map { .flag($0.0, names.filled($0.1)) }, surroundings: .only()))
+        configuration = try Configuration.load(
+            overrides: (usual + settings).map { .flag($0.0, names.filled($0.1)) }, surroundings: .only())
+        hub = try Hub(configuration)
         self.database = database
         self.logins = logins
         self.names = names
@@ -103,6 +104,17 @@ final class GatewayStage: @unchecked Sendable {
     func stop() {
         if !isStopped { hub.stop() }
         isStopped = true
+    }
+
+    /// The hub stops, something is done to what it leaves, and another one goes on with that. Who called it has to call again.
+    func restart(_ meanwhile: () throws -> Void) throws {
+        for caller in callers { caller.hangUp() }
+        callers = []
+        hub.stop()
+        try meanwhile()
+        hub = try Hub(configuration)
+        let port = hub.port
+        #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
     /// Slots are few, and the whole cluster's.

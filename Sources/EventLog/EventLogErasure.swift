@@ -1,0 +1,293 @@
+import Bytes
+import Diagnostics
+import Glibc
+import System
+
+/// Bytes of an entry's payload that are to be others: `bytes`, and zeros behind them.
+public struct EntryPatch: Sendable, Equatable {
+    public var segment: UInt64
+    /// Where the entry begins in its segment.
+    public var entry: UInt64
+    /// What becomes of it, from the payload's beginning.
+    public var at: UInt32
+    public var byteCount: UInt32
+    public var bytes: [UInt8]
+
+    public init(segment: UInt64, entry: UInt64, at: Int, byteCount: Int, bytes: [UInt8]) {
+        precondition(bytes.count <= byteCount, "a patch has room for its bytes")
+        self.segment = segment
+        self.entry = entry
+        self.at = UInt32(at)
+        self.byteCount = UInt32(byteCount)
+        self.bytes = bytes
+    }
+}
+
+/// Takes bytes out of a log that nobody writes: patches in, a log of the same shape out, without them.
+///
+/// Nothing moves: entries keep their places, lengths and offsets, and get a checksum that fits what they have now. First all
+/// that is to be done is written down (`ErasurePlan`), then each segment is made anew beside the old one and takes its place
+/// whole, with the index beside it. After a crash at any moment the log reads as before or as after, segment by segment, and
+/// what was written down is done to its end by whoever takes the log's lock next.
+public final class EventLogErasure {
+    private let directory: any StorageDirectory
+    private let lock: any StorageLock
+    private let options: EventLogOptions
+    /// How many segments an erasure had left that was interrupted before; it has been finished now.
+    public let segmentsFinished: Int
+
+    /// Takes the log's lock, so no writer may run. A torn tail is cut off, which may have the bytes, too.
+    ///
+    /// - Parameter options: `keysOf` and `keyScheme`, for the indexes that are made anew.
+    public init(_ directory: any StorageDirectory, options: EventLogOptions) throws(EventLogError) {
+        self.directory = directory
+        var options = options
+        options.segmentBytes = 0
+        var opening = LogOpening(directory: directory, options: options)
+        lock = try opening.takeLock()
+        segmentsFinished = try ErasurePlan.finish(in: directory, options)
+        let files = SegmentFiles(directory: directory)
+        guard let last = try files.sequences().last, let (_, header) = try files.open(last) else {
+            throw .missing(path: directory.path)
+        }
+        options.source = header.source
+        self.options = options
+        opening = LogOpening(directory: directory, options: options)
+        _ = try opening.recover(last)
+    }
+
+    /// Does it; when it throws, it is written down or nothing was done, and the log can be used either way.
+    public func perform(
+        _ patches: [EntryPatch], progress: (Int, Int) -> Void = { _, _ in }
+    ) throws(EventLogError) {
+        guard !patches.isEmpty else { return }
+        try requireRoom(patches)
+        let plan = ErasurePlan(patches: patches)
+        try reading { () throws(SystemError) in try plan.write(to: directory) }
+        _ = try plan.perform(in: directory, options, progress: progress)
+    }
+
+    /// A segment is there twice for a moment.
+    private func requireRoom(_ patches: [EntryPatch]) throws(EventLogError) {
+        let files = SegmentFiles(directory: directory)
+        var largest: UInt64 = 0
+        for sequence in Set(patches.map(\.segment)) {
+            guard let (file, _) = try files.open(sequence) else { continue }
+            largest = max(largest, try reading { () throws(SystemError) in try file.size() })
+        }
+        let free = try reading { () throws(SystemError) in try directory.freeBytes() }
+        guard free > largest + Self.spareBytes else {
+            let full = SystemError(
+                operation: "make room for a copy of a segment in", subject: directory.path, code: ENOSPC)
+            throw .failure(EventLogFailure(full))
+        }
+    }
+
+    private static let spareBytes: UInt64 = 1 << 20
+}
+
+/// What is to be taken out of a log, on the disk before the first of it is.
+///
+///     "TWERASE1"  u32 number of patches
+///     patch = segment u64 · entry u64 · at u32 · bytes to be replaced u32 · bytes u32 · bytes
+///     u32 CRC-32C of all before
+struct ErasurePlan: Sendable, Equatable {
+    var patches: [EntryPatch]
+
+    // MARK: On the disk
+
+    func write(to directory: any StorageDirectory) throws(SystemError) {
+        var writer = ByteWriter(capacity: 64 + patches.count * 48)
+        writer.append("TWERASE1")
+        writer.append(little: UInt32(patches.count))
+        for patch in patches {
+            writer.append(little: patch.segment)
+            writer.append(little: patch.entry)
+            writer.append(little: patch.at)
+            writer.append(little: patch.byteCount)
+            writer.append(little: UInt32(patch.bytes.count))
+            writer.append(patch.bytes)
+        }
+        writer.append(little: CRC32C.of(writer.bytes))
+        let file = try directory.open(LogFile.unfinishedErasure, for: .creating)
+        try file.write(writer.bytes, at: 0)
+        try file.sync()
+        try directory.rename(LogFile.unfinishedErasure, to: LogFile.erasure)
+        try directory.sync()
+    }
+
+    /// Nil where nothing is written down. A plan has its name only once it is whole.
+    static func read(from directory: any StorageDirectory) throws(EventLogError) -> ErasurePlan? {
+        guard try reading({ () throws(SystemError) in try directory.names() }).contains(LogFile.erasure) else {
+            return nil
+        }
+        let bytes = try reading { () throws(SystemError) in
+            try directory.open(LogFile.erasure, for: .reading).contents(atMost: UInt64(Int32.max))
+        }
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        guard let plan = try? decode(unsafe bytes.span.bytes) else {
+            throw .damaged(
+                EventLogDamage(
+                    path: directory.path + "/" + LogFile.erasure, position: 0,
+                    finding:
+                        "it said what is still to be forgotten, and does not read back: remove it, and forget that again"
+                ))
+        }
+        return plan
+    }
+
+    private static func decode(_ bytes: RawSpan) throws(ByteError) -> ErasurePlan {
+        var reader = ByteReader(bytes)
+        guard try reader.span(8).equals("TWERASE1") else { throw ByteError(expected: "an erasure", offset: 0) }
+        var patches: [EntryPatch] = []
+        for _ in 0..<(try reader.littleUInt32()) {
+            let (segment, entry) = try (reader.littleUInt64(), reader.littleUInt64())
+            let (at, byteCount) = try (Int(reader.littleUInt32()), Int(reader.littleUInt32()))
+            let bytes = try reader.span(Int(try reader.littleUInt32())).copied()
+            guard bytes.count <= byteCount else { throw ByteError(expected: "a patch", offset: reader.offset) }
+            patches.append(EntryPatch(segment: segment, entry: entry, at: at, byteCount: byteCount, bytes: bytes))
+        }
+        let end = reader.offset
+        guard try reader.littleUInt32() == CRC32C.of(bytes.extracting(0..<end)) else {
+            throw ByteError(expected: "the checksum of what precedes it", offset: end)
+        }
+        try reader.expectEnd()
+        return ErasurePlan(patches: patches)
+    }
+
+    // MARK: Doing it
+
+    /// Whoever has the log's lock finishes what somebody began: in how many segments.
+    static func finish(in directory: any StorageDirectory, _ options: EventLogOptions) throws(EventLogError) -> Int {
+        guard let plan = try read(from: directory) else { return 0 }
+        return try plan.perform(in: directory, options)
+    }
+
+    /// As often as need be: what was done already comes out the same.
+    func perform(
+        in directory: any StorageDirectory, _ options: EventLogOptions, progress: (Int, Int) -> Void = { _, _ in }
+    ) throws(EventLogError) -> Int {
+        let files = SegmentFiles(directory: directory)
+        let bySegment = Dictionary(grouping: patches, by: \.segment)
+        let last = try files.sequences().last
+        var done = 0
+        for (sequence, patches) in bySegment.sorted(by: { $0.key < $1.key }) {
+            // Not there any more: retention was faster.
+            guard let (file, header) = try files.open(sequence) else { continue }
+            try reading { () throws(SystemError) in
+                try Self.rewrite(file, header, patches, in: directory)
+                if sequence != last { try Self.remakeIndex(header, in: directory, options) }
+            }
+            done += 1
+            progress(done, bySegment.count)
+        }
+        try reading { () throws(SystemError) in
+            try directory.remove(LogFile.erasure)
+            try directory.sync()
+        }
+        return done
+    }
+
+    private static func rewrite(
+        _ file: any StorageFile, _ header: SegmentHeader, _ patches: [EntryPatch], in directory: any StorageDirectory
+    ) throws(SystemError) {
+        let copy = try directory.open(LogFile.erasedSegment, for: .creating)
+        let size = try file.size()
+        try copyWhole(file, to: copy, size)
+        for (entry, patches) in Dictionary(grouping: patches, by: \.entry).sorted(by: { $0.key < $1.key }) {
+            // What is damaged stays so, and loses its values all the same.
+            let was = try EntrySeal(file, at: entry, size, header)
+            for patch in patches { try apply(patch, to: copy, size) }
+            guard let was, was.isRight, let now = try EntrySeal(copy, at: entry, size, header) else { continue }
+            try now.write(to: copy)
+        }
+        try copy.sync()
+        try directory.rename(LogFile.erasedSegment, to: LogFile.segment(header.sequence))
+        try directory.sync()
+    }
+
+    private static func copyWhole(
+        _ file: any StorageFile, to copy: any StorageFile, _ size: UInt64
+    ) throws(SystemError) {
+        var buffer = ReadBuffer(capacity: Limits.logReadBytes)
+        var at: UInt64 = 0
+        while at < size {
+            try buffer.fill(from: file, at: at, wanted: Limits.logReadBytes, limit: size)
+            let count = buffer.available(at: at)
+            if count == 0 { break }
+            try copy.write(buffer.bytes(count, at: at), at: at)
+            at += UInt64(count)
+        }
+    }
+
+    private static func apply(_ patch: EntryPatch, to copy: any StorageFile, _ size: UInt64) throws(SystemError) {
+        let start = patch.entry + UInt64(EntryHeader.byteCount) + UInt64(patch.at)
+        let end = start + UInt64(patch.byteCount)
+        guard end <= size else { return }
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        try copy.write(unsafe patch.bytes.span.bytes, at: start)
+        try copy.writeZeros(from: start + UInt64(patch.bytes.count), to: end)
+    }
+
+    /// The old one had the hashes of keys. Without it a segment is only slower to be asked.
+    private static func remakeIndex(
+        _ header: SegmentHeader, in directory: any StorageDirectory, _ options: EventLogOptions
+    ) throws(SystemError) {
+        let names = try directory.names()
+        for name in LogFile.all(of: header.sequence).dropFirst() where names.contains(name) {
+            try directory.remove(name)
+        }
+        try directory.sync()
+        let file = try directory.open(LogFile.segment(header.sequence), for: .reading)
+        let scan = try SegmentScan.of(file, header, keysOf: options.keysOf)
+        guard scan.stoppedAt == (try file.size()), !scan.index.isInsideTransaction else { return }
+        try scan.index.map(sealed: true, keyScheme: options.keyScheme).write(to: directory)
+        try directory.sync()
+    }
+}
+
+/// The checksum of an entry, as it is and as it should be. The entry is read piece by piece: it may be large.
+private struct EntrySeal {
+    private let position: UInt64
+    private let found: UInt32
+    private let right: UInt32
+
+    /// Nil where no entry is.
+    init?(_ file: any StorageFile, at position: UInt64, _ size: UInt64, _ header: SegmentHeader) throws(SystemError) {
+        var buffer = ReadBuffer(capacity: Limits.logReadBytes)
+        try buffer.fill(from: file, at: position, wanted: EntryHeader.byteCount, limit: size)
+        guard buffer.holds(EntryHeader.byteCount, at: position),
+            case .entry(let entry, let found) = buffer.sighting(at: position),
+            UInt64(entry.byteCount) <= size - position
+        else { return nil }
+        let end = position + UInt64(entry.byteCount)
+        var sum = CRC32C.of(buffer.bytes(4, at: position), continuing: header.checksum)
+        var at = position + 8
+        while at < end {
+            try buffer.fill(from: file, at: at, wanted: Limits.logReadBytes, limit: end)
+            let count = buffer.available(at: at)
+            if count == 0 { return nil }
+            sum = CRC32C.of(buffer.bytes(count, at: at), continuing: sum)
+            at += UInt64(count)
+        }
+        self.position = position
+        self.found = found
+        // Zero means "not written yet".
+        right = sum == 0 ? 1 : sum
+    }
+
+    var isRight: Bool { found == right }
+
+    func write(to file: any StorageFile) throws(SystemError) {
+        var writer = ByteWriter(capacity: 4)
+        writer.append(little: right)
+        try file.write(writer.bytes, at: position + 4)
+    }
+}
+
+extension EventLogVerifier {
+    /// Somebody began to take something out of the log, and it is not finished: whoever takes the lock next does it.
+    public static func hasUnfinishedErasure(_ directory: any StorageDirectory) throws(EventLogError) -> Bool {
+        try reading { () throws(SystemError) in try directory.names() }.contains(LogFile.erasure)
+    }
+}

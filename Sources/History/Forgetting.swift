@@ -1,0 +1,193 @@
+import Bytes
+import Change
+import Diagnostics
+import EventLog
+
+/// A log and a row's name in; what has to be taken out of the log so that no value of that row is in it out.
+///
+/// A change is the row's where one of its images has the key: then both go. It is looked for under all names and schemas of
+/// its table, as by `RowHistory`; rows that got another key are followed no further than that change. What is not a row
+/// (messages, the ledger, who is present, texts of policies) is left alone.
+public struct Forgetting: Sendable {
+    public private(set) var patches: [EntryPatch] = []
+    /// Changes that are to be forgotten, and those that are already.
+    public private(set) var changes = 0
+    public private(set) var forgotten = 0
+    public private(set) var segments: Set<UInt64> = []
+    /// Changes among them that gave the row another key, under which the log may have more of it.
+    public private(set) var changesOfKey = 0
+    /// All names that the table has in the log.
+    public private(set) var tables: Set<TableName> = []
+    /// Tables of the log that are others.
+    public private(set) var otherTables: Set<TableName> = []
+
+    private let name: RowName
+    private let day: UInt16
+    private var wanted: Set<TableFamilies.Identity> = []
+    private var conditions: [UInt64: Conditions] = [:]
+
+    /// - Parameter time: now, in microseconds since 1970: the day is left in the place of the values.
+    public init(
+        of name: RowName, in table: TableName, _ log: HistoryLog, at time: Int64,
+        progress: (UInt64) -> Void = { _ in }
+    ) throws {
+        self.name = name
+        day = UInt16(clamping: time / 86_400_000_000)
+        _ = try log.segments()
+        let families = try TableFamilies(log)
+        wanted = families.tables(holding: table)
+        let relations = families.schemas.filter { wanted.contains($0.identity) }.map(\.relation)
+        guard let newest = relations.last else { throw RowNameError.unknownTable(table) }
+        tables = Set(relations.map(\.table))
+        otherTables = Set(families.schemas.filter { !wanted.contains($0.identity) }.map(\.relation.table)).subtracting(
+            tables)
+        for relation in relations { conditions[relation.fingerprint] = Conditions(name, relation) }
+        guard !name.operands.isEmpty, !conditions.isEmpty else {
+            throw RowNameError.doesNotFit(
+                table, key: newest.keyColumns.map { newest.relation.columns[$0].name }, given: name.operands.count)
+        }
+        // By the table: a row may have changes under another schema, or such that do not tell their key.
+        let keys = Set(relations.map(\.tableKey) + (tables.contains(where: \.isOfMessages) ? [MessageTable.key] : []))
+        var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: Array(keys))
+        while try reader.next() {
+            guard reader.entry.kind == .transaction else { continue }
+            try look(at: reader.payload, of: reader.entry, families)
+            progress(reader.entry.offset)
+        }
+    }
+
+    /// What tells the row's changes from others, in one schema.
+    private struct Conditions {
+        let relation: RecordedRelation
+        let columns: [(column: Int, value: [UInt8])]
+
+        init?(_ name: RowName, _ relation: RecordedRelation) {
+            let named = name.named(in: relation.relation)
+            let values = named?.map(\.value) ?? name.operands
+            let columns = named?.map(\.column) ?? relation.keyColumns
+            guard !columns.isEmpty, columns.count == values.count else { return nil }
+            self.relation = relation
+            self.columns = zip(columns, values).map { column, value in
+                (column, Array(ValueSpelling.normal(value, type: relation.relation.columns[column].typeOID).utf8))
+            }
+        }
+
+        func hold(for row: borrowing Tuple) throws(ByteError) -> Bool {
+            for (column, value) in columns {
+                // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+                guard case .text(let text)? = try row.value(at: column), text.equals(unsafe value.span.bytes) else {
+                    return false
+                }
+            }
+            return true
+        }
+    }
+
+    private mutating func look(at payload: RawSpan, of entry: EventLogEntry, _ families: TableFamilies) throws {
+        var part: TransactionPart
+        var found = false
+        do throws(ByteError) {
+            part = try TransactionPart(payload)
+            while let change = try part.next() {
+                guard let conditions = conditions[change.relation], Self.hasRow(change.operation),
+                    wanted.contains(families.identity(of: conditions.relation, in: entry.epoch))
+                else { continue }
+                if change.isForgotten {
+                    if Self.fits(change, conditions, name) { forgotten += 1 }
+                    continue
+                }
+                guard try Self.concerns(change, conditions) else { continue }
+                found = true
+                forget(change, endingAt: part.offset, conditions.relation, entry)
+            }
+        } catch {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+        guard found else { return }
+        patches.append(
+            EntryPatch(segment: entry.segment, entry: entry.position, at: 1, byteCount: 1, bytes: [payload.byte(1) | 1])
+        )
+        segments.insert(entry.segment)
+        guard patches.count <= Limits.maximumErasurePatches else { throw ForgettingError.tooMuch(changes: changes) }
+    }
+
+    private static func hasRow(_ operation: Operation) -> Bool { [.insert, .update, .delete].contains(operation) }
+
+    private static func concerns(_ change: borrowing Change, _ conditions: Conditions) throws(ByteError) -> Bool {
+        if let new = change.new, try conditions.hold(for: new) { return true }
+        guard let old = change.old else { return false }
+        return try conditions.hold(for: old)
+    }
+
+    private static func fits(_ change: borrowing Change, _ conditions: Conditions, _ name: RowName) -> Bool {
+        let relation = conditions.relation
+        guard Set(conditions.columns.map(\.column)) == Set(relation.keyColumns), !relation.keyColumns.isEmpty else {
+            return false
+        }
+        let key = relation.keyColumns.compactMap { column in
+            conditions.columns.first { $0.column == column }.map { RowValue.text($0.value) }
+        }
+        return relation.rowKey(fromKey: key).map(ForgottenChange(change).fits) ?? false
+    }
+
+    /// What stands where: the flags at the fourth byte of the change's head, which lies before its images.
+    private mutating func forget(
+        _ change: borrowing Change, endingAt end: Int, _ relation: RecordedRelation, _ entry: EventLogEntry
+    ) {
+        let start = end - change.images.byteCount
+        changes += 1
+        add(entry, at: start - Self.bytesFromFlags, byteCount: 1, [1])
+        if let old = change.old {
+            add(entry, at: start, old, relation)
+            if let new = change.new, relation.rowKey(inTuple: old.bytes) != relation.rowKey(inTuple: new.bytes) {
+                changesOfKey += 1
+            }
+        }
+        if let new = change.new { add(entry, at: start + change.oldLength, new, relation) }
+    }
+
+    /// Relation and the length of the old image lie between.
+    private static let bytesFromFlags = 13
+
+    private mutating func add(
+        _ entry: EventLogEntry, at place: Int, _ image: borrowing Tuple, _ relation: RecordedRelation
+    ) {
+        let left = ForgottenMark.image(
+            columns: image.columnCount, byteCount: image.bytes.byteCount, day: day,
+            keyHash: relation.rowKey(inTuple: image.bytes))
+        add(entry, at: place, byteCount: image.bytes.byteCount, left)
+    }
+
+    private mutating func add(_ entry: EventLogEntry, at place: Int, byteCount: Int, _ bytes: [UInt8]) {
+        patches.append(
+            EntryPatch(segment: entry.segment, entry: entry.position, at: place, byteCount: byteCount, bytes: bytes))
+    }
+}
+
+public enum ForgettingError: Error, Sendable, Equatable {
+    /// More than can be written down at once.
+    case tooMuch(changes: Int)
+}
+
+extension TableName {
+    var isOfMessages: Bool { schema == MessageTable.schema && name == MessageTable.name }
+}
+
+extension TableFamilies {
+    /// As `tables(called:)`, and of the table of messages its partitions, too.
+    func tables(holding name: TableName) -> Set<Identity> {
+        guard name.isOfMessages else { return tables(called: name) }
+        return tables(called: name).union(
+            schemas.filter { MessageTable.holds($0.relation.relation) }.map(\.identity))
+    }
+}
+
+/// How many changes of a part were forgotten, for who counts them.
+public enum ForgottenCount {
+    public static func of(_ kind: EntryKind, _ payload: RawSpan) -> Int {
+        guard kind == .transaction, var part = try? TransactionPart(payload), part.hasForgotten else { return 0 }
+        var count = 0
+        while let change = try? part.next() { if change.isForgotten { count += 1 } }
+        return count
+    }
+}
