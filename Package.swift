@@ -94,8 +94,9 @@ let floor4: [Target] = [
     room("Asking", "Policy", "Postgres", "System", "Diagnostics"),
     room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
     room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
-    room("Replaying", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
     room("Rehearsal", "Embedded", "WebSocket", "Postgres", "Crypto", "System", "Bytes"),
+    room("Calling", "Crypto", "System", "Bytes"),
+    room("Replaying", "Calling", "History", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
 ]
 
 let floor5: [Target] = [
@@ -139,8 +140,8 @@ let floor7: [Target] = [
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes", "TidewireClient", "Examples"),
     program(
-        "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Catalog", "Ingest",
-        "Settings", "History",
+        "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Calling", "Catalog",
+        "Ingest", "Settings", "History",
         "Embedded",
         "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
     program("tidewire-bench", "Console", "Bench", "Settings"),
@@ -193,6 +194,7 @@ let proofs: [Target] = [
     tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
         of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),
+    tests(of: "Calling", "Calling"),
     tests(of: "Replaying", "Replaying", "History", "Postgres", "Change", "System", "Bytes"),
     tests(of: "Asking", "Asking", "Postgres", "Diagnostics", "System"),
     tests(

@@ -8,7 +8,8 @@ public struct TLSConfigurationError: Error, Sendable, CustomStringConvertible {
     public var description: String { "\(path): \(reason)" }
 }
 
-/// What all TLS sessions of a server have in common: its certificate, its key, and what it allows (TLS 1.2 and later).
+/// What all TLS sessions of a server, or of a client, have in common: certificate and key, or whom it trusts, and what it allows
+/// (TLS 1.2 and later).
 @safe
 public final class TLSContext: @unchecked Sendable {
     // OpenSSL counts references to a context under a lock of its own; after `init` it is only read.
@@ -31,6 +32,17 @@ public final class TLSContext: @unchecked Sendable {
         }
     }
 
+    /// For a client that trusts the system's certificates, and those in a file, in PEM.
+    public init(trusting certificates: String?) throws(TLSConfigurationError) {
+        ERR_clear_error()
+        // SAFETY: as above; the C string lives for the call.
+        guard let context = unsafe tw_client_context(certificates) else {
+            throw TLSConfigurationError(
+                path: certificates ?? "the system's certificates", reason: TLSContext.lastReason())
+        }
+        unsafe self.context = context
+    }
+
     deinit {
         // SAFETY: our reference; sessions that still run have their own.
         unsafe SSL_CTX_free(context)
@@ -45,6 +57,18 @@ public final class TLSContext: @unchecked Sendable {
             return nil
         }
         unsafe SSL_set_accept_state(ssl)
+        return unsafe TLSSession(ssl)
+    }
+
+    /// The client's side of a session with the host of that name, or address.
+    public func session(on descriptor: Int32, expecting host: String) -> TLSSession? {
+        // SAFETY: the session owns what `SSL_new` made and frees it once; the C string lives for the call.
+        guard let ssl = unsafe SSL_new(context) else { return nil }
+        guard unsafe tw_set_socket(ssl, descriptor) == 1, unsafe tw_expect_host(ssl, host) == 1 else {
+            unsafe SSL_free(ssl)
+            return nil
+        }
+        unsafe SSL_set_connect_state(ssl)
         return unsafe TLSSession(ssl)
     }
 
@@ -94,6 +118,14 @@ public final class TLSSession {
         // SAFETY: the session lives as long as this object; so in all calls below.
         let answer = unsafe SSL_do_handshake(ssl)
         return answer == 1 ? .moved(0) : outcome(of: answer)
+    }
+
+    /// Why the peer's certificate is not trusted; nil where it is, or none came.
+    public var certificateTrouble: String? {
+        // SAFETY: as in `handshake`; the text is a constant of the library.
+        let code = unsafe SSL_get_verify_result(ssl)
+        guard code != Int(X509_V_OK), let text = unsafe X509_verify_cert_error_string(code) else { return nil }
+        return unsafe "its certificate is not trusted: \(String(cString: text))"
     }
 
     public func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome {

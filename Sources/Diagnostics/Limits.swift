@@ -316,6 +316,17 @@ public enum Limits {
     public static let maximumProjects = 1000
     /// Of operators, that wait for the one that is being carried out.
     public static let maximumWaitingOperations = 100
+    /// Operators' questions to event logs: so many processes answer them, for so long, and give so much; others wait.
+    public static let questionsAtOnce = 2
+    public static let maximumWaitingLogQuestions = 16
+    public static let questionTimeLimit = Duration.seconds(60)
+    public static let maximumQuestionBytes = 4 << 20
+    /// Channels that are listed to operators, of how many of their positions the age is looked up, and how long loops are waited for.
+    public static let maximumCensusEntries = 1000
+    public static let maximumCensusAges = 32
+    public static let censusPatience = Duration.seconds(5)
+    /// What an operator asked for is waited for, and then given up.
+    public static let operatorAnswerLimit = Duration.seconds(180)
     /// The file of stored projects; one project takes some kilobytes.
     public static let maximumProjectFileBytes = 64 << 20
     public static let maximumProjectNameBytes = 255

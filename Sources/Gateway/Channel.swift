@@ -101,8 +101,9 @@ final class Channel {
     var advice: [ClientText] = []
     /// The question to the catalog that is under way; answers to older ones are of no use.
     var ticket: UInt64 = 0
-    /// The ledger has that it was joined, and is to have its end.
-    var isInLedger = false
+    /// From there on the ledger has it as joined, and is to have its end; nil where it has not.
+    var inLedgerSince: UInt64?
+    var isInLedger: Bool { inLedgerSince != nil }
     /// Where the log was when it was noted there last; nil where there was no room for that.
     var notedAt: UInt64?
     /// When the token is looked at again.

@@ -180,7 +180,12 @@ extension ClientLoop {
         let response = operators.answer(incoming.request, body: incoming.body, at: now) { [mailbox] response in
             mailbox.post(.answered(connection, response))
         }
-        if let response { answer(session, response) } else { awaitAnswer(session) }
+        if let response { return answer(session, response) }
+        awaitAnswer(session)
+        // What takes its time is given that.
+        if let timer = session.timer { loop.cancel(timer) }
+        session.timer = loop.after(
+            nanoseconds: Limits.operatorAnswerLimit.wholeNanoseconds, token: TimerToken.request(connection).rawValue)
     }
 
     // MARK: Idle clients

@@ -42,6 +42,8 @@ public enum Mail: Sendable {
     case limits
     /// Other keys are in force for tokens.
     case keys
+    /// An operator wants to know which channels there are.
+    case census(CensusSlip)
 }
 
 /// What other threads tell a socket loop.

@@ -15,13 +15,15 @@ extension ProjectLoop {
 
     func noteJoin(_ channel: Channel) {
         guard project.ledger?.keeps(.joined) == true, channel.session.feed == nil else { return }
+        // It stays that, also where the channel listens to nothing, or goes on elsewhere.
+        let since = channel.since ?? live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
-            note.offset = channel.since ?? live.pipeline.frontier
+            note.offset = since
             note.bindings = channel.bindingsForLedger
             if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
             addHolder(of: channel, to: &note)
         }
-        channel.isInLedger = true
+        channel.inLedgerSince = since
         channel.notedAt = isNoted ? live.pipeline.frontier : nil
         watchStandings()
     }
@@ -44,7 +46,7 @@ extension ProjectLoop {
 
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
-            note.offset = channel.since ?? live.pipeline.frontier
+            note.offset = channel.inLedgerSince ?? live.pipeline.frontier
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
         }
@@ -84,7 +86,7 @@ extension ProjectLoop {
             note.subject = channel.claims.subject.copied()
             note.reason = Array((channel.session.hasGone ? "its socket ended" : "it left, or was closed").utf8)
         }
-        channel.isInLedger = false
+        channel.inLedgerSince = nil
     }
 
     @discardableResult
@@ -111,7 +113,7 @@ extension ProjectLoop {
 
 extension Channel {
     /// As clients write them.
-    fileprivate var bindingsForLedger: [UInt8] {
+    var bindingsForLedger: [UInt8] {
         var json = ByteWriter(capacity: 128)
         json.append("[")
         for parameters in bindings.compactMap(\.parameters) {

@@ -111,6 +111,7 @@ final class ProjectLoop {
             case .snapshot(let channel, let ticket, let event): heard(event, ticket, at: channel)
             case .limits: takeLimits()
             case .keys: tokens = TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
+            case .census(let slip): count(on: slip)
             }
         }
     }

@@ -46,6 +46,8 @@ public final class ProjectDirector: Operators {
     private let jobs = Mutex(Jobs())
     private let pulse = Pulse()
     private let thread = Mutex<BackgroundThread?>(nil)
+    /// From when all else is there.
+    private let questions = Mutex<QuestionDesk?>(nil)
 
     /// Starts every project there is. One that cannot be started is said in the log; the others run.
     public init(_ planner: ProjectPlanner, on gateway: Gateway, preparation: Preparation?) throws {
@@ -65,6 +67,8 @@ public final class ProjectDirector: Operators {
         try startAll()
         let thread = try BackgroundThread("projects") { [unowned self] in work() }
         self.thread.withLock { $0 = thread }
+        let desk = try QuestionDesk()
+        questions.withLock { $0 = desk }
     }
 
     private static var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
@@ -133,6 +137,15 @@ public final class ProjectDirector: Operators {
         case .operation(let operation):
             perform(operation, then: later)
             return nil
+        case .question(let question, let record):
+            guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
+                return TenantsAPI.failed("the hub is starting")
+            }
+            // What is not stored is of the settings.
+            let stored = store.record(named: record.externalID)
+            let run = QuestionRun(question: question, place: planner.questionPlace(stored), program: program)
+            desk.ask(run, then: later)
+            return nil
         }
     }
 
@@ -167,6 +180,7 @@ public final class ProjectDirector: Operators {
         case .delete(let name, let fate): delete(name, log: fate)
         case .reload(let name), .shutdown(let name): restart(name)
         case .health(let name): health(name)
+        case .channels(let name): channels(name)
         }
     }
 
@@ -308,10 +322,20 @@ public final class ProjectDirector: Operators {
         ).response
     }
 
+    private func channels(_ name: String) -> HTTPResponse {
+        guard let project = project(name) else {
+            return api.record(name) == nil
+                ? TenantsAPI.notFound : .message(.serviceUnavailable, "the project does not run")
+        }
+        let census = ChannelCensus.take(of: project.project, waiting: Limits.censusPatience)
+        return .json(.ok, census.json)
+    }
+
     // MARK: Ending
 
     /// No more is begun. Before the loops end.
     public func close() {
+        questions.withLock { $0 }?.close()
         jobs.withLock { $0.isClosed = true }
         pulse.beat()
         thread.withLock { $0 }?.join()

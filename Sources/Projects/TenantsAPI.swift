@@ -31,6 +31,8 @@ public struct TenantsAPI: Sendable {
         case reload(String)
         case shutdown(String)
         case health(String)
+        case log(String, command: String)
+        case channels(String)
     }
 
     /// What the request is refused with before its body is read; nil when it may go on.
@@ -38,7 +40,11 @@ public struct TenantsAPI: Sendable {
     /// - Parameter now: Unix seconds.
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
         guard let route = route(request) else { return Self.unknown }
-        guard AcceptHeader(request.header("accept")).allowsJSON else { return .notAcceptable }
+        // Answers of the log come in several forms, which the question names.
+        if case .log = route {
+        } else {
+            guard AcceptHeader(request.header("accept")).allowsJSON else { return .notAcceptable }
+        }
         guard isAdmitted(request, route, at: now) else { return HTTPResponse(.forbidden) }
         return nil
     }
@@ -55,6 +61,8 @@ public struct TenantsAPI: Sendable {
         case (.reload(let name), _): return operation(.reload(name), on: name)
         case (.shutdown(let name), _): return operation(.shutdown(name), on: name)
         case (.health(let name), _): return operation(.health(name), on: name)
+        case (.channels(let name), _): return operation(.channels(name), on: name)
+        case (.log(let name, let command), _): return question(command, request, of: name)
         }
     }
 
@@ -74,6 +82,8 @@ public struct TenantsAPI: Sendable {
         case (["reload"], "POST"): return .reload(name)
         case (["shutdown"], "POST"): return .shutdown(name)
         case (["health"], _): return isReading ? .health(name) : nil
+        case (["channels"], _): return isReading ? .channels(name) : nil
+        case (let rest, _) where isReading && rest.count == 2 && rest[0] == "log": return .log(name, command: rest[1])
         default: return nil
         }
     }
@@ -134,6 +144,15 @@ public struct TenantsAPI: Sendable {
         return .operation(.delete(name, log: fate))
     }
 
+    private func question(_ command: String, _ request: HTTPRequest, of name: String) -> TenantsOutcome {
+        guard let record = record(name) else { return .response(Self.notFound) }
+        do throws(LogQuestion.Refusal) {
+            return .question(try LogQuestion(command, request.queryItems), record)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
     private func operation(_ operation: TenantsOperation, on name: String) -> TenantsOutcome {
         record(name) == nil ? .response(Self.notFound) : .operation(operation)
     }
@@ -182,6 +201,8 @@ public enum TenantsOutcome: Sendable {
     case response(HTTPResponse)
     /// Somebody has to do something first, and answers then.
     case operation(TenantsOperation)
+    /// Somebody has to look into the log of that project first.
+    case question(LogQuestion, ProjectRecord)
 }
 
 /// What becomes of a deleted project's event log.
@@ -199,4 +220,6 @@ public enum TenantsOperation: Sendable, Equatable {
     case shutdown(String)
     /// `ProjectHealth.response` is the answer.
     case health(String)
+    /// `ChannelCensus.json` is the answer.
+    case channels(String)
 }

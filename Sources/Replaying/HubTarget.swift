@@ -1,4 +1,5 @@
 import Bytes
+import Calling
 import Change
 import Diagnostics
 import History
@@ -14,6 +15,9 @@ public final class HubTarget: ReplayTarget {
         /// Nil: each table has its own, `replay:SCHEMA.TABLE`.
         public var channel: String?
         public var isPrivate = false
+
+        /// Certificates that are trusted beside the system's.
+        public var certificates: String?
 
         public init(_ hub: HubAddress, token: String) {
             self.hub = hub
@@ -33,18 +37,20 @@ public final class HubTarget: ReplayTarget {
     public init(
         _ settings: Settings, _ request: ReplayRequest, isInterrupted: @escaping () -> Bool = { false },
         rest: @escaping (UInt64) -> Void = { BackgroundThread.rest(nanoseconds: $0) }
-    ) {
+    ) throws {
         self.settings = settings
         self.request = request
         self.rest = rest
-        http = HubRequest(hub: settings.hub, token: settings.token, isInterrupted: isInterrupted)
+        http = try HubRequest(
+            settings.hub, token: settings.token, trusting: settings.certificates,
+            waiting: Limits.replayPatienceMilliseconds / 20, isInterrupted: isInterrupted)
     }
 
     /// The epoch of the hub's log, where it tells one.
     public func epoch() throws -> String? {
         let answer = try http.get("changes?table=*&limit=1&live=false")
-        guard answer.status == 200, let mark = answer.body.firstRange(of: "\"position\":\"") else { return nil }
-        return String(answer.body[mark.upperBound...].prefix { $0 != "." && $0 != "\"" })
+        guard answer.status == 200, let mark = answer.text.firstRange(of: "\"position\":\"") else { return nil }
+        return String(answer.text[mark.upperBound...].prefix { $0 != "." && $0 != "\"" })
     }
 
     // MARK: Transactions
@@ -93,15 +99,15 @@ public final class HubTarget: ReplayTarget {
             case 200..<300: return
             case 429: rest(Self.pause)
             case 401, 403:
-                throw HubFailure(description: "\(settings.hub) does not take the token (HTTP \(answer.status))")
+                throw HubFailure("\(settings.hub) does not take the token (HTTP \(answer.status))")
             case 413, 422:
                 throw ReplayConflict(
                     offset: first.offset, table: first.table, reason: "the hub does not take it (HTTP \(answer.status))"
                 )
-            default: throw HubFailure(description: "\(settings.hub) answers with HTTP \(answer.status)")
+            default: throw HubFailure("\(settings.hub) answers with HTTP \(answer.status)")
             }
         }
-        throw HubFailure(description: "\(settings.hub) has no room for more messages (HTTP 429)")
+        throw HubFailure("\(settings.hub) has no room for more messages (HTTP 429)")
     }
 
     private static let pause: UInt64 = 500_000_000

@@ -1,3 +1,4 @@
+import Calling
 import Change
 import History
 import System
@@ -81,7 +82,7 @@ public struct Player: ~Copyable {
                 guard try play(change) else { return }
             }
             try finish()
-        } catch is ReplayInterruption {
+        } catch  where error is ReplayInterruption || error is HubInterruption {
             stop(.interrupted)
         } catch {
             target.rollBack()

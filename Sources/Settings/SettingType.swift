@@ -25,6 +25,14 @@ public enum SettingType: Sendable {
     case inlineOrFile(String, begins: String)
     /// A JSON object of plain values.
     case claimValues
+
+    /// What is never shown, or not as a whole.
+    public var isSecret: Bool {
+        switch self {
+        case .secret, .connection, .inlineOrFile: true
+        default: false
+        }
+    }
 }
 
 /// A setting's text, understood.

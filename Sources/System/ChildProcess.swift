@@ -45,23 +45,31 @@ public final class ChildProcess: Sendable {
     public struct Ends: Sendable {
         public var input: Int32
         public var output: Int32
+        /// Nil: errors go where they would without ends.
+        public var errors: Int32?
 
-        public init(input: Int32, output: Int32) {
+        public init(input: Int32, output: Int32, errors: Int32? = nil) {
             self.input = input
             self.output = output
+            self.errors = errors
         }
     }
 
     /// Starts the program found at `arguments[0]`. Its standard output and error go to the file at `output`, or to
     /// where ours go; its standard input is empty. With `ends`, input and output are those, and errors go as before.
+    ///
+    /// - Parameter isOnlyEnvironment: it is given nothing of our own environment.
     public init(
-        _ arguments: [String], output: String? = nil, ends: Ends? = nil, environment: [String: String] = [:]
+        _ arguments: [String], output: String? = nil, ends: Ends? = nil, environment: [String: String] = [:],
+        isOnlyEnvironment: Bool = false
     ) throws(SystemError) {
         let shared = try Shared()
         self.shared = shared
         name = arguments.first ?? ""
         _ = try BackgroundThread("child") {
-            ChildProcess.spawn(arguments, output, ends, environment, shared)
+            let variables =
+                isOnlyEnvironment ? environment.map { "\($0.key)=\($0.value)" } : ChildProcess.merged(environment)
+            ChildProcess.spawn(arguments, output, ends, variables, shared)
             shared.started.ring()
             if shared.state.withLock({ $0.failure == nil }) { ChildProcess.watch(shared) }
         }
@@ -93,10 +101,10 @@ public final class ChildProcess: Sendable {
     // MARK: On the watching thread
 
     private static func spawn(
-        _ arguments: [String], _ output: String?, _ ends: Ends?, _ environment: [String: String], _ shared: Shared
+        _ arguments: [String], _ output: String?, _ ends: Ends?, _ environment: [String], _ shared: Shared
     ) {
         let list = CStringArray(arguments)
-        let variables = CStringArray(ChildProcess.merged(environment))
+        let variables = CStringArray(environment)
         var processID: pid_t = 0
         // SAFETY: the actions are initialised before and destroyed after use; the arrays live through the call.
         var actions = unsafe posix_spawn_file_actions_t()
@@ -120,6 +128,7 @@ public final class ChildProcess: Sendable {
             if let ends {
                 unsafe posix_spawn_file_actions_adddup2(&actions, ends.input, 0)
                 unsafe posix_spawn_file_actions_adddup2(&actions, ends.output, 1)
+                if let errors = ends.errors { unsafe posix_spawn_file_actions_adddup2(&actions, errors, 2) }
             }
             return unsafe posix_spawnp(
                 &processID, arguments.first ?? "", &actions, &attributes, list.mutable, variables.mutable)

@@ -23,7 +23,7 @@ struct AsOfCommand: Command {
         JSON. One object a row: offset (of the change that left it so), key, record.
         """
     let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
-    let options: [Option] = [.to, .mostRows, .output, .json, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.to, .mostRows, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire asof orders --to -15m", "What was in it a quarter of an hour ago?"),
@@ -32,6 +32,7 @@ struct AsOfCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("asof", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let query = try arguments.query(zone)
         let most = try arguments.mostRows()

@@ -26,7 +26,8 @@ struct BundleCommand: Command {
         \(SelectorHelp.text)
         """
     let operands = [Operand("FILE", .one, "Where to: a name that is free, such as incident.bundle.")]
-    let options: [Option] = [.from, .to, .note, .policies, .withoutProgress, .zone, .log, .project] + Option.masking
+    let options: [Option] =
+        [.from, .to, .note, .policies, .withoutProgress, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example(
@@ -36,6 +37,7 @@ struct BundleCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("bundle", options: allOptions, terminal) { return code }
         let query = try arguments.query(try arguments.zone())
         let path = arguments.operands[0]
         guard !path.isEmpty, !path.hasSuffix("/") else { throw UsageError("FILE \(path): expected the name of a file") }

@@ -27,7 +27,7 @@ struct DoctorCommand: Command {
         JSON. One object a requirement: area, name, state (ok, missing, wrong), required, detail, hint (or null), sql (or \
         null).
         """
-    let options: [Option] = [.json, .fixSQL, .strict, .examined, .asRole, .claims, .subject]
+    let options: [Option] = [.output, .json, .fixSQL, .strict, .examined, .asRole, .claims, .subject]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication), Setting(\.slot),
@@ -57,8 +57,10 @@ struct DoctorCommand: Command {
             try printFixes(found, terminal)
         } else if arguments.has(.json) {
             for requirement in found { try terminal.print(requirement.json) }
-        } else {
+        } else if terminal.form == .table {
             try show(found, terminal)
+        } else {
+            try printRows(found, terminal)
         }
         let isStrict = arguments.has(.strict)
         return found.contains { $0.isFailure || isStrict && $0.state != .ok } ? .notFound : .ok
@@ -97,6 +99,24 @@ struct DoctorCommand: Command {
     }
 
     // MARK: Showing
+
+    /// As csv and md.
+    private func printRows(_ found: [Requirement], _ terminal: Terminal) throws {
+        var table = TableStream(
+            [
+                .text("AREA"), .text("STATE"), .text("REQUIRED"), .text("NAME"), .text("DETAIL"), .text("HINT"),
+                .text("SQL"),
+            ], on: terminal)
+        try terminal.print(heading: table)
+        for one in found {
+            let cells = [
+                one.area.rawValue, one.state.rawValue, one.isRequired ? "yes" : "no", one.name, one.detail,
+                one.hint ?? "",
+                one.sql ?? "",
+            ]
+            try terminal.print(table.line(cells))
+        }
+    }
 
     private func show(_ found: [Requirement], _ terminal: Terminal) throws {
         for area in Requirement.Area.allCases {

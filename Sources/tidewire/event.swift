@@ -20,12 +20,13 @@ struct EventCommand: Command {
         ended_before, unknown.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
-    let options: [Option] = [.output, .json, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [Example("tidewire event @18442901", "What was that?")]
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("event", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let offset = try arguments.offset(arguments.operands[0], named: "OFFSET")
         return try LogAccess.explained {

@@ -19,12 +19,13 @@ struct LogAuditCommand: Command {
         JSON. One object a line: time, action (unmask, replay or forget), user, behalf (null where nobody is known), command, what; for a \
         damaged line line and damaged (true).
         """
-    let options: [Option] = [.auditFile, .output, .json, .zone, .log, .project]
+    let options: [Option] = [.auditFile, .output, .json, .zone, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [Example("tidewire log audit", "Who looked?")]
     let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("audit", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let path = try arguments.value(of: .auditFile) ?? AuditTrail.path(besideLog: arguments.logDirectory(terminal))
         let lines: [AuditLine]

@@ -24,7 +24,7 @@ struct LogInfoCommand: Command {
         with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, from, \
         to, bytes, retention_seconds and retention_bytes (null without a limit).
         """
-    let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log, .project]
+    let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [Setting(\.dataDirectory), Setting(\.retentionAge), Setting(\.retentionBytes)])
     ]
@@ -35,6 +35,7 @@ struct LogInfoCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("info", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let configuration = try arguments.configuration(terminal)
         return try LogAccess.explained {

@@ -23,7 +23,7 @@ struct LogVerifyCommand: Command {
         its header does not read), forgotten (how many changes were), problems: a list of objects with kind (torn_tail, damaged, bad_index, missing_segment, \
         discontinuity), position and text.
         """
-    let options: [Option] = [.repair, .withoutProgress, .json, .log, .project]
+    let options: [Option] = [.repair, .withoutProgress, .output, .json, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log verify", "Is every byte what was written?"),
@@ -32,7 +32,8 @@ struct LogVerifyCommand: Command {
     let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
-        try LogAccess.explained {
+        if let code = try arguments.answer("verify", options: allOptions, terminal) { return code }
+        return try LogAccess.explained {
             let directory = try LogAccess.open(arguments.logDirectory(terminal))
             if arguments.has(.repair) { try repair(directory, terminal) }
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
@@ -41,12 +42,36 @@ struct LogVerifyCommand: Command {
                 let count = ForgottenCount.of(kind, payload)
                 if count > 0 { forgotten[segment, default: 0] += count }
             }
-            for report in reports { try show(report, forgotten[report.sequence] ?? 0, arguments, terminal) }
+            if terminal.form == .csv || terminal.form == .markdown {
+                try printRows(reports, forgotten, terminal)
+            } else {
+                for report in reports { try show(report, forgotten[report.sequence] ?? 0, arguments, terminal) }
+            }
             let verdict = Verdict(reports)
             guard !arguments.has(.json) else { return verdict.exitCode }
-            try terminal.print(verdict.sentence)
+            try terminal.remark(verdict.sentence)
             try tell(of: forgotten.values.reduce(0, +), directory, terminal)
             return verdict.exitCode
+        }
+    }
+
+    /// As csv and md.
+    private func printRows(
+        _ reports: [SegmentReport], _ forgotten: [UInt64: Int], _ terminal: Terminal
+    ) throws {
+        var table = TableStream(
+            ["SEQUENCE", "PATH", "OK", "CHANGES", "FIRST", "END", "BYTES", "FORGOTTEN", "PROBLEMS"].map { .text($0) },
+            on: terminal)
+        try terminal.print(heading: table)
+        for report in reports {
+            let summary = report.summary
+            let cells: [String] = [
+                "\(report.sequence)", report.path, report.problems.isEmpty ? "yes" : "no",
+                summary.map { "\($0.changes)" } ?? "", summary.map { "\($0.firstOffset)" } ?? "",
+                summary.map { "\($0.endOffset)" } ?? "", summary.map { "\($0.bytes)" } ?? "",
+                "\(forgotten[report.sequence] ?? 0)", report.problems.map(\.words).joined(separator: "; "),
+            ]
+            try terminal.print(table.line(cells))
         }
     }
 
@@ -55,10 +80,10 @@ struct LogVerifyCommand: Command {
             let changes =
                 forgotten == 1
                 ? "1 change was forgotten: its mark reads" : "\(forgotten) changes were forgotten: their marks read"
-            try terminal.print("\(changes) as it should")
+            try terminal.remark("\(changes) as it should")
         }
         if try EventLogVerifier.hasUnfinishedErasure(directory) {
-            try terminal.print(
+            try terminal.remark(
                 "a forgetting was interrupted: the hub's next start finishes it, or the next 'tidewire log forget'")
         }
     }

@@ -1,6 +1,8 @@
 import Bytes
+import Calling
 import Change
 import Console
+import Crypto
 import Diagnostics
 import EventLog
 import History
@@ -69,7 +71,7 @@ struct ReplayCommand: Command {
             .target, .channel, .isPrivate, .go, .from, .to, .table, .operation, .condition, .speed, .step, .pauseOn,
             .map, .tag, .onConflict,
             .triggers, .allowTarget, .withoutProgress, .json, .zone, .log, .project,
-        ] + Option.masking + [.maskKey]
+        ] + Option.masking + [.maskKey, .certificates]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.replayTargets),
@@ -278,16 +280,13 @@ private enum ReplayPlace {
     case hub(HubAddress)
 
     init(_ text: String) throws(UsageError) {
-        if text.hasPrefix("https:") {
-            throw UsageError("--target: TLS is not spoken to hubs here; name the hub's own port, by http")
-        }
         if let hub = HubAddress(text) {
             self = .hub(hub)
-        } else if !text.hasPrefix("http:"), let database = ConnectionString(text) {
+        } else if !text.hasPrefix("http:"), !text.hasPrefix("https:"), let database = ConnectionString(text) {
             self = .database(database)
         } else {
             throw UsageError(
-                "--target: expected postgresql://user@host:5432/database, or http://host:4000 for channels of a hub")
+                "--target: expected postgresql://user@host:5432/database, or https://host for channels of a hub")
         }
     }
 
@@ -326,7 +325,13 @@ private enum ReplayPlace {
         var settings = HubTarget.Settings(hub, token: token)
         settings.channel = arguments.value(of: .channel)
         settings.isPrivate = arguments.has(.isPrivate)
-        let target = HubTarget(settings, request) { Signals.wasInterrupted }
+        settings.certificates = arguments.value(of: .certificates)
+        let target: HubTarget
+        do {
+            target = try HubTarget(settings, request) { Signals.wasInterrupted }
+        } catch let error as TLSConfigurationError {
+            throw UsageError("--\(Option.certificates.name) \(error)")
+        }
         let epoch: String?
         do {
             epoch = try target.epoch()

@@ -37,7 +37,7 @@ struct RowCommand: Command {
         Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire row orders 4711", "What happened to order 4711?"),
@@ -47,6 +47,7 @@ struct RowCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("row", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let query = try arguments.query(zone)
         guard let table = TableName(arguments.operands[0]) else {

@@ -23,7 +23,7 @@ struct SessionCommand: Command {
         role, topic, bindings, claims, other_claims, reason.
         """
     let operands = [Operand("ID", .any, "A socket, as 'tidewire who' names it; what follows a / is not looked at.")]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire session --from -15m", "Who came and went?"),
@@ -32,6 +32,7 @@ struct SessionCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("session", options: allOptions, terminal) { return code }
         guard let text = arguments.operands.first else { return try LedgerNotes.print(nil, nil, arguments, terminal) }
         guard arguments.operands.count == 1, let id = UInt64(text.prefix { $0 != "/" }, radix: 16) else {
             throw UsageError("ID \(text): expected 16 hexadecimal digits, as 'tidewire who' prints them")
@@ -53,7 +54,7 @@ struct UserCommand: Command {
         JSON. As 'tidewire session --json'.
         """
     let operands = [Operand("SUB", .one, "The user's id: the claim sub.")]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --from -2h", "Was she there?")
@@ -61,7 +62,8 @@ struct UserCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
-        try LedgerNotes.print(nil, arguments.operands[0], arguments, terminal)
+        if let code = try arguments.answer("user", options: allOptions, terminal) { return code }
+        return try LedgerNotes.print(nil, arguments.operands[0], arguments, terminal)
     }
 }
 

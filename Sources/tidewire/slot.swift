@@ -79,7 +79,7 @@ struct SlotStatusCommand: Command {
         wal_kept_bytes, headroom_bytes (null: unlimited), limit_bytes (max_slot_wal_keep_size; null: unlimited), \
         idle_limit_seconds (null: none), wal_status, invalidation_reason (of PostgreSQL 17 and later, else null).
         """
-    let options: [Option] = [.json]
+    let options: [Option] = [.output, .json]
     let optionGroups: [OptionGroup] = [.slot]
     let examples = [
         Example("tidewire slot status", "How does the slot do?"),
@@ -93,6 +93,11 @@ struct SlotStatusCommand: Command {
         let lag = try access.lag(status)
         if arguments.has(.json) {
             try terminal.print(status.json(lag))
+        } else if terminal.form != .table {
+            let lines = status.lines(lag)
+            var table = TableStream(lines.map { .text($0.0.uppercased()) }, on: terminal)
+            try terminal.print(heading: table)
+            try terminal.print(table.line(lines.map(\.1)))
         } else {
             for (name, value) in status.lines(lag) {
                 try terminal.print(name + String(repeating: " ", count: 12 - name.count) + value)

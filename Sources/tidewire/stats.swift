@@ -30,7 +30,7 @@ struct StatisticsCommand: Command {
         [
             .by, .top, .from, .to, .table, .operation, .condition, .withoutProgress, .output, .json, .zone, .log,
             .project,
-        ] + Option.masking
+        ] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire stats", "What fills the log?"),
@@ -40,6 +40,7 @@ struct StatisticsCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("stats", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let query = try arguments.query(zone)
         let (grouping, top) = (try arguments.grouping(), try arguments.top())

@@ -36,7 +36,7 @@ struct TailCommand: Command {
         [
             .from, .to, .table, .operation, .condition, .presence, .follow, .limit, .output, .json, .zone, .log,
             .project,
-        ] + Option.masking
+        ] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tail -f", "Watch the database change:"),
@@ -50,6 +50,7 @@ struct TailCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("tail", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         var query = try arguments.query(zone)
         query.includesPresence = arguments.has(.presence)

@@ -21,7 +21,7 @@ struct TransactionCommand: Command {
         JSON. One object a change, as 'tidewire tail --json' prints them.
         """
     let operands = [Operand("XID|LSN", .one, "7421, xid:7421, 0/16B3748 or lsn:0/16B3748.")]
-    let options: [Option] = [.limit, .output, .json, .zone, .log, .project] + Option.masking
+    let options: [Option] = [.limit, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tx 7421", "What else did this transaction do?"),
@@ -30,6 +30,7 @@ struct TransactionCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("tx", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let query = try arguments.query(zone)
         let limit = try arguments.limit()

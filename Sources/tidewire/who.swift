@@ -37,6 +37,7 @@ struct WhoCommand: Command {
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
     let options: [Option] =
         [.user, .recorded, .asOfNow, .clientLimit, .output, .json, .zone, .log, .project] + Option.masking
+        + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.policyDatabaseURL),
@@ -52,6 +53,7 @@ struct WhoCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("who", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let offset = try arguments.offset(arguments.operands[0], named: "OFFSET")
         let limit = try arguments.clientLimit()

@@ -46,7 +46,7 @@ struct WhyCommand: Command {
         [
             .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow,
             .json, .zone, .log, .project,
-        ] + Option.masking
+        ] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.policyDatabaseURL),
@@ -65,6 +65,7 @@ struct WhyCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("why", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let table = try arguments.changedTable()
         let holder = try arguments.holder(terminal)

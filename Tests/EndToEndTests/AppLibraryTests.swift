@@ -14,11 +14,11 @@ final class HubForApps: Sendable {
     private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     let target: ConnectionTarget
-    private let databaseURL: String
-    private let policyURL: String
+    let databaseURL: String
+    let policyURL: String
     private let slot: String
     let port: UInt16
-    private let dataDirectory = TemporaryDirectory.make("data")
+    let dataDirectory = TemporaryDirectory.make("data")
     private let options: [String: String]
     private let process = Mutex<ChildProcess?>(nil)
 
@@ -88,6 +88,13 @@ final class HubForApps: Sendable {
         let end = Int(Date().timeIntervalSince1970) + seconds
         let claims = #"{"role":"authenticated","sub":"\#(person.uuidString.lowercased())","exp":\#(end)}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(Self.secret.utf8).span)
+    }
+
+    /// Of an operator, where `operatorSecret` is the hub's.
+    static let operatorSecret = "a secret of operators, which is longer than thirty-two bytes"
+    static var operatorToken: String {
+        let claims = #"{"role":"service_role","exp":\#(Int(Date().timeIntervalSince1970) + 3600)}"#
+        return JWT.sign(claims: Array(claims.utf8).span, secret: Array(operatorSecret.utf8).span)
     }
 
     /// A client of somebody, by default with this machine's own transport.

@@ -65,11 +65,13 @@ import WebSocket
         let api = TenantsAPI(
             store, configured: nil, operators: OperatorGate([], withdrawn: nil, clients: nil), stageDefaults)
         let described = try Self.operations().filter { $0.path.hasPrefix("/api/tenants") }
-        #expect(described.count == 10)
+        #expect(described.count == 12)
         for path in Set(described.map(\.path)) {
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
                 let isKnown =
-                    api.refusal(try request(method, path.replacing("{id}", with: "a")), at: stageTime)?.status
+                    api.refusal(
+                        try request(method, path.replacing("{id}", with: "a").replacing("{command}", with: "tail")),
+                        at: stageTime)?.status
                     != .notFound
                 // What can be read can be asked for by its head alone.
                 let wanted = described.contains {

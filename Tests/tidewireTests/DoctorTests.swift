@@ -88,6 +88,12 @@ private struct DoctorStage {
 
     @Test func `what it says to run puts it right`() async throws {
         let stage = try DoctorStage(Self.tables, published: Self.published)
+        // For a ticket, or a spreadsheet: each finding a row, and nothing else.
+        let rows = await stage.run("-o", "csv").output.split(separator: "\n")
+        #expect(rows.first == "AREA,STATE,REQUIRED,NAME,DETAIL,HINT,SQL" && rows.count > 20)
+        #expect(
+            rows.dropFirst().allSatisfy { $0.contains(",ok,") || $0.contains(",wrong,") || $0.contains(",missing,") })
+        #expect(await stage.run("-o", "md").output.hasPrefix("| AREA | STATE |"))
         let script = await stage.run("--fix-sql")
         #expect(script.output.contains("\nALTER TABLE public.keyed REPLICA IDENTITY FULL;\n"), "\(script.output)")
         #expect(script.output.contains("\n-- to be decided: CREATE POLICY … ON public.fine"))

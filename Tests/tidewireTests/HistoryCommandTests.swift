@@ -276,7 +276,7 @@ struct TemporaryLog {
         #expect(
             rows.errors.contains("its key was 5 and is now 6") && rows.errors.contains("5 versions; first seen at @12"))
         for words in [
-            ["tail"], ["tx", "742"], ["asof", "fullrep", "--to", "@14"], ["stats"], ["log", "info"],
+            ["tail"], ["tx", "742"], ["asof", "fullrep", "--to", "@14"], ["stats"], ["log", "info"], ["log", "verify"],
         ] {
             let csv = await runOnLog(words + ["-o", "csv"])
             let widths = Set(csv.output.split(separator: "\n").map { $0.filter { $0 == "," }.count > 1 })

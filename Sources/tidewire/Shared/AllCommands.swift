@@ -13,6 +13,7 @@ let allCommands: [any Command] = [
     WhoCommand(),
     UserCommand(),
     SessionCommand(),
+    SubscriptionsCommand(),
     LogCommand(),
     BundleCommand(),
     OpenCommand(),

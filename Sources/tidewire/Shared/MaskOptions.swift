@@ -102,11 +102,16 @@ extension Arguments {
             try AuditTrail(file: place).append(
                 AuditNote(
                     time: Clock.unixMicroseconds(), action: action, user: ProcessUser.name(),
-                    behalf: terminal.surroundings.environment["SUDO_USER"] ?? "", command: command, what: what))
+                    behalf: Self.behalf(terminal.surroundings.environment), command: command, what: what))
         } catch {
             throw CommandFailure(
                 .notFound, "nothing was \(action.participle), because that cannot be written down: \(error)",
                 hint: "--audit-file names a file that you may write.")
         }
+    }
+
+    /// For whom this user does it: a hub says so, and sudo.
+    private static func behalf(_ environment: [String: String]) -> String {
+        environment["ON_BEHALF_OF"] ?? environment["SUDO_USER"] ?? ""
     }
 }

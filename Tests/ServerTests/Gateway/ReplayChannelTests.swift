@@ -1,4 +1,5 @@
 import Bytes
+import Calling
 import Change
 import EventLog
 import History
@@ -65,7 +66,7 @@ extension Gateways {
             var request = ReplayRequest(HistoryQuery())
             request.tag = "again"
             let address = try #require(HubAddress("http://127.0.0.1:\(staging.hub.port)"))
-            let target = HubTarget(HubTarget.Settings(address, token: staging.token()), request)
+            let target = try HubTarget(HubTarget.Settings(address, token: staging.token()), request)
             var settings = Player.Settings()
             settings.speed = .maximum
             let plan = try ReplayPlan(request, of: log)
@@ -89,10 +90,10 @@ extension Gateways {
             // And whose hub is whose.
             let epochs = Set(try log.segments().map { Hex.text($0.header.epoch) })
             let own = try #require(HubAddress("http://127.0.0.1:\(source.hub.port)/realtime/v1/api"))
-            let itself = HubTarget(HubTarget.Settings(own, token: source.token()), request)
+            let itself = try HubTarget(HubTarget.Settings(own, token: source.token()), request)
             #expect(epochs.contains(try #require(try itself.epoch())))
             #expect(!epochs.contains(try #require(try target.epoch())))
-            let stranger = HubTarget(HubTarget.Settings(address, token: "nobody"), request)
+            let stranger = try HubTarget(HubTarget.Settings(address, token: "nobody"), request)
             #expect(try stranger.epoch() == nil)
         }
     }

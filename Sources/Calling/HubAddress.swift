@@ -1,21 +1,24 @@
-/// Where a hub is: `http://host:port`, perhaps with what stands before its own paths.
+/// Where a hub is: `https://host:port`, perhaps with what stands before its own paths.
 public struct HubAddress: Sendable, Hashable {
     public let host: String
     public let port: UInt16
+    public let isSecure: Bool
     /// What its interface is below: `/realtime/v1/api/` unless the address has a path.
     let path: String
 
-    /// Nil for what is none; TLS is not spoken here.
+    /// Nil for what is none.
     public init?(_ text: String) {
-        guard text.hasPrefix("http://") else { return nil }
-        let rest = text.dropFirst("http://".count)
+        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return nil }
+        isSecure = scheme == "https://"
+        let rest = text.dropFirst(scheme.count)
         let authority = rest.prefix { $0 != "/" }
         var path = String(rest.dropFirst(authority.count))
         let isQuoted = authority.hasPrefix("[")
         let host = isQuoted ? authority.dropFirst().prefix { $0 != "]" } : authority.prefix { $0 != ":" }
         let port = authority.dropFirst(host.count + (isQuoted ? 2 : 0))
         guard !host.isEmpty, host.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x40 }), port.isEmpty || port.hasPrefix(":"),
-            let number = port.isEmpty ? 80 : UInt16(port.dropFirst()), path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
+            let number = port.isEmpty ? (isSecure ? 443 : 80) : UInt16(port.dropFirst()),
+            path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
         else { return nil }
         if path.isEmpty || path == "/" { path = "/realtime/v1/api" }
         self.host = String(host)
@@ -28,5 +31,5 @@ public struct HubAddress: Sendable, Hashable {
 }
 
 extension HubAddress: CustomStringConvertible {
-    public var description: String { "http://" + place }
+    public var description: String { (isSecure ? "https://" : "http://") + place }
 }

@@ -1,0 +1,77 @@
+import Bytes
+import Crypto
+import System
+
+/// Why a hub could not be asked.
+public struct HubFailure: Error, Sendable, CustomStringConvertible {
+    public let description: String
+
+    public init(_ description: String) { self.description = description }
+}
+
+/// Somebody does not want to wait for it any more.
+public struct HubInterruption: Error, Sendable {
+    public init() {}
+}
+
+/// Requests to a hub over HTTP, each on a connection of its own.
+public struct HubRequest {
+    private let hub: HubAddress
+    private let token: String
+    private let trust: TLSContext?
+    private let patience: HubLine.Patience
+
+    private static let mostBytes = 16 << 20
+
+    /// - Parameters:
+    ///   - certificates: a file of certificates that are trusted beside the system's, for `https`.
+    ///   - milliseconds: how long is waited for each thing.
+    public init(
+        _ hub: HubAddress, token: String, trusting certificates: String? = nil, waiting milliseconds: Int,
+        isInterrupted: @escaping () -> Bool = { false }
+    ) throws(TLSConfigurationError) {
+        self.hub = hub
+        self.token = token
+        trust = hub.isSecure ? try TLSContext(trusting: certificates) : nil
+        patience = HubLine.Patience(milliseconds: milliseconds, isInterrupted: isInterrupted)
+    }
+
+    public func get(_ target: String, accepting form: String = "application/json") throws -> HubAnswer {
+        try answer("GET", target, form, [])
+    }
+
+    public func post(_ target: String, _ json: [UInt8]) throws -> HubAnswer {
+        try answer("POST", target, "application/json", json)
+    }
+
+    private func answer(_ method: String, _ target: String, _ form: String, _ body: [UInt8]) throws -> HubAnswer {
+        var request = ByteWriter(capacity: body.count + 512)
+        request.append("\(method) \(hub.path)\(target) HTTP/1.1\r\nHost: \(hub.place)\r\nConnection: close\r\n")
+        request.append("Authorization: Bearer \(token)\r\napikey: \(token)\r\nAccept: \(form)\r\n")
+        if method == "POST" {
+            request.append("Content-Type: application/json\r\nContent-Length: \(body.count)\r\n")
+        }
+        request.append("\r\n")
+        request.append(body)
+        do {
+            return try exchange(request.bytes.copied())
+        } catch let error as SystemError {
+            throw HubFailure("\(hub): \(error)")
+        }
+    }
+
+    private func exchange(_ request: [UInt8]) throws -> HubAnswer {
+        let line = try HubLine(hub, trust, patience)
+        defer { line.close() }
+        try line.send(request)
+        var bytes: [UInt8] = []
+        while let more = try line.receive() {
+            bytes += more
+            guard bytes.count <= Self.mostBytes else { throw HubFailure("\(hub) answers with too much") }
+        }
+        guard let answer = HubAnswer(bytes) else {
+            throw HubFailure("\(hub) gives no answer that is HTTP, or half of one")
+        }
+        return answer
+    }
+}

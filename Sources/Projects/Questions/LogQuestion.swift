@@ -1,0 +1,102 @@
+import WebSocket
+
+/// What an operator asks of a project's event log: the name of a command and what it is given.
+///
+/// Only what reads, and what names no file: a command's own rules are checked by the command.
+public struct LogQuestion: Sendable, Equatable {
+    /// How the answer comes.
+    public enum Form: String, Sendable {
+        case table, json, csv
+        case markdown = "md"
+        /// A file that opens anywhere.
+        case bundle
+
+        var contentType: String {
+            switch self {
+            case .table: "text/plain; charset=utf-8"
+            case .json: "application/x-ndjson; charset=utf-8"
+            case .csv: "text/csv; charset=utf-8"
+            case .markdown: "text/markdown; charset=utf-8"
+            case .bundle: "application/x-tar"
+            }
+        }
+    }
+
+    public let command: String
+    public let form: Form
+    /// The command's words, without what says where the log is.
+    let words: [String]
+
+    /// Commands that may be asked, with their operands in their order; one that ends in `…` may come more than once.
+    public static let operands: [String: [String]] = [
+        "tail": [], "row": ["table", "key…"], "tx": ["xid"], "asof": ["table"], "stats": [], "event": ["offset"],
+        "who": ["offset"], "user": ["sub"], "session": ["session"], "why": [], "info": [], "verify": [], "audit": [],
+        "bundle": [],
+    ]
+
+    /// Those below `tidewire log`.
+    public static let ofLog: Set<String> = ["info", "verify", "audit"]
+
+    /// Nothing that follows, repairs, or names a file of the hub's machine.
+    public static let options: Set<String> = [
+        "from", "to", "table", "op", "where", "presence", "limit", "output", "json", "tz", "mask", "unmask", "by",
+        "top",
+        "user", "recorded", "now", "offset", "key", "role", "sub", "filter", "event", "unchecked", "note", "policies",
+    ]
+
+    private static let flags: Set<String> = ["presence", "json", "recorded", "now", "unchecked", "policies"]
+
+    /// Why a question is none.
+    public struct Refusal: Error, Sendable, Equatable {
+        public let reason: String
+    }
+
+    public init(_ command: String, _ items: [HTTPQueryItem]) throws(Refusal) {
+        guard let wanted = Self.operands[command] else {
+            let known = Self.operands.keys.sorted().joined(separator: ", ")
+            throw Refusal(reason: "the log answers \(known)")
+        }
+        self.command = command
+        var operands: [String: [String]] = [:]
+        var options: [String] = []
+        var form = command == "bundle" ? Form.bundle : .table
+        for item in items {
+            if item.value.contains("\0") { throw Refusal(reason: "\(item.name) has a zero byte") }
+            if wanted.contains(where: { $0 == item.name || $0 == item.name + "…" }) {
+                operands[item.name, default: []].append(item.value)
+                continue
+            }
+            guard Self.options.contains(item.name) else {
+                throw Refusal(reason: "\(command) is not asked with \(item.name.prefix(40)) here")
+            }
+            if Self.flags.contains(item.name) {
+                guard ["", "true", "false"].contains(item.value) else {
+                    throw Refusal(reason: "\(item.name) is true or false")
+                }
+                options.append("--\(item.name)=\(item.value == "false" ? "false" : "true")")
+                if item.name == "json", item.value != "false" { form = .json }
+                continue
+            }
+            if item.name == "output" { form = Form(rawValue: item.value) ?? form }
+            options.append("--\(item.name)=\(item.value)")
+        }
+        self.form = form
+        words = try options + ["--"] + Self.given(wanted, operands, command)
+    }
+
+    private static func given(
+        _ wanted: [String], _ operands: [String: [String]], _ command: String
+    ) throws(Refusal) -> [String] {
+        var given: [String] = []
+        for name in wanted {
+            let isMany = name.hasSuffix("…")
+            let values = operands[isMany ? String(name.dropLast()) : name] ?? []
+            guard isMany ? !values.isEmpty : values.count == 1 else {
+                let plain = isMany ? String(name.dropLast()) : name
+                throw Refusal(reason: "\(command) is asked with \(plain)=…\(isMany ? "" : ", once")")
+            }
+            given += values
+        }
+        return given
+    }
+}

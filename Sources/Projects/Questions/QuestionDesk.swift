@@ -1,0 +1,67 @@
+import Diagnostics
+import Synchronization
+import System
+import WebSocket
+
+/// Answers questions to logs, few at a time: they take processors and disk from what is served.
+final class QuestionDesk: Sendable {
+    typealias Answer = @Sendable (HTTPResponse) -> Void
+
+    private struct Waiting: Sendable {
+        let run: QuestionRun
+        let answer: Answer
+    }
+
+    private struct State {
+        var waiting: [Waiting] = []
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+    private let pulse = Pulse()
+    private let threads = Mutex<[BackgroundThread]>([])
+
+    /// On the main thread: what is started from a loop has that loop's descriptors.
+    init() throws(SystemError) {
+        var threads: [BackgroundThread] = []
+        for _ in 0..<Limits.questionsAtOnce {
+            threads.append(try BackgroundThread("questions") { [self] in work() })
+        }
+        let started = threads
+        self.threads.withLock { $0 = started }
+    }
+
+    func ask(_ run: QuestionRun, then answer: @escaping Answer) {
+        let isTaken = state.withLock { state in
+            guard !state.isClosed, state.waiting.count < Limits.maximumWaitingLogQuestions else { return false }
+            state.waiting.append(Waiting(run: run, answer: answer))
+            return true
+        }
+        if isTaken {
+            pulse.beat()
+        } else {
+            answer(.message(.serviceUnavailable, "the hub answers other questions, or is ending: try again"))
+        }
+    }
+
+    private func work() {
+        var seen: UInt64 = 0
+        while true {
+            let (next, isClosed) = state.withLock { ($0.waiting.isEmpty ? nil : $0.waiting.removeFirst(), $0.isClosed) }
+            if let next {
+                next.answer(isClosed ? TenantsAPI.failed("the hub is ending") : next.run.answer())
+            } else if isClosed {
+                return
+            } else {
+                seen = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + 3_600_000_000_000)
+            }
+        }
+    }
+
+    /// No more is begun; what is under way is waited for.
+    func close() {
+        state.withLock { $0.isClosed = true }
+        pulse.beat()
+        for thread in threads.withLock({ $0 }) { thread.join() }
+    }
+}

@@ -1,0 +1,39 @@
+import Ingest
+import Settings
+import System
+
+/// Where a question's answer is looked for: a project's log, and the settings that commands on it read.
+struct QuestionPlace: Sendable {
+    var log: String
+    /// All that the process which answers is given of ours: nothing of other projects is in it.
+    var environment: [String: String]
+}
+
+extension ProjectPlanner {
+    /// - Parameter record: of a stored project; nil for the one of the settings.
+    func questionPlace(_ record: ProjectRecord?) -> QuestionPlace {
+        var variables = Self.surroundings
+        for effective in configuration.effective where !effective.isDefault && !effective.setting.type.isSecret {
+            variables[effective.setting.environmentName] = effective.shown
+        }
+        let isOfSettings = record == nil || record?.externalID == configuration.projectName
+        let directory = record.map { ProjectPlace.directory(of: $0, configuration) } ?? configuration.dataDirectory
+        let database = record?.database ?? (isOfSettings ? configuration.databaseURL : nil)
+        variables[Setting(\.databaseURL).environmentName] = database?.revealed
+        if isOfSettings {
+            variables[Setting(\.policyDatabaseURL).environmentName] = configuration.policyDatabaseURL?.revealed
+        }
+        if let publication = record?.publication { variables[Setting(\.publication).environmentName] = publication }
+        variables["ON_BEHALF_OF"] = "operators' API"
+        let place = isOfSettings ? configuration.dataDirectory : directory
+        return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
+    }
+
+    /// What any program is given: where programs are, how time and text are written, how libpq finds its files.
+    private static var surroundings: [String: String] {
+        let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
+        return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in
+            wanted.contains(name) || name.hasPrefix("LC_") || name.hasPrefix("PG") && name != "PGPASSWORD"
+        }
+    }
+}

@@ -1,0 +1,140 @@
+import Foundation
+import History
+import Ingest
+import System
+import TestSupport
+import Testing
+import TidewireClient
+
+/// Questions to a hub's log: by the same commands, of its files and of the hub itself.
+extension EndToEndPrograms {
+    @Suite(.serialized) struct AskedHubTests {
+        private struct Answer: Equatable, CustomStringConvertible {
+            var output: String
+            var code: Int32
+
+            var description: String { "status \(code): \(output)" }
+        }
+
+        private static func tidewire(_ words: [String], environment: [String: String] = [:]) throws -> Answer {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: ServedHub.program)
+            process.arguments = words
+            var variables = ProcessInfo.processInfo.environment
+            variables["OPERATOR_TOKEN"] = HubForApps.operatorToken
+            process.environment = variables.merging(environment) { $1 }
+            let output = Foundation.Pipe()
+            process.standardOutput = output
+            process.standardError = FileHandle.nullDevice
+            try process.run()
+            let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            process.waitUntilExit()
+            // Marks differ from run to run.
+            let plain = text.replacing(/\*\*\* [0-9a-f]{8,16}/, with: "*** MARK")
+            return Answer(output: plain, code: process.terminationStatus)
+        }
+
+        private static func started(_ options: [String: String] = [:]) throws -> HubForApps {
+            var options = options
+            options["TIDEWIRE_OPERATOR_JWT_SECRET"] = HubForApps.operatorSecret
+            let hub = try HubForApps(options)
+            try hub.start()
+            let log = IngestService.Settings.logDirectory(hub.dataDirectory)
+            try eventually("the hub to follow") {
+                let said = try? String(contentsOfFile: hub.dataDirectory + "/serve.log", encoding: .utf8)
+                return said?.contains(" streaming ") == true
+            }
+            _ = try hub.ask(
+                "INSERT INTO reminders (owner_id, message) VALUES ('\(UUID())', 'one'), ('\(UUID())', 'two')")
+            _ = try hub.ask("UPDATE reminders SET message = 'three' WHERE message = 'one'")
+            try eventually("the log to have it") {
+                try tidewire(["tail", "--from", "oldest", "--log", log]).output.contains("three")
+            }
+            return hub
+        }
+
+        @Test func `a hub answers as its files do`() throws {
+            let hub = try Self.started()
+            let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            let id = try #require(try hub.ask("SELECT id FROM reminders WHERE message = 'three'").first?.first ?? nil)
+            let xid = try #require(
+                try hub.ask("SELECT xmin FROM reminders WHERE message = 'three'").first?.first ?? nil)
+            let questions: [[String]] = [
+                ["tail", "--from", "oldest"], ["tail", "--from", "oldest", "--json", "--where", "message=eq.two"],
+                ["tail", "--from", "oldest", "-o", "csv"], ["row", "reminders", id],
+                ["row", "reminders", id, "--json"],
+                ["row", "reminders", "\(UUID())"], ["tx", xid], ["tx", "4000000000"],
+                ["asof", "reminders", "-o", "md"],
+                ["stats"], ["event", "@1"], ["event", "@999999"], ["who", "@1", "--recorded"], ["user", "nobody"],
+                ["log", "audit"], ["tail", "--from", "sometime"],
+                ["why", "--table", "reminders", "--key", "id=\(id)", "--role", "authenticated", "--sub", "\(UUID())"],
+            ]
+            var settings = [
+                "TIDEWIRE_DATABASE_URL": hub.databaseURL, "TIDEWIRE_POLICY_DATABASE_URL": hub.policyURL,
+            ]
+            for words in questions {
+                let ofFiles = try Self.tidewire(words + ["--log", log], environment: settings)
+                let ofHub = try Self.tidewire(words + ["--server", url])
+                #expect(ofHub == ofFiles, "\(words)")
+            }
+            // It grows meanwhile.
+            let verdict = try Self.tidewire(["log", "verify", "--server", url])
+            #expect(verdict.code == 0 && verdict.output.hasPrefix("every checksum is right"), "\(verdict)")
+            // What is unmasked is written down at the hub, with for whom.
+            #expect(try Self.tidewire(["tail", "--from", "oldest", "--unmask", "message", "--server", url]).code == 0)
+            #expect(try Self.tidewire(["log", "audit", "--server", url]).output.contains("operators"))
+            settings = [:]
+            let bundle = TemporaryDirectory.make("bundle") + "/a.bundle"
+            #expect(try Self.tidewire(["bundle", bundle, "--server", url]).code == 0)
+            let opened = try Self.tidewire(["row", "reminders", id, "--log", bundle])
+            #expect(opened == (try Self.tidewire(["row", "reminders", id, "--log", log])))
+            let left = try FileManager.default.contentsOfDirectory(atPath: hub.dataDirectory)
+            #expect(!left.contains { $0.hasPrefix("question-") }, "\(left)")
+        }
+
+        @Test func `a question that may not be asked is refused`() throws {
+            let hub = try Self.started()
+            let url = "http://127.0.0.1:\(hub.port)"
+            let stranger = ["OPERATOR_TOKEN": hub.token(UUID())]
+            #expect(try Self.tidewire(["tail", "--server", url], environment: stranger).code == 4)
+            #expect(try Self.tidewire(["tail", "--server", url], environment: ["OPERATOR_TOKEN": ""]).code == 2)
+            for words in [
+                ["tail", "--follow"], ["tail", "--audit-file", "/tmp/x"], ["log", "verify", "--repair"],
+                ["tail", "--log", "/tmp"], ["tail", "--mask-rules", "/etc/passwd"],
+            ] {
+                #expect(try Self.tidewire(words + ["--server", url]).code == 2, "\(words)")
+            }
+            #expect(try Self.tidewire(["tail", "--server", url, "--project", "none"]).code == 1)
+            #expect(try Self.tidewire(["tail", "--server", "http://127.0.0.1:1"]).code == 4)
+            #expect(try Self.tidewire(["tail", "--server", "nowhere"]).code == 2)
+        }
+
+        @Test func `who listens is listed`() throws {
+            let hub = try Self.started()
+            let url = "http://127.0.0.1:\(hub.port)"
+            #expect(try Self.tidewire(["subs", "--server", url]).code == 1)
+            let person = UUID()
+            let listed = try onThisThread { () -> Answer? in
+                var batches = hub.client(person).live(Listed.self, window: .immediate).makeAsyncIterator()
+                while let batch = await batches.next(), !batch.isCaughtUp {}
+                return try Self.tidewire(["subs", "--server", url, "--json"])
+            }
+            let answer = try #require(listed)
+            #expect(answer.code == 0)
+            let row = try #require(
+                try JSONSerialization.jsonObject(with: Data(answer.output.utf8)) as? [String: Any], "\(answer)")
+            #expect(
+                row["user"] as? String == person.uuidString.lowercased() && row["role"] as? String == "authenticated")
+            #expect(row["position"] is Int && row["slow"] as? Bool == false, "\(row)")
+            #expect(((row["bindings"] as? [[String: Any]])?.first?["table"] as? String) == "reminders", "\(row)")
+            #expect(try Self.tidewire(["subs", "--server", url, "--lagging", "1h"]).code == 1)
+        }
+    }
+}
+
+private struct Listed: LiveRow {
+    static let table = "reminders"
+    let id: UUID
+    struct Columns: Sendable {}
+    static let columns = Columns()
+}

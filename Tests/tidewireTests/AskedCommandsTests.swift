@@ -1,0 +1,34 @@
+import Console
+import Projects
+import TestSupport
+import Testing
+
+@testable import tidewire
+
+/// What a hub may be asked is what commands take.
+@Suite(.within(minutes: 1)) struct AskedCommandsTests {
+    private static var commands: [String: any Command] {
+        let all = allCommands + allCommands.flatMap { $0.name == "log" ? $0.subcommands : [] }
+        return Dictionary(all.map { ($0.name, $0) }) { one, _ in one }
+    }
+
+    @Test(arguments: LogQuestion.operands.keys.sorted())
+    func `each question is a command with these operands, and can be asked by it`(name: String) throws {
+        let command = try #require(Self.commands[name])
+        let wanted = LogQuestion.operands[name] ?? []
+        if name != "bundle" {
+            let operands = command.operands.map { $0.name.lowercased() + ($0.count == .any ? "…" : "") }
+            #expect(wanted.count == operands.count, "\(operands)")
+        }
+        #expect(command.options.contains(.server) && command.options.contains(.certificates))
+    }
+
+    @Test func `each option that may be asked is one of a command that may be`() {
+        let known = Set(LogQuestion.operands.keys.flatMap { Self.commands[$0]?.options.map(\.name) ?? [] })
+        #expect(LogQuestion.options.subtracting(known).isEmpty)
+        let files = Set(
+            LogQuestion.operands.keys.flatMap { Self.commands[$0]?.allOptions ?? [] }
+                .filter { ["FILE", "DIR"].contains($0.valueName) }.map(\.name))
+        #expect(LogQuestion.options.isDisjoint(with: files), "no file of the hub's machine is named from afar")
+    }
+}
