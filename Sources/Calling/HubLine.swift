@@ -1,5 +1,4 @@
 import Crypto
-import Diagnostics
 import System
 
 /// A connection to a hub, plain or with TLS, that waits in small steps so that somebody can end it.
