@@ -188,7 +188,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
             #expect(result.exitCode == .usage && result.errors.contains(complaint), "\(words): \(result.errors)")
         }
         let targets: [([String], String)] = [
-            (["https://staging"], "TLS is not spoken"), (["http://staging:port"], "expected postgresql://"),
+            (["https://staging"], "set REPLAY_TOKEN"), (["http://staging:port"], "expected postgresql://"),
             (["http://127.0.0.1:1"], "set REPLAY_TOKEN"), ([database.url, "--channel", "x"], "are for a hub"),
         ]
         for (words, complaint) in targets {
