@@ -134,6 +134,7 @@ final class HubLine {
     }
 
     private func receiveSome(_ room: UnsafeMutableRawBufferPointer) throws -> Int? {
+        // SAFETY: either writes at most as many bytes as there is room for, and keeps no pointer to it.
         guard let session else {
             try wait(writing: false)
             switch unsafe StreamSocket.receive(descriptor, into: room) {
