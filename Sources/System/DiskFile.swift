@@ -63,6 +63,9 @@ public final class DiskFile: StorageFile {
         }
     }
 
+    /// For everybody who shares the descriptor.
+    func unlock() { _ = tw_flock(descriptor, LOCK_UN) }
+
     public func size() throws(SystemError) -> UInt64 {
         var status = stat()
         // SAFETY: the kernel fills the local structure.
@@ -71,9 +74,13 @@ public final class DiskFile: StorageFile {
     }
 }
 
-/// The lock lives as long as the descriptor; the kernel lets go of it when the process dies, however it dies.
+/// The kernel lets go of the lock when the process dies, however it dies.
 final class DiskLock: StorageLock {
     private let file: DiskFile
 
     init(file: DiskFile) { self.file = file }
+
+    // A child that was forked and has not yet become its program holds the same lock until then: closing alone would
+    // leave it with that child.
+    deinit { file.unlock() }
 }

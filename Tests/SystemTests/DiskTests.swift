@@ -1,4 +1,5 @@
 import Bytes
+import Foundation
 import System
 import TestSupport
 import Testing
@@ -50,6 +51,32 @@ import Testing
                 return
             }
         }
+    }
+
+    @Test func `a lock is given back though a child that was just forked shares it`() throws {
+        try withTemporaryDirectory { path in
+            let directory = try DiskDirectory(path)
+            var first: (any StorageLock)?
+            if case .taken(let lock) = try directory.lock("LOCK") { first = lock }
+            #expect(first != nil)
+            let shared = try #require(try Self.copyOfDescriptor(of: path + "/LOCK"))
+            defer { close(shared) }
+            first = nil
+            guard case .taken = try directory.lock("LOCK") else {
+                Issue.record("the lock was not given back")
+                return
+            }
+        }
+    }
+
+    /// What a fork gives a child.
+    private static func copyOfDescriptor(of file: String) throws -> Int32? {
+        let file = URL(fileURLWithPath: file).resolvingSymlinksInPath().path
+        let own = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+        let number = own.first { number in
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")) == file
+        }
+        return number.flatMap { Int32($0) }.map { dup($0) }
     }
 
     @Test func `a pulse wakes who waits and lets go at the deadline`() throws {
