@@ -159,6 +159,9 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Filling
 
+    /// Somebody waits for sets that nobody was asked for yet.
+    public var hasUnfilled: Bool { !unfilled.isEmpty }
+
     mutating func takeUnfilled() -> [LiveSet] {
         defer { unfilled = [] }
         // Who was discarded twice meanwhile is asked for once: a second answer would be to nothing that was asked.

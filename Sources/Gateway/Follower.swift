@@ -91,6 +91,11 @@ final class Follower {
         if report.isTiredOfWaiting { sendAway() }
     }
 
+    /// At a turn's end, when others have placed channels here.
+    func askForWhatIsWanted() {
+        if pipeline.memberships.hasUnfilled { act(on: pipeline.report()) }
+    }
+
     // MARK: Turns
 
     /// True when there is more to do at once.

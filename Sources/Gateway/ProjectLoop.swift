@@ -153,7 +153,14 @@ final class ProjectLoop {
         }
         let more = live.turn()
         defer { finishFeeds() }
-        return catchUp() || more
+        let isBehind = catchUp()
+        // Who was handed over, or is to be, may need what nobody was asked for yet, and no bell rings for that.
+        live.askForWhatIsWanted()
+        for follower in behind { follower.askForWhatIsWanted() }
+        assert(
+            isBehind || more || followers.allSatisfy { !$0.pipeline.memberships.hasUnfilled }, "it sleeps on a question"
+        )
+        return isBehind || more
     }
 
     /// The log has not begun, or the catalog is away: there is no bell for that.

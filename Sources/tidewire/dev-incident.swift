@@ -70,6 +70,7 @@ struct IncidentShow {
                 say: say)
             let incident = Incident(stage)
             try incident.play()
+            try awaitEnds()
             try Incident.migration.appending("\n").write(toFile: migrationFile, atomically: true, encoding: .utf8)
             if isJSON { for heard in incident.heard { try terminal.print(json(heard)) } }
         } else {
@@ -91,6 +92,21 @@ struct IncidentShow {
             usleep(100_000)
         }
         throw CommandFailure(.unreachable, "the log has not got what the catalog says within three minutes")
+    }
+
+    /// What is asked then is answered the same whenever it is: who has left is in the log as gone.
+    private func awaitEnds() throws {
+        let log = HistoryLog(directory: try DiskDirectory(logDirectory), masking: Masking())
+        for _ in 0..<1800 {
+            var there = 0
+            try log.ledger(LedgerQuery()) { recorded in
+                if recorded.note.event == .joined { there += 1 }
+                if recorded.note.event == .left { there -= 1 }
+            }
+            if there <= 0 { return }
+            usleep(100_000)
+        }
+        throw CommandFailure(.unreachable, "the log has not got that everybody has left within three minutes")
     }
 
     // MARK: What happens

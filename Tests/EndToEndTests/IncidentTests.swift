@@ -348,9 +348,16 @@ extension EndToEndPrograms {
                 #expect(
                     IncidentPage.pattern(of: written.command, xids: there)
                         == IncidentPage.pattern(of: said.command, xids: here))
+                let (one, other) = (
+                    IncidentPage.pattern(of: written.answer, xids: there),
+                    IncidentPage.pattern(of: said.answer, xids: here)
+                )
+                // Which of two sockets that end in one moment is noted first is the kernel's choice.
+                let isOfEnds = said.command.hasPrefix("tidewire user")
                 #expect(
-                    IncidentPage.pattern(of: written.answer, xids: there)
-                        == IncidentPage.pattern(of: said.answer, xids: here), "\(said.command)")
+                    isOfEnds
+                        ? one.split(separator: "\n").sorted() == other.split(separator: "\n").sorted() : one == other,
+                    "\(said.command)")
             }
         }
     }
