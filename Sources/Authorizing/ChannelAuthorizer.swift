@@ -21,6 +21,8 @@ public final class ChannelAuthorizer: Sendable {
         var clientRoles = ["anon", "authenticated"]
         /// Called where realtime.messages has no partition for today.
         public var missesPartition: @Sendable () -> Void = {}
+        /// Shared by all who connect to the database.
+        public var reachability = Reachability()
         /// Of the project whose channels they are.
         public var metrics = ProjectMetrics()
 

@@ -9,12 +9,15 @@ final class ChannelTroubles: Sendable {
     /// Told that today's partition is missing.
     private let missed: @Sendable () -> Void
     /// The way to the database.
-    let connection = TroubleTeller(
-        "PostgreSQL cannot be asked about private channels; trying again",
-        again: "PostgreSQL still cannot be asked about private channels; trying again")
+    let connection: TroubleTeller
     private let last = Mutex<[String: LastComplaint]>([:])
 
-    init(missed: @escaping @Sendable () -> Void) { self.missed = missed }
+    init(_ reachability: Reachability, missed: @escaping @Sendable () -> Void) {
+        self.missed = missed
+        connection = TroubleTeller(
+            "PostgreSQL cannot be asked about private channels; trying again",
+            again: "PostgreSQL still cannot be asked about private channels; trying again", reachability)
+    }
 
     func report(_ unprepared: ProbeGround.Unprepared) {
         guard isNews("ground", unprepared.reason) else { return }

@@ -14,7 +14,7 @@ final class ChannelWorker: ConnectedWorker {
 
         init(_ settings: ChannelAuthorizer.Settings) {
             self.settings = settings
-            troubles = ChannelTroubles(missed: settings.missesPartition)
+            troubles = ChannelTroubles(settings.reachability, missed: settings.missesPartition)
         }
     }
 

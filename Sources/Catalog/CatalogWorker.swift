@@ -10,9 +10,7 @@ import System
 final class CatalogWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<CatalogJob>>
     var link: Link<CatalogReader>
-    let troubles = TroubleTeller(
-        "the catalog cannot be read: nothing can be subscribed to; trying again",
-        again: "the catalog still cannot be read; trying again")
+    let troubles: TroubleTeller
     private let settings: CatalogService.Settings
     private let known: KnownCatalog
     private var view: CatalogView?
@@ -30,6 +28,9 @@ final class CatalogWorker: ConnectedWorker {
         self.settings = settings
         self.known = known
         self.inbox = inbox
+        troubles = TroubleTeller(
+            "the catalog cannot be read: nothing can be subscribed to; trying again",
+            again: "the catalog still cannot be read; trying again", settings.reachability)
         link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
         scribe = CatalogScribe(settings.recording, publication: settings.publication)

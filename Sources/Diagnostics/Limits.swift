@@ -80,6 +80,9 @@ public enum Limits {
     /// A trouble that lasts is said again after this long.
     public static let troubleReminderInterval = Duration.seconds(30)
 
+    /// Different reasons for which a database cannot be reached, of which each is said but now and then.
+    public static let maximumOutages = 16
+
     /// A disk that refuses for longer than this lets go of the database, which could not shut down otherwise.
     public static let maximumStall = Duration.seconds(5)
 

@@ -11,9 +11,7 @@ import System
 final class FilterWorker: ConnectedWorker {
     let inbox: Inbox<PlainLine<JudgeJob>>
     var link: Link<Connection>
-    let troubles = TroubleTeller(
-        "PostgreSQL cannot be asked about rows; trying again",
-        again: "PostgreSQL still cannot be asked about rows; trying again")
+    let troubles: TroubleTeller
     private let target: ConnectionTarget
     private let metrics: ProjectMetrics
     /// Taken and not yet answered.
@@ -35,6 +33,9 @@ final class FilterWorker: ConnectedWorker {
         self.target = target
         self.inbox = inbox
         self.metrics = metrics
+        troubles = TroubleTeller(
+            "PostgreSQL cannot be asked about rows; trying again",
+            again: "PostgreSQL still cannot be asked about rows; trying again", reachability)
         link = Link(
             .backingOff(Backoff(reachability)), quickRetries: FilterWorker.attempts,
             connected: metrics.judgeConnected)

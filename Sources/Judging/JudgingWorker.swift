@@ -20,11 +20,12 @@ final class JudgingWorker: ConnectedWorker {
         let settings: PolicyEvaluator.Settings
         let fitness: PolicyFitness
         let pace = JudgingPace()
-        let troubles = TroubleTeller(
-            "PostgreSQL cannot be asked about policies; trying again",
-            again: "PostgreSQL still cannot be asked about policies; trying again")
+        let troubles: TroubleTeller
 
         init(_ settings: PolicyEvaluator.Settings, _ fitness: PolicyFitness) {
+            troubles = TroubleTeller(
+                "PostgreSQL cannot be asked about policies; trying again",
+                again: "PostgreSQL still cannot be asked about policies; trying again", settings.reachability)
             self.settings = settings
             self.fitness = fitness
         }

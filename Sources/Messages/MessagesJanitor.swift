@@ -44,15 +44,16 @@ final class JanitorRounds {
     private let hours: Int
     private let interrupt: Wake
     private var backoff: Backoff
-    private let troubles = TroubleTeller(
-        "the partitions of realtime.messages cannot be looked after; trying again",
-        again: "realtime.messages still cannot be looked after; trying again")
+    private let troubles: TroubleTeller
     private var lastComplaint: Means?
 
     init(
         _ target: ConnectionTarget, hours: Int, _ interrupt: Wake, _ reachability: Reachability = Reachability()
     ) {
         backoff = Backoff(reachability)
+        troubles = TroubleTeller(
+            "the partitions of realtime.messages cannot be looked after; trying again",
+            again: "realtime.messages still cannot be looked after; trying again", reachability)
         self.target = target
         self.hours = hours
         self.interrupt = interrupt

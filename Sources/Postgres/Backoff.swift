@@ -4,15 +4,36 @@ import System
 
 /// One database, as those see it who have to connect to it: who was without it and reaches it tells the others, who need
 /// not wait any longer then.
+///
+/// Of all who are kept from it by the same, one says so.
 public final class Reachability: Sendable {
     private let recoveries = Atomic<UInt64>(0)
+    /// What was said of it since it was reached last, and when, on the monotonic clock.
+    private let outages = Mutex<[String: UInt64]>([:])
 
     public init() {}
 
     /// How often it was reached by somebody who had failed.
     var count: UInt64 { recoveries.load(ordering: .acquiring) }
 
-    func reached() { recoveries.add(1, ordering: .acquiringAndReleasing) }
+    func reached() {
+        outages.withLock { $0 = [:] }
+        recoveries.add(1, ordering: .acquiringAndReleasing)
+    }
+
+    /// Whether it is to be said that somebody is kept from it by this; it counts as said then. Nil where it was reached.
+    public func isNews(_ error: PostgresError, at now: UInt64) -> Bool? {
+        guard let outage = error.outage else { return nil }
+        return outages.withLock { said in
+            if let before = said[outage], now - min(now, before) < Limits.troubleReminderInterval.wholeNanoseconds {
+                return false
+            }
+            // Words of libpq and of servers name addresses, which may be many.
+            if said.count >= Limits.maximumOutages { said = [:] }
+            said[outage] = now
+            return true
+        }
+    }
 }
 
 /// Waits that double from short to long, with a little chance so that many hubs do not knock at once.

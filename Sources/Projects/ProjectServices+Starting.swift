@@ -40,6 +40,7 @@ extension ProjectServices {
             archived, logEnd: { ingest.end }, followed: { ingest.messagesFollowed })
         var authorizing = ChannelAuthorizer.Settings(database: database, policies: policies)
         authorizing.missesPartition = { janitor.isMissed() }
+        authorizing.reachability = reachability
         authorizing.metrics = metrics
         var snapshots = SnapshotService.Settings(
             database: database, policies: policies,

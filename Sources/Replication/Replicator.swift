@@ -83,7 +83,7 @@ public final class Replicator<Sink: TransactionSink> {
         let trouble = overcome(error) ?? StreamFailure.from(error, settings)
         let delay = trouble.reason == .diskStall ? Limits.diskRetryInterval : backoff.next()
         settings.metrics.reconnects[trouble.reason].add()
-        report(trouble, delay)
+        report(trouble, (error as? PostgresError).flatMap { settings.reachability.isNews($0, at: now) }, delay)
         status.troubled(trouble)
         // What the disk refuses does not depend on who reaches the database.
         if trouble.reason == .diskStall {
@@ -94,7 +94,9 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     /// The same trouble again is worth a line now and then: the first one said what to do.
-    private func report(_ trouble: StreamFailure, _ delay: Duration) {
+    ///
+    /// - Parameter isOutage: nobody can reach the database, which is news or was said, by whomever; nil: it is reached.
+    private func report(_ trouble: StreamFailure, _ isOutage: Bool?, _ delay: Duration) {
         var fields: [LogField] {
             var fields: [LogField] = [.reason(trouble.reason.rawValue), .error(trouble.message)]
             if let sqlState = trouble.sqlState { fields.append(.sqlstate(sqlState)) }
@@ -103,7 +105,9 @@ public final class Replicator<Sink: TransactionSink> {
             return fields
         }
         let now = Clock.monotonicNanoseconds()
-        if trouble.message == lastTrouble, now - lastReport < Limits.troubleReminderInterval.wholeNanoseconds {
+        let isSaid =
+            trouble.message == lastTrouble && now - lastReport < Limits.troubleReminderInterval.wholeNanoseconds
+        guard isOutage ?? !isSaid else {
             return Log.shared.debug("still not streaming; trying again", fields)
         }
         Log.shared.warning("not streaming; trying again", fields)

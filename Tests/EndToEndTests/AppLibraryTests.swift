@@ -11,7 +11,7 @@ import TidewireClient
 
 /// The program with a port that stays, so that clients find it again.
 final class HubForApps: Sendable {
-    private static let secret = "a secret of the tests, which is longer than thirty-two bytes"
+    static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
     let target: ConnectionTarget
     let databaseURL: String

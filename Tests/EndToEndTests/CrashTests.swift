@@ -130,13 +130,14 @@ final class ServedHub {
     /// What it said, on standard output and standard error.
     var output: String { dataDirectory + "/serve.log" }
 
-    func start(_ more: [String] = []) throws {
+    func start(_ more: [String] = [], environment: [String: String] = [:]) throws {
         process = try ChildProcess(
             [
                 Self.program, "serve", "--data-dir", dataDirectory, "--slot", database.slot, "--segment-size", "1MB",
                 "--listen", "127.0.0.1:0",
             ] + more,
-            output: output, environment: ["TIDEWIRE_DATABASE_URL": database.url])
+            output: output,
+            environment: ["TIDEWIRE_DATABASE_URL": database.url].merging(environment) { $1 })
     }
 
     func kill() {

@@ -1,0 +1,72 @@
+import Diagnostics
+
+/// What keeps somebody from the database, and what to do about it.
+extension PostgresError {
+    public typealias Meaning = (reason: ProjectMetrics.ReconnectReason, hint: String?)
+
+    /// Of a connection that could not be had.
+    public var connecting: Meaning {
+        switch sqlState {
+        case nil where lacksPassword, SQLState.invalidPassword:
+            return (
+                .authentication,
+                "check user and password in the database URL (TIDEWIRE_DATABASE_URL or DB_USER, DB_PASSWORD; of the login for "
+                    + "policies TIDEWIRE_POLICY_DATABASE_URL)"
+            )
+        case SQLState.invalidAuthorization:
+            return (
+                .authentication,
+                "check the user in the database URL (TIDEWIRE_DATABASE_URL or DB_USER): the role has to be there and to have "
+                    + "LOGIN, and the server's pg_hba.conf has to allow it from this address"
+            )
+        case SQLState.insufficientPrivilege:
+            return (
+                .authentication,
+                "the role in the database URL needs CONNECT on the database (GRANT CONNECT ON DATABASE … TO …), and for the "
+                    + "stream ALTER ROLE … WITH REPLICATION"
+            )
+        case SQLState.invalidCatalogName:
+            return (.other, "check the database in the database URL (TIDEWIRE_DATABASE_URL or DB_NAME)")
+        case SQLState.tooManyConnections:
+            return (
+                .connectionRefused,
+                "the hub needs two connections, one of them of max_wal_senders: raise the limit or end others"
+            )
+        case SQLState.cannotConnectNow: return (.connectionRefused, "the database is running, but not ready yet")
+        // A server that speaks is running at the right address: its own words say best what is wrong.
+        case .some: return (.connectionRefused, nil)
+        case nil: return Self.meaning(ofOwnWords: message)
+        }
+    }
+
+    /// libpq's own complaints, of a connection that never came as far as to a server's answer, have no code, only words. These
+    /// are always English: libpq translates for programs that set a locale, which this one does not.
+    private static func meaning(ofOwnWords words: String) -> Meaning {
+        if ["root certificate file", "certificate verify failed", "server certificate for"].contains(
+            where: words.contains)
+        {
+            return (
+                .authentication,
+                "name the server's authority with sslrootcert=FILE in the database URL, or choose another sslmode"
+            )
+        }
+        if words.contains("server does not support SSL") {
+            return (.connectionRefused, "set ssl = on in the server, or sslmode=prefer in the database URL")
+        }
+        return (.connectionRefused, "is the database running, and the address right?")
+    }
+
+    /// What is the same for all who are kept from the database by the same; nil where it is reached and refuses a statement.
+    var outage: String? {
+        guard isConnectionLost else { return nil }
+        guard operation == "connect" else { return Self.away }
+        switch sqlState {
+        case nil where !lacksPassword && connecting.reason == .connectionRefused, SQLState.cannotConnectNow:
+            return Self.away
+        case .some(let state) where state.hasPrefix("57P") || state.hasPrefix("08"): return Self.away
+        default: return message
+        }
+    }
+
+    private static let away = "away"
+}
