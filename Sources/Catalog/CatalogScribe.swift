@@ -26,28 +26,26 @@ public struct CatalogRecording: Sendable {
 final class CatalogScribe {
     private let recording: CatalogRecording?
     private let publication: String
-    /// Changes from there on are judged by the newest version.
+    private let adoptions: CatalogAdoptions
+    /// Where nobody judges: the log's end when the newest version came, and when the first did that was not noted.
     private var since: UInt64?
-    /// The first version that was not noted counts from there on.
     private var unknownFrom: UInt64?
     private var last: (record: CatalogRecord, at: UInt64)?
-    /// Transactions that were waited for when versions came that were not noted.
-    private var awaited: Set<UInt32> = []
     private var hasNews = false
     /// Monotonic time.
     private(set) var due = UInt64.max
 
-    init(_ recording: CatalogRecording?, publication: String) {
+    init(_ recording: CatalogRecording?, _ adoptions: CatalogAdoptions, publication: String) {
         self.recording = recording
+        self.adoptions = adoptions
         self.publication = publication
     }
 
-    /// A version that others are judged by from here on; so is what stands behind marks of these transactions.
-    func published(awaited xids: [UInt32]) {
+    /// A version that others will judge by.
+    func published() {
         guard let recording else { return }
         since = recording.end() ?? since
         unknownFrom = unknownFrom ?? since
-        if awaited.count < Self.mostAwaited { awaited.formUnion(xids) }
         hasNews = true
         wait(Limits.catalogRecordDelay)
     }
@@ -59,8 +57,6 @@ final class CatalogScribe {
         if due == .max || last != nil { wait(Limits.catalogRecordDelay) }
     }
 
-    private static let mostAwaited = 1000
-
     private func wait(_ delay: Duration) { due = Clock.monotonicNanoseconds() + delay.wholeNanoseconds }
 
     /// Asks for everything anew, noting the answers. `isBusy`: others wait, and it can be done a moment later.
@@ -68,12 +64,11 @@ final class CatalogScribe {
         _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String, isBusy: Bool
     ) throws(PostgresError) {
         guard let recording, Clock.monotonicNanoseconds() >= due else { return }
-        guard !isBusy, let since = since ?? recording.end() else { return wait(Limits.catalogRecordDelay) }
-        self.since = since
+        guard !isBusy, let span = span(of: view, recording) else { return wait(Limits.catalogRecordDelay) }
         wait(Limits.catalogRecordInterval)
         if !hasNews, last.map({ !isAboutToGo($0.at, recording) }) ?? false { return }
         do throws(PostgresError) {
-            guard let record = try record(reader, view, fingerprint, since) else {
+            guard let record = try record(reader, view, fingerprint, span) else {
                 return wait(Limits.catalogRecordDelay)
             }
             keep(record, recording)
@@ -84,13 +79,30 @@ final class CatalogScribe {
     }
 
     private func keep(_ record: CatalogRecord, _ recording: CatalogRecording) {
-        defer { if !hasNews { (unknownFrom, awaited) = (nil, []) } }
+        defer { if !hasNews { forgetUnknown() } }
         let isOneStep = record.unknownFrom == record.since
         if let last, isOneStep, last.record.saysTheSame(as: record), !isAboutToGo(last.at, recording) {
             hasNews = false
         } else if recording.record(record) {
             last = (record, recording.end() ?? record.since)
             hasNews = false
+        }
+    }
+
+    private func forgetUnknown() {
+        unknownFrom = nil
+        adoptions.noted()
+    }
+
+    /// From where on it may have been that somebody judged by the version, and from where on all did. Nil while some do not.
+    private func span(of view: CatalogView, _ recording: CatalogRecording) -> (unknownFrom: UInt64, since: UInt64)? {
+        switch adoptions.standing(of: view.snapshot.version) {
+        case .whole(let first, let last): return (first, last)
+        case .underWay: return nil
+        case .unheard:
+            guard let since = since ?? recording.end() else { return nil }
+            self.since = since
+            return (min(unknownFrom ?? since, since), since)
         }
     }
 
@@ -104,15 +116,16 @@ final class CatalogScribe {
 
     /// Nil where the catalog became another meanwhile: that is noticed at the next look.
     private func record(
-        _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String, _ since: UInt64
+        _ reader: CatalogReader, _ view: CatalogView, _ fingerprint: String,
+        _ span: (unknownFrom: UInt64, since: UInt64)
     ) throws(PostgresError) -> CatalogRecord? {
         let roles = roles(view)
         let noted = NotedAnswers(reader.asked)
         _ = try CatalogTrial(noted, publication).view(for: roles)
         guard try reader.fingerprint(view.snapshot).text == fingerprint else { return nil }
         return CatalogRecord(
-            time: Clock.unixMicroseconds(), since: since, unknownFrom: min(unknownFrom ?? since, since),
-            serverVersion: UInt32(noted.serverVersion),
-            publication: publication, awaited: awaited.sorted(), roles: roles, answers: noted.answers)
+            time: Clock.unixMicroseconds(), since: span.since, unknownFrom: span.unknownFrom,
+            serverVersion: UInt32(noted.serverVersion), publication: publication, awaited: [], roles: roles,
+            answers: noted.answers)
     }
 }

@@ -40,13 +40,14 @@ public final class CatalogService: Sendable {
     }
 
     public let known: KnownCatalog
+    private let adoptions: CatalogAdoptions
     private let threads: AskingThreads<PlainLine<CatalogJob>>
 
     public init(_ settings: Settings) throws(SystemError) {
-        let known = KnownCatalog()
-        self.known = known
+        let (known, adoptions) = (KnownCatalog(), CatalogAdoptions())
+        (self.known, self.adoptions) = (known, adoptions)
         let inbox = try Inbox<PlainLine<CatalogJob>>(holding: CatalogJob.room)
-        threads = try AskingThreads(inbox, [("catalog", { CatalogWorker(settings, known, inbox) })])
+        threads = try AskingThreads(inbox, [("catalog", { CatalogWorker(settings, known, adoptions, inbox) })])
     }
 
     /// Ends the thread and what it asks just now; what waits is answered `.unavailable`. Once, by the owner, on a thread
@@ -68,6 +69,11 @@ public final class CatalogService: Sendable {
     /// `body` is called on the catalog's thread with each new snapshot. Whatever was resolved with an older one is to be
     /// resolved again: roles may have other rights. It must not wait for anything.
     public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { known.listen(body) }
+
+    /// From `offset` of the log on, this one of `loops` judges by that version: the log is to say so.
+    public func adopt(_ version: UInt64, at offset: UInt64, by loop: Int, of loops: Int) {
+        adoptions.adopt(version, at: offset, by: loop, of: loops)
+    }
 
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.
     public func addBindings(_ count: Int) {

@@ -24,7 +24,10 @@ final class CatalogWorker: ConnectedWorker {
     private let coverage: CoverageWatch
     private let scribe: CatalogScribe
 
-    init(_ settings: CatalogService.Settings, _ known: KnownCatalog, _ inbox: Inbox<PlainLine<CatalogJob>>) {
+    init(
+        _ settings: CatalogService.Settings, _ known: KnownCatalog, _ adoptions: CatalogAdoptions,
+        _ inbox: Inbox<PlainLine<CatalogJob>>
+    ) {
         self.settings = settings
         self.known = known
         self.inbox = inbox
@@ -33,7 +36,7 @@ final class CatalogWorker: ConnectedWorker {
             again: "the catalog still cannot be read; trying again", settings.reachability)
         link = Link(.backingOff(Backoff(settings.reachability)), connected: settings.metrics.catalogConnected)
         coverage = CoverageWatch(settings.coverage)
-        scribe = CatalogScribe(settings.recording, publication: settings.publication)
+        scribe = CatalogScribe(settings.recording, adoptions, publication: settings.publication)
     }
 
     let connectsUnasked = true
@@ -178,7 +181,7 @@ final class CatalogWorker: ConnectedWorker {
         let remembered = known.rememberedRequests
         view = new
         known.publish(new)
-        scribe.published(awaited: backlog.refreshes.compactMap(\.xid))
+        scribe.published()
         // Also if what follows fails: whoever listens must know that the old rights do not count any more.
         defer { known.tell(new.snapshot) }
         settings.metrics.catalogVersion.set(new.snapshot.version)

@@ -19,13 +19,15 @@ public struct CatalogRecord: Sendable, Equatable {
 
     /// Microseconds since 1970, UTC.
     public var time: Int64
-    /// The hub judged changes by it from there on, but for those behind a mark that it was the first to know of.
+    /// The hub judged changes by it from there on, all its loops.
     public var since: UInt64
-    /// From there on, and up to `since`, it judged by what nobody wrote down: the catalog became another twice in a moment.
+    /// From there on, and up to `since`, some of it may have judged by this or by what nobody wrote down: its loops hear of
+    /// it one by one, and the catalog may have become another twice in a moment.
     public var unknownFrom: UInt64
     public var serverVersion: UInt32
     public var publication: String
-    /// Transactions of marks that the hub waited at for this, and for nothing older.
+    /// Transactions of marks that the hub waited at for this, and for nothing older. Of records by older versions, whose
+    /// `since` was the log's end: what stands behind these marks was judged by it, too.
     public var awaited: [UInt32]
     /// Whose rights it has.
     public var roles: [String]

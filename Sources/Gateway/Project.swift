@@ -114,7 +114,7 @@ public final class Project: Sendable {
     }
 
     /// Behind what has been read.
-    private var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
+    var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
 
     /// Who begins there or later misses nothing of the table, nor does who was told so.
     func wholeFrom(_ table: UInt32) -> UInt64 { settings.publication.wholeFrom(table, at: logEnd) }

@@ -133,6 +133,10 @@ final class ProjectLoop {
         expelRefusedRoles(snapshot)
         reviewRights(snapshot)
         for follower in followers { follower.take(snapshot) }
+        // Before it goes on reading its channels are bound anew.
+        let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
+        project.catalog.adopt(
+            snapshot.version, at: place, by: clients.number, of: project.mailboxes.count)
     }
 
     private func takeLimits() {

@@ -74,8 +74,7 @@ struct WhoCommand: Command {
             audience.sort()
             let printer = AudiencePrinter(terminal, zone)
             if arguments.has(.json) {
-                let policies = judge.map { $0.isOfThen ? "then" : "now" } ?? "not_asked"
-                for client in audience.clients { try terminal.print(client.json(policies: policies)) }
+                for client in audience.clients { try terminal.print(client.json) }
             } else {
                 try printer.print(audience, judge, isRecordedOnly: arguments.has(.recorded))
             }
@@ -100,6 +99,14 @@ extension Arguments {
     }
 }
 
+/// Whose policies said whether a client was told.
+enum AskedPolicies: String {
+    case then, now
+    case notAsked = "not_asked"
+
+    init(_ judge: Explainer?) { self = judge.map { $0.isOfThen ? .then : .now } ?? .notAsked }
+}
+
 /// The clients that a change concerned, and what became of it for each.
 struct ChangeAudience {
     struct Client {
@@ -117,6 +124,7 @@ struct ChangeAudience {
         let holder: RecordedNote
         let outcome: Outcome
         let reason: String
+        let asked: AskedPolicies
 
         var isSent: Bool { [.sent, .received, .sentLater, .receivedLater].contains(outcome) }
     }
@@ -145,11 +153,14 @@ struct ChangeAudience {
         var verdicts = Verdicts(change, judges)
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
             progress(done, min(limit, concerned.count))
-            let place = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
-            let (isMatch, reason) = try verdicts.verdict(
-                of: bindings, holder, at: max(change.offset, place ?? change.offset))
+            let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
+            let place = max(change.offset, later ?? change.offset)
+            let (isMatch, reason) = try verdicts.verdict(of: bindings, holder, at: place)
             let outcome = isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown
-            clients.append(Client(attendance: attendance, holder: holder, outcome: outcome, reason: reason))
+            clients.append(
+                Client(
+                    attendance: attendance, holder: holder, outcome: outcome, reason: reason,
+                    asked: try AskedPolicies(judges?.judge(at: place))))
         }
     }
 
@@ -245,18 +256,21 @@ private struct Verdicts {
     ) throws -> Verdict {
         let judge = try judges?.judge(at: place)
         var last: Verdict = (false, "")
+        let isUnknown = judge == nil && judges != nil
         for binding in bindings {
             guard binding.event == "*" || binding.event == change.operation.name else {
                 if last.isMatch != nil { last = (false, "the subscription is for \(binding.event) only") }
                 continue
             }
-            let found = try verdict(of: binding, holder, judge)
+            let found: Verdict = isUnknown ? (nil, Self.unrecorded) : try verdict(of: binding, holder, judge)
             if found.isMatch == true { return found }
             // What nobody can say is not outdone by what is not.
             if last.isMatch != nil { last = found }
         }
         return last
     }
+
+    private static let unrecorded = "the log has not got what the catalog said when it came back"
 
     private mutating func verdict(
         of binding: ListedBinding, _ holder: RecordedNote, _ judge: Explainer?
@@ -317,7 +331,8 @@ private struct AudiencePrinter {
                 .text("WHY", canBeCut: terminal.isInteractive, minimumWidth: 12),
             ], on: terminal)
         try terminal.print(heading: table)
-        for client in audience.clients { try terminal.print(table.line(client.cells(zone))) }
+        let asked = AskedPolicies(judge)
+        for client in audience.clients { try terminal.print(table.line(client.cells(zone, where: asked))) }
         if judge != nil, !audience.claimsNotKept.isEmpty {
             let claims = ScreenText.escaped(audience.claimsNotKept.joined(separator: ", "))
             try terminal.remark(
@@ -344,10 +359,11 @@ private struct AudiencePrinter {
 }
 
 extension ChangeAudience.Client {
-    fileprivate func cells(_ zone: DisplayZone) -> [String] {
+    /// - Parameter asked: whose policies most were judged by, which is said below the table.
+    fileprivate func cells(_ zone: DisplayZone, where asked: AskedPolicies) -> [String] {
         [
             word, attendance.text(holder.note.subject), attendance.text(holder.note.role), attendance.name,
-            attendance.text(attendance.joined.note.topic), why(zone),
+            attendance.text(attendance.joined.note.topic), why(zone, asked),
         ]
     }
 
@@ -363,7 +379,7 @@ extension ChangeAudience.Client {
         }
     }
 
-    private func why(_ zone: DisplayZone) -> String {
+    private func why(_ zone: DisplayZone, _ common: AskedPolicies) -> String {
         let ending: String? =
             switch (outcome, attendance.end) {
             case (.endedBefore, .left(_, _, let time, let reason)): "\(reason) at \(zone.text(time))"
@@ -373,10 +389,12 @@ extension ChangeAudience.Client {
             default: nil
             }
         let loss = attendance.losses.first.map { "told at \(zone.text($0.note.time)) that something was missing" }
-        return ([ending, reason.isEmpty ? nil : reason, loss] as [String?]).compactMap(\.self).joined(separator: "; ")
+        let other = asked == .now && asked != common ? "by the policies of now" : nil
+        return ([ending, reason.isEmpty ? nil : reason, other, loss] as [String?]).compactMap(\.self).joined(
+            separator: "; ")
     }
 
-    func json(policies: String) -> String {
+    var json: String {
         var line = JSONLine()
         line.add("outcome", outcome.rawValue)
         line.add("reason", reason)
@@ -390,7 +408,7 @@ extension ChangeAudience.Client {
         line.add("ended", attendance.ended.map(TimeText.json))
         line.add("losses", UInt64(attendance.losses.count))
         line.add("claims_not_kept", String(decoding: holder.note.otherClaims, as: UTF8.self))
-        line.add("policies", policies)
+        line.add("policies", asked.rawValue)
         return line.text
     }
 }

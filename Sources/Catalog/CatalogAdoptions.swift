@@ -1,0 +1,45 @@
+import Synchronization
+
+/// Where in the log those who judge by the catalog began to judge by what it said: each loop hears of a version on its own.
+final class CatalogAdoptions: Sendable {
+    enum Standing: Equatable {
+        /// Nobody judges by it.
+        case unheard
+        /// Some judge by an older version still.
+        case underWay
+        /// From `last` on all judge by it; between the two some did so, or judged by a version that was not noted.
+        case whole(first: UInt64, last: UInt64)
+    }
+
+    private struct State {
+        var loops: [Int: (version: UInt64, offset: UInt64)] = [:]
+        var count = 0
+        /// Where the first of them took a version that was not noted.
+        var first: UInt64?
+    }
+
+    private let state = Mutex(State())
+
+    func adopt(_ version: UInt64, at offset: UInt64, by loop: Int, of count: Int) {
+        state.withLock { state in
+            guard state.loops[loop].map({ $0.version < version }) ?? true else { return }
+            state.loops[loop] = (version, offset)
+            state.count = count
+            state.first = min(state.first ?? offset, offset)
+        }
+    }
+
+    func standing(of version: UInt64) -> Standing {
+        state.withLock { state in
+            guard !state.loops.isEmpty else { return .unheard }
+            guard state.loops.count == state.count, state.loops.values.allSatisfy({ $0.version == version }) else {
+                return .underWay
+            }
+            let last = state.loops.values.map(\.offset).max() ?? 0
+            return .whole(first: min(state.first ?? last, last), last: last)
+        }
+    }
+
+    /// What all of them judge by is noted.
+    func noted() { state.withLock { $0.first = nil } }
+}

@@ -1,0 +1,40 @@
+import TestSupport
+import Testing
+
+@testable import Catalog
+
+@Suite(.within(minutes: 10)) struct CatalogAdoptionsTests {
+    private let adoptions = CatalogAdoptions()
+
+    private func adopt(_ version: UInt64, _ places: UInt64...) {
+        for (loop, place) in places.enumerated() { adoptions.adopt(version, at: place, by: loop, of: 2) }
+    }
+
+    @Test func `nobody has heard of anything`() {
+        #expect(adoptions.standing(of: 1) == .unheard)
+    }
+
+    @Test func `all must have heard, each where it stands`() {
+        adopt(1, 7)
+        #expect(adoptions.standing(of: 1) == .underWay)
+        adopt(1, 7, 5)
+        #expect(adoptions.standing(of: 1) == .whole(first: 5, last: 7))
+        #expect(adoptions.standing(of: 2) == .underWay)
+    }
+
+    @Test func `versions between that nobody noted count from the first of them on`() {
+        adopt(1, 3, 3)
+        adoptions.noted()
+        adopt(2, 10, 8)
+        adopt(3, 20, 21)
+        #expect(adoptions.standing(of: 3) == .whole(first: 8, last: 21))
+        adoptions.noted()
+        #expect(adoptions.standing(of: 3) == .whole(first: 21, last: 21))
+    }
+
+    @Test func `who hears of the same again is no later for that`() {
+        adopt(1, 3, 3)
+        adopt(1, 9, 9)
+        #expect(adoptions.standing(of: 1) == .whole(first: 3, last: 3))
+    }
+}

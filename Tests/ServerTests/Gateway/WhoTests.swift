@@ -1,0 +1,277 @@
+import Diagnostics
+import Embedded
+import EventLog
+import Foundation
+import System
+import TestSupport
+import Testing
+
+@testable import Console
+@testable import Settings
+@testable import tidewire
+
+/// `tidewire who`, beside what clients really got.
+@Suite(.within(minutes: 15), .serialized) struct WhoTests {
+    private static let tables = """
+        CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL, v int NOT NULL);
+        CREATE TABLE members (room int, person uuid, PRIMARY KEY (room, person));
+        CREATE TABLE ends (id int PRIMARY KEY);
+        ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+        GRANT SELECT ON notes, members, ends TO READER;
+        CREATE FUNCTION is_mine(who uuid) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT who = auth.uid() $$;
+        ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY shown ON notes FOR SELECT TO READER USING (owner = auth.uid());
+        """
+
+    fileprivate static let policies = [
+        "owner = auth.uid()", "true", "id % 2 = 0 OR is_mine(owner)", "is_mine(owner) AND room > 0",
+        "room IN (SELECT m.room FROM members m WHERE m.person = auth.uid())", "false",
+        "room = (auth.jwt() -> 'app_metadata' ->> 'room')::int",
+        "EXISTS (SELECT FROM members m WHERE m.room = notes.room AND m.person = auth.uid()) OR owner = auth.uid()",
+    ]
+
+    fileprivate static let filters = [nil, nil, "room=eq.1", "room=in.(0,2)", "id=gt.20", "v=lt.60"]
+
+    /// One channel of a client of the test, from its join to its end, and what it was told there.
+    private final class Stay {
+        let caller: Caller
+        let user: Int
+        let request: String
+        let topic: String
+        private(set) var ref = ""
+        private(set) var position: String?
+        private(set) var heard: [String] = []
+        var isThere = true
+
+        init(_ caller: Caller, user: Int, request: String, topic: String) {
+            (self.caller, self.user, self.request, self.topic) = (caller, user, request, topic)
+        }
+
+        func join(_ token: String, from position: String? = nil) throws {
+            let resume = position.map { #","resume":"\#($0)""# } ?? ""
+            ref = try caller.push(
+                topic, "phx_join",
+                Caller.join(
+                    [request, binding("ends", "INSERT")], token: token,
+                    more: #","tidewire":{"position":true\#(resume)}"#))
+            let reply = try caller.first { $0.event == "phx_reply" && $0.ref == ref }
+            let standing = (reply.payload["response"] as? [String: Any])?["tidewire"] as? [String: Any]
+            self.position = standing?["position"] as? String
+            guard reply.status == "ok", self.position != nil else { throw Unexpected(message: "\(reply)") }
+            _ = try caller.first { $0.topic == topic && $0.isSubscription }
+        }
+
+        func leave() throws {
+            isThere = false
+            try caller.push(topic, "phx_leave", "{}", joinRef: ref)
+            try caller.fence()
+            take()
+        }
+
+        func lose() {
+            isThere = false
+            caller.fallSilent()
+            take()
+        }
+
+        /// Until the end that all see.
+        func awaitEnd() throws {
+            _ = try caller.first { $0.event == "postgres_changes" && $0.data["table"] as? String == "ends" }
+        }
+
+        private func take() {
+            for message in caller.takeUnheard() where message.event == "postgres_changes" {
+                if let place = message.payload["position"] as? String { position = place }
+                guard message.data["table"] as? String == "notes" else { continue }
+                heard.append(
+                    "\(message.type ?? "") \(message.old["id"] ?? message.id ?? -1) \(message.record["v"] ?? "")")
+            }
+        }
+    }
+
+    /// What happens at random: changes of rows, memberships and policies, and clients that come, go, are cut and come back.
+    private final class Play {
+        let stage: GatewayStage
+        var random: SeededRandom
+        private var rows: [Int: Int] = [:]
+        private(set) var stays: [Stay] = []
+        private var lost: [Stay] = []
+        private var step = 0
+
+        init(_ stage: GatewayStage, _ seed: Seed) {
+            self.stage = stage
+            random = SeededRandom(seed: seed)
+        }
+
+        func run(_ steps: Int) throws {
+            try join()
+            #expect(try eventually { try records() > 0 })
+            for _ in 0..<steps {
+                step += 1
+                switch Int.random(in: 0..<20, using: &random) {
+                case 0..<3 where stays.count(where: \.isThere) < 8: try join()
+                case 3:
+                    try stays.filter(\.isThere).randomElement(using: &random)?.leave()
+                case 4:
+                    guard let losing = stays.filter(\.isThere).randomElement(using: &random) else { continue }
+                    losing.lose()
+                    lost.append(losing)
+                case 5, 6: try comeBack()
+                case 7: try alter()
+                case 8, 9: try changeMembers()
+                default: try changeRow()
+                }
+                // Otherwise some join, and leave, while the log has yet to come to what was committed before.
+                if random.next() % 4 == 0 { try stage.awaitLog() }
+            }
+            try stage.run("INSERT INTO ends VALUES (1)")
+            for stay in stays where stay.isThere {
+                try stay.awaitEnd()
+                try stay.leave()
+            }
+        }
+
+        /// Mostly it stays long enough to be written down.
+        private func alter() throws {
+            let (version, before) = (stage.metrics.catalogVersion.value, try records())
+            try stage.run("ALTER POLICY shown ON notes USING (\(random.pick(policies)))")
+            guard Int.random(in: 0..<4, using: &random) > 0 else { return }
+            try stage.awaitCatalog()
+            guard stage.metrics.catalogVersion.value != version else { return }
+            #expect(try eventually { try records() > before })
+        }
+
+        /// How often the log has what the catalog said.
+        func records() throws -> Int {
+            var reader = try EventLogReader(directory: DiskDirectory(stage.dataDirectory + "/log"))
+            var count = 0
+            while try reader.next() { if reader.entry.kind == .catalogRecord { count += 1 } }
+            return count
+        }
+
+        private func token(of user: Int) -> String {
+            stage.token(of: user, #","app_metadata":{"room":"\#(user)"}"#)
+        }
+
+        private func join() throws {
+            let request = binding(
+                "notes", random.pick(["*", "*", "INSERT", "UPDATE", "DELETE"]), filter: random.pick(filters))
+            let stay = Stay(
+                try stage.caller(), user: Int.random(in: 0..<3, using: &random), request: request,
+                topic: "realtime:t\(step)")
+            try stay.join(token(of: stay.user))
+            stays.append(stay)
+        }
+
+        private func comeBack() throws {
+            guard !lost.isEmpty else { return }
+            let before = lost.remove(at: Int.random(in: 0..<lost.count, using: &random))
+            let stay = Stay(
+                try stage.caller(), user: before.user, request: before.request, topic: "realtime:t\(step)")
+            try stay.join(token(of: stay.user), from: before.position)
+            stays.append(stay)
+        }
+
+        private func changeMembers() throws {
+            let (room, person) = (
+                Int.random(in: 0..<3, using: &random), GatewayStage.user(Int.random(in: 0..<3, using: &random))
+            )
+            try stage.run(
+                Bool.random(using: &random)
+                    ? "INSERT INTO members VALUES (\(room), '\(person)') ON CONFLICT DO NOTHING"
+                    : "DELETE FROM members WHERE room = \(room) AND person = '\(person)'")
+        }
+
+        private func changeRow() throws {
+            let (owner, room) = (
+                GatewayStage.user(Int.random(in: 0..<3, using: &random)), Int.random(in: 0..<3, using: &random)
+            )
+            switch Int.random(in: 0..<6, using: &random) {
+            case 0 where !rows.isEmpty:
+                guard let id = rows.keys.sorted().randomElement(using: &random) else { return }
+                rows[id] = nil
+                try stage.run("DELETE FROM notes WHERE id = \(id)")
+            case 1, 2:
+                guard let id = rows.keys.sorted().randomElement(using: &random) else { return }
+                try stage.run(
+                    "UPDATE notes SET owner = '\(owner)', room = \(room), v = \(step) WHERE id = \(id)")
+            default:
+                rows[step] = step
+                try stage.run("INSERT INTO notes VALUES (\(step), '\(owner)', \(room), \(step))")
+            }
+        }
+    }
+
+    private static func ask(_ words: [String], _ stage: GatewayStage) throws -> [[String: Any]] {
+        let path = stage.dataDirectory + "/log"
+        let (output, errors) = try onThisThread {
+            let recorder = Recorder()
+            let terminal = Terminal(
+                width: nil, surroundings: .only(),
+                output: { (bytes) throws(OutputFailure) in recorder.output += bytes },
+                errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes })
+            _ = await Program(commands: [WhoCommand(), TailCommand()]).run(words + ["--log", path, "--json"], terminal)
+            return (recorder.output, recorder.errors)
+        }
+        #expect(errors.isEmpty, "\(words): \(String(decoding: errors, as: UTF8.self))")
+        return try output.split(separator: UInt8(ascii: "\n")).map {
+            try JSONSerialization.jsonObject(with: Data($0)) as? [String: Any] ?? [:]
+        }
+    }
+
+    private final class Recorder {
+        var output: [UInt8] = []
+        var errors: [UInt8] = []
+    }
+
+    private static func name(of change: [String: Any]) -> String {
+        let key = (change["key"] as? [String: Any])?["id"] as? Int ?? -1
+        let version = (change["record"] as? [String: Any])?["v"].map { "\($0)" } ?? ""
+        return "\(change["op"] ?? "") \(key) \(version)"
+    }
+
+    /// How many answers are right, and how many of these are that somebody was sent it; with the database, or the log alone.
+    private static func judge(
+        _ answers: [[String: Any]], _ name: String, _ play: Play, isWhole: Bool
+    ) -> (right: Int, sent: Int) {
+        var (right, sent) = (0, 0)
+        for stay in play.stays {
+            let answer = answers.first { $0["topic"] as? String == stay.topic }
+            let outcome = answer?["outcome"] as? String
+            // What the catalog said for a moment only nobody wrote down, and it says so.
+            if answer?["policies"] as? String ?? "then" != "then" { continue }
+            if !isWhole, outcome == "unknown" { continue }
+            let isSent = ["sent", "received", "sent_later", "received_later"].contains(outcome)
+            let count = stay.heard.count { $0 == name }
+            #expect(
+                count == (isSent ? 1 : 0),
+                "\(name), \(stay.topic) of user \(stay.user), \(stay.request), \(isWhole): \(answer ?? [:])")
+            (right, sent) = (right + 1, sent + count)
+        }
+        return (right, sent)
+    }
+
+    @Test(arguments: seeds(3))
+    func `who was sent a change is who got it`(_ seed: Seed) throws {
+        let stage = try GatewayStage(
+            Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
+            publication: "FOR TABLE notes, members, ends")
+        defer { stage.stop() }
+        let play = Play(stage, seed)
+        try play.run(100)
+        try stage.awaitLog()
+        let logins = ["--database-url", stage.logins.hubURL, "--policy-database-url", stage.logins.policyURL]
+        var (right, alone) = ((right: 0, sent: 0), (right: 0, sent: 0))
+        for change in try Self.ask(["tail", "--from", "oldest", "--table", "notes"], stage) {
+            let (name, words) = (Self.name(of: change), ["who", "@\(change["offset"] as? Int ?? -1)"])
+            let one = Self.judge(try Self.ask(words + logins, stage), name, play, isWhole: true)
+            let other = Self.judge(try Self.ask(words, stage), name, play, isWhole: false)
+            right = (right.right + one.right, right.sent + one.sent)
+            alone = (alone.right + other.right, alone.sent + other.sent)
+        }
+        #expect(right.sent > 10 && right.right > 100 && alone.sent > 5, "\(right) \(alone)")
+    }
+}
+
+private let policies = WhoTests.policies
+private let filters = WhoTests.filters
