@@ -68,6 +68,8 @@ def check_validators(report):
         files.check_nginx()
     with report.check("deploy/caddy/Caddyfile", "caddy validate"):
         files.check_caddy()
+    with report.check("deploy/envoy/envoy.yaml", "envoy --mode validate"):
+        files.check_envoy()
     with report.check("deploy/prometheus/scrape.yml", "promtool check config, syntax"):
         files.check_scrape()
     with report.check("deploy/prometheus/alerts.yml", "promtool check rules"):
@@ -105,6 +107,9 @@ def check_served(report, port, directory):
     with report.check("deploy/caddy/Caddyfile", "caddy before the hub: sockets, broadcasts, what is refused"), \
             live.caddy(port, directory) as peer:
         live.check_proxy(peer, key, f"{directory}/caddy.out")
+    with report.check("deploy/envoy/envoy.yaml", "envoy before the hub: sockets, broadcasts, what is refused"), \
+            live.envoy(port, directory) as peer:
+        live.check_proxy(peer, key, f"{directory}/envoy.out")
 
 
 def check_with_database(report, binary, directory):

@@ -177,6 +177,26 @@ def check_caddy():
         demand("not formatted" not in told, told)
 
 
+def envoy_configuration(directory, port=8000, upstream="realtime-dev.supabase-realtime:4000"):
+    """Our file with other addresses."""
+    ours = (DEPLOY / "envoy/envoy.yaml").read_text()
+    host, upstream_port = upstream.rsplit(":", 1)
+    for said, meant in [
+            ("{address: 0.0.0.0, port_value: 8000}", f"{{address: 127.0.0.1, port_value: {port}}}"),
+            ("{address: realtime-dev.supabase-realtime, port_value: 4000}",
+             f"{{address: {host}, port_value: {upstream_port}}}")]:
+        demand(said in ours, f"deploy/envoy/envoy.yaml does not say {said}, which this check puts its own for")
+        ours = ours.replace(said, meant)
+    path = pathlib.Path(directory) / "envoy.yaml"
+    path.write_text(ours)
+    return path
+
+
+def check_envoy():
+    run([program("envoy"), "--mode", "validate", "--log-level", "error", "--config-path",
+         str(DEPLOY / "envoy/envoy.yaml")])
+
+
 def check_kong_shape():
     """Of Kong's declarative format, what we use of it."""
     kong = yaml_of(DEPLOY / "kong/kong.yml")

@@ -127,6 +127,16 @@ def caddy(upstream, directory):
         yield Peer(port, "realtime.example.com", isSecure=False)
 
 
+@contextlib.contextmanager
+def envoy(upstream, directory):
+    port = free_port()
+    path = files.envoy_configuration(directory, port, f"127.0.0.1:{upstream}")
+    words = [program("envoy"), "--config-path", str(path), "--concurrency", "1", "--disable-hot-restart",
+             "--log-level", "error"]
+    with started(words, port, f"{directory}/envoy.out"):
+        yield Peer(port, "realtime.example.com", isSecure=False)
+
+
 class Peer:
     """A server that is talked to by bytes, so that nothing tidies paths up on the way."""
 
