@@ -17,6 +17,8 @@ from conformance.rest import BATCH, post, single
 from hostile.crowds import CROWD, MIB, settled
 
 UNLIMITED = {"max_events_per_second": "0", "max_joins_per_second": "0", "max_presence_events_per_second": "0", "max_client_presence_events_per_window": "0"}
+# Forty clients in one process read no faster than the machine lets them: that is not what is looked at.
+PATIENT = {"outbox_size": "128MB", "outbox_age": "300s"}
 
 
 async def serves(stage):
@@ -58,7 +60,7 @@ async def slow_readers(stage):
     await serves(stage)
 
 
-@scenario("presence without end: all views become the same, and what was there is gone with those who said it", own_hub=True, settings=UNLIMITED | {"loops": "2"})
+@scenario("presence without end: all views become the same, and what was there is gone with those who said it", own_hub=True, settings=UNLIMITED | PATIENT | {"loops": "2"})
 async def presence_flood(stage):
     await serves(stage)
     topic = "realtime:presence-flood"
