@@ -40,6 +40,7 @@ extension LogField {
     public static let xid = LogKey("xid")
     public static let relation = LogKey("relation")
     public static let oid = LogKey("oid")
+    public static let object = LogKey("object")
     public static let policy = LogKey("policy")
     public static let state = LogKey("state")
     public static let catalogVersion = LogKey("catalog_version")

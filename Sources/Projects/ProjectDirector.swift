@@ -22,8 +22,6 @@ public struct NoDatabase: Error, CustomStringConvertible {
 /// project waits for its threads and its clients.
 public final class ProjectDirector: Operators {
     typealias Answer = @Sendable (HTTPResponse) -> Void
-    /// Makes what a new project's database lacks, before it is followed. What could not be made, in words.
-    public typealias Preparation = @Sendable (ConnectionTarget) -> String?
 
     private struct Running {
         var byName: [String: RunningProject] = [:]
@@ -41,7 +39,6 @@ public final class ProjectDirector: Operators {
     private let store: ProjectStore
     private let configured: ProjectRecord?
     private let gateway: Gateway
-    private let preparation: Preparation?
     private let running = Mutex(Running())
     private let jobs = Mutex(Jobs())
     private let pulse = Pulse()
@@ -50,11 +47,10 @@ public final class ProjectDirector: Operators {
     private let questions = Mutex<QuestionDesk?>(nil)
 
     /// Starts every project there is. One that cannot be started is said in the log; the others run.
-    public init(_ planner: ProjectPlanner, on gateway: Gateway, preparation: Preparation?) throws {
+    public init(_ planner: ProjectPlanner, on gateway: Gateway) throws {
         let configuration = planner.configuration
         self.planner = planner
         self.gateway = gateway
-        self.preparation = preparation
         store = try ProjectStore(in: DiskDirectory(configuration.dataDirectory), key: configuration.projectKey)
         configured =
             planner.configured == nil
@@ -215,12 +211,17 @@ public final class ProjectDirector: Operators {
     }
 
     private func prepare(_ record: ProjectRecord) {
-        guard let database = record.database, let preparation,
-            let trouble = preparation(ConnectionTarget(database.revealed))
-        else { return }
-        Log.shared.warning(
-            "a new project's database could not be prepared",
-            [.project(record.externalID), .reason(trouble), .hint("tidewire db apply, with a login that may")])
+        guard let database = record.database, let preparation = planner.preparation else { return }
+        do {
+            try LogScope.of(record.externalID) { try preparation(ConnectionTarget(database.revealed)) }
+        } catch {
+            Log.shared.warning(
+                "a new project's database could not be prepared",
+                [
+                    .project(record.externalID), .reason("\(error)"),
+                    .hint("tidewire db apply, with a login that may"),
+                ])
+        }
     }
 
     private func attempt(_ name: String, _ body: () throws -> Void) -> String? {

@@ -29,14 +29,19 @@ struct ProjectPlan: Sendable {
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
 
+/// Makes what a database lacks, and says what it made and what it could not make. Throws where it cannot be reached.
+public typealias DatabasePreparing = @Sendable (ConnectionTarget) throws(PostgresError) -> Void
+
 /// Makes plans: of the project that the settings describe, and of those that are stored.
 public struct ProjectPlanner: Sendable {
     let configuration: Configuration
     let keys: TokenKeys
+    let preparation: DatabasePreparing?
 
-    public init(configuration: Configuration, keys: TokenKeys) {
+    public init(configuration: Configuration, keys: TokenKeys, preparation: DatabasePreparing? = nil) {
         self.configuration = configuration
         self.keys = keys
+        self.preparation = preparation
     }
 
     /// Nil where the settings name no database.
@@ -91,6 +96,8 @@ public struct ProjectPlanner: Sendable {
     private func move(_ plan: inout ProjectPlan, for record: ProjectRecord) {
         plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
         plan.ingest.replication.slot = slot(of: record)
+        // It was prepared when it was made.
+        plan.ingest.replication.preparation = nil
         plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID, tables: configuration.measuredTables)
         plan.policies = nil
     }
@@ -132,6 +139,9 @@ public struct ProjectPlanner: Sendable {
             mayCreateSlot: configuration.createsSlot, mayCreatePublication: configuration.createsPublication,
             streaming: configuration.streamsTransactionsInProgress, coverage: StreamCoverage())
         replication.metrics = ProjectMetrics(tables: configuration.measuredTables)
+        if configuration.preparesDatabase {
+            replication.preparation = preparation.map { DatabasePreparation($0) }
+        }
         return IngestService.Settings(
             replication: replication, dataDirectory: configuration.dataDirectory,
             segmentBytes: configuration.segmentBytes, retentionAge: configuration.retentionAge,

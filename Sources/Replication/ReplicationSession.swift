@@ -31,6 +31,7 @@ struct ReplicationSession<Sink: TransactionSink> {
                 "default_transaction_read_only=off",
             ],
             interrupt: interrupt)
+        try settings.preparation?.see(to: settings.target)
         let keeper = SlotKeeper(settings: settings, catalog: catalog, interrupt: interrupt)
         try keeper.checkServer()
         try keeper.ensurePublication()

@@ -10,6 +10,8 @@ public struct ReplicationSettings: Sendable {
     public var slot: String
     public var mayCreateSlot: Bool
     public var mayCreatePublication: Bool
+    /// What the database is to have before anything is looked for there; nil: it is taken as it is.
+    public var preparation: DatabasePreparation?
     /// Let the server send large transactions while they run.
     public var streaming: Bool
     /// Whether the publication of tables that make members is in the stream, too …

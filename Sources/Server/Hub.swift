@@ -29,10 +29,10 @@ public final class Hub: Sendable {
     /// - Parameters:
     ///   - echoes: serves `/echo`, for conformance runs.
     ///   - rehearsal: plays clients, for benchmarks; with one loop.
-    ///   - preparation: makes what a new project's database lacks; in words what could not be made.
+    ///   - preparation: makes what a new project's database lacks, and the settings' own where they ask for it.
     public init(
         _ configuration: Configuration, echoes: Bool = false, rehearsal: Rehearsal? = nil,
-        preparation: (@Sendable (ConnectionTarget) -> String?)? = nil
+        preparation: DatabasePreparing? = nil
     ) throws {
         Limits.checkInvariants()
         let keys = try configuration.tokenKeys()
@@ -53,7 +53,7 @@ public final class Hub: Sendable {
         }
         do {
             director = try ProjectDirector(
-                ProjectPlanner(configuration: configuration, keys: keys), on: gateway, preparation: preparation)
+                ProjectPlanner(configuration: configuration, keys: keys, preparation: preparation), on: gateway)
         } catch {
             gateway.stop()
             throw error

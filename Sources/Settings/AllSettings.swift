@@ -25,6 +25,10 @@ public struct AllSettings: Sendable {
     public let createsPublication = TypedSetting(
         "publication_create", .database, .boolean, default: "on", "Create the publication if it is missing.")
 
+    public let preparesDatabase = TypedSetting(
+        "database_prepare", .database, .boolean, default: "off", aliases: ["SEED_SELF_HOST"],
+        "At the start make what the database lacks, as 'tidewire db apply' does, as far as the login may.")
+
     public let slot = TypedSetting(
         "slot", .database, .slotName, default: "tidewire",
         "The replication slot that remembers how far we have read.")

@@ -1,6 +1,5 @@
 import Console
 import Diagnostics
-import Embedded
 import EventLog
 import Postgres
 import Server
@@ -16,7 +15,8 @@ struct ServeCommand: Command {
         durable here, so killing the hub or the database at any moment loses nothing and repeats nothing in the log.
 
         The slot is created if it is missing (slot_create), and so is the publication if the role may \
-        (publication_create). When the database cannot be reached, or refuses, the hub says why, keeps trying with \
+        (publication_create). With database_prepare it first makes what 'tidewire db apply' would make, as far as the \
+        login may, and says it line by line. When the database cannot be reached, or refuses, the hub says why, keeps trying with \
         growing waits, and goes on where it stopped.
 
         If history cannot go on - the slot was dropped, the server let go of its WAL, the database was restored - a gap \
@@ -42,22 +42,13 @@ struct ServeCommand: Command {
         Log.shared.configure(level: configuration.logLevel, format: configuration.logFormat)
         Hub.blockSignals()
         let hub = try ServeCommand.explained {
-            try Hub(configuration, echoes: arguments.has(.echo), preparation: ServeCommand.prepare)
+            try Hub(configuration, echoes: arguments.has(.echo)) { (target) throws(PostgresError) in
+                try DatabasePreparer(target).prepare()
+            }
         }
         while Hub.waitForSignal(reloading: hub) == nil {}
         hub.stop()
         return .ok
-    }
-
-    /// What `tidewire db apply` does, for the database of a project that an operator has made.
-    private static let prepare: @Sendable (ConnectionTarget) -> String? = { target in
-        do {
-            let connection = try Connection(target)
-            for file in SQLFile.foundation { try file.apply(connection) }
-            return nil
-        } catch {
-            return "\(error)"
-        }
     }
 
     /// What keeps the hub from starting, with the exit code a script can act on.

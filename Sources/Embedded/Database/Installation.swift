@@ -73,9 +73,17 @@ public struct Installation {
         return step
     }
 
+    /// Hubs that start together do it one after the other: what is made IF NOT EXISTS is in each other's way otherwise.
     private func begin() throws(PostgresError) {
-        try connection.execute("BEGIN; SET LOCAL lock_timeout = '\(Installation.lockTimeoutSeconds)s'")
+        try connection.execute(
+            """
+            BEGIN; SET LOCAL lock_timeout = '\(Installation.lockTimeoutSeconds)s';
+            SELECT pg_catalog.pg_advisory_xact_lock(\(Installation.lock))
+            """)
     }
+
+    /// "tidewire" in bytes.
+    private static let lock = 0x7469_6465_7769_7265
 
     private func run(_ file: SQLFile, _ step: inout InstallationStep) {
         var notices: [PostgresNotice] = []

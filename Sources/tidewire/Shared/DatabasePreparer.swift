@@ -1,0 +1,56 @@
+import Diagnostics
+import Embedded
+import Postgres
+
+/// What `tidewire db apply` does, by a hub that starts or has a new project: nobody is there to be asked, and the log has
+/// what was made, and what a login that may more has to make.
+struct DatabasePreparer {
+    private let connection: Connection
+
+    init(_ target: ConnectionTarget) throws(PostgresError) {
+        connection = try Connection(target, applicationName: "tidewire db apply")
+    }
+
+    func prepare() throws(PostgresError) {
+        let installation = Installation(connection)
+        var made = 0
+        var lacking: [String] = []
+        for file in SQLFile.foundation {
+            let step = try installation.apply(file)
+            if let failure = step.failure {
+                if failure.isConnectionLost { throw failure }
+                tell(file, failure)
+                lacking.append(file.name)
+            }
+            tell(step)
+            made += step.made.count + step.changed.count
+        }
+        if lacking.isEmpty {
+            Log.shared.info(
+                made == 0 ? "the database has all that is needed" : "the database is prepared", [.count(made)])
+        }
+    }
+
+    private func tell(_ step: InstallationStep) {
+        for object in step.made {
+            Log.shared.info("made in the database", [.source(step.file), .object(object.description)])
+        }
+        for object in step.changed {
+            Log.shared.info("changed in the database", [.source(step.file), .object(object.description)])
+        }
+        for warning in step.warnings {
+            Log.shared.warning(
+                "the database lacks something that this login may not make",
+                [.source(step.file), .reason(warning.message)] + (warning.hint.map { [.hint($0)] } ?? []))
+        }
+    }
+
+    private func tell(_ file: SQLFile, _ failure: PostgresError) {
+        Log.shared.warning(
+            "the database could not be prepared: nothing of this file was made",
+            [
+                .source(file.name), .reason(failure.message),
+                .hint("run 'tidewire db apply' as a superuser, or as a login that may do this"),
+            ] + (failure.sqlState.map { [.sqlstate($0)] } ?? []))
+    }
+}

@@ -1,0 +1,90 @@
+import Embedded
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+extension EndToEndPrograms {
+    /// A hub that is to make what its database lacks, in clusters of their own: roles are a whole cluster's.
+    @Suite(.serialized) struct PreparingTests {
+        private static let seeding = ["SEED_SELF_HOST": "true"]
+
+        private func said(_ hub: ServedHub) throws -> [String] {
+            try String(contentsOfFile: hub.output, encoding: .utf8).split(separator: "\n").map(String.init)
+        }
+
+        private func hear(_ event: String, _ hub: ServedHub) throws {
+            do {
+                try eventually(event) { try said(hub).contains { $0.contains(event) } }
+            } catch {
+                Issue.record("\(try said(hub).suffix(20).joined(separator: "\n"))")
+                throw error
+            }
+        }
+
+        private func hasWhatIsNeeded(_ connection: Connection) throws -> Bool {
+            try connection.execute(
+                """
+                SELECT to_regclass('realtime.messages') IS NOT NULL AND to_regprocedure('auth.uid()') IS NOT NULL
+                   AND EXISTS (SELECT FROM pg_publication WHERE pubname = 'supabase_realtime')
+                   AND to_regrole('tidewire_policies') IS NOT NULL
+                """
+            ).values == [["t"]]
+        }
+
+        @Test func `an empty database gets all that is needed, when it can be reached, and once`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let database = try TestDatabase(on: cluster)
+            let hub = ServedHub(database: database)
+            defer { hub.kill() }
+            cluster.stop()
+            try hub.start(environment: Self.seeding)
+            try hear("; trying again", hub)
+            try cluster.start()
+            try hear(" streaming ", hub)
+            let connection = try cluster.connect(database: database.name)
+            #expect(try hasWhatIsNeeded(connection))
+            #expect(
+                try said(hub).contains { $0.contains("made in the database") && $0.contains("role tidewire_policies") })
+            hub.kill()
+            let made = try said(hub).count { $0.contains("made in the database") }
+            try hub.start(environment: Self.seeding)
+            try hear("the database has all that is needed", hub)
+            #expect(try said(hub).count { $0.contains("made in the database") } == made)
+        }
+
+        @Test func `without being asked it makes nothing but the publications`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let database = try TestDatabase(on: cluster)
+            let hub = ServedHub(database: database)
+            defer { hub.kill() }
+            try hub.start()
+            try hear(" streaming ", hub)
+            #expect(try !hasWhatIsNeeded(database.connection))
+        }
+
+        @Test func `what the login may not make is said with who may, and the rest goes on`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let database = try TestDatabase(on: cluster)
+            try database.run(
+                """
+                CREATE ROLE plain LOGIN REPLICATION PASSWORD 'one'; CREATE TABLE t (id int PRIMARY KEY); GRANT SELECT ON t TO plain;
+                CREATE PUBLICATION supabase_realtime FOR TABLE t
+                """)
+            let hub = ServedHub(database: database)
+            defer { hub.kill() }
+            let url = cluster.url(user: "plain", password: "one", database: database.name)
+            try hub.start(
+                ["--database-prepare", "on"], environment: ["TIDEWIRE_DATABASE_URL": url])
+            try hear(" streaming ", hub)
+            let refusals = try said(hub).filter { $0.contains("nothing of this file was made") }
+            #expect(
+                !refusals.isEmpty
+                    && refusals.allSatisfy { $0.contains("tidewire db apply") && $0.contains("sqlstate=42501") })
+            #expect(try !hasWhatIsNeeded(database.connection))
+        }
+    }
+}
