@@ -20,12 +20,12 @@ final class CatalogAdoptions: Sendable {
 
     private let state = Mutex(State())
 
-    func adopt(_ version: UInt64, at offset: UInt64, by loop: Int, of count: Int) {
+    func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of count: Int) {
         state.withLock { state in
             guard state.loops[loop].map({ $0.version < version }) ?? true else { return }
-            state.loops[loop] = (version, offset)
+            state.loops[loop] = (version, last)
             state.count = count
-            state.first = min(state.first ?? offset, offset)
+            state.first = min(state.first ?? first, first)
         }
     }
 

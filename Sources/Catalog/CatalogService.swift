@@ -70,9 +70,9 @@ public final class CatalogService: Sendable {
     /// resolved again: roles may have other rights. It must not wait for anything.
     public func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { known.listen(body) }
 
-    /// From `offset` of the log on, this one of `loops` judges by that version: the log is to say so.
-    public func adopt(_ version: UInt64, at offset: UInt64, by loop: Int, of loops: Int) {
-        adoptions.adopt(version, at: offset, by: loop, of: loops)
+    /// From `last` of the log on, this one of `loops` judges by that version, and perhaps from `first` on: the log is to say so.
+    public func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int) {
+        adoptions.adopt(version, from: first, to: last, by: loop, of: loops)
     }
 
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.

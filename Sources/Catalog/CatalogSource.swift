@@ -15,8 +15,8 @@ public protocol CatalogSource: AnyObject, Sendable {
     var unannounced: Set<UInt32> { get }
     /// Calls `body` with each new snapshot.
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void)
-    /// From `offset` of the log on, this one of `loops` judges by that version.
-    func adopt(_ version: UInt64, at offset: UInt64, by loop: Int, of loops: Int)
+    /// From `last` of the log on, this one of `loops` judges by that version, and perhaps from `first` on.
+    func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int)
     /// How many bindings were made, or ended, on whose behalf the catalog is watched.
     func addBindings(_ count: Int)
     /// Calls `then` when a snapshot read after this call, and after transaction `xid`, can be seen; with nil when that

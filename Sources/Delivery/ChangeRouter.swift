@@ -776,6 +776,9 @@ struct ChangeRouter: ~Copyable {
     /// The offset of the first change that waits for it.
     func firstHeld(_ listener: UInt32) -> UInt64? { waiting[listener]?.next.map { $0.position.offset - 1 } }
 
+    /// Whoever waits, nobody waits for what is before it.
+    var firstHeld: UInt64? { waiting.values.compactMap { $0.next.map { $0.position.offset - 1 } }.min() }
+
     /// The position that it was told last.
     func toldAt(_ listener: UInt32) -> UInt64? { audience.recipient(listener)?.toldAt }
 

@@ -212,6 +212,9 @@ extension Pipeline {
     /// The offset of the first change that waits for it.
     public func firstHeld(_ listener: UInt32) -> UInt64? { router.firstHeld(listener) }
 
+    /// From there on changes may still be judged: those that wait for answers, and those behind them.
+    public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
+
     /// The position that the listener's client was told last.
     public func toldAt(_ listener: UInt32) -> UInt64? { router.toldAt(listener) }
 

@@ -1,6 +1,7 @@
 import Change
 import EventLog
 import History
+import System
 
 /// The catalogs that a log has, of which one is that of a change.
 public struct PastCatalogs {
@@ -12,7 +13,7 @@ public struct PastCatalogs {
             switch reader.entry.kind {
             case .catalogRecord: for record in try CatalogRecordCodec.decode(reader.payload) { catalogs.take(record) }
             case .catalogMark where reader.entry.offset <= offset:
-                catalogs.marks.append(try CatalogMarkCodec.decode(reader.payload).xid)
+                catalogs.marks.append((try CatalogMarkCodec.decode(reader.payload).xid, reader.entry.time))
             default: break
             }
         }
@@ -23,8 +24,9 @@ public struct PastCatalogs {
     /// The newest that counted before the change, and the one after it.
     private var last: CatalogRecord?
     private var next: CatalogRecord?
-    /// Transactions before the change that may have changed the catalog.
-    private var marks: [UInt32] = []
+    /// Transactions before the change that may have changed the catalog, and when they were committed.
+    private var marks: [(xid: UInt32, time: Int64)] = []
+    private let now = Clock.unixMicroseconds()
 
     init(_ offset: UInt64) { self.offset = offset }
 
@@ -39,7 +41,15 @@ public struct PastCatalogs {
 
     /// Whoever reads a mark waits for a catalog that knows of it, and judges what follows by that, however late it comes.
     private var chosen: CatalogRecord? {
-        guard let next else { return last }
-        return marks.contains(where: next.awaited.contains) ? next : last
+        guard let next else { return last.flatMap { isStillToCome(after: $0) ? nil : $0 } }
+        return marks.contains { next.awaited.contains($0.xid) } ? next : last
     }
+
+    /// What the catalog says is written down a moment after the hub judges by it; where nothing has changed, never.
+    private func isStillToCome(after record: CatalogRecord) -> Bool {
+        marks.contains { $0.time > record.time && now - $0.time < Self.patience }
+    }
+
+    /// Microseconds in which a record has long been written.
+    private static let patience: Int64 = 5_000_000
 }

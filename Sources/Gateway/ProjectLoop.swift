@@ -133,10 +133,11 @@ final class ProjectLoop {
         expelRefusedRoles(snapshot)
         reviewRights(snapshot)
         for follower in followers { follower.take(snapshot) }
-        // Before it goes on reading its channels are bound anew.
+        // Before it goes on reading its channels are bound anew. What was read and waits for answers may be judged by either.
         let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
         project.catalog.adopt(
-            snapshot.version, at: place, by: clients.number, of: project.mailboxes.count)
+            snapshot.version, from: min(live.pipeline.judgedUpTo, place), to: place, by: clients.number,
+            of: project.mailboxes.count)
     }
 
     private func takeLimits() {

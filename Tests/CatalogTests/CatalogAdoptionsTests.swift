@@ -7,7 +7,7 @@ import Testing
     private let adoptions = CatalogAdoptions()
 
     private func adopt(_ version: UInt64, _ places: UInt64...) {
-        for (loop, place) in places.enumerated() { adoptions.adopt(version, at: place, by: loop, of: 2) }
+        for (loop, place) in places.enumerated() { adoptions.adopt(version, from: place, to: place, by: loop, of: 2) }
     }
 
     @Test func `nobody has heard of anything`() {
@@ -30,6 +30,12 @@ import Testing
         #expect(adoptions.standing(of: 3) == .whole(first: 8, last: 21))
         adoptions.noted()
         #expect(adoptions.standing(of: 3) == .whole(first: 21, last: 21))
+    }
+
+    @Test func `what waits for answers may be judged by either`() {
+        adoptions.adopt(1, from: 4, to: 9, by: 0, of: 2)
+        adoptions.adopt(1, from: 6, to: 6, by: 1, of: 2)
+        #expect(adoptions.standing(of: 1) == .whole(first: 4, last: 9))
     }
 
     @Test func `who hears of the same again is no later for that`() {

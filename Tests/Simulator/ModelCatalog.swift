@@ -153,7 +153,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
 
     func addBindings(_ count: Int) {}
 
-    func adopt(_ version: UInt64, at offset: UInt64, by loop: Int, of loops: Int) {}
+    func adopt(_ version: UInt64, from first: UInt64, to last: UInt64, by loop: Int, of loops: Int) {}
 
     func refresh(seeing xid: UInt32?, then: @escaping @Sendable (CatalogSnapshot?) -> Void) {
         waiting.append((world.time.monotonicNanoseconds(), xid, 0, then))
