@@ -11,7 +11,9 @@ import Testing
 /// version whose format differs is kept (`Tests/Clients/make_log.py` made them); none is ever made again.
 @Suite(.within(minutes: 5)) struct KeptLogTests {
     private static let fixtures = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Fixtures")
-    static let logs = ((try? FileManager.default.contentsOfDirectory(atPath: fixtures.path)) ?? []).sorted()
+    private static let all = ((try? FileManager.default.contentsOfDirectory(atPath: fixtures.path)) ?? []).sorted()
+    static let logs = all.filter { $0.hasPrefix("log-") }
+    static let exports = all.filter { $0.hasPrefix("export-") }
 
     /// A copy that may be written to.
     private func copy(_ log: String) throws -> String {
@@ -29,7 +31,24 @@ import Testing
         await tidewireTests.run(words + ["--log", log], commands: allCommands)
     }
 
-    @Test func `there are kept logs`() { #expect(Self.logs.contains("log-0.1")) }
+    @Test func `there are kept logs and exports`() {
+        #expect(Self.logs.contains("log-0.1") && Self.exports.contains("export-0.1.ndjson"))
+    }
+
+    /// Of the log of the same version: what comes of it answers as that does.
+    @Test(arguments: exports) func `an export of an earlier version is imported`(name: String) async throws {
+        let place = TemporaryDirectory.make("imported") + "/log"
+        let made = await run("log", "import", Self.fixtures.path + "/" + name, on: place)
+        #expect(made.exitCode == .ok, "\(made.errors)")
+        #expect(await run("log", "verify", on: place).exitCode == .ok)
+        let log = try copy(name.replacing("export-", with: "log-").replacing(".ndjson", with: ""))
+        for words in [["tail", "--json", "--presence", "--limit", "1000"], ["row", "notes", "1"], ["who", "5"]] {
+            let told = await tidewireTests.run(words + ["--log", place], commands: allCommands)
+            let meant = await tidewireTests.run(words + ["--log", log], commands: allCommands)
+            #expect(told.exitCode == .ok && !told.output.isEmpty, "\(words): \(told.errors)")
+            #expect(told.output == meant.output, "\(words)")
+        }
+    }
 
     @Test(arguments: logs) func `every reading command reads it`(name: String) async throws {
         let log = try copy(name)
