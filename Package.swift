@@ -10,22 +10,16 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Rooms whose tests run them a million times over: they are optimized, with all their assertions, when `deploy/test` builds
-/// them. Of others that would cost more than it saves.
-let busyInTests: Set<String> = [
-    "Bytes", "System", "Crypto", "Change", "Replication", "EventLog", "Policy", "Matching", "Channels", "Protocol",
-    "WebSocket", "Net", "Judging", "Delivery", "Gateway", "TestSupport", "Simulator",
-]
-func optimization(of name: String) -> [SwiftSetting] {
-    let isWanted = Context.environment["ROOMS_OPTIMIZED"] != nil && busyInTests.contains(name)
-    return isWanted ? [.unsafeFlags(["-O", "-assert-config", "Debug"])] : []
-}
+/// Rooms are optimized, with all their assertions, when `deploy/test` builds everything by one build for release; tests are not:
+/// of them that would cost more than it saves.
+let plain: [SwiftSetting] =
+    Context.environment["ROOMS_OPTIMIZED"] == nil ? [] : [.unsafeFlags(["-Onone"])]
 
 /// A room of the house: its name and the rooms below that it may see (the table in Sources/README.md).
 func room(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .target(
         name: name, dependencies: mayImport, exclude: pagesForPeople[name] ?? [],
-        swiftSettings: strict + optimization(of: name) + [.strictMemorySafety()])
+        swiftSettings: strict + [.strictMemorySafety()])
 }
 
 func program(_ name: String, _ mayImport: Target.Dependency...) -> Target {
@@ -48,7 +42,7 @@ let pagesForPeople = ["Policy": ["SECURITY.md"]]
 func tests(of name: String, _ mayImport: Target.Dependency...) -> Target {
     .testTarget(
         name: name + "Tests", dependencies: mayImport + ["TestSupport"], exclude: fixtures[name] ?? [],
-        swiftSettings: strict)
+        swiftSettings: strict + plain)
 }
 
 /// Files that tests read where they lie.
@@ -162,7 +156,7 @@ let proofs: [Target] = [
             "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
         ],
         path: "Tests/TestSupport",
-        swiftSettings: strict + optimization(of: "TestSupport")),
+        swiftSettings: strict),
     .target(
         name: "Simulator",
         dependencies: [
@@ -171,7 +165,7 @@ let proofs: [Target] = [
             "Diagnostics", "System", "Bytes",
         ],
         path: "Tests/Simulator", exclude: ["Mutants"],
-        swiftSettings: strict + optimization(of: "Simulator")),
+        swiftSettings: strict),
     .executableTarget(name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict),
     tests(of: "Simulator", "Simulator", "simulate", "Change"),
     tests(of: "TidewireClient", "TidewireClient", "TidewireClientTesting"),
