@@ -6,6 +6,7 @@ import pathlib
 import sys
 import tempfile
 
+import arm64
 import composed
 import files
 import live
@@ -70,6 +71,10 @@ def check_validators(report):
         files.check_caddy()
     with report.check("deploy/envoy/envoy.yaml", "envoy --mode validate"):
         files.check_envoy()
+    with report.check("deploy/package", "the C of an arm64 program, by clang"):
+        arm64.check_compiles()
+    with report.check("deploy/package", "the checksum's instructions on arm64, by an emulator"):
+        arm64.check_checksum()
     with report.check("deploy/prometheus/scrape.yml", "promtool check config, syntax"):
         files.check_scrape()
     with report.check("deploy/prometheus/alerts.yml", "promtool check rules"):
@@ -138,6 +143,8 @@ def check_what_cannot_be_had(report):
     for path, validator in [("deploy/kong/kong.yml", "kong config parse"), ("deploy/grafana/tidewire.json", "Grafana")]:
         with report.check(path, validator):
             raise NotRun(NEITHER)
+    with report.check("deploy/package", "a package for arm64"):
+        raise NotRun("the toolchain here has no libraries of Swift for arm64")
     with report.check("deploy/compose.yaml, deploy/supabase/compose.override.yaml", "docker compose up"):
         raise NotRun("it needs a Docker daemon and the images of others")
 
