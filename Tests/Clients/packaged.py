@@ -21,7 +21,7 @@ from realtime import AsyncRealtimeClient
 
 from clients.chaos.cluster import Cluster
 from clients.database import Database
-from clients.expect import Failure, equal, true
+from clients.expect import Failure, equal, true, within
 from clients.hub import free_port
 from clients.supabase import Channel
 from clients.tokens import of_role
@@ -269,7 +269,7 @@ async def check(leader: str, old: str, new: str, root: str, directory: str):
         raise
     finally:
         if listener:
-            await asyncio.wait_for(listener.client.close(), 5)
+            await within(listener.client.close(), 5)
         await cluster.close()
 
 

@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 
 from clients.database import Database  # noqa: E402
-from clients.expect import Failure, NotHere  # noqa: E402
+from clients.expect import Failure, NotHere, within  # noqa: E402
 from clients.hub import dies_with_parent, hub_of_environment  # noqa: E402
 from clients.scenario import ALL, Scenario  # noqa: E402
 from clients.stage import Stage  # noqa: E402
@@ -101,7 +101,7 @@ async def run_one(one: Scenario, hub, database) -> str:
             raise NotHere("needs a hub of its own: set TW_HUB")
         await database.run(*one.emptied())
         await hub.use(one.settings)
-        await asyncio.wait_for(one.run(stage), SCENARIO_LIMIT)
+        await within(one.run(stage), SCENARIO_LIMIT)
         outcome, detail = "passed", ""
     except NotHere as reason:
         outcome, detail = "not run", f": {reason}"
@@ -109,7 +109,7 @@ async def run_one(one: Scenario, hub, database) -> str:
         outcome, detail = "failed", f"\n     {failure}{where(failure)}"
     except Closed as end:
         outcome, detail = "failed", f"\n     expected the connection to stay\n     came {end}{where(end)}"
-    except asyncio.TimeoutError:
+    except TimeoutError:
         outcome, detail = "failed", f"\n     expected an end within {SCENARIO_LIMIT} s"
     except Exception:
         outcome, detail = "failed", "\n" + traceback.format_exc()

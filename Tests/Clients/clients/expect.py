@@ -1,5 +1,6 @@
 """Expectations that say what was expected and what came."""
 
+import asyncio
 import json
 
 
@@ -9,6 +10,12 @@ class Failure(Exception):
 
 class NotHere(Exception):
     """The scenario asks for what this run does not have, such as a hub of its own settings."""
+
+
+async def within(awaitable, seconds: float):
+    """As asyncio.wait_for, which before Python 3.12 may let a task live on that was cancelled while it waited."""
+    async with asyncio.timeout(seconds):
+        return await awaitable
 
 
 def shown(value) -> str:

@@ -10,7 +10,7 @@ import socket
 import sys
 import urllib.parse
 
-from .expect import Failure, NotHere
+from .expect import Failure, NotHere, within
 
 #: Short, so that errors do not make the tests slow. What they are for is tested with longer ones.
 USUAL_SETTINGS = {"connect_error_backoff": "50ms", "channel_error_backoff": "50ms"}
@@ -158,8 +158,8 @@ class OwnHub(RunningHub):
             return process.returncode if process else 0
         process.send_signal(number)
         try:
-            return await asyncio.wait_for(process.wait(), LIMIT)
-        except asyncio.TimeoutError:
+            return await within(process.wait(), LIMIT)
+        except TimeoutError:
             process.kill()
             raise Failure(f"the hub did not end within {LIMIT:.0f} s of signal {number}") from None
 

@@ -5,7 +5,7 @@ import logging
 
 from realtime import AsyncRealtimeClient
 
-from .expect import Failure, equal, fail, true
+from .expect import Failure, equal, fail, true, within
 from .hub import LIMIT
 
 
@@ -34,8 +34,8 @@ class Heard:
 
     async def next(self, what: str | None = None, limit: float = LIMIT):
         try:
-            return await asyncio.wait_for(self.items.get(), limit)
-        except asyncio.TimeoutError:
+            return await within(self.items.get(), limit)
+        except TimeoutError:
             raise Failure(f"expected {what or self.what}\n     came nothing within {limit:.0f} s") from None
 
     async def until(self, condition, what: str):
@@ -123,7 +123,7 @@ class SupabaseClients:
         logging.getLogger("realtime").removeHandler(self.complaints)
         for client in self.clients:
             try:
-                await asyncio.wait_for(client.close(), 5)
+                await within(client.close(), 5)
             except Exception:
                 pass
         if error is None:

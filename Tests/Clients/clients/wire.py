@@ -6,7 +6,7 @@ import os
 import struct
 from dataclasses import dataclass
 
-from .expect import Failure, fail, true
+from .expect import Failure, fail, true, within
 from .hub import LIMIT
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -48,8 +48,8 @@ class Closed(Exception):
 async def limited(awaitable, what: str, limit: float | None = None):
     limit = limit or LIMIT
     try:
-        return await asyncio.wait_for(awaitable, limit)
-    except asyncio.TimeoutError:
+        return await within(awaitable, limit)
+    except TimeoutError:
         raise Failure(f"expected {what}\n     came nothing within {limit:.0f} s") from None
 
 

@@ -11,7 +11,7 @@ import signal
 import urllib.parse
 
 from clients.database import Database
-from clients.expect import contains, equal, fail, keys, true
+from clients.expect import contains, equal, fail, keys, true, within
 from clients.hub import LIMIT
 from clients.peer import binding
 from clients.scenario import published, scenario
@@ -124,7 +124,7 @@ class Stream:
         connection = await stage.connection(buffer=buffer)
         lines = [f"GET {target(*parameters, **more)} HTTP/{version}", *(f"{n}: {v}" for n, v in headers(stage, token, accept, **(given or {})).items()), "", ""]
         await connection.send("\r\n".join(lines).encode())
-        head = (await asyncio.wait_for(connection._head(), LIMIT)).decode()
+        head = (await within(connection._head(), LIMIT)).decode()
         equal(head.split("\r\n")[0], "HTTP/1.1 200 OK", f"the first line of {head}")
         contains(head, f"content-type: {accept}; charset=utf-8", "the head")
         stream = cls(connection, accept)
@@ -134,15 +134,15 @@ class Stream:
 
     async def _more(self):
         if not self.in_chunks:
-            more = await asyncio.wait_for(self.connection.reader.read(1 << 16), LIMIT)
+            more = await within(self.connection.reader.read(1 << 16), LIMIT)
             self.is_whole = not more
             self.bytes += more
             return
-        line = await asyncio.wait_for(self.connection.reader.readline(), LIMIT)
+        line = await within(self.connection.reader.readline(), LIMIT)
         if not line:
             raise EOFError(self.bytes)
         size = int(line, 16)
-        chunk = await asyncio.wait_for(self.connection.reader.readexactly(size + 2), LIMIT)
+        chunk = await within(self.connection.reader.readexactly(size + 2), LIMIT)
         true(chunk.endswith(b"\r\n"), "a chunk of its size", chunk[-80:])
         self.is_whole = size == 0
         self.bytes += chunk[:-2]
@@ -760,7 +760,7 @@ class Follower:
         connection = await self.stage.connection(buffer=self.chance.choice((None, 4096)))
         lines = [f"GET {target(table='f_storm', after=self.at, limit=limit, live='true')} HTTP/1.1", *(f"{n}: {v}" for n, v in headers(self.stage, self.token, self.form).items()), "", ""]
         await connection.send("\r\n".join(lines).encode())
-        head = (await asyncio.wait_for(connection._head(), LIMIT)).decode()
+        head = (await within(connection._head(), LIMIT)).decode()
         if head.startswith("HTTP/1.1 503"):
             connection.abort()
             return await asyncio.sleep(0.02)
@@ -819,7 +819,7 @@ async def storm(stage):
     await asyncio.gather(*writers)
     # Everybody sees the last one.
     await stage.database.run(f"INSERT INTO f_storm VALUES ({LAST}, NULL, '')")
-    await asyncio.wait_for(asyncio.gather(*readers), LIMIT * 2)
+    await within(asyncio.gather(*readers), LIMIT * 2)
     rows = [line.split("|") for line in (await stage.database.run("SELECT id, owner FROM f_storm ORDER BY id")).splitlines()]
     owner = {int(number): who for number, who in rows}
     order = followers[0][1].found

@@ -7,7 +7,7 @@ import time
 import urllib.parse
 
 from clients import tokens
-from clients.expect import Failure, equal, fail, one_of, true
+from clients.expect import Failure, equal, fail, one_of, true, within
 from clients.peer import Peer
 from clients.scenario import scenario
 from clients.wire import Closed, Connection
@@ -282,9 +282,9 @@ async def slow_headers_end_by_a_timeout(stage):
 
     dripping = asyncio.create_task(drip())
     try:
-        rest = await asyncio.wait_for(connection.reader.read(), 150)
+        rest = await within(connection.reader.read(), 150)
         true(rest == b"" or rest.startswith(b"HTTP/1.1 4"), "the end of a connection whose head never ends", repr(rest))
-    except asyncio.TimeoutError:
+    except TimeoutError:
         fail("the end of a connection whose head never ends, though a byte comes now and then", "nothing for 150 s")
     except ConnectionError:
         pass

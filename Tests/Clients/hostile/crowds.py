@@ -9,7 +9,7 @@ import resource
 import struct
 import urllib.request
 
-from clients.expect import Failure, equal, fail, true
+from clients.expect import Failure, equal, fail, true, within
 from clients.peer import Peer, binding
 from clients.scenario import published, scenario
 from clients.wire import BINARY, TEXT, Closed, Connection
@@ -251,8 +251,8 @@ async def unfinished(stage):
                 await connection.frame(0x1, b"x" * 2_400_000, final=False)
                 await connection.send(struct.pack("!BBQ", 0x80, 0x80 | 127, 2_400_000) + b"mask" + b"x" * 2_300_000)
     for connection in connections:
-        with contextlib.suppress(asyncio.TimeoutError, Failure, ConnectionError):
-            await asyncio.wait_for(connection.closed("a close for what there is no room for"), 0.02)
+        with contextlib.suppress(TimeoutError, Failure, ConnectionError):
+            await within(connection.closed("a close for what there is no room for"), 0.02)
             refused += 1
     true(stage.hub.memory() <= before + 160 * MIB, "memory by the budget", f"{stage.hub.memory() // MIB} MiB, {before // MIB} MiB before")
     true(refused >= 60, "at least half of 120 messages of 4.9 MB refused", str(refused))
@@ -331,8 +331,8 @@ async def never_reads(stage):
         try:
             for _ in range(2000):
                 peer.connection.writer.write(data)
-                await asyncio.wait_for(peer.connection.writer.drain(), 2)
-        except (ConnectionError, asyncio.TimeoutError, Closed):
+                await within(peer.connection.writer.drain(), 2)
+        except (ConnectionError, TimeoutError, Closed):
             pass
 
     await asyncio.gather(*(ask(peer) for peer in peers))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from clients.expect import equal, true
+from clients.expect import equal, true, within
 from clients.peer import binding
 from clients.scenario import published, scenario
 from clients.stage import ANA
@@ -92,6 +92,6 @@ async def drops(stage):
         await writing
         for channel in heard:
             equal(await ids_until(channel, ROWS // 2), list(range(1, ROWS // 2 + 1)), "what came")
-        notes = [(await asyncio.wait_for(messages.get(), 20))["payload"]["number"] for _ in range(40)]
+        notes = [(await within(messages.get(), 20))["payload"]["number"] for _ in range(40)]
         equal(notes, list(range(40)), "the notes that came")
         equal(await counted(stage, "tidewire_connections_fell_behind_total"), 0, "connections that were closed")

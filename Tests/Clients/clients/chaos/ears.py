@@ -5,7 +5,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from ..expect import Failure
+from ..expect import Failure, within
 from ..peer import SUBSCRIBED, Peer
 from ..supabase import Channel
 from ..wire import Closed
@@ -72,8 +72,8 @@ class Ear:
 
     async def ready(self):
         try:
-            await asyncio.wait_for(self.is_ready.wait(), BINDING_LIMIT)
-        except asyncio.TimeoutError:
+            await within(self.is_ready.wait(), BINDING_LIMIT)
+        except TimeoutError:
             raise Failure(f"expected {SUBSCRIBED!r} for {self.seat.name}\n     came nothing in {BINDING_LIMIT} s") from None
 
     def token(self) -> str:
@@ -112,7 +112,7 @@ class RealEar(Ear):
         self.is_ending = True
         self.left.clear()
         await self.channel.channel.unsubscribe()
-        await asyncio.wait_for(self.left.wait(), BINDING_LIMIT)
+        await within(self.left.wait(), BINDING_LIMIT)
         self.is_ending = False
         self.add("left")
         await self._join()

@@ -8,7 +8,7 @@ import contextlib
 import random
 
 from ..database import Database, quoted
-from ..expect import Failure
+from ..expect import Failure, within
 from .ground import PEOPLE, TABLES
 
 #: Says that all statements were answered.
@@ -82,7 +82,7 @@ class Session:
         with contextlib.suppress(Exception):
             database.process.stdin.close()
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(database.process.wait(), 5)
+            await within(database.process.wait(), 5)
         if database.process.returncode is None:
             database.process.kill()
 
