@@ -23,8 +23,9 @@ struct WhoCommand: Command {
         missing. DERIVED: filters and policies are asked again, by the rights, policies and memberships of THEN, as far as the \
         log has them (policies are recorded when they change; with the database that is configured memberships are taken back \
         by the changes of their tables); otherwise, or with --now, by those of now. Whoever \
-        came back later was told of what he might see when he did: of him policies are asked as they were then. The last line says which. Without either, \
-        or with --recorded, they are not asked.
+        came back later was told of what he might see when he did: of him policies are asked as they were then. The last line \
+        says which. Without either, or with --recorded, they are not asked. What held for less than a second is not recorded, \
+        and what was judged while policies became others may have been by either: the answer is by those of now then, or unknown.
 
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
         the last position_interval (30 s).
