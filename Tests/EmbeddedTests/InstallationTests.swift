@@ -145,7 +145,9 @@ import Testing
         let steps = try SQLFile.foundation.map { try Installation(connection).apply($0) }
         #expect(steps.allSatisfy { $0.failure == nil }, "\(steps.compactMap(\.failure))")
         let warnings = steps.first { $0.file == "realtime/090_upkeep.sql" }?.warnings ?? []
-        #expect(warnings.count == 1 && warnings[0].hint?.contains("as a superuser or as a member of") == true)
+        // From 16 on PostgreSQL itself remarks that nothing was granted, too.
+        let ours = warnings.filter { $0.hint != nil }
+        #expect(ours.count == 1 && ours.first?.hint?.contains("as a superuser or as a member of") == true)
         #expect(try connection.execute("SELECT FROM pg_namespace WHERE nspname = 'tidewire'").isEmpty)
         cluster.stop()
     }
