@@ -65,6 +65,20 @@ extension EndToEndPrograms {
             #expect(try !hasWhatIsNeeded(database.connection))
         }
 
+        @Test func `somebody else's lock does not keep the hub from streaming`() throws {
+            let cluster = try TestCluster.fresh()
+            defer { cluster.stop() }
+            let database = try TestDatabase(on: cluster)
+            // That of who prepares it just now, or would if he had not stopped there.
+            try database.run(
+                "CREATE PUBLICATION supabase_realtime; SELECT pg_advisory_lock(\(Installation.advisoryLock))")
+            let hub = ServedHub(database: database)
+            defer { hub.kill() }
+            try hub.start(environment: Self.seeding)
+            try hear(" streaming ", hub)
+            #expect(try said(hub).count { $0.contains("sqlstate=55P03") } == 1)
+        }
+
         @Test func `what the login may not make is said with who may, and the rest goes on`() throws {
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }

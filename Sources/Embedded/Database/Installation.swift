@@ -78,12 +78,12 @@ public struct Installation {
         try connection.execute(
             """
             BEGIN; SET LOCAL lock_timeout = '\(Installation.lockTimeoutSeconds)s';
-            SELECT pg_catalog.pg_advisory_xact_lock(\(Installation.lock))
+            SELECT pg_catalog.pg_advisory_xact_lock(\(Installation.advisoryLock))
             """)
     }
 
     /// "tidewire" in bytes.
-    private static let lock = 0x7469_6465_7769_7265
+    public static let advisoryLock = 0x7469_6465_7769_7265
 
     private func run(_ file: SQLFile, _ step: inout InstallationStep) {
         var notices: [PostgresNotice] = []

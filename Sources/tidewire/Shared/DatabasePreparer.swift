@@ -8,26 +8,38 @@ struct DatabasePreparer {
     private let connection: Connection
 
     init(_ target: ConnectionTarget) throws(PostgresError) {
-        connection = try Connection(target, applicationName: "tidewire db apply")
+        connection = try Connection(
+            target, applicationName: "tidewire db apply", timeoutSeconds: Limits.connectTimeout.wholeSeconds)
     }
 
     func prepare() throws(PostgresError) {
         let installation = Installation(connection)
-        var made = 0
-        var lacking: [String] = []
+        var (made, isWhole) = (0, true)
         for file in SQLFile.foundation {
-            let step = try installation.apply(file)
+            guard let step = try attempt(file, installation) else { return }
             if let failure = step.failure {
-                if failure.isConnectionLost { throw failure }
                 tell(file, failure)
-                lacking.append(file.name)
+                isWhole = false
             }
             tell(step)
             made += step.made.count + step.changed.count
         }
-        if lacking.isEmpty {
+        if isWhole {
             Log.shared.info(
                 made == 0 ? "the database has all that is needed" : "the database is prepared", [.count(made)])
+        }
+    }
+
+    /// Nil where nothing can be made now, somebody else's lock for one: the hub does not wait for that.
+    private func attempt(_ file: SQLFile, _ installation: Installation) throws(PostgresError) -> InstallationStep? {
+        do throws(PostgresError) {
+            let step = try installation.apply(file)
+            if let failure = step.failure, failure.isConnectionLost { throw failure }
+            return step
+        } catch {
+            if error.isConnectionLost { throw error }
+            tell(file, error)
+            return nil
         }
     }
 
