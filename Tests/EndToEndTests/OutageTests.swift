@@ -2,6 +2,7 @@ import Diagnostics
 import Embedded
 import Foundation
 import Postgres
+import System
 import TestSupport
 import Testing
 
@@ -89,19 +90,26 @@ extension EndToEndPrograms {
             // Roles, catalog and the rest settle first.
             usleep(2_000_000)
             let before = try stage.said().count
+            let began = Clock.monotonicNanoseconds()
+            // A trouble that lasts is said again now and then: on a machine that stands still, too.
+            let reminders = {
+                Int((Clock.monotonicNanoseconds() - began) / Limits.troubleReminderInterval.wholeNanoseconds)
+            }
             stage.clusters[which].stop()
             try eventually("the outage to be noticed") { try stage.ask("GET", "/ready/\(name)") == 503 }
             usleep(5_000_000)
             let during = try stage.said().dropFirst(before)
             #expect(
-                during.filter { $0.level != "info" && $0.level != "debug" }.count == 1,
+                (1...1 + reminders()).contains(during.count { $0.level == "warning" })
+                    && during.allSatisfy { ["info", "warning"].contains($0.level) },
                 "\(during.map { "\($0.level) \($0.event)" })")
             #expect(during.allSatisfy { $0.project == name }, "\(during)")
             try stage.clusters[which].start()
             try eventually("it to be back") { try stage.ask("GET", "/ready/\(name)") == 200 }
             usleep(2_000_000)
             let after = try stage.said().dropFirst(before + during.count)
-            #expect(after.allSatisfy { $0.project == name && $0.level == "info" }, "\(after)")
+            #expect(after.allSatisfy { $0.project == name && ["info", "warning"].contains($0.level) }, "\(after)")
+            #expect(after.count { $0.level == "warning" } <= reminders(), "\(after)")
             #expect(after.filter { $0.event == "streaming" }.count == 1, "\(after.map(\.event))")
         }
 
