@@ -27,15 +27,20 @@ struct WhatIfCommand: Command {
         the catalog is read, a second or so; where policies are left to PostgreSQL to decide, until the log is read: give \
         --to and --from then, or a copy. The SQL can end no transaction.
 
+        BY WHAT. Gains and losses are told apart by the policies that show the rows: of a gain, which of the proposed ones show \
+        it and what keeps it now; of a loss, which show it now and what will keep it. (no policy) says that none shows it, \
+        a name under KEPT BY is a restrictive policy that does not hold. Where several show the same row, all are named.
+
         JSON. One object a line. kind "catalog": schema, table, role, changes (texts); kind "holder": user, role, schema, table, \
-        told_now, told_then, gains, losses; kind "gain" and "loss", examples: user, role, offset, schema, table, op, key; last \
-        kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
+        told_now, told_then, gains, losses; kind "policy": change (gain or loss), role, schema, table, shown_by, kept_by (names), \
+        shown_how, kept_how (policies, no_policy, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
+        kind "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
         memberships_of_now. Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
         """
     let options: [Option] =
         [
             .proposal, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to, .withoutProgress,
-            .json,
+            .output, .json,
             .zone, .log, .project,
         ] + Option.masking
     let optionGroups: [OptionGroup] = [
@@ -84,7 +89,11 @@ struct WhatIfCommand: Command {
             }
             progress.clear()
             let printer = WhatIfPrinter(report, log, zone, terminal)
-            for line in try arguments.has(.json) ? printer.json : printer.text { try terminal.print(line) }
+            if arguments.has(.json) {
+                for line in try printer.json { try terminal.print(line) }
+            } else {
+                try printer.print()
+            }
             return report.gains + report.losses == 0 ? .ok : .notFound
         }
     }
@@ -123,7 +132,7 @@ extension Option {
     fileprivate static let holderLimit = Option.value(
         "limit", "N", short: "n", "How many of those in the ledger at most, the newest first (default 50).")
     fileprivate static let examples = Option.value(
-        "examples", "N", "How many examples of each kind for each client and table (default 3).")
+        "examples", "N", "How many examples of each kind for each client, table and policy (default 3).")
 }
 
 extension Arguments {
@@ -174,22 +183,35 @@ private struct WhatIfPrinter {
 
     // MARK: For people
 
-    var text: [String] {
+    func print() throws {
+        for line in catalog { try terminal.remark(line) }
+        guard terminal.form == .table else {
+            for line in policiesOfHolders.lines(on: terminal) { try terminal.print(line) }
+            for line in sums { try terminal.remark(line) }
+            return
+        }
+        for line in try tables + examples + [""] + sums { try terminal.print(line) }
+    }
+
+    private var tables: [String] {
+        guard !report.lines.isEmpty else { return [] }
+        return [""] + table.lines(on: terminal)
+            + (report.gains + report.losses == 0 ? [] : [""] + policies.lines(on: terminal))
+    }
+
+    private var examples: [String] {
         get throws {
-            var lines = catalog
-            if !report.lines.isEmpty { lines += [""] + table.lines(on: terminal) }
-            let changed = report.lines.filter { $0.gains + $0.losses > 0 }
-            for (title, offsets) in [
-                ("Gains, for example", \WhatIfReport.Line.gained), ("Losses, for example", \.lost),
-            ] {
-                let found = changed.filter { !$0[keyPath: offsets].isEmpty }
-                if found.isEmpty { continue }
-                lines += ["", title]
-                for line in found {
-                    for offset in line[keyPath: offsets] { lines.append("  " + (try example(offset, line))) }
+            var lines: [String] = []
+            for (title, isGain) in [("Gains, for example", true), ("Losses, for example", false)] {
+                var found: [String] = []
+                for line in report.lines {
+                    for shift in line.shifts where shift.isGain == isGain {
+                        for offset in shift.examples { found.append("  " + (try example(offset, line, shift))) }
+                    }
                 }
+                if !found.isEmpty { lines += ["", title] + found }
             }
-            return lines + [""] + sums
+            return lines
         }
     }
 
@@ -214,21 +236,57 @@ private struct WhatIfPrinter {
         return table
     }
 
-    private func example(_ offset: UInt64, _ line: WhatIfReport.Line) throws -> String {
+    /// By role, table and what shows and keeps the rows.
+    private var policies: Table {
+        var table = Table([
+            .text("CHANGE"), .number("ROWS"), .number("CLIENTS"), .text("TABLE", canBeCut: true),
+            .text("ROLE", canBeCut: true), .text("SHOWN BY", canBeCut: true), .text("KEPT BY", canBeCut: true),
+        ])
+        for group in PolicyGroup.all(of: report) {
+            table.add([
+                group.shift.isGain ? "gained" : "lost", "\(group.shift.rows)", "\(group.clients)",
+                group.table.description, group.role, group.shift.shownBy.words, group.shift.keptBy.words,
+            ])
+        }
+        return table
+    }
+
+    /// As a table for spreadsheets: of each client, too.
+    private var policiesOfHolders: Table {
+        var table = Table([
+            .text("USER"), .text("ROLE"), .text("TABLE"), .text("CHANGE"), .number("ROWS"), .text("SHOWN BY"),
+            .text("KEPT BY"),
+        ])
+        for line in report.lines {
+            let holder = report.holders[line.holder]
+            for shift in line.shifts {
+                table.add([
+                    holder.name(shownBy: log.masking), holder.role, line.table.description,
+                    shift.isGain ? "gained" : "lost", "\(shift.rows)", shift.shownBy.words, shift.keptBy.words,
+                ])
+            }
+        }
+        return table
+    }
+
+    private func example(
+        _ offset: UInt64, _ line: WhatIfReport.Line, _ shift: WhatIfReport.Shift
+    ) throws -> String {
         let change = try log.change(at: offset)
         let text = ChangeText(zone: zone, terminal)
         let holder = report.holders[line.holder]
         return ScreenText.escaped(
             "\(holder.name(shownBy: log.masking)): @\(offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
-                + "\(zone.text(change.time))")
+                + "\(zone.text(change.time)), shown by \(shift.shownBy.words)")
     }
 
     private var sums: [String] {
         let (first, end) = (report.offsets.lowerBound, report.offsets.upperBound)
+        let clients = report.holders.count == 1 ? "1 client" : "\(report.holders.count) clients"
         var lines = [
             report.gains + report.losses == 0
-                ? "Of the changes @\(first) to @\(end) nobody of \(report.holders.count) would gain or lose any."
-                : "Of the changes @\(first) to @\(end), \(report.holders.count) clients would gain \(report.gains) and lose \(report.losses)."
+                ? "Of the changes @\(first) to @\(end) nobody of \(clients) would gain or lose any."
+                : "Of the changes @\(first) to @\(end), \(clients) would gain \(report.gains) and lose \(report.losses)."
         ]
         if report.asked > 0 { lines.append("PostgreSQL judged \(report.asked) rows, by what it knows now.") }
         if report.unasked > 0 {
@@ -255,9 +313,11 @@ private struct WhatIfPrinter {
             }
             for found in report.lines {
                 lines.append(holder(found))
-                for offset in found.gained { lines.append(try example("gain", offset, found)) }
-                for offset in found.lost { lines.append(try example("loss", offset, found)) }
+                for shift in found.shifts {
+                    for offset in shift.examples { lines.append(try json(offset, found, shift)) }
+                }
             }
+            lines += PolicyGroup.all(of: report).map(policy)
             return lines + [total]
         }
     }
@@ -280,16 +340,29 @@ private struct WhatIfPrinter {
         return line.text
     }
 
-    private func example(_ kind: String, _ offset: UInt64, _ found: WhatIfReport.Line) throws -> String {
+    private func policy(_ group: PolicyGroup) -> String {
+        var line = JSONLine()
+        line.add("kind", "policy")
+        line.add("change", group.shift.isGain ? "gain" : "loss")
+        line.add("role", group.role)
+        add(group.table, to: &line)
+        group.shift.add(to: &line)
+        line.add("clients", group.clients)
+        line.add("rows", group.shift.rows)
+        return line.text
+    }
+
+    private func json(_ offset: UInt64, _ found: WhatIfReport.Line, _ shift: WhatIfReport.Shift) throws -> String {
         let change = try log.change(at: offset)
         var line = JSONLine()
-        line.add("kind", kind)
+        line.add("kind", shift.isGain ? "gain" : "loss")
         line.add("user", report.holders[found.holder].name(shownBy: log.masking))
         line.add("role", report.holders[found.holder].role)
         line.add("offset", offset)
         add(found.table, to: &line)
         line.add("op", change.operation.name)
         line.add("key", ChangeText(zone: zone, terminal).key(change))
+        shift.add(to: &line)
         return line.text
     }
 
@@ -304,5 +377,87 @@ private struct WhatIfPrinter {
         line.add("not_asked", report.unasked)
         line.add("memberships_of_now", report.membershipsAreOfNow)
         return line.text
+    }
+}
+
+/// What all holders of a role gain or lose of a table for the same reason.
+private struct PolicyGroup {
+    private struct Key: Hashable {
+        var role: String
+        var table: TableName
+        var isGain: Bool
+        var shownBy: Ground
+        var keptBy: Ground
+    }
+
+    let role: String
+    let table: TableName
+    var clients = 0
+    var shift: WhatIfReport.Shift
+
+    /// The largest first.
+    static func all(of report: WhatIfReport) -> [PolicyGroup] {
+        var groups: [PolicyGroup] = []
+        var places: [Key: Int] = [:]
+        for line in report.lines {
+            let role = report.holders[line.holder].role
+            for shift in line.shifts {
+                let key = Key(
+                    role: role, table: line.table, isGain: shift.isGain, shownBy: shift.shownBy,
+                    keptBy: shift.keptBy)
+                let place = places[key] ?? groups.count
+                if place == groups.count {
+                    places[key] = place
+                    var empty = shift
+                    empty.rows = 0
+                    groups.append(PolicyGroup(role: role, table: line.table, shift: empty))
+                }
+                groups[place].clients += 1
+                groups[place].shift.rows += shift.rows
+            }
+        }
+        return groups.enumerated().sorted {
+            ($1.element.shift.rows, $0.offset) < ($0.element.shift.rows, $1.offset)
+        }.map(\.element)
+    }
+}
+
+extension WhatIfReport.Shift {
+    fileprivate func add(to line: inout JSONLine) {
+        line.add("shown_by", json: shownBy.json)
+        line.add("shown_how", shownBy.how)
+        line.add("kept_by", json: keptBy.json)
+        line.add("kept_how", keptBy.how)
+    }
+}
+
+extension Ground {
+    fileprivate var words: String {
+        switch self {
+        case .policies(let names): names.joined(separator: ", ")
+        case .noPolicy: "(no policy)"
+        case .open: "(no row security)"
+        case .unreadable: "(no SELECT)"
+        case .unpublished: "(not published)"
+        case .refused: "(refused)"
+        case .unknown: "(unknown)"
+        }
+    }
+
+    fileprivate var how: String {
+        switch self {
+        case .policies: "policies"
+        case .noPolicy: "no_policy"
+        case .open: "no_row_security"
+        case .unreadable: "no_select"
+        case .unpublished: "not_published"
+        case .refused: "refused"
+        case .unknown: "unknown"
+        }
+    }
+
+    fileprivate var json: String {
+        guard case .policies(let names) = self else { return "[]" }
+        return "[" + names.map(JSONLine.quoted).joined(separator: ",") + "]"
     }
 }

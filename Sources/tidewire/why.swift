@@ -36,6 +36,9 @@ struct WhyCommand: Command {
 
         \(MaskHelp.text) Whether conditions hold is shown, whatever they read.
 
+        As csv and md it is a table with a row for each step and each part: STEP, ROW (new or old, of an update), PART, HUB and \
+        POSTGRESQL; the last step, result, has the line to quote.
+
         JSON. One object: told, sentence, change (as 'tidewire tail --json' prints it), publication, role, binding, \
         image, old_image (filter, policies with their parts, memberships, visible), old_record (none, keys, whole), \
         differences, notes. A part has text, depth, hub and postgres (true, false, NULL, a value, or words).
@@ -45,7 +48,7 @@ struct WhyCommand: Command {
     let options: [Option] =
         [
             .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow,
-            .json, .zone, .log, .project,
+            .output, .json, .zone, .log, .project,
         ] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
@@ -97,7 +100,8 @@ struct WhyCommand: Command {
         if arguments.has(.json) {
             try terminal.print(explanation.json(change))
         } else {
-            try ExplanationPrinter(terminal, zone).print(explanation, change)
+            var printer = ExplanationPrinter(terminal, zone)
+            try printer.print(explanation, change)
         }
         return explanation.isTold ? .ok : .notFound
     }

@@ -33,7 +33,22 @@ private let commands: [any Command] = [WhatIfCommand()]
             "\(open.output)")
         #expect(lines.contains { $0.hasPrefix("no@x  authenticated  public.fullrep") }, "\(open.output)")
         #expect(lines.contains("Gains, for example") && !lines.contains("Losses, for example"))
-        #expect(lines.contains { $0.hasPrefix("  no@x: @") && $0.contains("public.fullrep key") })
+        #expect(
+            lines.contains {
+                $0.hasPrefix("  no@x: @") && $0.contains("public.fullrep key") && $0.hasSuffix("shown by own")
+            })
+        let heading = lines.firstIndex { $0.hasPrefix("CHANGE  ROWS  CLIENTS  TABLE") }
+        #expect(
+            heading.map { lines[$0 + 1].split(separator: " ").map(String.init) }
+                == ["gained", "5", "1", "public.fullrep", "authenticated", "own", "(no", "policy)"], "\(open.output)")
+        let csv = await Self.run(
+            stage, "-o", "csv", sql: "ALTER POLICY own ON fullrep USING (true)", claims: Self.other)
+        #expect(
+            csv.output == """
+                USER,ROLE,TABLE,CHANGE,ROWS,SHOWN BY,KEPT BY
+                no@x,authenticated,public.fullrep,gained,5,own,(no policy)
+
+                """ && csv.errors.contains("1 client would gain 5 and lose 0"), "\(csv)")
         let closed = await Self.run(stage, "--json", sql: "DROP POLICY own ON fullrep", claims: Self.me)
         #expect(closed.exitCode == .notFound)
         let objects = closed.output.split(separator: "\n").map(String.init)
@@ -42,6 +57,11 @@ private let commands: [any Command] = [WhatIfCommand()]
                 == #"{"kind":"catalog","schema":"public","table":"fullrep","role":"authenticated","changes":["policy \"own\" is gone"]}"#
         )
         #expect(objects.contains { $0.hasPrefix(#"{"kind":"loss","user":"me@x","role":"authenticated","offset":"#) })
+        #expect(
+            objects.contains {
+                $0.hasPrefix(#"{"kind":"policy","change":"loss","role":"authenticated","schema":"public","#)
+                    && $0.contains(#""shown_by":["own"],"shown_how":"policies","kept_by":[],"kept_how":"no_policy""#)
+            }, "\(objects)")
         #expect(
             objects.last?.hasPrefix(#"{"kind":"total","from":"#) == true
                 && objects.last?.contains(#""gains":0"#) == true)
@@ -53,7 +73,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         let result = await Self.run(stage, sql: "CREATE TABLE elsewhere (id int PRIMARY KEY)", claims: Self.me)
         #expect(result.exitCode == .ok, "\(result.errors)")
         #expect(result.output.hasPrefix("Nothing that clients are told by is different."), "\(result.output)")
-        #expect(result.output.contains("nobody of 1 would gain or lose any"))
+        #expect(result.output.contains("nobody of 1 client would gain or lose any"))
     }
 
     @Test func `what cannot be done is said`() async throws {

@@ -71,6 +71,29 @@ struct WhyStage {
         #expect(!result.output.contains("DIFFERENCE"))
     }
 
+    @Test func `a table of it goes into tickets and spreadsheets`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let claims = #"{"role": "authenticated", "email": "me@x"}"#
+        let csv = await stage.run("--offset", "13", "-o", "csv", claims: claims)
+        #expect(csv.exitCode == .ok, "\(csv.errors)")
+        let lines = csv.output.split(separator: "\n").map(String.init)
+        #expect(
+            lines.first == "STEP,ROW,PART,HUB,POSTGRESQL"
+                && lines.last?.hasPrefix("result,,\"me@x (authenticated) was told: ") == true)
+        #expect(
+            lines.contains(
+                #""policy ""own"" (permissive, compiled)",new,email = (auth.jwt() ->> 'email'::text),true,true"#),
+            "\(csv.output)")
+        #expect(lines.contains("together,old,all policies together,true,true"), "\(csv.output)")
+        let markdown = await stage.run("--offset", "13", "-o", "md", claims: claims)
+        let rows = markdown.output.split(separator: "\n")
+        #expect(rows.dropFirst().first == "| --- | --- | --- | --- | --- |", "\(markdown.output)")
+        #expect(rows.allSatisfy { $0.hasPrefix("| ") && $0.hasSuffix(" |") }, "\(markdown.output)")
+        let masked = await stage.run("--offset", "13", "-o", "csv", claims: claims, unmasked: [])
+        #expect(masked.exitCode == .ok && !masked.output.contains("me@x"), "\(masked.output)")
+    }
+
     @Test func `what conditions read is not shown where it is masked`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }

@@ -12,6 +12,8 @@ public final class PolicyBinding: Sendable {
         public var classification: CompiledPolicy.Classification
         /// As PostgreSQL writes it.
         public var text: String
+        /// As PostgreSQL is asked about it by itself: false where it looks beyond what changes carry.
+        var askedText: String
         /// What it is held against, with the policies of membership tables in it.
         public var term: Term
     }
@@ -51,6 +53,13 @@ public final class PolicyBinding: Sendable {
 
     /// What a row is asked about as.
     public var row: JudgedRow { judged.row }
+
+    /// One of the policies by itself, as it is asked of PostgreSQL.
+    public func judged(_ part: Part) -> JudgedPolicy {
+        JudgedPolicy(
+            role: role, row: row, table: table, sql: combinedSQL == "false" ? "false" : part.askedText, version: version
+        )
+    }
 
     /// How the worst of it is decided; compiled where no row is ever visible.
     public var classification: CompiledPolicy.Classification {

@@ -89,7 +89,7 @@ struct PolicyCombiner {
             return PolicyBinding.Part(
                 oid: policy.oid, name: policy.name, isPermissive: policy.isPermissive,
                 classification: term == .undecided ? .fallback : policy.compiled.classification, text: policy.text,
-                term: term)
+                askedText: Self.asked(policy), term: term)
         }
         assert(parts.count == policies.count, "no policy is left out")
         return Combination(
@@ -198,12 +198,15 @@ struct PolicyCombiner {
     /// What cannot be asked about a row that was told of lets nobody see anything. In PostgreSQL's order, for one may be
     /// an error that another keeps from being asked: the restrictive ones by their names, then the others from the last.
     static func sql(_ policies: [CatalogPolicy]) -> String {
-        let text = { (policy: CatalogPolicy) in policy.looksBeyondRows == nil ? "(\(policy.text))" : "false" }
-        let permissive = policies.filter(\.isPermissive).map(text)
+        let permissive = policies.filter(\.isPermissive).map(asked)
         guard !permissive.isEmpty else { return "false" }
         let either = "(" + permissive.reversed().joined(separator: " OR ") + ")"
-        let restrictive = policies.filter { !$0.isPermissive }.map(text)
+        let restrictive = policies.filter { !$0.isPermissive }.map(asked)
         return (restrictive + [either]).joined(separator: " AND ")
+    }
+
+    private static func asked(_ policy: CatalogPolicy) -> String {
+        policy.looksBeyondRows == nil ? "(\(policy.text))" : "false"
     }
 
     private static func row(_ policies: [CatalogPolicy], _ table: CatalogTable) -> JudgedRow {

@@ -15,6 +15,15 @@ struct Ruling {
         var residual: Residual
         /// The places of its memberships in `sets`.
         var sets: [Int]
+        /// The policies one by one, where there are several: one alone says what all say.
+        var parts: [Part] = []
+    }
+
+    /// One of several policies, with the holder's claims in it.
+    struct Part {
+        var part: PolicyBinding.Part
+        var residual: Residual
+        var sets: [Int]
     }
 
     /// A membership of one holder.
@@ -27,6 +36,17 @@ struct Ruling {
     let view: CatalogView
     private(set) var pairs: [Pair] = []
     private(set) var sets: [Members] = []
+    /// By holder and table.
+    private(set) var places: [Place: Int] = [:]
+
+    struct Place: Hashable {
+        var holder: Int
+        var schema: String
+        var table: String
+    }
+
+    /// More policies of one table are not told apart.
+    private static let mostParts = 16
 
     /// `concerns` says which tables of which roles are of interest.
     init(
@@ -37,34 +57,70 @@ struct Ruling {
         let judge = TrialJudge(proposal.session)
         for (number, holder) in holders.enumerated() {
             let claimant = Claimant(role: holder.role, claims: holder.claims, identity: UInt32(number))
-            var known: [HeldMembership: Int] = [:]
+            var known = KnownOfHolder()
             for table in view.snapshot.tables where concerns(holder.role, table) {
                 guard view.isReadable(table, by: holder.role) else { continue }
                 let policy = view.policy(of: holder.role, on: table)
-                let residual = try Self.residual(policy, claimant, judge)
-                let places = try residual.memberships.map { held throws(PostgresError) in
-                    if let place = known[held] { return place }
-                    sets.append(try members(held, claimant, judge))
-                    known[held] = sets.count - 1
-                    return sets.count - 1
+                var pair = Pair(
+                    holder: number, table: table, policy: policy,
+                    residual: Residual(term: .always, memberships: [], mayAsk: false), sets: [])
+                if let policy {
+                    pair.residual = try Self.residual(policy.rowPolicy, claimant, judge, &known)
+                    pair.sets = try places(of: pair.residual, claimant, judge, &known)
+                    pair.parts = try parts(of: policy, claimant, judge, &known)
                 }
-                pairs.append(Pair(holder: number, table: table, policy: policy, residual: residual, sets: places))
+                places[Place(holder: number, schema: table.schema, table: table.name)] = pairs.count
+                pairs.append(pair)
             }
         }
     }
 
+    /// What was asked for one holder.
+    private struct KnownOfHolder {
+        var answers: [AskedTerm: AskedAnswer] = [:]
+        var sets: [HeldMembership: Int] = [:]
+    }
+
+    private mutating func parts(
+        of policy: PolicyBinding, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
+    ) throws(PostgresError) -> [Part] {
+        guard policy.parts.count > 1, policy.parts.count <= Self.mostParts else { return [] }
+        var parts: [Part] = []
+        for part in policy.parts {
+            let residual = try Self.residual(RowPolicy(part.term), claimant, judge, &known)
+            let sets = try places(of: residual, claimant, judge, &known)
+            parts.append(Part(part: part, residual: residual, sets: sets))
+        }
+        return parts
+    }
+
+    private mutating func places(
+        of residual: Residual, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
+    ) throws(PostgresError) -> [Int] {
+        var places: [Int] = []
+        for held in residual.memberships {
+            if let place = known.sets[held] {
+                places.append(place)
+                continue
+            }
+            sets.append(try members(held, claimant, judge))
+            known.sets[held] = sets.count - 1
+            places.append(sets.count - 1)
+        }
+        return places
+    }
+
     /// What is asked first may decide that more has to be asked.
     private static func residual(
-        _ policy: PolicyBinding?, _ claimant: Claimant, _ judge: TrialJudge
+        _ policy: RowPolicy, _ claimant: Claimant, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> Residual {
-        guard let policy else { return Residual(term: .always, memberships: [], mayAsk: false) }
-        var answers: [AskedTerm: AskedAnswer] = [:]
         for _ in 0..<8 {
-            let outcome = policy.rowPolicy.residual(
-                claims: Array(claimant.claims.utf8), role: Array(claimant.role.utf8), answers: answers)
+            let outcome = policy.residual(
+                claims: Array(claimant.claims.utf8), role: Array(claimant.role.utf8), answers: known.answers)
             switch outcome {
             case .residual(let residual): return residual
-            case .needs(let terms): answers.merge(try judge.evaluate(terms, as: claimant)) { _, newest in newest }
+            case .needs(let terms):
+                known.answers.merge(try judge.evaluate(terms, as: claimant)) { _, newest in newest }
             }
         }
         return .undecided
@@ -88,4 +144,10 @@ struct Ruling {
             pair.residual.mayAsk || pair.sets.contains { if case .filled = sets[$0].fill { false } else { true } }
         }
     }
+
+    /// So many policies are told apart at most.
+    var partCount: Int { pairs.reduce(0) { max($0, $1.parts.count) } }
+
+    /// Policies are not told apart.
+    mutating func dropParts() { for pair in pairs.indices { pairs[pair].parts = [] } }
 }

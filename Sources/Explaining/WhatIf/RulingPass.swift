@@ -12,16 +12,27 @@ import Postgres
 
 /// Which changes of a window each holder would have been told of, by one ruling: the hub's own index finds them.
 struct RulingPass: ~Copyable {
+    /// What the index has for a holder and a table: all policies together, or one of several.
+    private struct Target {
+        var pair: Int
+        var part: Int?
+        var residual: Residual
+        var sets: [Int]
+        var judged: JudgedPolicy?
+    }
+
     /// Rows that only PostgreSQL can judge wait until there are enough to ask about.
     private struct Question {
         var policy: JudgedPolicy
         var rows: [[String?]] = []
-        /// Of each row: where it is told, and to whose pairs.
-        var asking: [(offset: UInt64, operation: Operation, pairs: [Int])] = []
+        /// Of each row: where it is told, and to which targets.
+        var asking: [(offset: UInt64, operation: Operation, targets: [Int])] = []
+        var isOfPart: Bool
     }
 
     private let ruling: Ruling
     private let holders: [ExplainedHolder]
+    private let targets: [Target]
     private let judge: TrialJudge?
     private let settings: FilterCheck.Settings
     private let operations: OperationSet
@@ -31,8 +42,9 @@ struct RulingPass: ~Copyable {
     private var memberships: PastMemberships
     private var schemas: WindowSchemas
     private var questions: [UInt64: Question] = [:]
-    /// So many rows may still be asked about.
+    /// So many rows may still be asked about: under all policies, and under one of several.
     private var asksLeft: Int
+    private var asksOfPartsLeft: Int
     private let told: ToldChanges
 
     /// - Parameter judge: nil where nothing can be asked any more.
@@ -46,20 +58,41 @@ struct RulingPass: ~Copyable {
         self.told = told
         operations = deletesAreStrict ? .all : [.insert, .update]
         asksLeft = asksAtMost
+        asksOfPartsLeft = asksAtMost
+        targets = Self.targets(of: ruling.pairs)
         settings = .ofPolicies(ruling.view.snapshot)
         memberships = PastMemberships(ruling.sets, ruling.view.snapshot)
         schemas = WindowSchemas(ruling.view.snapshot)
-        handles = Array(repeating: nil, count: ruling.pairs.count)
+        handles = Array(repeating: nil, count: targets.count)
         for table in ruling.view.snapshot.tables {
             index.declare(table: table.oid, columns: table.columns.map(\.name))
         }
+    }
+
+    private static func targets(of pairs: [Ruling.Pair]) -> [Target] {
+        var targets: [Target] = []
+        // The same for all holders of a role: they are asked about together.
+        var judged: [UInt64: [JudgedPolicy]] = [:]
+        for (number, pair) in pairs.enumerated() {
+            targets.append(
+                Target(pair: number, part: nil, residual: pair.residual, sets: pair.sets, judged: pair.policy?.judged))
+            guard let policy = pair.policy, !pair.parts.isEmpty else { continue }
+            let each = judged[policy.judged.identity] ?? pair.parts.map { policy.judged($0.part) }
+            judged[policy.judged.identity] = each
+            for (place, part) in pair.parts.enumerated() {
+                targets.append(
+                    Target(
+                        pair: number, part: place, residual: part.residual, sets: part.sets, judged: each[place]))
+            }
+        }
+        return targets
     }
 
     // MARK: The window
 
     mutating func run(_ log: HistoryLog, _ window: HistoryWindow, progress: (UInt64) -> Void) throws {
         try memberships.takeBack(log, to: window.start, from: window.firstOffset)
-        for pair in ruling.pairs.indices { place(pair) }
+        for target in targets.indices { place(target) }
         let tables = Set(ruling.pairs.map { TableName(schema: $0.table.schema, name: $0.table.name) })
         let keys = tables.union(memberships.tables).map { RowKey.table(schema: $0.schema, name: $0.name) }
         guard !tables.isEmpty else { return }
@@ -97,18 +130,19 @@ struct RulingPass: ~Copyable {
             }
         }
         guard !changed.isEmpty else { return }
-        for pair in ruling.pairs.indices where !changed.isDisjoint(with: ruling.pairs[pair].sets) { place(pair) }
+        for target in targets.indices where !changed.isDisjoint(with: targets[target].sets) { place(target) }
     }
 
     /// Puts a holder's predicate where the table's changes find it, in place of the former one.
     private mutating func place(_ number: Int) {
         if let handle = handles[number] { index.remove(handle) }
-        let pair = ruling.pairs[number]
-        let predicate = pair.residual.predicate(
-            keys: memberships.keys(of: pair.sets), asker: UInt32(number), settings: settings)
+        let target = targets[number]
+        let table = ruling.pairs[target.pair].table
+        let predicate = target.residual.predicate(
+            keys: memberships.keys(of: target.sets), asker: UInt32(number), settings: settings)
         handles[number] = index.add(
-            table: pair.table.oid,
-            operations: operations.intersection(OperationSet(rawValue: pair.table.operations.rawValue)),
+            table: table.oid,
+            operations: operations.intersection(OperationSet(rawValue: table.operations.rawValue)),
             predicate: predicate, member: UInt32(number))
     }
 
@@ -143,7 +177,7 @@ struct RulingPass: ~Copyable {
             for node in 0..<matches.certain(of: place).count {
                 let members = index.members(of: matches.certain(of: place), at: node)
                 for member in members.indices {
-                    told.note(offset, to: ruling.pairs[Int(members[member])], change.operation)
+                    note(offset, to: Int(members[member]), change.operation)
                 }
             }
             var asking: [Int] = []
@@ -155,26 +189,37 @@ struct RulingPass: ~Copyable {
         }
     }
 
+    private func note(_ offset: UInt64, to number: Int, _ operation: Operation) {
+        let target = targets[number]
+        let pair = ruling.pairs[target.pair]
+        told.note(offset, to: pair.holder, part: target.part, pair.table, operation)
+    }
+
     // MARK: What only PostgreSQL says
 
-    private mutating func want(_ change: borrowing Change, at offset: UInt64, _ pairs: [Int]) throws {
-        for pair in pairs {
-            guard let policy = ruling.pairs[pair].policy?.judged else { continue }
-            guard judge != nil, asksLeft > 0 else {
-                told.unasked += 1
-                continue
-            }
-            var question = questions[policy.identity] ?? Question(policy: policy)
+    private mutating func want(_ change: borrowing Change, at offset: UInt64, _ asking: [Int]) throws {
+        for number in asking {
+            let target = targets[number]
+            guard let policy = target.judged, mayAsk(target) else { continue }
+            var question = questions[policy.identity] ?? Question(policy: policy, isOfPart: target.part != nil)
             if question.asking.last?.offset == offset {
-                question.asking[question.asking.count - 1].pairs.append(pair)
-            } else if let row = try texts(of: policy.row, change, ruling.pairs[pair].table) {
+                question.asking[question.asking.count - 1].targets.append(number)
+            } else if let row = try texts(of: policy.row, change, ruling.pairs[target.pair].table) {
                 question.rows.append(row)
-                question.asking.append((offset, change.operation, [pair]))
-                asksLeft -= 1
+                question.asking.append((offset, change.operation, [number]))
+                if question.isOfPart { asksOfPartsLeft -= 1 } else { asksLeft -= 1 }
             }
             questions[policy.identity] = question
             if question.rows.count >= Limits.policyStatementRows { try ask(policy.identity) }
         }
+    }
+
+    /// Where nobody is asked about one of several policies, it is not known whether it was that one: no more than that.
+    private func mayAsk(_ target: Target) -> Bool {
+        if target.part != nil { return judge != nil && asksOfPartsLeft > 0 }
+        if judge != nil, asksLeft > 0 { return true }
+        told.unasked += 1
+        return false
     }
 
     /// Nil where the image lacks what the policies look at: nobody is told then.
@@ -195,16 +240,16 @@ struct RulingPass: ~Copyable {
 
     private mutating func ask(_ key: UInt64) throws {
         guard let judge, let question = questions.removeValue(forKey: key), !question.rows.isEmpty else { return }
-        let asking = Set(question.asking.flatMap(\.pairs)).sorted()
-        let claims = asking.map { holders[ruling.pairs[$0].holder].claims }
+        let asking = Set(question.asking.flatMap(\.targets)).sorted()
+        let claims = asking.map { holders[ruling.pairs[targets[$0].pair].holder].claims }
         let verdicts = try judge.judge(question.policy, rows: question.rows, claims: claims)
         for (row, who) in question.asking.enumerated() {
-            for pair in who.pairs {
-                guard let place = asking.firstIndex(of: pair), verdicts[place][row] == true else { continue }
-                told.note(who.offset, to: ruling.pairs[pair], who.operation)
+            for target in who.targets {
+                guard let place = asking.firstIndex(of: target), verdicts[place][row] == true else { continue }
+                note(who.offset, to: target, who.operation)
             }
         }
-        told.asked += question.rows.count
+        if !question.isOfPart { told.asked += question.rows.count }
     }
 
     /// Whether memberships were as they were then, as far as they are known.

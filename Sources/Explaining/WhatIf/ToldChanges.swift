@@ -2,28 +2,43 @@ import Catalog
 import Change
 import History
 
-/// Which changes of a window each of some holders would be told of: a bit for each pair of them.
+/// Which changes of a window each of some holders would be told of: a bit for each pair of them. Behind those are as many bits
+/// for each of a holder's policies on the change's table, where there are several.
 final class ToldChanges {
     private let first: UInt64
     private let wordsOfEach: Int
+    private let holders: Int
+    /// Bits that each holder has for policies.
+    private let parts: Int
     private var bits: [UInt64]
     private let changes: WindowChanges
     /// Rows that PostgreSQL was asked about, and rows that it was not: those count as told to nobody.
     var asked = 0
     var unasked = 0
 
-    init(_ changes: WindowChanges, holders: Int) {
+    init(_ changes: WindowChanges, holders: Int, parts: Int) {
         self.changes = changes
+        self.holders = holders
+        self.parts = parts
         first = changes.offsets.lowerBound
         wordsOfEach = (changes.offsets.count + 63) / 64
-        bits = Array(repeating: 0, count: wordsOfEach * holders)
+        bits = Array(repeating: 0, count: wordsOfEach * holders * (1 + parts))
     }
 
-    func note(_ offset: UInt64, to pair: Ruling.Pair, _ operation: Operation) {
+    /// `part`: which of the policies; nil is all of them together, which is what he is told by.
+    func note(_ offset: UInt64, to holder: Int, part: Int?, _ table: CatalogTable, _ operation: Operation) {
         guard changes.offsets.contains(offset) else { return }
         let place = Int(offset - first)
-        bits[pair.holder * wordsOfEach + place / 64] |= 1 << UInt64(place % 64)
-        changes.note(offset, of: pair.table, operation)
+        bits[row(holder, part) * wordsOfEach + place / 64] |= 1 << UInt64(place % 64)
+        if part == nil { changes.note(offset, of: table, operation) }
+    }
+
+    private func row(_ holder: Int, _ part: Int?) -> Int { part.map { holders + holder * parts + $0 } ?? holder }
+
+    /// Whether one of several policies shows a change.
+    func shows(_ offset: UInt64, to holder: Int, part: Int) -> Bool {
+        let place = Int(offset - first)
+        return bits[row(holder, part) * wordsOfEach + place / 64] >> UInt64(place % 64) & 1 == 1
     }
 
     /// Where one of the two tells the holder of a change: whether each does.
@@ -68,9 +83,10 @@ final class WindowChanges {
         facts[place] = (UInt32(number) + 1) << 8 | UInt32(operation.rawValue)
     }
 
-    /// The number of the change's table among `tables`.
-    func table(at offset: UInt64) -> Int? {
+    /// The number of the change's table among `tables`, and what became of its row.
+    func fact(at offset: UInt64) -> (table: Int, operation: Operation)? {
         let fact = facts[Int(offset - offsets.lowerBound)]
-        return fact == 0 ? nil : Int(fact >> 8) - 1
+        guard fact != 0, let operation = Operation(rawValue: UInt8(truncatingIfNeeded: fact)) else { return nil }
+        return (Int(fact >> 8) - 1, operation)
     }
 }

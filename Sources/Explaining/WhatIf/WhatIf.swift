@@ -6,6 +6,7 @@ import History
 import Judging
 import Policy
 import Postgres
+import Protocol
 
 /// Answers before a migration who would gain and who would lose which rows by it: over the retained past, as the hub would have
 /// judged it.
@@ -70,18 +71,30 @@ public struct WhatIf {
         var report = WhatIfReport(holders, differences, offsets)
         let changes = WindowChanges(offsets)
         // First as it would be, while it is so.
-        let proposed = try Ruling(after, holders, proposal, concerns: differences.concern)
+        let proposed = try ruling(after, holders, proposal, differences, over: offsets)
         if !proposed.mayAsk { try proposal.undo() }
-        let then = ToldChanges(changes, holders: holders.count)
+        let then = ToldChanges(changes, holders: holders.count, parts: proposed.partCount)
         try judge(proposed, holders, proposal, window, into: then, &report) { progress("as proposed", $0) }
         if proposed.mayAsk { try proposal.undo() }
-        let present = try Ruling(before, holders, proposal, concerns: differences.concern)
+        let present = try ruling(before, holders, proposal, differences, over: offsets)
         if !present.mayAsk { try proposal.end() }
-        let now = ToldChanges(changes, holders: holders.count)
+        let now = ToldChanges(changes, holders: holders.count, parts: present.partCount)
         try judge(present, holders, proposal, window, into: now, &report) { progress("as it is", $0) }
         if present.mayAsk { try proposal.end() }
-        report.compare(now, then, changes, examples: settings.examples)
+        report.compare(
+            RuledChanges(ruling: present, told: now), RuledChanges(ruling: proposed, told: then), changes,
+            examples: settings.examples)
         return report
+    }
+
+    /// Where there is no room to tell its policies apart, it does without.
+    private func ruling(
+        _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, _ differences: CatalogDifferences,
+        over offsets: Range<UInt64>
+    ) throws(PostgresError) -> Ruling {
+        var ruling = try Ruling(view, holders, proposal, concerns: differences.concern)
+        if offsets.count * holders.count * (1 + ruling.partCount) > Self.mostPairs / 2 { ruling.dropParts() }
+        return ruling
     }
 
     private func judge(
@@ -180,6 +193,11 @@ public struct CatalogDifferences: Sendable {
         if one.isReadable != other.isReadable {
             words.append(other.isReadable ? "may be read" : "may not be read any more")
         }
+        let (more, less) = (
+            names(other.operations.subtracting(one.operations)), names(one.operations.subtracting(other.operations))
+        )
+        if !more.isEmpty { words.append("also of \(more)") }
+        if !less.isEmpty { words.append("no more of \(less)") }
         let added = other.columns.filter { !one.columns.contains($0) }
         let removed = one.columns.filter { !other.columns.contains($0) }
         if !added.isEmpty { words.append("also columns \(added.joined(separator: ", "))") }
@@ -197,6 +215,11 @@ public struct CatalogDifferences: Sendable {
         }
         for name in was.keys.sorted() where becomes[name] == nil { words.append("policy \"\(name)\" is gone") }
         return words
+    }
+
+    private static func names(_ operations: RowOperations) -> String {
+        [(RowOperations.insert, "insert"), (.update, "update"), (.delete, "delete")]
+            .filter { operations.contains($0.0) }.map(\.1).joined(separator: ", ")
     }
 
     private static func parts(_ side: Side) -> [String: String] {
@@ -218,9 +241,20 @@ public struct WhatIfReport: Sendable {
         public var after = 0
         public var gains = 0
         public var losses = 0
+        /// The same gains and losses, told apart by what they come from.
+        public var shifts: [Shift] = []
+    }
+
+    /// Rows that somebody gains or loses for the same reason.
+    public struct Shift: Sendable {
+        public var isGain: Bool
+        /// What shows them, where they are shown: as proposed of gains, now of losses.
+        public var shownBy: Ground
+        /// What keeps them, where they are kept.
+        public var keptBy: Ground
+        public var rows = 0
         /// Offsets of the first of them.
-        public var gained: [UInt64] = []
-        public var lost: [UInt64] = []
+        public var examples: [UInt64] = []
     }
 
     public let holders: [ExplainedHolder]
@@ -243,24 +277,18 @@ public struct WhatIfReport: Sendable {
     public var gains: Int { lines.reduce(0) { $0 + $1.gains } }
     public var losses: Int { lines.reduce(0) { $0 + $1.losses } }
 
-    mutating func compare(_ before: ToldChanges, _ after: ToldChanges, _ changes: WindowChanges, examples: Int) {
+    mutating func compare(
+        _ before: RuledChanges, _ after: RuledChanges, _ changes: WindowChanges, examples: Int
+    ) {
         for holder in holders.indices {
-            var found: [Int: Line] = [:]
-            ToldChanges.visit(before, after, holder: holder) { offset, isTold, wouldBeTold in
-                guard let table = changes.table(at: offset) else { return }
-                var line = found[table] ?? Line(holder: holder, table: changes.tables[table])
-                line.before += isTold ? 1 : 0
-                line.after += wouldBeTold ? 1 : 0
-                if wouldBeTold, !isTold {
-                    line.gains += 1
-                    if line.gained.count < examples { line.gained.append(offset) }
-                } else if isTold, !wouldBeTold {
-                    line.losses += 1
-                    if line.lost.count < examples { line.lost.append(offset) }
-                }
-                found[table] = line
+            var found: [ShiftBook?] = Array(repeating: nil, count: changes.tables.count)
+            ToldChanges.visit(before.told, after.told, holder: holder) { offset, isTold, wouldBeTold in
+                guard let (table, operation) = changes.fact(at: offset) else { return }
+                let book = found[table] ?? ShiftBook(holder, changes.tables[table], before, after, examples: examples)
+                found[table] = book
+                book.note(offset, operation, isTold: isTold, wouldBeTold: wouldBeTold)
             }
-            lines += found.values.sorted { $0.table.description < $1.table.description }
+            lines += found.compactMap { $0?.whole }.sorted { $0.table.description < $1.table.description }
         }
     }
 }

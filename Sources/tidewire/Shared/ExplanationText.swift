@@ -4,17 +4,25 @@ import Console
 import Explaining
 import History
 
-/// An explanation as people read it.
+/// An explanation as people read it; as csv and md, a row for each step of the way and each part of it.
 struct ExplanationPrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
+    private var rows: TableStream
+    /// Which of an update's two rows is judged.
+    private var image = ""
 
     init(_ terminal: Terminal, _ zone: DisplayZone) {
         self.terminal = terminal
         self.zone = zone
+        rows = TableStream(
+            [.text("STEP"), .text("ROW"), .text("PART"), .text("HUB"), .text("POSTGRESQL")], on: terminal)
     }
 
-    func print(_ explanation: Explanation, _ change: RecordedChange) throws {
+    private var isText: Bool { terminal.form == .table }
+
+    mutating func print(_ explanation: Explanation, _ change: RecordedChange) throws {
+        if !isText { try terminal.print(rows.heading) }
         try print(change)
         try print(explanation.publication, change)
         try print(explanation.role)
@@ -29,16 +37,20 @@ struct ExplanationPrinter {
             let (hub, server) = (word(part.hub, part), part.postgres.map { word($0, part) } ?? "-")
             try line("DIFFERENCE", "\(part.text): the hub says \(hub), PostgreSQL says \(server). Please report it.")
         }
-        try terminal.print("")
-        try terminal.print(ScreenText.escaped(explanation.sentence))
+        guard isText else { return try line("result", explanation.sentence, explanation.isTold ? "told" : "not told") }
+        try heading("\n" + ScreenText.escaped(explanation.sentence))
     }
 
-    private func line(_ name: String, _ text: String) throws {
+    /// What stands over others, which say by themselves where they belong in rows.
+    private func heading(_ text: String) throws { if isText { try terminal.print(text) } }
+
+    private mutating func line(_ name: String, _ text: String, _ hub: String = "") throws {
+        guard isText else { return try terminal.print(rows.line([name, image, text, hub, ""])) }
         let heading = name + String(repeating: " ", count: max(1, 13 - name.count))
         try terminal.print(heading + ScreenText.escaped(text))
     }
 
-    private func print(_ change: RecordedChange) throws {
+    private mutating func print(_ change: RecordedChange) throws {
         let text = ChangeText(zone: zone, terminal)
         let time = change.time.map { "\(zone.text($0)) \(zone.name)" } ?? "-"
         try line(
@@ -49,7 +61,7 @@ struct ExplanationPrinter {
         try line("judged", change.operation == .delete ? "the row as it was" : "the row as the change leaves it")
     }
 
-    private func print(_ publication: Explanation.Publication, _ change: RecordedChange) throws {
+    private mutating func print(_ publication: Explanation.Publication, _ change: RecordedChange) throws {
         guard publication.isPublished else {
             return try line("publication", "\(publication.name): does not have the table")
         }
@@ -61,7 +73,7 @@ struct ExplanationPrinter {
                 + (publication.hasOperation ? "" : " - and not \(change.operation.name.lowercased())"))
     }
 
-    private func print(_ role: Explanation.Role?) throws {
+    private mutating func print(_ role: Explanation.Role?) throws {
         guard let role else { return }
         guard role.exists else { return try line("role", "\(role.name) does not exist") }
         let columns = role.selectable.isEmpty ? "no column" : role.selectable.joined(separator: ", ")
@@ -71,7 +83,7 @@ struct ExplanationPrinter {
         try line("row security", role.isRowSecurityActive ? "active for the role" : "not active for the role")
     }
 
-    private func print(_ binding: Explanation.Binding?) throws {
+    private mutating func print(_ binding: Explanation.Binding?) throws {
         switch binding {
         case .sent(let columns)?: try line("sent", columns.joined(separator: ", "))
         case .unauthorized?:
@@ -82,34 +94,46 @@ struct ExplanationPrinter {
         }
     }
 
-    private func print(_ image: Explanation.Image, _ change: RecordedChange, _ withoutPostgres: String?) throws {
+    private mutating func print(_ image: Explanation.Image, _ change: RecordedChange, _ withoutPostgres: String?) throws
+    {
         let which = image.isOld ? "the row as it was" : "the row as the change leaves it"
-        if change.operation == .update { try terminal.print("\n\(which):") }
+        if change.operation == .update {
+            try heading("\n\(which):")
+            self.image = image.isOld ? "old" : "new"
+        }
+        defer { self.image = "" }
         if !image.missing.isEmpty {
             try line("not in it", image.missing.joined(separator: ", ") + ": read by filter or policies")
         }
         if !image.filter.isEmpty {
-            try terminal.print("filter:")
-            try printParts(image.filter)
+            try heading("filter:")
+            try printParts(image.filter, of: "filter")
         }
         for policy in image.policies { try print(policy) }
         guard let combined = image.combined else { return }
         if image.policies.isEmpty { try line("policies", "none applies to the role: nothing is visible") }
-        try terminal.print("together:")
-        try printParts([combined])
+        try heading("together:")
+        try printParts([combined], of: "together")
         if let withoutPostgres { try line("PostgreSQL", "was not asked: \(withoutPostgres)") }
         for membership in image.memberships { try print(membership) }
     }
 
-    private func print(_ policy: Explanation.Policy) throws {
+    private mutating func print(_ policy: Explanation.Policy) throws {
         let kind = policy.isPermissive ? "permissive" : "restrictive"
-        try terminal.print(
-            ScreenText.escaped("policy \"\(policy.name)\" (\(kind), \(policy.classification)): \(policy.text)")
-        )
-        try printParts(policy.parts)
+        try heading(
+            ScreenText.escaped("policy \"\(policy.name)\" (\(kind), \(policy.classification)): \(policy.text)"))
+        try printParts(policy.parts, of: "policy \"\(policy.name)\" (\(kind), \(policy.classification))")
     }
 
-    private func printParts(_ parts: [Explanation.Part]) throws {
+    private mutating func printParts(_ parts: [Explanation.Part], of step: String) throws {
+        guard isText else {
+            for part in parts {
+                let depth = String(repeating: "  ", count: part.depth)
+                let server = part.postgres.map { word($0, part) } ?? "-"
+                try terminal.print(rows.line([step, image, depth + part.text, word(part.hub, part), server]))
+            }
+            return
+        }
         var table = Table([
             .text("    PART", canBeCut: terminal.isInteractive), .text("HUB"), .text("POSTGRESQL"), .text(""),
         ])
@@ -126,7 +150,7 @@ struct ExplanationPrinter {
         truth.word(isCondition: part.isCondition)
     }
 
-    private func print(_ membership: Explanation.Membership) throws {
+    private mutating func print(_ membership: Explanation.Membership) throws {
         let holds =
             switch membership.holdsKey {
             case true?: "the row's is among them"
@@ -138,7 +162,7 @@ struct ExplanationPrinter {
         try line("membership", "\(membership.table): \(keys), \(holds)\(trouble)")
     }
 
-    private func printOldRecord(_ explanation: Explanation, _ change: RecordedChange) throws {
+    private mutating func printOldRecord(_ explanation: Explanation, _ change: RecordedChange) throws {
         let record =
             switch explanation.oldRecord {
             case .none where change.operation == .insert: String?.none

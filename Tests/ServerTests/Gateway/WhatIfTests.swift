@@ -147,6 +147,78 @@ import Testing
 
     private var rules: [Rule] { Self.rules }
 
+    /// What a gain or a loss is said to come from, and of how many rows.
+    private static func shifts(_ report: WhatIfReport, of user: Int) -> [String: Int] {
+        let shifts = report.lines.filter { $0.holder == user && $0.table.name == "notes" }.flatMap(\.shifts)
+        let words = { (ground: Ground) in
+            if case .policies(let names) = ground { names.joined(separator: "+") } else { "\(ground)" }
+        }
+        return Dictionary(
+            shifts.map { ("\($0.isGain ? "gain" : "loss") \(words($0.shownBy)) \(words($0.keptBy))", $0.rows) },
+            uniquingKeysWith: +)
+    }
+
+    @Test(arguments: seeds(3))
+    func `each gain and loss says which policies show the row, and what keeps it`(_ seed: Seed) throws {
+        var random = SeededRandom(seed: seed)
+        let stage = try Self.stage(Self.rules[0])
+        defer { stage.stop() }
+        let told = try Self.play(stage, &random)
+        try stage.awaitLog()
+        let more = rules.dropFirst().filter { $0.sql != "true" }.randomElement(using: &random) ?? rules[1]
+        // Policies that PostgreSQL has to be asked about are told apart like those that are compiled; of memberships it knows
+        // what is now.
+        let ids = more.sql.contains("room IN") || more.sql.contains("in_room") ? "id < 40" : "is_small(id)"
+        let report = try Self.answer(
+            stage,
+            """
+            CREATE POLICY more ON notes FOR SELECT TO READER USING (\(more.sql));
+            CREATE POLICY rooms ON notes AS RESTRICTIVE FOR SELECT TO READER USING (room > 0);
+            CREATE POLICY ids ON notes AS RESTRICTIVE FOR SELECT TO READER USING (\(ids));
+            """)
+        for user in 0..<3 {
+            var expected: [String: Int] = [:]
+            for change in told {
+                let (own, other) = (change.row.owner == user, more.shows(change.row, user, change.members))
+                let keeping = [change.row.id < 40 ? nil : "ids", change.row.room > 0 ? nil : "rooms"]
+                    .compactMap(\.self)
+                let isShown = (own || other) && keeping.isEmpty
+                if own == isShown { continue }
+                // Policies of each kind come in the order of their names.
+                let gain = "gain more noPolicy"
+                expected[own ? "loss shown \(keeping.joined(separator: "+"))" : gain, default: 0] += 1
+            }
+            #expect(Self.shifts(report, of: user) == expected, "user \(user), \(more.sql)")
+            for line in report.lines {
+                #expect(line.shifts.filter(\.isGain).reduce(0) { $0 + $1.rows } == line.gains)
+                #expect(line.shifts.filter { !$0.isGain }.reduce(0) { $0 + $1.rows } == line.losses)
+            }
+        }
+    }
+
+    @Test func `what is no policy's doing is said to be none`() throws {
+        let stage = try Self.stage(Self.rules[2])
+        defer { stage.stop() }
+        try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 1); UPDATE notes SET room = 2")
+        try stage.awaitLog()
+        let found = { (sql: String) in try Self.shifts(Self.answer(stage, sql, users: 1..<2), of: 0) }
+        #expect(try found("REVOKE SELECT ON notes FROM READER") == ["loss shown unreadable": 2])
+        #expect(
+            try found("ALTER PUBLICATION supabase_realtime DROP TABLE notes") == ["loss shown unpublished": 2])
+        // What is not published any more is a difference, though the table is there and its policies are what they were.
+        let narrowed = "ALTER PUBLICATION supabase_realtime SET (publish = 'insert')"
+        #expect(try found(narrowed) == ["loss shown unpublished": 1])
+        let words = try Self.answer(stage, narrowed, users: 1..<2).differences.tables
+        #expect(
+            words.map { "\($0.name.name): \($0.changes)" }
+                == ["members", "notes"].map {
+                    "\($0): [\"no more of update, delete\"]"
+                })
+        #expect(try found("DROP POLICY shown ON notes") == ["loss shown noPolicy": 2])
+        try stage.run("ALTER POLICY shown ON notes USING (false)")
+        #expect(try found("ALTER TABLE notes DISABLE ROW LEVEL SECURITY") == ["gain open noPolicy": 2])
+    }
+
     /// With a number on each version, by which those are told apart that clients heard, and a table for the end.
     private static let numbered = """
         CREATE SEQUENCE marks; ALTER TABLE notes ADD COLUMN v bigint;

@@ -1,0 +1,83 @@
+import Change
+import History
+
+/// What one holder would be told of a table's changes, now and as proposed: counted, and told apart by what it comes from.
+final class ShiftBook {
+    /// What decides why: the operation, and which of several policies show the row.
+    private struct Facts: Hashable {
+        var operation: UInt8
+        var isGain: Bool
+        var before: UInt32
+        var after: UInt32
+    }
+
+    private struct Key: Hashable {
+        var isGain: Bool
+        var shownBy: Ground
+        var keptBy: Ground
+    }
+
+    /// Many policies hold in many ways: what is beyond that is not told apart.
+    private static let most = 100
+
+    private var line: WhatIfReport.Line
+    private let before: RuledChanges.OfTable
+    private let after: RuledChanges.OfTable
+    private let examples: Int
+    private var shifts: [WhatIfReport.Shift] = []
+    private var byKey: [Key: Int] = [:]
+    private var byFacts: [Facts: Int] = [:]
+    /// Most changes are as the one before.
+    private var last: (facts: Facts, place: Int)?
+
+    init(_ holder: Int, _ table: TableName, _ before: RuledChanges, _ after: RuledChanges, examples: Int) {
+        line = WhatIfReport.Line(holder: holder, table: table)
+        self.before = before.of(table, holder)
+        self.after = after.of(table, holder)
+        self.examples = examples
+    }
+
+    func note(_ offset: UInt64, _ operation: Operation, isTold: Bool, wouldBeTold: Bool) {
+        line.before += isTold ? 1 : 0
+        line.after += wouldBeTold ? 1 : 0
+        guard isTold != wouldBeTold else { return }
+        line.gains += wouldBeTold ? 1 : 0
+        line.losses += isTold ? 1 : 0
+        let place = place(
+            Facts(
+                operation: operation.rawValue, isGain: wouldBeTold, before: before.shown(at: offset),
+                after: after.shown(at: offset)), operation)
+        shifts[place].rows += 1
+        if shifts[place].examples.count < examples { shifts[place].examples.append(offset) }
+    }
+
+    private func place(_ facts: Facts, _ operation: Operation) -> Int {
+        if let last, last.facts == facts { return last.place }
+        let place = byFacts[facts] ?? newPlace(facts, operation)
+        last = (facts, place)
+        return place
+    }
+
+    private func newPlace(_ facts: Facts, _ operation: Operation) -> Int {
+        let now = before.ground(operation, facts.before, isTold: !facts.isGain)
+        let then = after.ground(operation, facts.after, isTold: facts.isGain)
+        var key = Key(
+            isGain: facts.isGain, shownBy: facts.isGain ? then : now, keptBy: facts.isGain ? now : then)
+        if byKey[key] == nil, shifts.count >= Self.most { (key.shownBy, key.keptBy) = (.unknown, .unknown) }
+        let place = byKey[key] ?? shifts.count
+        if place == shifts.count {
+            byKey[key] = place
+            shifts.append(WhatIfReport.Shift(isGain: key.isGain, shownBy: key.shownBy, keptBy: key.keptBy))
+        }
+        // As many facts as there can be are not kept: the ground of each is found again.
+        if byFacts.count < 10_000 { byFacts[facts] = place }
+        return place
+    }
+
+    /// Gains first, and of each the most.
+    var whole: WhatIfReport.Line {
+        var whole = line
+        whole.shifts = shifts.sorted { ($0.isGain ? 0 : 1, -$0.rows) < ($1.isGain ? 0 : 1, -$1.rows) }
+        return whole
+    }
+}
