@@ -122,6 +122,7 @@ final class CatalogScribe {
         let roles = roles(view)
         let noted = NotedAnswers(reader.asked)
         _ = try CatalogTrial(noted, publication).view(for: roles)
+        _ = try noted.answers(to: [ForeignKeys.statement])
         guard try reader.fingerprint(view.snapshot).text == fingerprint else { return nil }
         return CatalogRecord(
             time: Clock.unixMicroseconds(), since: span.since, unknownFrom: span.unknownFrom,

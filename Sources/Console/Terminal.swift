@@ -1,5 +1,6 @@
 import Glibc
 import Settings
+import System
 
 /// Why nothing more can be printed.
 public enum OutputFailure: Error, Equatable {
@@ -31,6 +32,8 @@ public final class Terminal {
     /// A person sees what is said on stderr.
     public let hasErrorScreen: Bool
     public let surroundings: ConfigurationSurroundings
+    /// By which it is known what takes long.
+    public let time: any TimeSource
     private let writeOutput: Writer
     private let writeErrors: Writer
     /// What a person types, a line at a time; nil when nobody is there to type.
@@ -41,8 +44,9 @@ public final class Terminal {
 
     public init(
         width: Int?, surroundings: ConfigurationSurroundings, output: @escaping Writer, errors: @escaping Writer,
-        hasErrorScreen: Bool = false, answers: (() -> String?)? = nil
+        hasErrorScreen: Bool = false, time: any TimeSource = KernelTime(), answers: (() -> String?)? = nil
     ) {
+        self.time = time
         self.hasErrorScreen = hasErrorScreen
         screenWidth = width
         self.surroundings = surroundings

@@ -37,7 +37,7 @@ public enum EventLogVerifier {
     ///   - look: sees each entry that reads back, and the number of its segment.
     ///   - progress: told of each segment that was read: how many by now, of how many.
     public static func verify(
-        _ directory: any StorageDirectory, look: (UInt64, EntryKind, RawSpan) -> Void = { _, _, _ in },
+        _ directory: any StorageDirectory, look: (UInt64, EntryHeader, RawSpan) -> Void = { _, _, _ in },
         progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) -> [SegmentReport] {
         let files = SegmentFiles(directory: directory)
@@ -79,7 +79,7 @@ public enum EventLogVerifier {
     }
 
     private static func examine(
-        _ files: SegmentFiles, isLast: Bool, _ look: (EntryKind, RawSpan) -> Void, _ report: inout SegmentReport
+        _ files: SegmentFiles, isLast: Bool, _ look: (EntryHeader, RawSpan) -> Void, _ report: inout SegmentReport
     ) throws(EventLogError) {
         let opened: (file: any StorageFile, header: SegmentHeader)?
         do {

@@ -96,7 +96,7 @@ struct SegmentScan {
 
     static func of(
         _ file: any StorageFile, _ header: SegmentHeader, limit: UInt64 = .max, keysOf: EventLogKeys? = nil,
-        look: (EntryKind, RawSpan) -> Void = { _, _ in }
+        look: (EntryHeader, RawSpan) -> Void = { _, _ in }
     ) throws(SystemError) -> SegmentScan {
         var scanner = SegmentScanner(file, header, limit: limit)
         var index = SegmentIndex(header)
@@ -112,7 +112,7 @@ struct SegmentScan {
             if let keysOf {
                 if let known = keysOf(entry.kind, scanner.payload) { keys = known } else { index.giveUpKeys() }
             }
-            look(entry.kind, scanner.payload)
+            look(entry, scanner.payload)
             index.add(entry, keys: keys.span)
             vouched = max(vouched, entry.publishedBytes)
         }

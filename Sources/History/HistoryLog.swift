@@ -86,12 +86,16 @@ public enum TransactionName: Sendable, Hashable {
 
 extension HistoryLog {
     /// Gives each transaction of that name to `visit`, newest first, until it says false.
-    public func transactions(_ name: TransactionName, _ visit: (RecordedTransaction) throws -> Bool) throws {
+    ///
+    /// - Parameter noting: told where it looks.
+    public func transactions(
+        _ name: TransactionName, noting: (UInt64) -> Void = { _ in }, _ visit: (RecordedTransaction) throws -> Bool
+    ) throws {
         switch name {
         case .lsn(let lsn): if let found = try transaction(at: lsn) { _ = try visit(found) }
         case .xid(let xid):
             for segment in try segments().reversed() {
-                for found in try transactions(xid, in: segment).reversed() {
+                for found in try transactions(xid, in: segment, noting).reversed() {
                     guard try visit(found) else { return }
                 }
             }
@@ -107,7 +111,9 @@ extension HistoryLog {
         return newest
     }
 
-    private func transactions(_ xid: UInt32, in segment: SegmentSummary) throws -> [RecordedTransaction] {
+    private func transactions(
+        _ xid: UInt32, in segment: SegmentSummary, _ noting: (UInt64) -> Void
+    ) throws -> [RecordedTransaction] {
         var found: [RecordedTransaction] = []
         guard segment.changes > 0 else { return found }
         let key = RowKey.transaction(xid: xid)
@@ -123,6 +129,7 @@ extension HistoryLog {
             return found
         }
         while let next = try reader.nextTransaction(), next.segment <= segment.sequence {
+            noting(next.offsets.lowerBound)
             if next.segment == segment.sequence, next.info.xid == xid { found.append(next) }
         }
         return found

@@ -24,6 +24,8 @@ public struct HistoryReader: ~Copyable {
     private var openEnd: LSN?
     /// Nothing more will come, whatever is written.
     public private(set) var isFinished = false
+    /// Told of each entry's offset, also where nothing in it is looked for; what it throws ends the reading.
+    public var noting: ((UInt64) throws -> Void)?
 
     /// `matching` overrides the keys by which segments are passed over.
     public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
@@ -107,6 +109,7 @@ public struct HistoryReader: ~Copyable {
             return false
         }
         if entry.time != 0 { lastTime = entry.time }
+        try noting?(entry.offset)
         do {
             try body(&self, entry)
         } catch let error as ByteError {

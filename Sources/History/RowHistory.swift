@@ -75,7 +75,11 @@ public struct RowHistory: ~Copyable {
     private var states: [Place: State] = [:]
     private var keysByRelation: [UInt64: [RowValue]?] = [:]
 
-    public init(_ log: HistoryLog, _ table: TableName, _ name: RowName, _ query: HistoryQuery) throws {
+    /// - Parameter noting: told of each entry's offset; what it throws ends the reading.
+    public init(
+        _ log: HistoryLog, _ table: TableName, _ name: RowName, _ query: HistoryQuery,
+        noting: ((UInt64) throws -> Void)? = nil
+    ) throws {
         // First: what retention has deleted is no reason to say that there never was such a table.
         let window = try log.window(from: query.from, to: query.to)
         let families = try TableFamilies(log)
@@ -100,8 +104,9 @@ public struct RowHistory: ~Copyable {
         query.alsoWanted = Set(relations.map(\.fingerprint))
         let hashes = Self.hashes(name, relations)
         query.rows = hashes.map { Set($0) }
-        let reader = try HistoryReader(
+        var reader = try HistoryReader(
             log, query, window: window, matching: hashes ?? Array(Set(relations.map(\.tableKey))))
+        reader.noting = noting
         self.reader = reader
         self.name = name
         self.families = families

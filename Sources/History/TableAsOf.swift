@@ -52,7 +52,11 @@ public struct TableAsOf: ~Copyable {
     private var masks: [UInt64: MaskedRelation] = [:]
     private let masking: Masking
 
-    public init(_ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int) throws {
+    /// - Parameter noting: told of each entry's offset; what it throws ends the reading.
+    public init(
+        _ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int,
+        noting: ((UInt64) throws -> Void)? = nil
+    ) throws {
         masking = log.masking
         let window = try log.window(from: nil, to: query.to)
         let families = try TableFamilies(log)
@@ -65,6 +69,7 @@ public struct TableAsOf: ~Copyable {
         query.alsoWanted = Set(relations.map(\.fingerprint))
         var reader = try HistoryReader(
             log, query, window: window, matching: Array(Set(relations.map(\.tableKey))))
+        reader.noting = noting
         while let item = try reader.nextUnmasked() {
             switch item {
             case .gap(let gap): gaps.append(gap)

@@ -11,34 +11,56 @@ public struct SeedScript {
         public var leftOut: [TableName] = []
     }
 
+    public struct Settings: Sendable {
+        /// Of one table, which are held in memory.
+        public var mostRows = 1_000_000
+        /// Triggers and foreign keys of the database that is filled act meanwhile.
+        public var letsTriggersAct = false
+        /// Who refers to whom, and how that is known; nil where nobody says it.
+        public var references: (list: [TableOrder.Reference], source: TableOrder.Source)?
+
+        public init() {}
+    }
+
     private let log: HistoryLog
     private let query: HistoryQuery
-    private let mostRows: Int
+    private let settings: Settings
 
-    /// - Parameters:
-    ///   - query: its tables, or all where it names none, as they were at its end.
-    ///   - mostRows: of one table, which are held in memory.
-    public init(_ log: HistoryLog, _ query: HistoryQuery, atMost mostRows: Int) {
+    /// - Parameter query: its tables, or all where it names none, as they were at its end.
+    public init(_ log: HistoryLog, _ query: HistoryQuery, _ settings: Settings) {
         self.log = log
         self.query = query
-        self.mostRows = mostRows
+        self.settings = settings
     }
 
     /// Values mean the same whatever the settings of who loads them are.
     private static let head = [
         "BEGIN;", "SET LOCAL client_encoding = 'UTF8';", "SET LOCAL DateStyle = ISO;",
         "SET LOCAL IntervalStyle = postgres;", "SET LOCAL lc_monetary = 'C';", "SET LOCAL TimeZone = 'UTC';",
-        "-- Triggers and foreign keys do not act meanwhile: the rows come table by table, in no order of theirs.",
-        "SET LOCAL session_replication_role = replica;",
+    ]
+    private static let acting = [
+        "-- Triggers and foreign keys act: those that can wait do so until the end.", "SET CONSTRAINTS ALL DEFERRED;",
+    ]
+    private static let notActing = [
+        "-- Triggers and foreign keys do not act meanwhile.", "SET LOCAL session_replication_role = replica;",
     ]
 
-    public func write(_ line: (String) throws -> Void) throws -> Report {
-        for text in Self.head { try line(text) }
+    /// - Parameter noting: told of the table that is read, how many were before and are in all, and where in the log it is;
+    ///   what it throws ends the work.
+    public func write(
+        _ line: (String) throws -> Void,
+        noting: ((_ table: TableName, _ done: Int, _ all: Int, _ offset: UInt64) throws -> Void)? = nil
+    ) throws -> Report {
+        for text in Self.head + (settings.letsTriggersAct ? Self.acting : Self.notActing) { try line(text) }
+        let order = try order()
+        for text in order.words { try line(Self.comment(text)) }
         var report = Report()
         var written: Set<TableName> = []
-        for table in try tables() {
+        for (place, table) in order.tables.enumerated() {
             do {
-                let rows = try TableAsOf(log, table, query, atMost: mostRows)
+                let rows = try TableAsOf(log, table, query, atMost: settings.mostRows) { offset in
+                    try noting?(table, place, order.tables.count, offset)
+                }
                 // Under an older name it is the same table.
                 guard let name = rows.name, written.insert(name).inserted else { continue }
                 report.tables += 1
@@ -53,13 +75,14 @@ public struct SeedScript {
         return report
     }
 
-    private func tables() throws -> [TableName] {
-        if !query.tables.isEmpty { return query.tables }
-        var names: [TableName] = []
-        for relation in try log.relations() where !MessageTable.holds(relation.relation) {
-            if !names.contains(relation.table) { names.append(relation.table) }
+    private func order() throws -> TableOrder {
+        let relations = try log.relations().filter { !MessageTable.holds($0.relation) }
+        var (tables, seen): ([TableName], Set<TableName>) = ([], [])
+        for table in query.tables.isEmpty ? relations.map(\.table) : query.tables where seen.insert(table).inserted {
+            tables.append(table)
         }
-        return names
+        let references = settings.references ?? (TableOrder.guessed(of: relations), .names)
+        return TableOrder(of: tables, references.list, from: references.source)
     }
 
     private func write(_ rows: borrowing TableAsOf, of name: TableName, _ line: (String) throws -> Void) throws {
@@ -86,6 +109,21 @@ public struct SeedScript {
     /// On one line, whatever names have in them.
     private static func comment(_ text: String) -> String {
         "-- " + String(text.map { $0.isNewline || $0 < " " ? " " : $0 })
+    }
+}
+
+extension TableOrder {
+    fileprivate var words: [String] {
+        let known =
+            switch source {
+            case .log: "foreign keys, as the log has them"
+            case .database: "foreign keys, as the database has them now"
+            case .names: "names of columns (x_id behind x or xs): nobody says what the foreign keys are"
+            }
+        return ["the order of the tables is by " + known]
+            + circles.map { circle in
+                "\(circle.map(\.description).joined(separator: ", ")) refer to each other in a circle: no order of them is right"
+            }
     }
 }
 

@@ -37,6 +37,13 @@ public enum Directories {
         return unsafe stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFDIR
     }
 
+    /// No directory, device, pipe or socket, that is.
+    public static func isFile(_ path: String) -> Bool {
+        var found = stat()
+        // SAFETY: as above.
+        return unsafe stat(path, &found) == 0 && found.st_mode & S_IFMT == S_IFREG
+    }
+
     /// Removes a directory that is empty.
     public static func remove(_ path: String) throws(SystemError) {
         // SAFETY: Swift passes a C string that lives for the call.

@@ -23,7 +23,8 @@ struct AsOfCommand: Command {
         JSON. One object a row: offset (of the change that left it so), key, record.
         """
     let operands = [Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\".")]
-    let options: [Option] = [.to, .mostRows, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
+    let options: [Option] =
+        [.to, .mostRows, .withoutProgress, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire asof orders --to -15m", "What was in it a quarter of an hour ago?"),
@@ -43,8 +44,13 @@ struct AsOfCommand: Command {
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let names = try NameCheck(log)
+            let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
+            defer { progress.clear() }
             do {
-                let rows = try TableAsOf(log, table, query, atMost: most)
+                let rows = try TableAsOf(log, table, query, atMost: most) { offset in
+                    progress.note("reading the log: @\(offset)")
+                }
+                progress.clear()
                 return try print(rows, log, arguments.has(.json), terminal)
             } catch TableAsOfError.unknownTable(let table) {
                 throw names.unknown(table)

@@ -37,7 +37,8 @@ struct RowCommand: Command {
         Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
+    let options: [Option] =
+        [.from, .to, .withoutProgress, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire row orders 4711", "What happened to order 4711?"),
@@ -61,12 +62,17 @@ struct RowCommand: Command {
             let log = try arguments.historyLog(terminal)
             let names = try NameCheck(log)
             var printer = VersionPrinter(terminal, isJSON: arguments.has(.json), zone: zone)
+            let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress), sharesScreen: true)
+            defer { progress.clear() }
             do {
-                var history = try RowHistory(log, table, RowName(Array(arguments.operands.dropFirst())), query)
+                var history = try RowHistory(
+                    log, table, RowName(Array(arguments.operands.dropFirst())), query
+                ) { offset in progress.note("reading the log: @\(offset)") }
                 while let item = try history.next() { try printer.print(item) }
             } catch let error as RowNameError {
                 throw Self.explained(error, names)
             }
+            progress.clear()
             return try printer.finish(log)
         }
     }

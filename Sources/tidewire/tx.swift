@@ -21,7 +21,8 @@ struct TransactionCommand: Command {
         JSON. One object a change, as 'tidewire tail --json' prints them.
         """
     let operands = [Operand("XID|LSN", .one, "7421, xid:7421, 0/16B3748 or lsn:0/16B3748.")]
-    let options: [Option] = [.limit, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
+    let options: [Option] =
+        [.limit, .withoutProgress, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire tx 7421", "What else did this transaction do?"),
@@ -41,8 +42,11 @@ struct TransactionCommand: Command {
             let log = try arguments.historyLog(terminal)
             _ = try NameCheck(log)
             var found = 0
-            try log.transactions(name) { transaction in
+            let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress), sharesScreen: true)
+            defer { progress.clear() }
+            try log.transactions(name, noting: { progress.note("looking for it: @\($0)") }) { transaction in
                 found += 1
+                progress.clear()
                 if !arguments.has(.json) {
                     if found > 1 { try terminal.remark("") }
                     try terminal.remark(heading(transaction, zone))

@@ -171,7 +171,7 @@ extension EndToEnd {
             try stage.write(80, &random)
             try stage.source.caughtUp()
             var script = ""
-            let report = try SeedScript(stage.log, HistoryQuery(), atMost: 10_000).write { script += $0 + "\n" }
+            let report = try SeedScript(stage.log, HistoryQuery(), SeedScript.Settings()).write { script += $0 + "\n" }
             #expect(report.rows > 0 && report.leftOut == [TableName(schema: "public", name: "Odd \"1\" one")])
             let copy = try TestDatabase()
             try copy.run(ReplayStage.tables)

@@ -212,8 +212,29 @@ struct TemporaryLog {
                     """ + "\n")
         }
         #expect(try await onLog("tx", "9").exitCode == .notFound)
-        // A place inside the commit record is the place of nothing.
-        #expect(try await onLog("tx", "0/153F020").exitCode == .notFound)
+    }
+
+    /// Commits at 0/153F018 and ends at 0/153F048; the next one begins at 0/153F0B8.
+    @Test func `tx has no answer to an LSN inside of a commit record`() async throws {
+        for name in ["0/153F018", "0/153F048"] {
+            #expect(try await onLog("tx", name).output.hasPrefix("transaction 742, "))
+        }
+        for name in ["0/153F019", "0/153F020", "0/153F047", "0/153F049"] {
+            let result = try await onLog("tx", name)
+            #expect(result.exitCode == .notFound && result.output.isEmpty, "\(name): \(result.output)")
+            #expect(result.errors.contains("no transaction at \(name)"), "\(result.errors)")
+        }
+    }
+
+    @Test func `row from before what is kept says so by its exit code`() async throws {
+        for from in ["@3", "2026-01-01"] {
+            let result = try await onLog("row", "fullrep", "5", "--from", from)
+            #expect(result.exitCode == .outsideRetention && result.exitCode.rawValue == 3, "\(from): \(result.errors)")
+            #expect(result.output.isEmpty && result.errors.contains("the oldest kept is @12"), "\(result.errors)")
+        }
+        // What is kept is asked as ever, and a row that is not there is another thing.
+        #expect(try await onLog("row", "fullrep", "5", "--from", "@12").exitCode == .ok)
+        #expect(try await onLog("row", "fullrep", "999", "--from", "@12").exitCode == .notFound)
     }
 
     @Test func `asof shows the rows that there were`() async throws {

@@ -97,11 +97,12 @@ private struct ImportStage: ~Copyable {
     @Test func `progress is shown after a second, to a person, and goes away`() {
         for (hasScreen, isQuiet) in [(true, false), (true, true), (false, false)] {
             var shown = ""
+            let time = SteppedTime()
             let terminal = Terminal(
                 width: nil, surroundings: ConfigurationSurroundings(environment: [:], isRoot: false) { _ in .missing },
-                output: { _ in }, errors: { shown += String(decoding: $0, as: UTF8.self) }, hasErrorScreen: hasScreen)
-            let time = SteppedTime()
-            let progress = Progress(terminal, isQuiet: isQuiet, time: time)
+                output: { _ in }, errors: { shown += String(decoding: $0, as: UTF8.self) }, hasErrorScreen: hasScreen,
+                time: time)
+            let progress = Progress(terminal, isQuiet: isQuiet)
             for step in 1...20 {
                 time.pass(milliseconds: 100)
                 progress.note("step \(step)")

@@ -73,7 +73,7 @@ struct SecretStage {
     }
 
     /// Lines of an export.
-    private struct Lines {
+    struct Lines {
         private var lines = [
             #"{"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":0,"lsn":"0/0"}"#
         ]

@@ -1,3 +1,6 @@
+import Synchronization
+import System
+
 @testable import Console
 @testable import Settings
 @testable import tidewire
@@ -17,7 +20,7 @@ func run(
     _ words: [String], commands: [any Command] = [ConfigCommand(), VersionCommand(), SampleLogCommand()],
     width: Int? = nil, hasErrorScreen: Bool = false,
     environment: [String: String] = [:], files: [String: String] = [:], outputFailure: OutputFailure? = nil,
-    answers: (() -> String?)? = nil
+    answers: (() -> String?)? = nil, time: any TimeSource = KernelTime()
 ) async -> Run {
     let recorder = Recorder()
     let surroundings = ConfigurationSurroundings(environment: environment, isRoot: true) { path in
@@ -30,7 +33,7 @@ func run(
             recorder.output += bytes
         },
         errors: { (bytes) throws(OutputFailure) in recorder.errors += bytes },
-        hasErrorScreen: hasErrorScreen, answers: answers)
+        hasErrorScreen: hasErrorScreen, time: time, answers: answers)
     let exitCode = await Program(commands: commands).run(words, terminal)
     return Run(
         exitCode: exitCode, output: String(decoding: recorder.output, as: UTF8.self),
@@ -96,4 +99,12 @@ struct PickyCommand: Command {
         _ = try arguments.value(of: Self.limit, as: .integer(1...10))
         throw CommandFailure(.damaged, "segment 3 is damaged", hint: "try `tidewire log verify --repair`")
     }
+}
+
+/// A clock of which each look takes long: whatever tells how far it is, does.
+final class SlowTime: TimeSource {
+    private let looks = Atomic<UInt64>(0)
+
+    func monotonicNanoseconds() -> UInt64 { looks.add(1, ordering: .relaxed).newValue * 600_000_000 }
+    func unixMicroseconds() -> Int64 { 1_800_000_000_000_000 }
 }

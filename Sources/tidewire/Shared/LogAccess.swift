@@ -114,8 +114,15 @@ enum LogAccess {
         look: (UInt64, EntryKind, RawSpan) -> Void = { _, _, _ in }
     ) throws -> [SegmentReport] {
         defer { progress.clear() }
-        return try EventLogVerifier.verify(directory, look: look) { done, all in
-            progress.note("reading checksums of \(directory.path): \(done) of \(all) segments")
+        var (done, offset) = ("", UInt64(0))
+        func note() { progress.note("reading checksums of \(directory.path): @\(offset)\(done)") }
+        return try EventLogVerifier.verify(directory) { segment, entry, payload in
+            offset = entry.offset
+            note()
+            look(segment, entry.kind, payload)
+        } progress: { finished, all in
+            done = ", \(finished) of \(all) segments"
+            note()
         }
     }
 

@@ -14,9 +14,9 @@ final class Progress {
     private static let interval: UInt64 = 250_000_000
 
     /// - Parameter sharesScreen: lines of the command's own come to the same screen meanwhile, if one is there.
-    init(_ terminal: Terminal, isQuiet: Bool, sharesScreen: Bool = false, time: any TimeSource = KernelTime()) {
+    init(_ terminal: Terminal, isQuiet: Bool, sharesScreen: Bool = false) {
         self.terminal = terminal
-        self.time = time
+        time = terminal.time
         isShown = terminal.hasErrorScreen && !isQuiet && !(sharesScreen && terminal.isInteractive)
         next = time.monotonicNanoseconds() + Self.firstAfter
     }

@@ -1,3 +1,4 @@
+import Catalog
 import Change
 import Diagnostics
 import EventLog
@@ -148,5 +149,22 @@ import Testing
         }
         #expect(decided > 80 && heard.allSatisfy { !$0.isEmpty }, "\(decided) \(undecided)")
         #expect(unknown.count <= 8, "\(unknown): more than one at each alteration")
+    }
+
+    @Test func `what refers to what was is in the log's record of the catalog`() throws {
+        let tables = Self.tables + "; ALTER TABLE notes ADD FOREIGN KEY (room, owner) REFERENCES members;"
+        let stage = try GatewayStage(tables, publication: "FOR TABLE notes, members, ends")
+        defer { stage.stop() }
+        let caller = try stage.caller()
+        try caller.subscribe("realtime:a", [binding("notes", "INSERT")], token: stage.token(of: 0))
+        #expect(try eventually { try Self.records(stage) > 0 })
+        let log = try Self.log(stage)
+        let record = try #require(try PastCatalogs.record(of: log, at: .max - 1))
+        let keys = try #require(ForeignKeys(of: record))
+        #expect(
+            keys.references.filter { $0.schema == "public" } == [
+                ForeignKeys.Reference(
+                    schema: "public", table: "notes", referencedSchema: "public", referencedTable: "members")
+            ])
     }
 }

@@ -1,0 +1,110 @@
+import Change
+import History
+
+/// Tables and who refers to whom in; an order out in which each comes behind those that its rows refer to.
+public struct TableOrder: Sendable {
+    /// Rows of the first refer to rows of the second.
+    public struct Reference: Sendable, Hashable {
+        public var table: TableName
+        public var referenced: TableName
+
+        public init(_ table: TableName, to referenced: TableName) {
+            self.table = table
+            self.referenced = referenced
+        }
+    }
+
+    /// How it is known who refers to whom.
+    public enum Source: Sendable, Equatable {
+        /// What the log has of the catalog.
+        case log
+        case database
+        /// Nobody says it: columns are called as if they referred to other tables.
+        case names
+    }
+
+    public let source: Source
+    /// All of them, once.
+    public private(set) var tables: [TableName] = []
+    /// Tables that refer to each other in a circle: no order of these is right. In the order of `tables`.
+    public private(set) var circles: [[TableName]] = []
+
+    /// Where two may come in either order, they come as they are given.
+    public init(of tables: [TableName], _ references: [Reference], from source: Source) {
+        self.source = source
+        var search = CircleSearch(tables, references)
+        for place in tables.indices { search.visit(place) }
+        self.tables = search.groups.flatMap { $0.map { tables[$0] } }
+        circles = search.groups.filter { $0.count > 1 }.map { $0.map { tables[$0] } }
+    }
+
+    /// What references there seem to be: `listing_id` is the key of a table `listing`, `listings` or, for `y`, `ies`.
+    public static func guessed(of relations: [RecordedRelation]) -> [Reference] {
+        let tables = Set(relations.map(\.table))
+        var references: [Reference] = []
+        for relation in relations {
+            for column in relation.relation.columns where column.name.hasSuffix("_id") {
+                let stem = String(column.name.dropLast(3))
+                let names = [stem, stem + "s", stem + "es"] + (stem.hasSuffix("y") ? [stem.dropLast() + "ies"] : [])
+                let found = names.map { TableName(schema: relation.table.schema, name: $0) }.first(
+                    where: tables.contains)
+                if let found, found != relation.table { references.append(Reference(relation.table, to: found)) }
+            }
+        }
+        return references
+    }
+}
+
+/// Tarjan's search for groups that refer to each other in a circle, which finds each behind those that it refers to.
+private struct CircleSearch {
+    private let referenced: [[Int]]
+    /// In which order they were come to.
+    private var numbers: [Int?]
+    private var lowest: [Int]
+    private var isOpen: [Bool]
+    private var open: [Int] = []
+    private var count = 0
+    private(set) var groups: [[Int]] = []
+
+    init(_ tables: [TableName], _ references: [TableOrder.Reference]) {
+        let places = Dictionary(zip(tables, tables.indices), uniquingKeysWith: { first, _ in first })
+        var referenced = [[Int]](repeating: [], count: tables.count)
+        for reference in Set(references) {
+            guard let from = places[reference.table], let to = places[reference.referenced], from != to else {
+                continue
+            }
+            referenced[from].append(to)
+        }
+        self.referenced = referenced.map { $0.sorted() }
+        numbers = [Int?](repeating: nil, count: tables.count)
+        lowest = [Int](repeating: 0, count: tables.count)
+        isOpen = [Bool](repeating: false, count: tables.count)
+    }
+
+    /// As deep as references go from table to table.
+    mutating func visit(_ place: Int) {
+        guard numbers[place] == nil else { return }
+        let number = count
+        numbers[place] = number
+        lowest[place] = number
+        count += 1
+        open.append(place)
+        isOpen[place] = true
+        for next in referenced[place] {
+            if numbers[next] == nil {
+                visit(next)
+                lowest[place] = min(lowest[place], lowest[next])
+            } else if isOpen[next], let other = numbers[next] {
+                lowest[place] = min(lowest[place], other)
+            }
+        }
+        guard lowest[place] == number else { return }
+        var group: [Int] = []
+        while let last = open.popLast() {
+            isOpen[last] = false
+            group.append(last)
+            if last == place { break }
+        }
+        groups.append(group.sorted())
+    }
+}
