@@ -83,6 +83,32 @@ public struct ByteReader: ~Escapable {
     @_lifetime(self: copy self)
     public mutating func littleUInt64() throws(ByteError) -> UInt64 { try load(UInt64.self).littleEndian }
 
+    /// A number in seven bits a byte, the lowest first; what has more bytes than it needs is refused.
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func varint() throws(ByteError) -> UInt64 {
+        var value: UInt64 = 0
+        var shift: UInt64 = 0
+        while true {
+            let byte = try load(UInt8.self)
+            // The tenth byte has room for one bit.
+            guard shift < 63 || byte <= 1, byte != 0 || shift == 0 else {
+                throw ByteError(expected: "a number of at most 64 bits", offset: position)
+            }
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+            shift &+= 7
+        }
+    }
+
+    /// A difference: small ones of either sign are short.
+    @inlinable
+    @_lifetime(self: copy self)
+    public mutating func zigzag() throws(ByteError) -> Int64 {
+        let value = try varint()
+        return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
+    }
+
     /// The next `count` bytes, borrowed.
     @inlinable
     @_lifetime(copy self)

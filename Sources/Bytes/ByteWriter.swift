@@ -90,6 +90,23 @@ public struct ByteWriter: ~Copyable {
     @inlinable public mutating func append(little value: UInt32) { store(value.littleEndian) }
     @inlinable public mutating func append(little value: UInt64) { store(value.littleEndian) }
 
+    /// A number in seven bits a byte, the lowest first.
+    @inlinable
+    public mutating func append(varint value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            store(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        store(UInt8(truncatingIfNeeded: rest))
+    }
+
+    /// A difference: small ones of either sign are short.
+    @inlinable
+    public mutating func append(zigzag value: Int64) {
+        append(varint: UInt64(bitPattern: value << 1 ^ value >> 63))
+    }
+
     /// The first `count` bytes of a word as it lies in memory: a short tail without a call to memcpy.
     @inlinable
     public mutating func append(low word: UInt64, count: Int) {

@@ -21,6 +21,10 @@ public struct LedgerNote: Sendable, Equatable {
         /// All that one of the hub's loops (its number is in the place of the channel's) served then was sent what lies before
         /// `offset`.
         case reached = 8
+        /// What one of the hub's loops sent, change by change, from then on: `deliveries` has it.
+        case delivered = 9
+        /// Of changes from `offset` on, and before `received`, what a loop sent is not in the log: there was no room.
+        case unrecorded = 10
 
         public var name: String {
             switch self {
@@ -32,6 +36,8 @@ public struct LedgerNote: Sendable, Equatable {
             case .began: "began"
             case .stands: "stands"
             case .reached: "reached"
+            case .delivered: "delivered"
+            case .unrecorded: "unrecorded"
             }
         }
     }
@@ -61,6 +67,10 @@ public struct LedgerNote: Sendable, Equatable {
     /// The names of those that are not kept, separated by commas: what policies make of them nobody can say later.
     public var otherClaims: [UInt8]
     public var reason: [UInt8]
+    /// Each delivery to its channel is recorded by itself, so that what is not was not sent.
+    public var isRecorded = false
+    /// A `DeliveryBlock`, of what was delivered.
+    public var deliveries: [UInt8] = []
 
     public init(
         _ event: Event, time: Int64, session: UInt64, channel: UInt32, offset: UInt64 = 0, received: UInt64 = 0
@@ -81,37 +91,56 @@ public struct LedgerNote: Sendable, Equatable {
 /// entry = version u8 · number of notes u32 · note*
 /// note  = event u8 · time i64 · session u64 · channel u32 · offset u64 · received u64
 ///         · (length u32 · bytes) of topic, bindings, role, subject, claims, other claims, reason
+///         · where the event's highest bit is set: flags u8 · length u32 · deliveries
 /// ```
+///
+/// Version 2 has notes with that bit; an entry without any is of version 1, which every version of the hub reads.
 public enum LedgerCodec {
-    private static let version: UInt8 = 1
+    private static let versions: ClosedRange<UInt8> = 1...2
     private static let fixedBytes = 37 + 7 * 4
+    private static let longer: UInt8 = 0x80
+    private static let longerBytes = 1 + 4
+    private static let recordedFlag: UInt8 = 1
 
-    static func byteCount(of note: LedgerNote) -> Int { texts(note).reduce(fixedBytes) { $0 + $1.count } }
+    static func byteCount(of note: LedgerNote) -> Int {
+        let more = isLonger(note) ? longerBytes + note.deliveries.count : 0
+        return texts(note).reduce(fixedBytes + more) { $0 + $1.count }
+    }
 
-    static func isStorable(_ note: LedgerNote) -> Bool { texts(note).allSatisfy { $0.count <= Int(Int32.max) } }
+    static func isStorable(_ note: LedgerNote) -> Bool {
+        (texts(note) + [note.deliveries]).allSatisfy { $0.count <= Int(Int32.max) }
+    }
+
+    private static func isLonger(_ note: LedgerNote) -> Bool { note.isRecorded || !note.deliveries.isEmpty }
 
     private static func texts(_ note: LedgerNote) -> [[UInt8]] {
         [note.topic, note.bindings, note.role, note.subject, note.claims, note.otherClaims, note.reason]
     }
 
     public static func encode(_ notes: some Collection<LedgerNote>, to writer: inout ByteWriter) {
-        writer.append(version)
+        writer.append(notes.contains(where: isLonger) ? versions.upperBound : versions.lowerBound)
         writer.append(little: UInt32(notes.count))
         for note in notes { append(note, to: &writer) }
     }
 
     private static func append(_ note: LedgerNote, to writer: inout ByteWriter) {
         precondition(isStorable(note), "a note's parts have a largest size")
-        writer.append(note.event.rawValue)
+        let hasMore = isLonger(note)
+        writer.append(note.event.rawValue | (hasMore ? longer : 0))
         writer.append(little: UInt64(bitPattern: note.time))
         writer.append(little: note.session)
         writer.append(little: note.channel)
         writer.append(little: note.offset)
         writer.append(little: note.received)
-        for text in texts(note) {
-            writer.append(little: UInt32(text.count))
-            writer.append(text)
-        }
+        for text in texts(note) { append(text, to: &writer) }
+        guard hasMore else { return }
+        writer.append(note.isRecorded ? recordedFlag : 0)
+        append(note.deliveries, to: &writer)
+    }
+
+    private static func append(_ text: [UInt8], to writer: inout ByteWriter) {
+        writer.append(little: UInt32(text.count))
+        writer.append(text)
     }
 
     /// By which an entry is found; nil where it cannot be read.
@@ -120,21 +149,45 @@ public enum LedgerCodec {
     }
 
     public static func decode(_ bytes: RawSpan) throws(ByteError) -> [LedgerNote] {
+        try decode(bytes) { _ in true }
+    }
+
+    /// Only notes of events that are wanted: what was delivered may be far more than all else.
+    public static func decode(
+        _ bytes: RawSpan, _ wants: (LedgerNote.Event) -> Bool
+    ) throws(ByteError) -> [LedgerNote] {
         var reader = ByteReader(bytes)
-        guard try reader.uint8() == version else { throw ByteError(expected: "a ledger of version 1", offset: 0) }
+        let version = try reader.uint8()
+        guard versions.contains(version) else {
+            throw ByteError(expected: "a ledger of version 1 or 2", offset: 0)
+        }
         let count = try reader.littleUInt32()
         // No room is made for what is not there.
         var notes: [LedgerNote] = []
-        for _ in 0..<count { notes.append(try note(&reader)) }
+        var longerNotes = 0
+        for _ in 0..<count {
+            let mark = try reader.uint8()
+            guard let event = LedgerNote.Event(rawValue: mark & ~longer), mark < longer || version > 1 else {
+                throw ByteError(expected: "an event of the ledger", offset: reader.offset - 1)
+            }
+            if mark >= longer { longerNotes += 1 }
+            if wants(event) {
+                notes.append(try note(event, hasMore: mark >= longer, &reader))
+            } else {
+                try skip(hasMore: mark >= longer, &reader)
+            }
+        }
         try reader.expectEnd()
+        guard version == 1 || longerNotes > 0 else {
+            throw ByteError(expected: "a note that version 1 has not got", offset: 0)
+        }
         return notes
     }
 
     @_lifetime(reader: copy reader)
-    private static func note(_ reader: inout ByteReader) throws(ByteError) -> LedgerNote {
-        guard let event = LedgerNote.Event(rawValue: try reader.uint8()) else {
-            throw ByteError(expected: "an event of the ledger", offset: reader.offset - 1)
-        }
+    private static func note(
+        _ event: LedgerNote.Event, hasMore: Bool, _ reader: inout ByteReader
+    ) throws(ByteError) -> LedgerNote {
         var note = LedgerNote(
             event, time: Int64(bitPattern: try reader.littleUInt64()), session: try reader.littleUInt64(),
             channel: try reader.littleUInt32(), offset: try reader.littleUInt64(), received: try reader.littleUInt64())
@@ -145,7 +198,24 @@ public enum LedgerCodec {
         note.claims = try text(&reader)
         note.otherClaims = try text(&reader)
         note.reason = try text(&reader)
+        guard hasMore else { return note }
+        let flags = try reader.uint8()
+        guard flags <= recordedFlag else { throw ByteError(expected: "flags of a note", offset: reader.offset - 1) }
+        note.isRecorded = flags == recordedFlag
+        note.deliveries = try text(&reader)
+        guard isLonger(note) else {
+            throw ByteError(expected: "flags or deliveries", offset: reader.offset)
+        }
         return note
+    }
+
+    @_lifetime(reader: copy reader)
+    private static func skip(hasMore: Bool, _ reader: inout ByteReader) throws(ByteError) {
+        try reader.skip(fixedBytes - 1 - 7 * 4)
+        for _ in 0..<7 { try reader.skip(Int(reader.littleUInt32())) }
+        guard hasMore else { return }
+        try reader.skip(1)
+        try reader.skip(Int(reader.littleUInt32()))
     }
 
     @_lifetime(reader: copy reader)

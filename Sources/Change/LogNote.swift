@@ -8,7 +8,13 @@ public protocol LogNote: Sendable {
     var isStorable: Bool { get }
     /// By what it is looked for.
     var keys: [UInt64] { get }
+    /// There may be so much of it that others need room beside it.
+    var isBulk: Bool { get }
     static func encode(_ notes: some Collection<Self>, to writer: inout ByteWriter)
+}
+
+extension LogNote {
+    public var isBulk: Bool { false }
 }
 
 extension PresenceMark: LogNote {
@@ -24,8 +30,15 @@ extension LedgerNote: LogNote {
     public var byteCount: Int { LedgerCodec.byteCount(of: self) }
     public var isStorable: Bool { LedgerCodec.isStorable(self) }
 
+    public var isBulk: Bool { event == .delivered }
+
     public var keys: [UInt64] {
-        [RowKey.ledger, RowKey.ledger(session: session)] + (subject.isEmpty ? [] : [RowKey.ledger(subject: subject)])
+        if event == .delivered {
+            return [RowKey.deliveries]
+                + DeliveryBlock.regions(of: deliveries).map { RowKey.deliveries(region: $0) }
+        }
+        return [RowKey.ledger, RowKey.ledger(session: session)]
+            + (subject.isEmpty ? [] : [RowKey.ledger(subject: subject)])
     }
 
     public static func encode(_ notes: some Collection<LedgerNote>, to writer: inout ByteWriter) {

@@ -37,6 +37,16 @@ public enum RowKey {
     /// … and those of a user.
     public static func ledger(subject: [UInt8]) -> UInt64 { ledger(of: 2, subject) }
 
+    /// Deliveries that are recorded one by one: every entry that has some …
+    public static let deliveries = ledger(of: 3, [])
+    /// … and those that have some of changes in this region of the log.
+    public static func deliveries(region: UInt64) -> UInt64 {
+        var hash = KeyHash(seed: 5)
+        hash.combine(4)
+        hash.combine(region)
+        return hash.value
+    }
+
     private static func ledger(of what: UInt64, _ text: [UInt8]) -> UInt64 {
         var hash = KeyHash(seed: 5)
         hash.combine(what)

@@ -39,6 +39,8 @@ public struct Recipient: BitwiseCopyable {
     /// that the channel has in a snapshot.
     var since: UInt64
     private var soleEnvelopeOrNone = Self.none
+    /// Under which it is recorded what it is sent; `unrecorded` where it is not.
+    var seat = Self.unrecorded
     /// Bindings to tables. With one, its envelope is known beforehand.
     var members: UInt32 = 0
     /// An earlier delivery waits for PostgreSQL: what follows waits behind it.
@@ -55,6 +57,7 @@ public struct Recipient: BitwiseCopyable {
     var stamp: UInt64 = 0
 
     private static let none = UInt32.max
+    public static let unrecorded = UInt32.max
 
     var soleEnvelope: UInt32? {
         get { soleEnvelopeOrNone == Self.none ? nil : soleEnvelopeOrNone }
@@ -63,9 +66,10 @@ public struct Recipient: BitwiseCopyable {
 
     public init(
         _ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64,
-        manner: Manner = .plain, toldAt: UInt64? = nil
+        manner: Manner = .plain, toldAt: UInt64? = nil, seat: UInt32 = Self.unrecorded
     ) {
         self.since = since
+        self.seat = seat
         self.manner = manner
         self.toldAt = toldAt ?? since
         self.wantsMoves = wantsMoves

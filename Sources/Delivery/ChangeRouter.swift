@@ -33,6 +33,8 @@ struct ChangeRouter: ~Copyable {
     private var departedFormer = MatchBatch()
     private var desk: FrameWriter
     private var touches = MatchedChannels()
+    /// Where deliveries are recorded one by one.
+    var sent = SentChanges()
     private var waiting: [UInt32: WaitingQueue] = [:]
     private let total: WaitingTotal
     /// Bodies of the change at hand that somebody waits with, by view.
@@ -407,6 +409,7 @@ struct ChangeRouter: ~Copyable {
                 last = (envelope, member.view, recipient.wantsCompression, frame)
                 FrameWriter.send(frame, to: recipient.connection, on: loop)
             }
+            sent.add(recipient.seat, moment.offset)
             delivered += 1
         }
         return delivered
@@ -634,10 +637,12 @@ struct ChangeRouter: ~Copyable {
             if recipient.manner != .plain {
                 guard let own = positioned(envelope, touch.listener, moment.behind) else { continue }
                 delivered += 1
+                sent.add(recipient.seat, moment.offset)
                 desk.send(touch.seen.view, views, in: own, to: recipient, on: loop)
                 continue
             }
             delivered += 1
+            sent.add(recipient.seat, moment.offset)
             let frame = desk.frame(
                 envelope, touch.seen.view, compressed: recipient.wantsCompression, &views, &audience.envelopes,
                 on: loop)
@@ -765,6 +770,8 @@ struct ChangeRouter: ~Copyable {
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
         guard let own = positioned(envelope, index, delivery.position) else { return false }
         desk.send(body: shown.body.bytes, in: own, to: recipient, on: loop)
+        // Its position is the one behind the change.
+        sent.add(recipient.seat, delivery.position.offset - 1)
         return true
     }
 

@@ -130,6 +130,10 @@ public enum Limits {
     /// What the ledger may take of the log in a second, on average, and at once.
     public static let ledgerBytesPerSecond = 32 << 10
     public static let ledgerBurstBytes = 128 << 20
+    /// The same for deliveries that are recorded one by one; and how many bytes of a loop's, or how long, are kept back.
+    public static let deliveryBytesPerSecond = 256 << 10
+    public static let deliveryBlockBytes = 48 << 10
+    public static let deliveryBlockInterval = Duration.seconds(1)
 
     /// Being this far behind is worth a line in the log each time.
     public static let noteworthyLagBytes: Int64 = 64 << 20

@@ -104,6 +104,8 @@ final class Channel {
     /// From there on the ledger has it as joined, and is to have its end; nil where it has not.
     var inLedgerSince: UInt64?
     var isInLedger: Bool { inLedgerSince != nil }
+    /// Under which it is recorded what it is sent, where that is.
+    var ledgerSeat: UInt32?
     /// Where the log was when it was noted there last; nil where there was no room for that.
     var notedAt: UInt64?
     /// When the token is looked at again.

@@ -23,7 +23,8 @@ public struct ChannelLedger: Sendable {
 
     func keeps(_ event: LedgerNote.Event) -> Bool {
         switch scope {
-        case .ranges: true
+        case .full: true
+        case .ranges: event != .delivered && event != .unrecorded
         case .exceptions: event == .refused || event == .told || event == .began
         case .nothing: false
         }

@@ -330,6 +330,7 @@ final class ClientLoop: SocketApplication {
         case .receipts: receiptsAreDue()
         case .farewells: farewellsAreDue()
         case .standings(let place): project(place)?.standingsAreDue()
+        case .sentRecord(let place): project(place)?.sentRecordIsDue()
         case nil: break
         }
     }
@@ -383,6 +384,8 @@ enum TimerToken {
     case farewells
     /// It is to be looked where a project's channels stand.
     case standings(ChannelPlace)
+    /// What was recorded of a project's deliveries is to go into the log.
+    case sentRecord(ChannelPlace)
 
     private static let generationBits: UInt64 = 28
     private static let generationMask: UInt64 = (1 << generationBits) - 1
@@ -406,6 +409,7 @@ enum TimerToken {
         case .receipts: Self.pack(12, 0, 0)
         case .farewells: Self.pack(13, 0, 0)
         case .standings(let place): Self.pack(14, place.number, 0)
+        case .sentRecord(let place): Self.pack(15, place.number, 0)
         }
     }
 
@@ -433,6 +437,7 @@ enum TimerToken {
         case 12: self = .receipts
         case 13: self = .farewells
         case 14: self = .standings(place)
+        case 15: self = .sentRecord(place)
         default: return nil
         }
     }

@@ -252,7 +252,8 @@ extension Follower {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: max(since(channel), channel.floor), manner: channel.manner, toldAt: channel.toldAt),
+                since: max(since(channel), channel.floor), manner: channel.manner, toldAt: channel.toldAt,
+                seat: home.seat(of: channel)),
             channel.session.feed?.share)
         channel.toldAt = nil
         channel.listener = listener

@@ -89,6 +89,8 @@ extension ProjectLoop {
             more = follower.turn() || more
             handOver(follower)
         }
+        // What one has sent that is done is taken from it before it goes.
+        if !behind.isEmpty { recordSent() }
         behind.removeAll { $0.passengers.isEmpty }
         if behind.count < Limits.maximumCatchUps, live.pipeline.isOpen, let first = takeWaiting() {
             more = board(first) || more

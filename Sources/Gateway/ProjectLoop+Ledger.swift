@@ -19,6 +19,7 @@ extension ProjectLoop {
         let since = channel.since ?? live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
+            note.isRecorded = isRecorded(channel)
             note.bindings = channel.bindingsForLedger
             if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
             addHolder(of: channel, to: &note)
@@ -31,6 +32,9 @@ extension ProjectLoop {
     /// All channels have been looked at, from that time on, and were sent what lies before the offset.
     func noteReach(_ offset: UInt64, from began: Int64) {
         guard let ledger = project.ledger, ledger.keeps(.reached), offset > reachNoted else { return }
+        recordSent()
+        handSentRecordOver()
+        guard unrecorded == nil else { return }
         reachNoted = offset
         _ = ledger.record(
             LedgerNote(.reached, time: began, session: 0, channel: UInt32(ledgerNumbers.loop), offset: offset))
@@ -46,6 +50,7 @@ extension ProjectLoop {
 
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
+            note.isRecorded = isRecorded(channel)
             note.offset = channel.inLedgerSince ?? live.pipeline.frontier
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
@@ -79,6 +84,7 @@ extension ProjectLoop {
     }
 
     func noteEnd(_ channel: Channel) {
+        leaveSeat(of: channel)
         guard channel.isInLedger else { return }
         note(.left, channel) { note in
             note.offset = sent(channel) ?? channel.since ?? 0
@@ -92,13 +98,17 @@ extension ProjectLoop {
     @discardableResult
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
         guard let ledger = project.ledger, ledger.keeps(event), channel.session.feed == nil else { return false }
-        let now = loop.time.unixMicroseconds()
-        if channel.session.ledgerNumber == 0 { channel.session.ledgerNumber = ledgerNumbers.next(at: now) }
         var note = LedgerNote(
-            event, time: now, session: channel.session.ledgerNumber, channel: channel.id.incarnation)
+            event, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: channel.session),
+            channel: channel.id.incarnation)
         note.topic = channel.topic
         fill(&note)
         return ledger.record(note)
+    }
+
+    func ledgerNumber(of session: Session) -> UInt64 {
+        if session.ledgerNumber == 0 { session.ledgerNumber = ledgerNumbers.next(at: loop.time.unixMicroseconds()) }
+        return session.ledgerNumber
     }
 
     private func addHolder(of channel: Channel, to note: inout LedgerNote) {

@@ -1,6 +1,7 @@
 import Auth
 import Bytes
 import Catalog
+import Change
 import Channels
 import Delivery
 import Diagnostics
@@ -71,6 +72,11 @@ final class ProjectLoop {
     /// Of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
     var ledgerNumbers: LedgerNumbers
+    /// What was sent to whom, where that is recorded, until the log gets it …
+    var sentRecord = DeliveryBlockWriter()
+    var isSentRecordTimed = false
+    /// … and of which changes that has gone missing, until the log says so.
+    var unrecorded: ClosedRange<UInt64>?
     /// The furthest that all were known to have been sent.
     var reachNoted: UInt64 = 0
 
@@ -126,7 +132,7 @@ final class ProjectLoop {
         number == live.number ? live : behind.first { $0.number == number }
     }
 
-    private var followers: [Follower] { [live] + behind }
+    var followers: [Follower] { [live] + behind }
 
     private func catalogMoved() {
         guard let snapshot = project.catalog.snapshot else { return }
@@ -155,6 +161,7 @@ final class ProjectLoop {
         defer {
             tellOfPresence()
             passOn()
+            recordSent()
         }
         let more = live.turn()
         defer { finishFeeds() }

@@ -69,7 +69,7 @@ extension HistoryLog {
 
     private func notes(of reader: borrowing EventLogReader) throws(UnreadableEntry) -> [LedgerNote] {
         do {
-            return try LedgerCodec.decode(reader.payload)
+            return try LedgerCodec.decode(reader.payload) { $0 != .delivered }
         } catch {
             throw UnreadableEntry(
                 offset: reader.entry.offset, segment: reader.entry.segment, reason: error.description)
@@ -100,6 +100,7 @@ public struct Attendance: Sendable {
 
     public var session: UInt64 { joined.note.session }
     public var channel: UInt32 { joined.note.channel }
+    var loop: UInt64 { session & LedgerNote.loopBits }
     /// The first change that is for it.
     public var since: UInt64 { joined.note.offset }
 
@@ -164,6 +165,8 @@ public struct AttendanceBook: Sendable {
     private let concern: Concern?
     /// What each loop had sent to all whom it served then.
     private var reached: [UInt64: LedgerNote] = [:]
+    /// By loop: of which changes its deliveries are not all recorded.
+    private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
 
     public init(_ log: HistoryLog) throws {
         self.init()
@@ -183,6 +186,17 @@ public struct AttendanceBook: Sendable {
 
     /// In the order of their joins.
     public var all: [Attendance] { known.keys.sorted().compactMap { known[$0] } }
+
+    /// All that its loop had sent then was sent to it, and that was written down.
+    func hasReached(_ offset: UInt64, _ attendance: Attendance) -> Bool {
+        guard let reached = reached[attendance.loop], reached.time > attendance.joined.note.time else { return false }
+        return offset < reached.offset
+    }
+
+    /// Of the change, what was sent to it may be missing among recorded deliveries.
+    func lacksDeliveries(of offset: UInt64, to attendance: Attendance) -> Bool {
+        unrecorded[attendance.loop]?.contains { $0.contains(offset) } == true
+    }
 
     /// It ended, and the change is not one that it came to.
     private mutating func forget(_ place: Int, goneAt time: Int64) {
@@ -225,6 +239,11 @@ public struct AttendanceBook: Sendable {
             open = [:]
             reached = [:]
         case .reached: reached[UInt64(note.channel)] = note
+        case .unrecorded:
+            if note.offset < note.received {
+                unrecorded[UInt64(note.channel), default: []].append(note.offset..<note.received)
+            }
+        case .delivered: break
         }
     }
 }

@@ -26,6 +26,8 @@ public final class LogSink: TransactionSink {
     /// What else is to be noted in the log; nil where nothing is.
     private let notes: WaitingNotes?
     private var allowance = LedgerAllowance()
+    /// Of deliveries that are recorded one by one, which are not to take the room of everything else.
+    private var bulkAllowance = LedgerAllowance(bytesPerSecond: Limits.deliveryBytesPerSecond)
     private let metrics: ProjectMetrics
     private let time: any TimeSource
     private var waitingCommitTimes: [Int64] = []
@@ -261,20 +263,31 @@ public final class LogSink: TransactionSink {
         guard hasNotes, let notes, !writer.isInsideTransaction else { return }
         try append(notes.presence, as: .presence, writer)
         // Whoever joins time and again must not make the log let go of what others come back for.
-        allowance.refill(at: time.monotonicNanoseconds())
-        if allowance.isLeft {
-            allowance.spend(try append(notes.catalogs, as: .catalogRecord, writer, atMost: allowance.bytes))
-        }
-        if allowance.isLeft { allowance.spend(try append(notes.ledger, as: .ledger, writer, atMost: allowance.bytes)) }
+        let now = time.monotonicNanoseconds()
+        allowance.refill(at: now)
+        bulkAllowance.refill(at: now)
+        try appendWithin(allowance: notes.catalogs, as: .catalogRecord, writer)
+        try appendWithin(allowance: notes.ledger, as: .ledger, writer)
+    }
+
+    private func appendWithin<Note>(
+        allowance queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter
+    ) throws {
+        guard allowance.isLeft, bulkAllowance.isLeft else { return }
+        let written = try append(
+            queue, as: kind, writer, atMost: allowance.bytes, ofBulk: bulkAllowance.bytes)
+        allowance.spend(written.bytes - written.bulk)
+        bulkAllowance.spend(written.bulk)
     }
 
     /// Says how many bytes that were: hardly more than the most.
     @discardableResult
     private func append<Note>(
-        _ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter, atMost most: Int = .max
-    ) throws -> Int {
-        var written = 0
-        while written < most {
+        _ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter, atMost most: Int = .max,
+        ofBulk mostBulk: Int = .max
+    ) throws -> (bytes: Int, bulk: Int) {
+        var (written, bulk) = (0, 0)
+        while written - bulk < most, bulk < mostBulk {
             let notes = queue.next()
             if notes.isEmpty { break }
             var payload = ByteWriter(capacity: Limits.noteEntryBytes)
@@ -289,8 +302,9 @@ public final class LogSink: TransactionSink {
             }
             queue.taken(notes.count)
             written += bytes
+            bulk += notes.reduce(0) { $0 + ($1.isBulk ? $1.byteCount : 0) }
         }
-        return written
+        return (written, bulk)
     }
 
     private func noteDurable() {

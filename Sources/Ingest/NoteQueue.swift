@@ -25,7 +25,8 @@ final class NoteQueue<Note: LogNote>: Sendable {
             var dropped = 0
             for note in notes {
                 let bytes = note.byteCount
-                guard note.isStorable, waiting.bytes + bytes <= Limits.maximumWaitingNoteBytes else {
+                let most = Limits.maximumWaitingNoteBytes / (note.isBulk ? 2 : 1)
+                guard note.isStorable, waiting.bytes + bytes <= most else {
                     dropped += 1
                     continue
                 }
@@ -78,8 +79,11 @@ final class WaitingNotes: Sendable {
 
 /// What the ledger may take of the log: so much a second on average, and what was not used lately.
 struct LedgerAllowance {
+    private let bytesPerSecond: Int
     private(set) var bytes = Limits.ledgerBurstBytes
     private var refilledAt: UInt64?
+
+    init(bytesPerSecond: Int = Limits.ledgerBytesPerSecond) { self.bytesPerSecond = bytesPerSecond }
 
     var isLeft: Bool { bytes > 0 }
 
@@ -88,7 +92,7 @@ struct LedgerAllowance {
         // By whole seconds, so that nothing is lost where it is asked often.
         let seconds = (now - min(now, last)) / 1_000_000_000
         refilledAt = last + seconds * 1_000_000_000
-        bytes = min(bytes + Int(min(seconds, 86_400)) * Limits.ledgerBytesPerSecond, Limits.ledgerBurstBytes)
+        bytes = min(bytes + Int(min(seconds, 86_400)) * bytesPerSecond, Limits.ledgerBurstBytes)
     }
 
     mutating func spend(_ spent: Int) { bytes -= spent }

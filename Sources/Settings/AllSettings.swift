@@ -210,7 +210,8 @@ public struct AllSettings: Sendable {
     public let ledger = TypedSetting(
         "ledger", .projects, .choice(LedgerScope.allCases.map { ($0.rawValue, $0) }), default: "ranges",
         "Keep in the event log what happens to channels, for 'tidewire who': ranges is who joined what and from where to "
-            + "where, who was refused and who was told of a loss; exceptions only the latter two.")
+            + "where, who was refused and who was told of a loss; exceptions only the latter two; full also each delivery."
+    )
 
     public let ledgerClaims = TypedSetting(
         "ledger_claims", .projects, .text, default: "sub,role,session_id,aal,is_anonymous,app_metadata",

@@ -33,7 +33,9 @@ struct EventCommand: Command {
             let log = try arguments.historyLog(terminal)
             _ = try NameCheck(log)
             let change = try log.change(at: offset)
-            let audience = try ChangeAudience(change, AttendanceBook(log, at: change), nil, limit: .max) { _, _ in }
+            let audience = try ChangeAudience(
+                change, AttendanceBook(log, at: change), DeliveryRecord(of: change, in: log), nil, limit: .max
+            ) { _, _ in }
             if arguments.has(.json) {
                 try terminal.print(change.json.dropLast() + ",\"clients\":" + counts(audience).json + "}")
             } else {
@@ -91,6 +93,7 @@ private struct OutcomeCounts {
         (.received, "were sent it and got it"), (.sent, "were sent it"),
         (.receivedLater, "came back, were sent it and got it"), (.sentLater, "came back and were sent it"),
         (.endedBefore, "had gone"), (.unknown, "were cut off with the hub"), (.notMatched, "listened to other events"),
+        (.notSent, "were not sent it"),
     ]
 
     mutating func add(_ outcome: ChangeAudience.Client.Outcome) { counts[outcome, default: 0] += 1 }

@@ -87,7 +87,7 @@ private enum LedgerNotes {
                 ], on: terminal)
             try log.ledger(query) { recorded in
                 // Of no client, and there twice a minute.
-                if recorded.note.event == .reached { return }
+                if recorded.note.event == .reached || recorded.note.event == .unrecorded { return }
                 if arguments.has(.json) {
                     try terminal.print(recorded.json)
                 } else {

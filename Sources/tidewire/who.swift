@@ -27,12 +27,16 @@ struct WhoCommand: Command {
         says which. Without either, or with --recorded, they are not asked. What held for less than a second is not recorded, \
         and what was judged while policies became others may have been by either: the answer is by those of now then, or unknown.
 
+        With 'ledger = full' each delivery is RECORDED too: WHY says when the change was sent, a client that it was not sent to is \
+        known to have been left out, and what was asked only says why. Where both disagree that is said, and what is recorded \
+        counts. A line at the end says of how many clients that is so.
+
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
         the last position_interval (30 s).
 
-        JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, ended_before, unknown), \
-        reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names), policies (then, now, \
-        not_asked). Ends with status 0 when \
+        JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, not_sent, ended_before, \
+        unknown), reason, user, role, topic, session, channel, since, joined, ended, losses, claims_not_kept (names), policies (then, now, \
+        not_asked), basis (recorded or derived), sent_at (null where that is not recorded). Ends with status 0 when \
         anybody was sent the change, and 1 when nobody was.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
@@ -68,7 +72,9 @@ struct WhoCommand: Command {
             let user = arguments.value(of: .user)
             let book = try AttendanceBook(log, at: change, of: user)
             let progress = Progress(terminal, isQuiet: arguments.has(.json))
-            var audience = try ChangeAudience(change, book, judge == nil ? nil : judges, limit: limit) { done, all in
+            let record = try DeliveryRecord(of: change, in: log)
+            var audience = try ChangeAudience(change, book, record, judge == nil ? nil : judges, limit: limit) {
+                done, all in
                 progress.note("asking filters and policies: \(done) of \(all)")
             }
             progress.clear()
@@ -117,15 +123,23 @@ struct ChangeAudience {
             case receivedLater = "received_later"
             /// A filter, an event or a policy.
             case notMatched = "not_matched"
+            /// It is recorded that it was not, and not known why.
+            case notSent = "not_sent"
             case endedBefore = "ended_before"
             case unknown
         }
+
+        /// Where it is known from.
+        enum Basis: String { case recorded, derived }
 
         let attendance: Attendance
         let holder: RecordedNote
         let outcome: Outcome
         let reason: String
         let asked: AskedPolicies
+        var basis = Basis.derived
+        /// Where that is recorded.
+        var sentAt: Int64?
 
         var isSent: Bool { [.sent, .received, .sentLater, .receivedLater].contains(outcome) }
     }
@@ -134,13 +148,16 @@ struct ChangeAudience {
     private(set) var clients: [Client] = []
     /// That many more were not asked about.
     private(set) var left = 0
+    /// To how many channels it is recorded as sent.
+    private(set) var recorded = 0
 
     init(
-        _ change: RecordedChange, _ book: AttendanceBook, _ judges: Judges?, limit: Int,
+        _ change: RecordedChange, _ book: AttendanceBook, _ record: DeliveryRecord, _ judges: Judges?, limit: Int,
         _ progress: (Int, Int) -> Void
     ) throws {
         self.change = change
         guard let relation = change.relation?.relation else { return }
+        recorded = record.count
         let committed = change.time ?? .min
         var concerned: [(Attendance, RecordedNote, Attendance.Reach, [ListedBinding])] = []
         for attendance in book.all {
@@ -157,11 +174,12 @@ struct ChangeAudience {
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
             let place = max(change.offset, later ?? change.offset)
             let (isMatch, reason) = try verdicts.verdict(of: bindings, holder, at: place)
-            let outcome = isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown
-            clients.append(
-                Client(
-                    attendance: attendance, holder: holder, outcome: outcome, reason: reason,
-                    asked: try AskedPolicies(judges?.judge(at: place))))
+            let asked = try AskedPolicies(judges?.judge(at: place))
+            var client = Client(
+                attendance: attendance, holder: holder,
+                outcome: isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown, reason: reason, asked: asked)
+            client.take(record.finding(attendance, of: book), reach, isMatch: asked == .notAsked ? nil : isMatch)
+            clients.append(client)
         }
     }
 
@@ -170,7 +188,7 @@ struct ChangeAudience {
         if case .sentLater = reach { true } else { false }
     }
 
-    private static func outcome(_ reach: Attendance.Reach, isMatch: Bool) -> Client.Outcome {
+    fileprivate static func outcome(_ reach: Attendance.Reach, isMatch: Bool) -> Client.Outcome {
         guard isMatch else { return .notMatched }
         switch reach {
         case .sent(let isReceived): return isReceived ? .received : .sent
@@ -185,12 +203,54 @@ struct ChangeAudience {
         Set(clients.flatMap { ExplainedHolder.unknownClaims(of: $0.holder) }).sorted()
     }
 
+    /// What of it is no conclusion; nil where deliveries are not recorded.
+    fileprivate var recordedSentence: String? {
+        let known = clients.count { $0.basis == .recorded }
+        let others = recorded - clients.count { $0.sentAt != nil }
+        guard known > 0 || recorded > 0 else { return nil }
+        let strangers = others > 0 ? "; it was sent to \(others) more, who are not listed" : ""
+        return "Recorded delivery by delivery (ledger = full): \(known) of \(clients.count)\(strangers)."
+    }
+
     /// Those first who were sent it.
     mutating func sort() {
         let order = clients.enumerated().sorted { one, other in
             (one.element.isSent ? 0 : 1, one.offset) < (other.element.isSent ? 0 : 1, other.offset)
         }
         clients = order.map(\.element)
+    }
+}
+
+extension ChangeAudience.Client {
+    fileprivate init(
+        _ other: Self, _ outcome: Outcome, _ basis: Basis, _ reason: String? = nil, sentAt: Int64? = nil
+    ) {
+        let parts = [reason, other.reason.isEmpty ? nil : other.reason].compactMap(\.self)
+        self.init(
+            attendance: other.attendance, holder: other.holder, outcome: outcome, reason: parts.joined(separator: "; "),
+            asked: other.asked, basis: basis, sentAt: sentAt)
+    }
+
+    /// What is recorded counts before what is derived, and says more.
+    ///
+    /// - Parameter isMatch: what filters and policies say; nil where nobody could say, or asked.
+    fileprivate mutating func take(_ finding: DeliveryRecord.Finding, _ reach: Attendance.Reach, isMatch: Bool?) {
+        switch finding {
+        case .none: break
+        case .sent(let time):
+            let isLater = if case .sentLater = reach { true } else { false }
+            let isReceived = reach == .sent(isReceived: true) || reach == .sentLater(isReceived: true)
+            let outcome: Outcome =
+                isLater ? isReceived ? .receivedLater : .sentLater : isReceived ? .received : .sent
+            let contradicts = isMatch == false ? "though by what was asked it is not for it" : nil
+            self = Self(self, outcome, .recorded, contradicts, sentAt: time)
+        case .notSent where outcome == .notMatched: self = Self(self, .notMatched, .recorded)
+        case .notSent:
+            let contradicts = isMatch == true ? "though by what was asked it is for it" : nil
+            self = Self(self, .notSent, .recorded, contradicts)
+        case .unknown where isSent: self = Self(self, .unknown, .derived, "what was sent then is not written down")
+        case .unknown: break
+        }
     }
 }
 
@@ -340,6 +400,7 @@ private struct AudiencePrinter {
                 "Policies were asked without claims that are not kept (setting: ledger_claims), and may have been true by: \(claims)"
             )
         }
+        if let sentence = audience.recordedSentence { try terminal.remark(sentence) }
         if audience.left > 0 { try terminal.remark("… and \(audience.left) more; --limit asks about them") }
         try terminal.remark(
             judge.map { judge in
@@ -375,6 +436,7 @@ extension ChangeAudience.Client {
         case .sentLater: "sent later"
         case .receivedLater: "received later"
         case .notMatched: "not for it"
+        case .notSent: "not sent"
         case .endedBefore: "had gone"
         case .unknown: "unknown"
         }
@@ -389,9 +451,10 @@ extension ChangeAudience.Client {
             case (.sentLater, _), (.receivedLater, _): "joined again at \(zone.text(attendance.joined.note.time))"
             default: nil
             }
+        let sent = sentAt.map { "sent at \(zone.text($0))" }
         let loss = attendance.losses.first.map { "told at \(zone.text($0.note.time)) that something was missing" }
         let other = asked == .now && asked != common ? "by the policies of now" : nil
-        return ([ending, reason.isEmpty ? nil : reason, other, loss] as [String?]).compactMap(\.self).joined(
+        return ([sent, ending, reason.isEmpty ? nil : reason, other, loss] as [String?]).compactMap(\.self).joined(
             separator: "; ")
     }
 
@@ -410,6 +473,8 @@ extension ChangeAudience.Client {
         line.add("losses", UInt64(attendance.losses.count))
         line.add("claims_not_kept", String(decoding: holder.note.otherClaims, as: UTF8.self))
         line.add("policies", asked.rawValue)
+        line.add("basis", basis.rawValue)
+        line.add("sent_at", sentAt.map(TimeText.json))
         return line.text
     }
 }

@@ -128,6 +128,67 @@ import Testing
         #expect(try Self.asked(notes, of: "ben").map(\.session) == [2])
     }
 
+    /// What is found of the change at 0 for a channel, by its notes and deliveries.
+    private static func found(
+        _ notes: [LedgerNote], sent: [(session: UInt64, offset: UInt64)] = [(9, 0)]
+    ) throws -> DeliveryRecord.Finding {
+        let stage = try HistoryStage()
+        let table = Relation(
+            oid: 16_400, schema: "public", name: "notes", identity: .primaryKey,
+            columns: [column("id", 23, key: true)])
+        try stage.commit([.insert(table, ["1"])], time: 10_000_000_000)
+        var notes = notes
+        var writer = DeliveryBlockWriter()
+        for (session, offset) in sent {
+            writer.beginTurn(at: 10_000_000_500, changes: 1)
+            let members = [writer.seat(session: session << 10, channel: 3)]
+            writer.append(offset, to: members.span)
+        }
+        if !writer.isEmpty {
+            var note = LedgerNote(
+                .delivered, time: writer.began, session: 0, channel: 0, offset: writer.offsets.lowerBound,
+                received: writer.offsets.upperBound + 1)
+            note.deliveries = writer.take()
+            notes.append(note)
+        }
+        try stage.note(notes)
+        let change = try #require(try stage.log.items(HistoryQuery()).compactMap(\.recorded).first)
+        let book = try AttendanceBook(stage.log, at: change)
+        let attendance = try #require(book.all.first)
+        return try DeliveryRecord(of: change, in: stage.log).finding(attendance, of: book)
+    }
+
+    @Test func `what is recorded as sent was, and what is not was not, as far as all is there`() throws {
+        var joined = Self.note(.joined, session: 1 << 10, time: 1, offset: 0)
+        let left = Self.note(.left, session: 1 << 10, time: 90_000_000_000, offset: 1)
+        let leftBefore = Self.note(.left, session: 1 << 10, time: 90_000_000_000, offset: 0)
+        func reached(_ time: Int64) -> LedgerNote {
+            LedgerNote(.reached, time: time, session: 0, channel: 0, offset: 1)
+        }
+        func missing(_ loop: UInt32, _ offset: UInt64) -> LedgerNote {
+            LedgerNote(.unrecorded, time: 5, session: 0, channel: loop, offset: offset, received: offset + 1)
+        }
+        let began = LedgerNote(.began, time: 91_000_000_000, session: 0, channel: 0)
+        // Deliveries are not recorded one by one.
+        #expect(try Self.found([joined, left]) == .none)
+        joined.isRecorded = true
+        #expect(try Self.found([joined, left], sent: [(9, 0), (1, 0)]) == .sent(at: 10_000_000_500))
+        #expect(try Self.found([joined, left]) == .notSent)
+        #expect(try Self.found([joined, left], sent: [(1, 1)]) == .notSent)
+        #expect(try Self.found([joined, leftBefore]) == .none)
+        // It may be on its way into the log.
+        #expect(try Self.found([joined]) == .unknown)
+        #expect(try Self.found([joined, reached(2)]) == .notSent)
+        #expect(try Self.found([joined, reached(0)]) == .unknown)
+        #expect(try Self.found([joined, began]) == .unknown)
+        #expect(try Self.found([joined, reached(2), began]) == .notSent)
+        // The log has not got all of it.
+        #expect(try Self.found([joined, left, missing(0, 0)]) == .unknown)
+        #expect(try Self.found([joined, left, missing(0, 1)]) == .notSent)
+        #expect(try Self.found([joined, left, missing(1, 0)]) == .notSent)
+        #expect(try Self.found([joined, left, missing(0, 0)], sent: [(1, 0)]) == .sent(at: 10_000_000_500))
+    }
+
     @Test func `a clock that is ahead makes nobody late who was noted before`() throws {
         let joined = RecordedNote(note: Self.note(.joined, time: 999, offset: 100), epoch: 1, place: 100)
         #expect(Attendance(joined).reach(of: 100, committed: 10) == .sent(isReceived: false))

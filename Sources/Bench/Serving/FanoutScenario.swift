@@ -16,6 +16,11 @@ struct FanoutScenario: Scenario {
         comes (a loop for each processor, nothing pinned) is measured too. Deliveries a second count from the insert, with \
         its commit and its way through the log, until the last subscriber has it; the bare server's from its own sending.
 
+        Then four hubs with one loop and 4,000 subscribers each, which differ in what the event log keeps of those (ledger: off, \
+        exceptions, ranges, full): 40,000 deliveries a second, of 10 changes for everybody or 40,000 for one of them each. What \
+        the loop thread's time a delivery is stands beside that of the hub that keeps nothing, with the ledger's bytes a \
+        delivery as they are in the log. Cases are named "ledger" for --only.
+
         Every subscriber checks that each change came once and in order; else there are no figures.
         """
 
@@ -27,6 +32,11 @@ struct FanoutScenario: Scenario {
         var results: [BenchResult] = []
         for count in settings.isQuick ? [200] : [1000, 10_000] where settings.includes("\(count) clients") {
             let race = try FanoutRace(count, stage, place, settings)
+            defer { race.close() }
+            results += try race.run(settings)
+        }
+        for shape in LedgerRace.Shape.allCases where settings.includes("ledger \(shape.rawValue)") {
+            let race = try LedgerRace(shape, stage, place, settings)
             defer { race.close() }
             results += try race.run(settings)
         }

@@ -49,14 +49,31 @@ private func storedLedger() -> [UInt8] {
         var note = LedgerNote(event, time: 1, session: 2, channel: 3, offset: 4, received: 5)
         note.topic = Array("room".utf8)
         note.claims = Array("{}".utf8)
+        if event == .delivered { note.deliveries = storedDeliveries() }
+        note.isRecorded = event == .joined
         return note
     }
     LedgerCodec.encode(notes, to: &writer)
     return writer.copied()
 }
 
+private func storedDeliveries() -> [UInt8] {
+    var writer = DeliveryBlockWriter()
+    let seats = (0..<5).map { writer.seat(session: UInt64($0) << 20, channel: 1) }
+    writer.beginTurn(at: 1, changes: 2)
+    writer.append(7, to: seats.span)
+    let others = [seats[3], seats[0]]
+    writer.append(9, to: others.span)
+    return writer.take()
+}
+
 private func readLedger(_ stored: [UInt8]) throws {
     let notes = try LedgerCodec.decode(stored.span.bytes)
+    for note in notes where note.event == .delivered {
+        var count = 0
+        try? DeliveryBlock.read(note.deliveries.span.bytes, from: note.time) { _ in count += 1 }
+        _ = note.keys
+    }
     var writer = ByteWriter()
     LedgerCodec.encode(notes, to: &writer)
     precondition(writer.copied() == stored, "the ledger came back as something else")

@@ -45,10 +45,10 @@ import Testing
         try AttendanceBook(HistoryLog(directory: DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing))
     }
 
-    @Test(arguments: seeds(4))
-    func `who is said to have been sent a change got it, and nobody else`(_ seed: Seed) throws {
+    @Test(arguments: seeds(4), ["ranges", "full"])
+    func `who is said to have been sent a change got it, and nobody else`(_ seed: Seed, _ scope: String) throws {
         var random = SeededRandom(seed: seed)
-        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
+        let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes", [(Setting(\.ledger), scope)])
         defer { stage.stop() }
         var listeners: [Listener] = []
         var rows: [(id: Int, owner: Int, room: Int)] = []
@@ -82,17 +82,29 @@ import Testing
         let book = try Self.book(stage)
         let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing)
         var offsets: [Int: (offset: UInt64, time: Int64)] = [:]
+        var records: [Int: DeliveryRecord] = [:]
         var reader = try HistoryReader(log, HistoryQuery(from: nil, to: nil))
         while let item = try reader.next() {
             guard case .change(let change) = item, change.relation?.relation.name == "notes",
                 let id = change.key.first?.value.plainText.flatMap({ Int($0) })
             else { continue }
             offsets[id] = (change.offset, change.time ?? 0)
+            records[id] = try DeliveryRecord(of: change, in: log)
         }
         for listener in listeners {
             let attendance = try #require(
                 book.all.first { $0.joined.note.topic == Array(listener.topic.utf8) }, "\(listener.topic)")
             #expect(attendance.joined.note.subject == Array(GatewayStage.user(listener.user).utf8))
+            // Where each delivery is recorded no filter and no policy has to be asked.
+            for row in rows where scope == "full" {
+                let finding = try #require(records[row.id]).finding(attendance, of: book)
+                let isHeard = listener.heard.contains(row.id)
+                if case .sent = finding {
+                    #expect(isHeard, "\(listener.topic), row \(row.id)")
+                } else {
+                    #expect(!isHeard && finding != .unknown, "\(listener.topic), row \(row.id): \(finding)")
+                }
+            }
             for row in rows where listener.isFor(row.owner, row.room) {
                 let (offset, time) = try #require(offsets[row.id])
                 let isSent =
@@ -168,7 +180,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [("exceptions", false), ("off", false), ("ranges", true)])
+    @Test(arguments: [("exceptions", false), ("off", false), ("ranges", true), ("full", true)])
     func `keeps as much as it is asked to`(scope: String, isKept: Bool) throws {
         let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes", [(Setting(\.ledger), scope)])
         defer { stage.stop() }

@@ -233,35 +233,39 @@ import Testing
     /// How many answers are right, and how many of these are that somebody was sent it; with the database, or the log alone.
     private static func judge(
         _ answers: [[String: Any]], _ name: String, _ play: Play, isWhole: Bool
-    ) -> (right: Int, sent: Int) {
-        var (right, sent) = (0, 0)
+    ) -> (right: Int, sent: Int, recorded: Int) {
+        var (right, sent, recorded) = (0, 0, 0)
         for stay in play.stays {
             let answer = answers.first { $0["topic"] as? String == stay.topic }
             let outcome = answer?["outcome"] as? String
-            // What the catalog said for a moment only nobody wrote down, and it says so.
-            if answer?["policies"] as? String ?? "then" != "then" { continue }
-            if !isWhole, outcome == "unknown" { continue }
+            // What the catalog said for a moment only nobody wrote down, and it says so. What is recorded does not depend on it.
+            let isRecorded = answer?["basis"] as? String == "recorded"
+            if !isRecorded, answer?["policies"] as? String ?? "then" != "then" { continue }
+            if !isWhole, !isRecorded, outcome == "unknown" { continue }
             let isSent = ["sent", "received", "sent_later", "received_later"].contains(outcome)
             let count = stay.heard.count { $0 == name }
             #expect(
                 count == (isSent ? 1 : 0),
                 "\(name), \(stay.topic) of user \(stay.user), \(stay.request), \(isWhole): \(answer ?? [:])")
+            #expect((answer?["sent_at"] is String) == (isRecorded && isSent), "\(answer ?? [:])")
             (right, sent) = (right + 1, sent + count)
+            if isRecorded { recorded += 1 }
         }
-        return (right, sent)
+        return (right, sent, recorded)
     }
 
-    @Test(arguments: seeds(2))
-    func `who was sent a change is who got it`(_ seed: Seed) throws {
+    @Test(arguments: seeds(2), ["ranges", "full"])
+    func `who was sent a change is who got it`(_ seed: Seed, _ scope: String) throws {
         let stage = try GatewayStage(
             Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
-            publication: "FOR TABLE notes, members, ends")
+            publication: "FOR TABLE notes, members, ends", [(Setting(\.ledger), scope)])
         defer { stage.stop() }
         let play = Play(stage, seed)
         try play.run(70)
         try stage.awaitLog()
         let logins = ["--database-url", stage.logins.hubURL, "--policy-database-url", stage.logins.policyURL]
         var (right, alone) = ((right: 0, sent: 0), (right: 0, sent: 0))
+        var recorded = 0
         let changes = try Self.ask(["tail", "--from", "oldest", "--table", "notes"], stage)
         for change in changes.shuffled(using: &play.random).prefix(24) {
             let (name, words) = (Self.name(of: change), ["who", "@\(change["offset"] as? Int ?? -1)"])
@@ -269,7 +273,9 @@ import Testing
             let other = Self.judge(try Self.ask(words, stage), name, play, isWhole: false)
             right = (right.right + one.right, right.sent + one.sent)
             alone = (alone.right + other.right, alone.sent + other.sent)
+            recorded += one.recorded + other.recorded
         }
+        #expect((recorded > right.sent) == (scope == "full"), "\(recorded)")
         #expect(right.sent > 1 && right.right > 100 && alone.sent > 1, "\(right) \(alone)")
     }
 }

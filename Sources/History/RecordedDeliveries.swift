@@ -1,0 +1,103 @@
+import Bytes
+import Change
+import EventLog
+
+/// Deliveries that are in the log one by one (`ledger = full`).
+extension HistoryLog {
+    /// All of one change, in the order of the log. It costs what there is of changes near it.
+    public func deliveries(of offset: UInt64, _ visit: (DeliveryBlock.Delivery) -> Void) throws {
+        let region = RowKey.deliveries(region: DeliveryBlock.region(of: offset))
+        var reader = try EventLogReader(directory: directory, from: .offset(offset), matchingAnyOf: [region])
+        while try reader.next() {
+            for note in try deliveryNotes(of: reader) where note.offset <= offset && offset < note.received {
+                try read(note, reader.entry, { $0 == offset }, visit)
+            }
+        }
+    }
+
+    /// Those in a window, of changes in it or before it, by when they were made.
+    public func deliveries(
+        from: HistoryBound?, to: HistoryBound?, _ visit: (DeliveryBlock.Delivery) -> Void
+    ) throws {
+        let window = try window(from: from, to: to)
+        var reader = try EventLogReader(directory: directory, from: window.start, matchingAnyOf: [RowKey.deliveries])
+        while try reader.next() {
+            let entry = reader.entry
+            if entry.offset > window.endOffset || entry.segment > window.lastSegment { return }
+            guard entry.offset >= window.firstOffset else { continue }
+            for note in try deliveryNotes(of: reader) {
+                try read(note, entry, { _ in true }) { delivery in
+                    if delivery.time >= window.firstTime, delivery.time < window.endTime { visit(delivery) }
+                }
+            }
+        }
+    }
+
+    private func deliveryNotes(of reader: borrowing EventLogReader) throws(UnreadableEntry) -> [LedgerNote] {
+        let entry = reader.entry
+        guard entry.kind == .ledger else { return [] }
+        do throws(ByteError) {
+            return try LedgerCodec.decode(reader.payload) { $0 == .delivered }
+        } catch {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+    }
+
+    private func read(
+        _ note: LedgerNote, _ entry: EventLogEntry, _ wants: (UInt64) -> Bool,
+        _ visit: (DeliveryBlock.Delivery) -> Void
+    ) throws(UnreadableEntry) {
+        do throws(ByteError) {
+            // SAFETY: any byte is a valid UInt8, and the note outlives the call.
+            try DeliveryBlock.read(unsafe note.deliveries.span.bytes, from: note.time, of: wants, visit)
+        } catch {
+            throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: error.description)
+        }
+    }
+}
+
+/// To whom a change was sent, as far as that is recorded.
+public struct DeliveryRecord: Sendable {
+    public enum Finding: Sendable, Equatable {
+        /// Deliveries to the channel are not recorded, or it had ended: what is known of it is derived.
+        case none
+        case sent(at: Int64)
+        /// All that was sent to it is in the log, and the change is not.
+        case notSent
+        /// It would be in the log if it were sure to be there: a part of the record is missing, or is not written yet.
+        case unknown
+    }
+
+    private struct Key: Hashable {
+        var session: UInt64
+        var channel: UInt32
+    }
+
+    private let offset: UInt64
+    /// When it was sent first.
+    private var times: [Key: Int64] = [:]
+
+    public init(of change: RecordedChange, in log: HistoryLog) throws {
+        offset = change.offset
+        var times: [Key: Int64] = [:]
+        try log.deliveries(of: offset) { delivery in
+            let key = Key(session: delivery.session, channel: delivery.channel)
+            times[key] = times[key] ?? delivery.time
+        }
+        self.times = times
+    }
+
+    /// How many channels it was sent to.
+    public var count: Int { times.count }
+
+    public func finding(_ attendance: Attendance, of book: AttendanceBook) -> Finding {
+        if let time = times[Key(session: attendance.session, channel: attendance.channel)] { return .sent(at: time) }
+        guard attendance.joined.note.isRecorded else { return .none }
+        guard !book.lacksDeliveries(of: offset, to: attendance) else { return .unknown }
+        switch attendance.end {
+        case .none: return book.hasReached(offset, attendance) ? .notSent : .unknown
+        case .left(let before, _, _, _): return offset < before ? .notSent : .none
+        case .cut(let sentBefore, _, _): return offset < sentBefore ? .notSent : .unknown
+        }
+    }
+}
