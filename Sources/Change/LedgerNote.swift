@@ -25,6 +25,9 @@ public struct LedgerNote: Sendable, Equatable {
         case delivered = 9
         /// Of changes from `offset` on, and before `received`, what a loop sent is not in the log: there was no room.
         case unrecorded = 10
+        /// Somebody asked over HTTP, and was told of what lies from `offset` on and before `received`; the reason says how much
+        /// that was.
+        case answered = 11
 
         public var name: String {
             switch self {
@@ -38,6 +41,7 @@ public struct LedgerNote: Sendable, Equatable {
             case .reached: "reached"
             case .delivered: "delivered"
             case .unrecorded: "unrecorded"
+            case .answered: "answered"
             }
         }
     }
@@ -69,6 +73,10 @@ public struct LedgerNote: Sendable, Equatable {
     public var reason: [UInt8]
     /// Each delivery to its channel is recorded by itself, so that what is not was not sent.
     public var isRecorded = false
+    /// Its channel is a private one …
+    public var isPrivate = false
+    /// … that may not read what is said to its topic.
+    public var isDeaf = false
     /// A `DeliveryBlock`, of what was delivered.
     public var deliveries: [UInt8] = []
 
@@ -100,7 +108,7 @@ public enum LedgerCodec {
     private static let fixedBytes = 37 + 7 * 4
     private static let longer: UInt8 = 0x80
     private static let longerBytes = 1 + 4
-    private static let recordedFlag: UInt8 = 1
+    private static let flagCount: UInt8 = 3
 
     static func byteCount(of note: LedgerNote) -> Int {
         let more = isLonger(note) ? longerBytes + note.deliveries.count : 0
@@ -111,7 +119,11 @@ public enum LedgerCodec {
         (texts(note) + [note.deliveries]).allSatisfy { $0.count <= Int(Int32.max) }
     }
 
-    private static func isLonger(_ note: LedgerNote) -> Bool { note.isRecorded || !note.deliveries.isEmpty }
+    private static func isLonger(_ note: LedgerNote) -> Bool { flags(of: note) != 0 || !note.deliveries.isEmpty }
+
+    private static func flags(of note: LedgerNote) -> UInt8 {
+        (note.isRecorded ? 1 : 0) | (note.isPrivate ? 2 : 0) | (note.isDeaf ? 4 : 0)
+    }
 
     private static func texts(_ note: LedgerNote) -> [[UInt8]] {
         [note.topic, note.bindings, note.role, note.subject, note.claims, note.otherClaims, note.reason]
@@ -134,7 +146,7 @@ public enum LedgerCodec {
         writer.append(little: note.received)
         for text in texts(note) { append(text, to: &writer) }
         guard hasMore else { return }
-        writer.append(note.isRecorded ? recordedFlag : 0)
+        writer.append(flags(of: note))
         append(note.deliveries, to: &writer)
     }
 
@@ -200,8 +212,10 @@ public enum LedgerCodec {
         note.reason = try text(&reader)
         guard hasMore else { return note }
         let flags = try reader.uint8()
-        guard flags <= recordedFlag else { throw ByteError(expected: "flags of a note", offset: reader.offset - 1) }
-        note.isRecorded = flags == recordedFlag
+        guard flags < 1 << flagCount else {
+            throw ByteError(expected: "flags of a note", offset: reader.offset - 1)
+        }
+        (note.isRecorded, note.isPrivate, note.isDeaf) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0)
         note.deliveries = try text(&reader)
         guard isLonger(note) else {
             throw ByteError(expected: "flags or deliveries", offset: reader.offset)

@@ -7,6 +7,8 @@ public struct ExplainedHolder: Sendable {
     /// One JSON object.
     public let claims: String
     public let role: String
+    /// The claim sub, where there is one.
+    public let subject: String?
     /// What to call him: his mail address, or else his id.
     public let name: String
     /// The claim that the name is.
@@ -26,6 +28,7 @@ public struct ExplainedHolder: Sendable {
         if let sub, found["sub"] == nil { added.append("\"sub\":" + ExplainedHolder.quoted(sub)) }
         self.claims = ExplainedHolder.adding(added, to: claims ?? "{}", isEmpty: found.isEmpty)
         self.role = known
+        self.subject = sub
         name = found["email"] ?? sub ?? "a holder without sub"
         nameClaim = found["email"] == nil ? "sub" : "email"
     }

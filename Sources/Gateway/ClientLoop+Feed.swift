@@ -17,9 +17,11 @@ extension ClientLoop {
             response.headers.append(HTTPHeader("allow", "GET, HEAD, OPTIONS"))
             return answer(session, response)
         }
+        var asked: ProjectLoop?
         do throws(FeedRefusal) {
             let project = try admit(request)
             session.claims = try claims(of: request, project)
+            asked = project
             let feed = try FeedRequest(request)
             try checkRoom(project)
             if request.isHead { return answerHead(session, feed.form) }
@@ -33,6 +35,7 @@ extension ClientLoop {
             }
         } catch {
             metrics.refusals[error.refusal].add()
+            if let claims = session.claims { asked?.noteRefusal(of: session, claims, error.said) }
             answer(session, error.response)
         }
     }
@@ -224,6 +227,7 @@ extension ClientLoop {
         writer.removeAll()
         feed.form.appendEnd(to: &writer)
         Self.send(writer, to: session, on: loop)
+        feed.isAnswered = true
         let keepAlive = stays(session, feed.form)
         let next = release(session)
         next.incoming = nil
@@ -239,6 +243,7 @@ extension ClientLoop {
     }
 
     private func refuse(_ session: Session, _ refusal: FeedRefusal) {
+        if let claims = session.claims { session.project?.noteRefusal(of: session, claims, refusal.said) }
         if case .mustFetchAgain = refusal {
             session.metrics?.feedEvents[.behind].add()
         } else {

@@ -26,6 +26,8 @@ final class Feed {
     var share: FeedShare
     /// What a page tells beside its changes, or a stream that has not begun.
     var notes: [SystemRecord] = []
+    /// Its answer has come to an end of its own, whatever that is: its client was told so.
+    var isAnswered = false
     /// Where it stood when its channel ended.
     var stood: Standing?
 

@@ -77,6 +77,9 @@ enum FeedRefusal: Error, Equatable {
         }
     }
 
+    /// For the ledger.
+    var said: String { "\(code): \(text)" }
+
     var response: HTTPResponse {
         var body = ByteWriter(capacity: 256)
         body.append("{\"error\":")

@@ -132,6 +132,7 @@ extension ProjectLoop {
             count += desk.deliver(
                 broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: origin != nil,
                 on: loop)
+            if let origin { recordSent(message: origin.offset, to: Self.unreplayed(among: topics.members(of: topic))) }
         }
         if let origin { count += deliverToReplayed(broadcast, topic, full, origin) }
         project.rates.events.take(count, at: loop.now)
@@ -153,9 +154,20 @@ extension ProjectLoop {
                 continue
             }
             guard origin.offset >= channel.conversation.details?.pastEnd ?? 0 else { continue }
-            if desk.deliver(broadcast, to: topics[at], of: full, joinRef: RawSpan(), on: loop) { count += 1 }
+            if desk.deliver(broadcast, to: topics[at], of: full, joinRef: RawSpan(), on: loop) {
+                count += 1
+                recordSent(message: origin.offset, to: CollectionOfOne(place))
+            }
         }
         return count
+    }
+
+    /// Those whom a message is sent to at once.
+    private static func unreplayed(among members: [TopicMember<TopicListener>]) -> [UInt32] {
+        members.indices.compactMap {
+            let member = members[$0].member
+            return member.hearsBroadcasts && !member.hasReplayed ? member.channel : nil
+        }
     }
 
     private static func replayed(among members: [TopicMember<TopicListener>]) -> [UInt32] {

@@ -172,7 +172,8 @@ extension ProjectLoop {
     private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("a join was refused", [.reason(reason), .project(project.name)])
-        noteRefusal(channel, reason)
+        // A request is told more, which is noted then.
+        if session.feed == nil { noteRefusal(channel, reason) }
         stop(id, session)
         if let feed = session.feed { return clients.refuse(feed, session, reason) }
         clients.refuse(id, reason, session, waited: loop.now - channel.begun)

@@ -384,7 +384,7 @@ extension Channel {
 }
 
 extension Channel.Recovery {
-    fileprivate var offset: UInt64? {
+    var offset: UInt64? {
         switch self {
         case .asked(let position), .from(let position): position.offset
         case .none, .refused: nil

@@ -33,6 +33,8 @@ extension ProjectLoop {
 
     /// Only the machine of its own request knows it.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
+    /// As the ledger has it: no channel of a client is called that.
+    static let ledgerTopicOfFeeds = Array("http:changes".utf8)
 
     func channel(of feed: Feed, _ session: Session) -> Channel? { session.channel(feed.id).flatMap { channels[$0] } }
 
@@ -61,6 +63,8 @@ extension ProjectLoop {
     /// The answer has begun.
     func open(_ feed: Feed, _ channel: Channel) {
         join(.replied, channel)
+        // A page is noted at its end, with what it came to.
+        if !feed.isPage { noteJoin(channel) }
         watchExpiry(channel)
         for advice in channel.advice { tell(channel, .ok, advice) }
         channel.advice = []
@@ -75,10 +79,11 @@ extension ProjectLoop {
     func feedStanding(_ channel: Channel) -> Feed.Standing? {
         guard let epoch = epoch(of: channel) else { return nil }
         return channel.isSnapshotDue
-            ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: offset(of: channel)))")
+            ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: feedOffset(of: channel)))")
     }
 
-    private func offset(of channel: Channel) -> UInt64 {
+    /// What is before it was told, or is not for it.
+    func feedOffset(of channel: Channel) -> UInt64 {
         guard let follower = channel.follower else { return offset(parked: channel) }
         let begins = channel.since ?? 0
         guard let listener = channel.listener else { return max(begins, follower.pipeline.frontier) }

@@ -14,14 +14,15 @@ extension ProjectLoop {
     // MARK: What is noted
 
     func noteJoin(_ channel: Channel) {
-        guard project.ledger?.keeps(.joined) == true, channel.session.feed == nil else { return }
+        guard project.ledger?.keeps(.joined) == true else { return }
         // It stays that, also where the channel listens to nothing, or goes on elsewhere.
-        let since = channel.since ?? live.pipeline.frontier
+        let since = channel.since ?? channel.recovery.offset ?? live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
             note.isRecorded = isRecorded(channel)
             note.bindings = channel.bindingsForLedger
             if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
+            addHearing(of: channel, to: &note)
             addHolder(of: channel, to: &note)
         }
         channel.inLedgerSince = since
@@ -52,6 +53,7 @@ extension ProjectLoop {
         let isNoted = note(.stands, channel) { note in
             note.isRecorded = isRecorded(channel)
             note.offset = channel.inLedgerSince ?? live.pipeline.frontier
+            addHearing(of: channel, to: &note)
             note.bindings = channel.bindingsForLedger
             addHolder(of: channel, to: &note)
         }
@@ -85,23 +87,64 @@ extension ProjectLoop {
 
     func noteEnd(_ channel: Channel) {
         leaveSeat(of: channel)
+        if let feed = channel.session.feed, feed.isPage { return noteAnswer(to: channel, feed) }
         guard channel.isInLedger else { return }
         note(.left, channel) { note in
-            note.offset = sent(channel) ?? channel.since ?? 0
+            note.offset = sentForLedger(channel) ?? channel.since ?? 0
             note.received = stood(channel) ?? 0
             note.subject = channel.claims.subject.copied()
-            note.reason = Array((channel.session.hasGone ? "its socket ended" : "it left, or was closed").utf8)
+            note.reason = Array(Self.end(of: channel).utf8)
         }
         channel.inLedgerSince = nil
     }
 
+    private static func end(of channel: Channel) -> String {
+        guard let feed = channel.session.feed else {
+            return channel.session.hasGone ? "its socket ended" : "it left, or was closed"
+        }
+        return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
+    }
+
+    /// The answer is over, if it had begun. What was empty is not worth a note: there may be one a second.
+    private func noteAnswer(to channel: Channel, _ feed: Feed) {
+        if case .joining = feed.stage { return }
+        let begin = channel.recovery.offset ?? channel.since ?? live.pipeline.frontier
+        let end = max(begin, feedOffset(of: channel))
+        guard end > begin || feed.share.told > 0 else { return }
+        note(.answered, channel) { note in
+            (note.offset, note.received) = (begin, end)
+            note.isRecorded = isRecorded(channel)
+            note.bindings = channel.bindingsForLedger
+            let more = feed.share.isFull ? ", all that it asked for at once" : ""
+            let lost = feed.isAnswered ? "" : "; its socket ended"
+            note.reason = Array("a page with \(feed.changesSaid)\(more)\(lost)".utf8)
+            addHolder(of: channel, to: &note)
+        }
+    }
+
+    /// A request for changes that was refused before it had a channel, of somebody who is known.
+    func noteRefusal(of session: Session, _ claims: Claims, _ reason: String) {
+        guard let ledger = project.ledger, ledger.keeps(.refused) else { return }
+        var note = LedgerNote(
+            .refused, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: session), channel: 0)
+        note.topic = Self.ledgerTopicOfFeeds
+        note.reason = Array(reason.utf8)
+        add(claims, ledger, to: &note)
+        _ = ledger.record(note)
+    }
+
+    /// Up to where everything was sent to it.
+    func sentForLedger(_ channel: Channel) -> UInt64? {
+        channel.session.feed == nil ? sent(channel) : feedOffset(of: channel)
+    }
+
     @discardableResult
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
-        guard let ledger = project.ledger, ledger.keeps(event), channel.session.feed == nil else { return false }
+        guard let ledger = project.ledger, ledger.keeps(event) else { return false }
         var note = LedgerNote(
             event, time: loop.time.unixMicroseconds(), session: ledgerNumber(of: channel.session),
             channel: channel.id.incarnation)
-        note.topic = channel.topic
+        note.topic = channel.session.feed == nil ? channel.topic : Self.ledgerTopicOfFeeds
         fill(&note)
         return ledger.record(note)
     }
@@ -111,14 +154,27 @@ extension ProjectLoop {
         return session.ledgerNumber
     }
 
+    /// What its topic is told, where that is not for everybody.
+    private func addHearing(of channel: Channel, to note: inout LedgerNote) {
+        note.isPrivate = channel.conversation.isPrivate
+        note.isDeaf = note.isPrivate && channel.conversation.details?.readsBroadcasts != true
+    }
+
     private func addHolder(of channel: Channel, to note: inout LedgerNote) {
-        note.role = channel.claims.role.copied()
-        note.subject = channel.claims.subject.copied()
-        guard let ledger = project.ledger else { return }
-        let (claims, others) = ledger.kept(of: channel.claims.json)
-        note.claims = claims
+        if let ledger = project.ledger { add(channel.claims, ledger, to: &note) }
+    }
+
+    private func add(_ claims: Claims, _ ledger: ChannelLedger, to note: inout LedgerNote) {
+        note.role = claims.role.copied()
+        note.subject = claims.subject.copied()
+        let (kept, others) = ledger.kept(of: claims.json)
+        note.claims = kept
         note.otherClaims = Array(others.joined(separator: ",").utf8)
     }
+}
+
+extension Feed {
+    fileprivate var changesSaid: String { share.told == 1 ? "1 change" : "\(share.told) changes" }
 }
 
 extension Channel {

@@ -73,7 +73,9 @@ extension ProjectLoop {
             form, event: event.span.bytes, payload: payload.span.bytes, id: id.span.bytes, isReplayed: isReplayed)
         let isSent = unsafe desk.deliver(
             broadcast, to: hearer, of: topic.span.bytes, joinRef: joinRef.span.bytes, on: loop)
-        if isSent { metrics.broadcastDeliveries.add() }
+        guard isSent else { return }
+        metrics.broadcastDeliveries.add()
+        if let offset = message.offset { recordSent(message: offset, to: CollectionOfOne(hearer.channel)) }
     }
 
     // MARK: Readiness

@@ -1,3 +1,4 @@
+import Bytes
 import Change
 import Channels
 import Delivery
@@ -17,8 +18,16 @@ extension ProjectLoop {
         return seat
     }
 
-    func isRecorded(_ channel: Channel) -> Bool {
-        channel.session.feed == nil && project.ledger?.keeps(.delivered) == true
+    func isRecorded(_ channel: Channel) -> Bool { project.ledger?.keeps(.delivered) == true }
+
+    /// A message that the log has was sent to these channels.
+    func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
+        guard project.ledger?.keeps(.delivered) == true else { return }
+        let seats = members.compactMap { channels[$0].map(seat(of:)) }
+        guard !seats.isEmpty else { return }
+        sentRecord.beginTurn(at: loop.time.unixMicroseconds(), changes: 1)
+        sentRecord.append(offset, to: seats.span)
+        timeSentRecord()
     }
 
     /// Before its end is noted: whoever reads that knows that nothing is missing.
@@ -40,6 +49,10 @@ extension ProjectLoop {
             follower.pipeline.takeSent { sentRecord.append($0, to: $1) }
         }
         guard now != nil else { return }
+        timeSentRecord()
+    }
+
+    private func timeSentRecord() {
         if sentRecord.byteCount >= Limits.deliveryBlockBytes, !sentRecord.isMostlyNames { handSentRecordOver() }
         guard !sentRecord.isEmpty, !isSentRecordTimed else { return }
         isSentRecordTimed = true

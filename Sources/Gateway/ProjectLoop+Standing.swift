@@ -34,7 +34,7 @@ extension ProjectLoop {
             sweep.found(offsetNeeded(by: channel))
             sayWhereQuietChannelStands(channel)
             guard channel.isInLedger else { continue }
-            sweep.sent(sent(channel) ?? 0)
+            sweep.sent(sentForLedger(channel) ?? 0)
             // Some at a time: a hundred thousand at once would be more than the log takes.
             guard channel.notedAt ?? 0 < restatedBefore || channel.notedAt == nil, sweep.mayRestate() else { continue }
             restate(channel)

@@ -99,6 +99,8 @@ public struct Attendance: Sendable {
     init(_ joined: RecordedNote) { self.joined = joined }
 
     public var session: UInt64 { joined.note.session }
+    /// It is a request over HTTP that was answered at once.
+    public var isAnswer: Bool { joined.note.event == .answered }
     public var channel: UInt32 { joined.note.channel }
     var loop: UInt64 { session & LedgerNote.loopBits }
     /// The first change that is for it.
@@ -127,7 +129,7 @@ public struct Attendance: Sendable {
         guard since <= offset else { return .notYet }
         // When who only stands there was joined the log does not have any more: before all that it has.
         // Clocks may differ: who was noted before the change was not later.
-        let isLater = joined.note.event == .joined && joined.note.time > committed && joined.place > offset
+        let isLater = joined.note.event != .stands && joined.note.time > committed && joined.place > offset
         switch end {
         case .none: return isLater ? .sentLater(isReceived: false) : .sent(isReceived: false)
         case .left(let before, let received, _, _):
@@ -224,6 +226,14 @@ public struct AttendanceBook: Sendable {
             if let concern, note.offset > concern.offset { return }
             open[key] = next
             known[next] = Attendance(recorded)
+            next += 1
+        case .answered:
+            if let concern, !(note.offset..<max(note.offset, note.received)).contains(concern.offset) { return }
+            var answer = Attendance(recorded)
+            answer.end = .left(
+                before: note.received, received: 0, time: note.time,
+                reason: String(decoding: note.reason, as: UTF8.self))
+            known[next] = answer
             next += 1
         case .refused: break
         case .renewed: if let place = open[key] { known[place]?.renewals.append(recorded) }

@@ -12,7 +12,10 @@ struct SessionCommand: Command {
         Without an ID: the clients that the ledger has in the window, one line each. With one (as 'tidewire who' prints it): \
         everything that is written down of that socket, in order: joined, with what it asked for and from where in the log \
         on; stands, where that is repeated for a log that lets go of the past; renewed, where its token became another; told, that something was missing; left, with how far it had come (OFFSET) \
-        and how much its client had certainly got (GOT).
+        and how much its client had certainly got (GOT). Requests for changes over HTTP: a \
+        stream is joined and left, a page that told of something is answered, with what lies from OFFSET on and before GOT. \
+        With --deliveries and 'ledger = full' each change that it was sent as well: \
+        sent, with the change's OFFSET.
 
         Which claims are kept says the setting ledger_claims; tokens never are. Claims are masked by their names, and so are the \
         values that filters compare masked columns with; in rules, claims are the table tidewire.claims.
@@ -20,10 +23,11 @@ struct SessionCommand: Command {
         \(SelectorHelp.text)
 
         JSON. One object a note: event, time, session, channel, place (where in the log it stands), offset, received, user, \
-        role, topic, bindings, claims, other_claims, reason.
+        role, topic, bindings, claims, other_claims, reason. A delivery: event (sent), time, session, channel, offset.
         """
     let operands = [Operand("ID", .any, "A socket, as 'tidewire who' names it; what follows a / is not looked at.")]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
+    let options: [Option] =
+        [.from, .to, .deliveries, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire session --from -15m", "Who came and went?"),
@@ -46,15 +50,16 @@ struct UserCommand: Command {
     let name = "user"
     let summary = "Show what happened to all clients of one user."
     let discussion = """
-        Everything that is written down of the clients of one user, in order; see 'tidewire session'. What of it was sent, \
-        'tidewire who' says of each change.
+        Everything that is written down of the clients of one user, in order; see 'tidewire session'. What was sent \
+        'tidewire who' says of each change, and --deliveries of all of them where each is recorded (ledger = full).
 
         \(SelectorHelp.text)
 
         JSON. As 'tidewire session --json'.
         """
     let operands = [Operand("SUB", .one, "The user's id: the claim sub.")]
-    let options: [Option] = [.from, .to, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
+    let options: [Option] =
+        [.from, .to, .deliveries, .output, .json, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --from -2h", "Was she there?")
@@ -67,6 +72,11 @@ struct UserCommand: Command {
     }
 }
 
+extension Option {
+    fileprivate static let deliveries = Option.flag(
+        "deliveries", "Also each change that was sent, where that is recorded (ledger = full).")
+}
+
 private enum LedgerNotes {
     static func print(
         _ session: UInt64?, _ user: String?, _ arguments: Arguments, _ terminal: Terminal
@@ -76,27 +86,18 @@ private enum LedgerNotes {
         var query = LedgerQuery(from: window.from, to: window.to)
         query.session = session
         query.subject = user
+        if arguments.has(.deliveries), session == nil, user == nil {
+            throw UsageError("--deliveries: of which client? give an ID, or ask 'tidewire user'")
+        }
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
-            var count = 0
-            var table = TableStream(
-                [
-                    .text(zone.heading, minimumWidth: 23), .text("SESSION", minimumWidth: 18), .text("EVENT"),
-                    .number("OFFSET", minimumWidth: 8), .number("GOT", minimumWidth: 8),
-                    .text("USER", minimumWidth: 8), .text("WHAT", canBeCut: terminal.isInteractive, minimumWidth: 20),
-                ], on: terminal)
-            try log.ledger(query) { recorded in
-                // Of no client, and there twice a minute.
-                if recorded.note.event == .reached || recorded.note.event == .unrecorded { return }
-                if arguments.has(.json) {
-                    try terminal.print(recorded.json)
-                } else {
-                    if count == 0 { try terminal.print(heading: table) }
-                    try terminal.print(table.line(recorded.cells(zone)))
-                }
-                count += 1
+            var printer = LedgerPrinter(terminal, zone, isJSON: arguments.has(.json))
+            if arguments.has(.deliveries) {
+                try printer.print(query, log, withDeliveriesTo: try channels(query, log))
+            } else {
+                try log.ledger(query) { try printer.print($0) }
             }
-            if count > 0 { return .ok }
+            if printer.count > 0 { return .ok }
             if !arguments.has(.json) {
                 let oldest = try log.segments()[0]
                 terminal.complain(
@@ -105,11 +106,104 @@ private enum LedgerNotes {
             return .notFound
         }
     }
+
+    /// Those that were joined in the window or before it.
+    private static func channels(_ query: LedgerQuery, _ log: HistoryLog) throws -> Set<LedgerChannel> {
+        var channels: Set<LedgerChannel> = []
+        var all = query
+        all.from = nil
+        try log.ledger(all) {
+            if $0.note.session != 0 { channels.insert(LedgerChannel($0.note.session, $0.note.channel)) }
+        }
+        return channels
+    }
+}
+
+private struct LedgerChannel: Hashable {
+    let session: UInt64
+    let channel: UInt32
+
+    init(_ session: UInt64, _ channel: UInt32) { (self.session, self.channel) = (session, channel) }
+
+    var name: String { "\(Hex.text(session))/\(channel)" }
+}
+
+private struct LedgerPrinter {
+    private let terminal: Terminal
+    private let zone: DisplayZone
+    private let isJSON: Bool
+    private(set) var count = 0
+    private var table: TableStream
+
+    init(_ terminal: Terminal, _ zone: DisplayZone, isJSON: Bool) {
+        (self.terminal, self.zone, self.isJSON) = (terminal, zone, isJSON)
+        table = TableStream(
+            [
+                .text(zone.heading, minimumWidth: 23), .text("SESSION", minimumWidth: 18), .text("EVENT"),
+                .number("OFFSET", minimumWidth: 8), .number("GOT", minimumWidth: 8),
+                .text("USER", minimumWidth: 8), .text("WHAT", canBeCut: terminal.isInteractive, minimumWidth: 20),
+            ], on: terminal)
+    }
+
+    /// In the order of their times.
+    mutating func print(
+        _ query: LedgerQuery, _ log: HistoryLog, withDeliveriesTo channels: Set<LedgerChannel>
+    ) throws {
+        var notes: [RecordedNote] = []
+        try log.ledger(query) { notes.append($0) }
+        var left = notes[...]
+        var failure: (any Error)?
+        var printer = self
+        try log.deliveries(from: query.from, to: query.to) { delivery in
+            let channel = LedgerChannel(delivery.session, delivery.channel)
+            guard failure == nil, channels.contains(channel) else { return }
+            do {
+                while let note = left.first, note.note.time <= delivery.time {
+                    try printer.print(left.removeFirst())
+                }
+                try printer.print(delivery, channel)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+        for note in left { try printer.print(note) }
+        self = printer
+    }
+
+    mutating func print(_ recorded: RecordedNote) throws {
+        // Of no client, and there twice a minute.
+        if recorded.note.event == .reached || recorded.note.event == .unrecorded { return }
+        let zone = zone
+        try print(recorded.json, recorded.cells(zone))
+    }
+
+    private mutating func print(_ delivery: DeliveryBlock.Delivery, _ channel: LedgerChannel) throws {
+        var line = JSONLine()
+        line.add("event", "sent")
+        line.add("time", TimeText.json(delivery.time))
+        line.add("session", Hex.text(delivery.session))
+        line.add("channel", delivery.channel)
+        line.add("offset", delivery.offset)
+        let zone = zone
+        try print(
+            line.text, [zone.text(delivery.time), channel.name, "sent", String(delivery.offset), "-", "-", ""])
+    }
+
+    private mutating func print(_ json: @autoclosure () -> String, _ cells: @autoclosure () -> [String]) throws {
+        if isJSON {
+            try terminal.print(json())
+        } else {
+            if count == 0 { try terminal.print(heading: table) }
+            try terminal.print(table.line(cells()))
+        }
+        count += 1
+    }
 }
 
 extension RecordedNote {
     fileprivate func cells(_ zone: DisplayZone) -> [String] {
-        let hasOffset = [.joined, .renewed, .told, .left, .stands].contains(note.event)
+        let hasOffset = [.joined, .renewed, .told, .left, .stands, .answered].contains(note.event)
         return [
             zone.text(note.time), note.session == 0 ? "-" : "\(Hex.text(note.session))/\(note.channel)",
             note.event.name, hasOffset ? String(note.offset) : "-", note.received > 0 ? String(note.received) : "-",

@@ -31,6 +31,10 @@ struct WhoCommand: Command {
         known to have been left out, and what was asked only says why. Where both disagree that is said, and what is recorded \
         counts. A line at the end says of how many clients that is so.
 
+        A message that the database sent to a topic (an insert into realtime.messages) was for all who had joined the topic: no \
+        filter and no policy is asked. Requests for changes over HTTP that were answered with what has the change in it are listed \
+        as well. Broadcasts of clients and presence have no place in the log, and so there is nothing to ask about.
+
         A hub that was killed wrote down no ends: of its last clients it is not known whether they were sent what came within \
         the last position_interval (30 s).
 
@@ -148,6 +152,8 @@ struct ChangeAudience {
     private(set) var clients: [Client] = []
     /// That many more were not asked about.
     private(set) var left = 0
+    /// The change is a message of the database to a topic.
+    private(set) var isMessage = false
     /// To how many channels it is recorded as sent.
     private(set) var recorded = 0
 
@@ -160,10 +166,16 @@ struct ChangeAudience {
         recorded = record.count
         let committed = change.time ?? .min
         var concerned: [(Attendance, RecordedNote, Attendance.Reach, [ListedBinding])] = []
+        let message = KeptMessage(change, relation)
+        isMessage = message != nil
         for attendance in book.all {
             let reach = attendance.reach(of: change.offset, committed: committed)
             let holder = attendance.holder(at: change.offset)
             guard reach != .notYet else { continue }
+            if let message {
+                if message.isFor(attendance) { concerned.append((attendance, holder, reach, [])) }
+                continue
+            }
             let bindings = attendance.joined.bindings.filter { $0.isAbout(relation.schema, relation.name) }
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
         }
@@ -171,6 +183,10 @@ struct ChangeAudience {
         var verdicts = Verdicts(change, judges)
         for (done, (attendance, holder, reach, bindings)) in concerned.prefix(limit).enumerated() {
             progress(done, min(limit, concerned.count))
+            if isMessage {
+                clients.append(Client(told: message, attendance, holder, reach, record.finding(attendance, of: book)))
+                continue
+            }
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
             let place = max(change.offset, later ?? change.offset)
             let (isMatch, reason) = try verdicts.verdict(of: bindings, holder, at: place)
@@ -179,6 +195,7 @@ struct ChangeAudience {
                 attendance: attendance, holder: holder,
                 outcome: isMatch.map { Self.outcome(reach, isMatch: $0) } ?? .unknown, reason: reason, asked: asked)
             client.take(record.finding(attendance, of: book), reach, isMatch: asked == .notAsked ? nil : isMatch)
+            client.nameAnswer()
             clients.append(client)
         }
     }
@@ -221,6 +238,30 @@ struct ChangeAudience {
     }
 }
 
+/// A message of the database to a topic, as `realtime.messages` or a partition of it has it.
+private struct KeptMessage {
+    private let topic: [UInt8]
+    private let isPrivate: Bool
+
+    /// Nil where the change is none.
+    init?(_ change: RecordedChange, _ relation: Relation) {
+        guard relation.schema == "realtime", relation.name == "messages" || relation.name.hasPrefix("messages_"),
+            change.operation == .insert, change.forgotten == nil
+        else { return nil }
+        func text(_ name: String) -> String? {
+            relation.columns.firstIndex { $0.name == name }.flatMap { change.value(of: $0)?.plainText }
+        }
+        guard let topic = text("topic") else { return nil }
+        self.topic = Array("realtime:\(topic)".utf8)
+        isPrivate = text("private") == "t"
+    }
+
+    func isFor(_ attendance: Attendance) -> Bool {
+        let note = attendance.joined.note
+        return note.topic == topic && note.isPrivate == isPrivate && !note.isDeaf
+    }
+}
+
 extension ChangeAudience.Client {
     fileprivate init(
         _ other: Self, _ outcome: Outcome, _ basis: Basis, _ reason: String? = nil, sentAt: Int64? = nil
@@ -229,6 +270,29 @@ extension ChangeAudience.Client {
         self.init(
             attendance: other.attendance, holder: other.holder, outcome: outcome, reason: parts.joined(separator: "; "),
             asked: other.asked, basis: basis, sentAt: sentAt)
+    }
+
+    /// A message of the database was for all who had joined its topic: no filter and no policy is asked of it.
+    fileprivate init(
+        told message: KeptMessage?, _ attendance: Attendance, _ holder: RecordedNote, _ reach: Attendance.Reach,
+        _ finding: DeliveryRecord.Finding
+    ) {
+        self.init(
+            attendance: attendance, holder: holder, outcome: ChangeAudience.outcome(reach, isMatch: true),
+            reason: "joined to its topic", asked: .notAsked)
+        take(finding, reach, isMatch: nil)
+    }
+
+    /// Who asked over HTTP had not gone and come back.
+    fileprivate mutating func nameAnswer() {
+        guard attendance.isAnswer else { return }
+        let outcome: Outcome =
+            switch outcome {
+            case .sentLater: .sent
+            case .receivedLater: .received
+            default: outcome
+            }
+        self = Self(self, outcome, basis, sentAt: sentAt)
     }
 
     /// What is recorded counts before what is derived, and says more.
@@ -402,6 +466,11 @@ private struct AudiencePrinter {
         }
         if let sentence = audience.recordedSentence { try terminal.remark(sentence) }
         if audience.left > 0 { try terminal.remark("… and \(audience.left) more; --limit asks about them") }
+        if audience.isMessage {
+            return try terminal.remark(
+                "Sessions and their topics are recorded; that who was joined was told is derived, unless it says so: not whether limits dropped the message."
+            )
+        }
         try terminal.remark(
             judge.map { judge in
                 judge.isOfThen
@@ -445,6 +514,8 @@ extension ChangeAudience.Client {
     private func why(_ zone: DisplayZone, _ common: AskedPolicies) -> String {
         let ending: String? =
             switch (outcome, attendance.end) {
+            case (_, .left(_, _, let time, let reason)) where attendance.isAnswer:
+                "asked over HTTP, answered at \(zone.text(time)): \(reason)"
             case (.endedBefore, .left(_, _, let time, let reason)): "\(reason) at \(zone.text(time))"
             case (.endedBefore, .cut(_, _, let time)), (.unknown, .cut(_, _, let time)):
                 "the hub ended without a word before \(zone.text(time))"

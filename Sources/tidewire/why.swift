@@ -39,9 +39,13 @@ struct WhyCommand: Command {
         As csv and md it is a table with a row for each step and each part: STEP, ROW (new or old, of an update), PART, HUB and \
         POSTGRESQL; the last step, result, has the line to quote.
 
+        Where each delivery is recorded (ledger = full) and the user is known, a note says to which of his clients the change was \
+        sent, and when.
+
         JSON. One object: told, sentence, change (as 'tidewire tail --json' prints it), publication, role, binding, \
         image, old_image (filter, policies with their parts, memberships, visible), old_record (none, keys, whole), \
-        differences, notes. A part has text, depth, hub and postgres (true, false, NULL, a value, or words).
+        differences, notes, recorded (of each of the user's clients of which that is recorded: session, sent_at, null where it was \
+        not sent). A part has text, depth, hub and postgres (true, false, NULL, a value, or words).
 
         Ends with status 0 when the row was told, and 1 when it was not.
         """
@@ -96,10 +100,12 @@ struct WhyCommand: Command {
         }
         let question = Explainer.Question(
             change, to: holder, filter: filter, operations: operations)
-        let explanation = try explained { try Explainer(settings).explain(question) }
+        var explanation = try explained { try Explainer(settings).explain(question) }
+        let recorded = try LogAccess.explained { try RecordedForUser(holder, change, log) }
         if arguments.has(.json) {
-            try terminal.print(explanation.json(change))
+            try terminal.print(explanation.json(change).dropLast() + ",\"recorded\":" + recorded.json + "}")
         } else {
+            explanation.notes += recorded.sentences(zone)
             var printer = ExplanationPrinter(terminal, zone)
             try printer.print(explanation, change)
         }

@@ -14,6 +14,7 @@ import Testing
         (note.topic, note.bindings, note.role, note.subject) = (text(), text(), text(), text())
         (note.claims, note.otherClaims, note.reason) = (text(), text(), text())
         note.isRecorded = random.next() % 3 == 0
+        (note.isPrivate, note.isDeaf) = (random.next() % 3 == 0, random.next() % 3 == 0)
         if random.next() % 3 == 0 { note.deliveries = text() }
         return note
     }
@@ -50,7 +51,8 @@ import Testing
 
     @Test func `only notes are passed over that are not wanted`() throws {
         var random = SeededRandom(seed: 7)
-        let notes = (0..<40).map { _ in Self.some(&random) }
+        var notes = (0..<40).map { _ in Self.some(&random) }
+        notes[7].event = .delivered
         let bytes = Self.encoded(notes)
         let found = try LedgerCodec.decode(bytes.span.bytes) { $0 != .delivered }
         #expect(found == notes.filter { $0.event != .delivered } && found.count < notes.count)

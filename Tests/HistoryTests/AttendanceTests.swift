@@ -128,6 +128,20 @@ import Testing
         #expect(try Self.asked(notes, of: "ben").map(\.session) == [2])
     }
 
+    @Test func `who asked over HTTP was told of what lies in the window of the answer`() throws {
+        func answer(_ time: Int64, _ offsets: Range<UInt64>) -> LedgerNote {
+            Self.note(.answered, time: time, offset: offsets.lowerBound, received: offsets.upperBound)
+        }
+        let book = Self.book([(answer(20, 100..<150), 150), (answer(21, 150..<160), 160)])
+        #expect(book.all.count == 2 && book.all.allSatisfy(\.isAnswer))
+        #expect(book.all[0].reach(of: 99, committed: 9) == .notYet)
+        // It asked behind the change, which was judged by what it might see then.
+        #expect(book.all[0].reach(of: 149, committed: 19) == .sentLater(isReceived: false))
+        #expect(book.all[0].reach(of: 150, committed: 19) == .endedBefore)
+        #expect(book.all[1].reach(of: 149, committed: 19) == .notYet)
+        #expect(try Self.asked([answer(11_000_000_000, 0..<1), answer(12_000_000_000, 1..<1)]).count == 1)
+    }
+
     /// What is found of the change at 0 for a channel, by its notes and deliveries.
     private static func found(
         _ notes: [LedgerNote], sent: [(session: UInt64, offset: UInt64)] = [(9, 0)]

@@ -24,7 +24,7 @@ final class LedgerWitness {
             guard let place = known.lastIndex(where: { $0.session == note.session && $0.channel == note.channel })
             else { return }
             known[place].end = note.offset
-        case .refused, .renewed, .told, .began, .stands, .reached, .delivered, .unrecorded: break
+        case .refused, .renewed, .told, .began, .stands, .reached, .delivered, .unrecorded, .answered: break
         }
     }
 

@@ -16,7 +16,8 @@ private struct LedgerStage {
     static let ana = "00000000-0000-4000-8000-00000000000a"
     static let ben = "00000000-0000-4000-8000-00000000000b"
 
-    init(isKilled: Bool = false) throws {
+    /// - Parameter isFull: each delivery is recorded: the change at 13 was sent to Ana, and to nobody else.
+    init(isKilled: Bool = false, isFull: Bool = false) throws {
         var notes: [LedgerNote] = []
         func note(
             _ event: LedgerNote.Event, _ session: UInt64, _ user: String, offset: UInt64 = 0, received: UInt64 = 0,
@@ -29,6 +30,7 @@ private struct LedgerStage {
             note.role = Array("authenticated".utf8)
             note.subject = Array(user.utf8)
             note.reason = Array(reason.utf8)
+            note.isRecorded = isFull && event == .joined
             if event == .joined || event == .refused {
                 note.bindings = Array(#"[{"event":"*","schema":"public","table":"fullrep"}]"#.utf8)
                 let mail = user == Self.ana ? "me@x" : "another@x"
@@ -41,6 +43,10 @@ private struct LedgerStage {
         notes.append(note(.joined, 0xb1, Self.ben, offset: 12))
         notes.append(note(.refused, 0xc1, "", reason: "Unauthorized: no"))
         notes.append(note(.left, 0xb1, Self.ben, offset: 13, received: 12, reason: "its socket ended"))
+        if isFull {
+            notes.append(LedgerNote(.reached, time: 1795255491_700_900, session: 0, channel: 0xa1, offset: 17))
+            notes.append(Self.delivered())
+        }
         if isKilled { notes.append(note(.began, 0, "")) }
         var payload = ByteWriter()
         LedgerCodec.encode(notes, to: &payload)
@@ -54,6 +60,17 @@ private struct LedgerStage {
         )
         lines.append(#"{"type":"end","offset":\#(offset),"lines":\#(lines.count + 1)}"#)
         log = try TemporaryLog(lines.joined(separator: "\n"))
+    }
+
+    private static func delivered() -> LedgerNote {
+        var writer = DeliveryBlockWriter()
+        writer.beginTurn(at: 1795255491_710_000, changes: 2)
+        let ana = [writer.seat(session: 0xa1, channel: 1)]
+        writer.append(13, to: ana.span)
+        writer.append(14, to: ana.span)
+        var note = LedgerNote(.delivered, time: writer.began, session: 0, channel: 0xa1, offset: 13, received: 15)
+        note.deliveries = writer.take()
+        return note
     }
 
     func run(_ words: String...) async -> Run {
@@ -132,6 +149,41 @@ private struct LedgerStage {
         #expect(session.output.contains(#""event":"refused""#) && session.output.contains("Unauthorized: no"))
         #expect(await stage.run("session").output.split(separator: "\n").count == 5)
         #expect(await stage.run("user", "nobody").exitCode == .notFound)
+    }
+
+    @Test func `where each delivery is recorded no filter has to be asked who was sent a change`() async throws {
+        let stage = try LedgerStage(isFull: true)
+        defer { stage.log.remove() }
+        let result = await stage.run("who", "@13", "--recorded")
+        let lines = result.output.split(separator: "\n").map(String.init)
+        #expect(lines[2].hasPrefix("sent") && lines[2].contains("sent at 2026-11-21 10:04:51.710"), "\(result.output)")
+        #expect(lines.contains("Recorded delivery by delivery (ledger = full): 1 of 2."), "\(result.output)")
+        let earlier = await stage.run("who", "12", "--recorded", "--json")
+        let objects = earlier.output.split(separator: "\n")
+        #expect(objects.count == 2 && objects.allSatisfy { $0.contains(#""outcome":"not_sent""#) }, "\(earlier.output)")
+        #expect(objects.allSatisfy { $0.hasSuffix(#""basis":"recorded","sent_at":null}"#) }, "\(earlier.output)")
+        #expect(earlier.exitCode == .notFound)
+        let event = await stage.run("event", "12")
+        #expect(event.output.contains("clients that listened to the table: 2 were not sent it"), "\(event.output)")
+    }
+
+    @Test func `session and user list what was sent, in the order of times`() async throws {
+        let stage = try LedgerStage(isFull: true)
+        defer { stage.log.remove() }
+        let result = await stage.run("user", LedgerStage.ana, "--deliveries", "--json")
+        let events = result.output.split(separator: "\n").map { line in
+            line.split(separator: ",").filter { $0.hasPrefix(#"{"event":"#) || $0.hasPrefix(#""offset":"#) }
+                .joined(separator: " ").replacing("{", with: "").replacing("}", with: "")
+        }
+        #expect(
+            events == [
+                #""event":"joined" "offset":12"#, #""event":"sent" "offset":13"#, #""event":"sent" "offset":14"#,
+            ], "\(result.output)\(result.errors)")
+        let other = await stage.run("user", LedgerStage.ben, "--deliveries", "--json")
+        #expect(other.output.split(separator: "\n").count == 2 && !other.output.contains(#""sent""#), "\(other.output)")
+        let session = await stage.run("session", "00000000000000a1", "--deliveries")
+        #expect(session.output.split(separator: "\n").count { $0.contains(" sent ") } == 2, "\(session.output)")
+        #expect(await stage.run("session", "--deliveries").exitCode == .usage)
     }
 
     @Test func `what is asked for wrongly is said`() async throws {

@@ -149,7 +149,7 @@ extension HistoryLog {
     /// Who was joined where a window begins, as notes that say so: their joins are older than it.
     fileprivate func attendance(at offset: UInt64) throws -> [LedgerNote] {
         try AttendanceBook(self).all.filter { attendance in
-            guard attendance.joined.place < offset else { return false }
+            guard attendance.joined.place < offset, !attendance.isAnswer else { return false }
             switch attendance.end {
             case .none: return true
             case .left(let before, _, _, _): return before > offset

@@ -42,9 +42,12 @@ public struct LogQuestion: Sendable, Equatable {
         "from", "to", "table", "op", "where", "presence", "limit", "output", "json", "tz", "mask", "unmask", "by",
         "top",
         "user", "recorded", "now", "offset", "key", "role", "sub", "filter", "event", "unchecked", "note", "policies",
+        "deliveries",
     ]
 
-    private static let flags: Set<String> = ["presence", "json", "recorded", "now", "unchecked", "policies"]
+    private static let flags: Set<String> = [
+        "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries",
+    ]
 
     /// Why a question is none.
     public struct Refusal: Error, Sendable, Equatable {
