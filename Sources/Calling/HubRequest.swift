@@ -40,6 +40,10 @@ public struct HubRequest {
         try answer("GET", target, form, [])
     }
 
+    public func delete(_ target: String, accepting form: String = "application/json") throws -> HubAnswer {
+        try answer("DELETE", target, form, [])
+    }
+
     public func post(_ target: String, _ json: [UInt8]) throws -> HubAnswer {
         try answer("POST", target, "application/json", json)
     }

@@ -77,6 +77,9 @@ public enum Limits {
     /// How long a database may take for a statement of a replay, locks that it waits for included.
     public static let replayPatienceMilliseconds = 600_000
 
+    /// How long somebody who changes segments waits for the ingest thread to seal the newest one.
+    public static let sealingPatience = Duration.seconds(30)
+
     /// A trouble that lasts is said again after this long.
     public static let troubleReminderInterval = Duration.seconds(30)
 

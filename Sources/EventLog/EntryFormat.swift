@@ -237,6 +237,8 @@ enum LogFile {
     static let erasure = "erasure.plan"
     static let unfinishedErasure = "erasure.plan.unfinished"
     static let erasedSegment = "erasure.segment"
+    /// Held by who writes such a plan, or carries it out.
+    static let erasureLock = "erasure.lock"
 
     static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }
     static func sidecar(_ sequence: UInt64) -> String { padded(sequence) + ".index" }

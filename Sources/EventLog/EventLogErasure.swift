@@ -45,6 +45,8 @@ public final class EventLogErasure {
         options.segmentBytes = 0
         var opening = LogOpening(directory: directory, options: options)
         lock = try opening.takeLock()
+        let alone = try Self.lock(directory)
+        defer { withExtendedLifetime(alone) {} }
         segmentsFinished = try ErasurePlan.finish(in: directory, options)
         let files = SegmentFiles(directory: directory)
         guard let last = try files.sequences().last, let (_, header) = try files.open(last) else {
@@ -61,14 +63,74 @@ public final class EventLogErasure {
         _ patches: [EntryPatch], progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) {
         guard !patches.isEmpty else { return }
-        try requireRoom(patches)
+        let alone = try Self.lock(directory)
+        defer { withExtendedLifetime(alone) {} }
+        try Self.requireRoom(patches, in: directory)
         let plan = ErasurePlan(patches: patches)
         try reading { () throws(SystemError) in try plan.write(to: directory) }
         _ = try plan.perform(in: directory, options, progress: progress)
     }
 
+    // MARK: Beside a writer
+
+    /// Writes down what is to be taken out of sealed segments, for the writer's own process to do, now or when it starts
+    /// next. The log's lock is the writer's meanwhile.
+    public static func writeDown(_ patches: [EntryPatch], in directory: any StorageDirectory) throws(EventLogError) {
+        guard !patches.isEmpty else { return }
+        let alone = try lock(directory)
+        defer { withExtendedLifetime(alone) {} }
+        guard try ErasurePlan.read(from: directory) == nil else {
+            throw .lockedElsewhere(path: directory.path + "/" + LogFile.erasure, processID: nil)
+        }
+        guard try isSealed(patches, in: directory) else {
+            preconditionFailure("what is written to is left alone")
+        }
+        try requireRoom(patches, in: directory)
+        try reading { () throws(SystemError) in try ErasurePlan(patches: patches).write(to: directory) }
+    }
+
+    /// Does what is written down, in the process whose writer has the log. In how many segments: none where nothing is
+    /// written down.
+    public static func finishBesideWriter(
+        _ directory: any StorageDirectory, options: EventLogOptions
+    ) throws(EventLogError) -> Int {
+        let alone = try lock(directory)
+        defer { withExtendedLifetime(alone) {} }
+        guard let plan = try ErasurePlan.read(from: directory) else { return 0 }
+        // What somebody wrote down of a segment that is still written to is done when the log is opened.
+        guard try isSealed(plan.patches, in: directory) else { return 0 }
+        return try plan.perform(in: directory, options)
+    }
+
+    /// Segments before which all are sealed: nobody writes to them any more.
+    public static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> UInt64 {
+        guard let last = try SegmentFiles(directory: directory).sequences().last else {
+            throw .missing(path: directory.path)
+        }
+        return last
+    }
+
+    private static func isSealed(
+        _ patches: [EntryPatch], in directory: any StorageDirectory
+    ) throws(EventLogError) -> Bool {
+        let newest = try newestSegment(directory)
+        return patches.allSatisfy { $0.segment < newest }
+    }
+
+    /// Whoever holds it is the only one to replace or delete sealed segments: one that was deleted must not come back as its
+    /// own copy.
+    static func lock(_ directory: any StorageDirectory) throws(EventLogError) -> any StorageLock {
+        switch try reading({ () throws(SystemError) in try directory.lock(LogFile.erasureLock) }) {
+        case .taken(let lock): return lock
+        case .heldElsewhere(let process):
+            throw .lockedElsewhere(path: directory.path + "/" + LogFile.erasureLock, processID: process)
+        }
+    }
+
     /// A segment is there twice for a moment.
-    private func requireRoom(_ patches: [EntryPatch]) throws(EventLogError) {
+    private static func requireRoom(
+        _ patches: [EntryPatch], in directory: any StorageDirectory
+    ) throws(EventLogError) {
         let files = SegmentFiles(directory: directory)
         var largest: UInt64 = 0
         for sequence in Set(patches.map(\.segment)) {

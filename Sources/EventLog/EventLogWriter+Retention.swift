@@ -8,6 +8,10 @@ extension EventLogWriter {
     @discardableResult
     public func enforceRetention(now: Int64) throws(EventLogFailure) -> [SegmentSummary] {
         var deleted: [SegmentSummary] = []
+        guard let first = sealed.first, isExpired(first, now) else { return deleted }
+        // While segments are replaced by others none is deleted: the next time is soon.
+        guard let alone = try? EventLogErasure.lock(directory) else { return deleted }
+        defer { withExtendedLifetime(alone) {} }
         while let oldest = sealed.first, isExpired(oldest, now) {
             try delete(oldest)
             sealed.removeFirst()

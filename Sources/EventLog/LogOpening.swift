@@ -38,8 +38,13 @@ struct LogOpening {
     /// A full disk must not keep the log from opening: then it stays written down until the next time.
     private mutating func finishErasure() throws(EventLogError) {
         do throws(EventLogError) {
+            let alone = try EventLogErasure.lock(directory)
+            defer { withExtendedLifetime(alone) {} }
             report.erasedSegments = try ErasurePlan.finish(in: directory, options)
         } catch .failure(_) {
+            report.hasUnfinishedErasure = true
+        } catch .lockedElsewhere(_, _) {
+            // Somebody is at it.
             report.hasUnfinishedErasure = true
         }
     }

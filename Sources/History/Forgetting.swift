@@ -13,7 +13,8 @@ public struct Forgetting: Sendable {
     /// Changes that are to be forgotten, and those that are already.
     public private(set) var changes = 0
     public private(set) var forgotten = 0
-    public private(set) var segments: Set<UInt64> = []
+    public var segments: Set<UInt64> { Set(changesBySegment.keys) }
+    private var changesBySegment: [UInt64: Int] = [:]
     /// Changes among them that gave the row another key, under which the log may have more of it.
     public private(set) var changesOfKey = 0
     /// All names that the table has in the log.
@@ -54,6 +55,11 @@ public struct Forgetting: Sendable {
             try look(at: reader.payload, of: reader.entry, families)
             progress(reader.entry.offset)
         }
+    }
+
+    /// Of them those in segments before this one.
+    public func changes(before segment: UInt64) -> Int {
+        changesBySegment.reduce(0) { $0 + ($1.key < segment ? $1.value : 0) }
     }
 
     /// What tells the row's changes from others, in one schema.
@@ -107,7 +113,6 @@ public struct Forgetting: Sendable {
         patches.append(
             EntryPatch(segment: entry.segment, entry: entry.position, at: 1, byteCount: 1, bytes: [payload.byte(1) | 1])
         )
-        segments.insert(entry.segment)
         guard patches.count <= Limits.maximumErasurePatches else { throw ForgettingError.tooMuch(changes: changes) }
     }
 
@@ -136,6 +141,7 @@ public struct Forgetting: Sendable {
     ) {
         let start = end - change.images.byteCount
         changes += 1
+        changesBySegment[entry.segment, default: 0] += 1
         add(entry, at: start - Self.bytesFromFlags, byteCount: 1, [1])
         if let old = change.old {
             add(entry, at: start, old, relation)

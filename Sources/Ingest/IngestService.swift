@@ -41,6 +41,7 @@ public final class IngestService: Sendable {
     private let logEnd: SharedEnd
     private let followed: SharedFollowing
     private let notes: WaitingNotes
+    let upkeep: LogUpkeep
     private let messages: StreamCoverage
     public let status: ReplicationStatus
 
@@ -56,13 +57,15 @@ public final class IngestService: Sendable {
         let notes = WaitingNotes(metrics)
         let logEnd = SharedEnd()
         let followed = SharedFollowing()
+        let upkeep = LogUpkeep()
         let sink = try LogSink(
             directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
-            followed: followed.set, opened: logEnd.set)
+            upkeep: upkeep, followed: followed.set, opened: logEnd.set)
         let interrupt = try Wake()
         let status = ReplicationStatus()
         self.interrupt = interrupt
         self.notes = notes
+        self.upkeep = upkeep
         self.logEnd = logEnd
         self.followed = followed
         self.messages = settings.replication.messages

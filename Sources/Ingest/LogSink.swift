@@ -25,6 +25,7 @@ public final class LogSink: TransactionSink {
     public private(set) var messages: FollowedPublication?
     /// What else is to be noted in the log; nil where nothing is.
     private let notes: WaitingNotes?
+    private let upkeep: LogUpkeep?
     private var allowance = LedgerAllowance()
     /// Of deliveries that are recorded one by one, which are not to take the room of everything else.
     private var bulkAllowance = LedgerAllowance(bytesPerSecond: Limits.deliveryBytesPerSecond)
@@ -52,13 +53,14 @@ public final class LogSink: TransactionSink {
 
     init(
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
-        metrics: ProjectMetrics, notes: WaitingNotes?,
+        metrics: ProjectMetrics, notes: WaitingNotes?, upkeep: LogUpkeep? = nil,
         followed: @escaping (FollowedPublication?) -> Void = { _ in }, opened: @escaping (EventLogEnd) -> Void
     ) throws(EventLogError) {
         self.directory = directory
         self.options = options
         self.metrics = metrics
         self.notes = notes
+        self.upkeep = upkeep
         self.time = time
         retentionClock = RetentionClock(
             known: nil, wall: time.unixMicroseconds(), monotonic: time.monotonicNanoseconds())
@@ -243,6 +245,7 @@ public final class LogSink: TransactionSink {
     public func flush() throws {
         guard let writer else { return }
         try appendNotes(writer)
+        try sealWhenAsked(writer)
         guard writer.pendingBytes > 0 else { return }
         let began = time.monotonicNanoseconds()
         try stalling { try writer.flush() }
@@ -256,7 +259,7 @@ public final class LogSink: TransactionSink {
 
     // MARK: Notes
 
-    public var hasNotes: Bool { !isNew && notes?.isEmpty == false }
+    public var hasNotes: Bool { !isNew && (notes?.isEmpty == false || upkeep?.wish != nil) }
 
     /// Between transactions, and behind what was appended before: entries that move neither offset nor position.
     private func appendNotes(_ writer: EventLogWriter) throws {
@@ -369,6 +372,17 @@ public final class LogSink: TransactionSink {
 
     /// How much longer than `retention_age` a change of a quiet log may stay: a quarter.
     private static let segmentsPerRetention: Int64 = 4
+
+    /// Between transactions: what somebody wants to change nobody writes to any more.
+    private func sealWhenAsked(_ writer: EventLogWriter) throws {
+        guard let upkeep, let wish = upkeep.wish, !writer.isInsideTransaction else { return }
+        try stalling {
+            try writer.flush()
+            if !writer.isAtSegmentStart { try writer.roll() }
+        }
+        noteDurable()
+        upkeep.answer(wish)
+    }
 
     private func retain(_ writer: EventLogWriter, now: UInt64) throws {
         guard now - lastRetention > LogSink.retentionInterval else { return }

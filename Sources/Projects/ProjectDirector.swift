@@ -134,15 +134,25 @@ public final class ProjectDirector: Operators {
             perform(operation, then: later)
             return nil
         case .question(let question, let record):
-            guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
-                return TenantsAPI.failed("the hub is starting")
-            }
-            // What is not stored is of the settings.
-            let stored = store.record(named: record.externalID)
-            let run = QuestionRun(question: question, place: planner.questionPlace(stored), program: program)
-            desk.ask(run, then: later)
-            return nil
+            return ask(question, of: record, then: later) { run in { run.answer() } }
+        case .erasure(let question, let record):
+            let ingest = project(record.externalID)?.ingest
+            return ask(question, of: record, then: later) { run in { ErasureRun(run: run, ingest: ingest).answer() } }
         }
+    }
+
+    private func ask(
+        _ question: LogQuestion, of record: ProjectRecord, then later: @escaping Answer,
+        _ work: (QuestionRun) -> @Sendable () -> HTTPResponse
+    ) -> HTTPResponse? {
+        guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
+            return TenantsAPI.failed("the hub is starting")
+        }
+        // What is not stored is of the settings.
+        let stored = store.record(named: record.externalID)
+        let run = QuestionRun(question: question, place: planner.questionPlace(stored), program: program)
+        desk.ask(work(run), then: later)
+        return nil
     }
 
     private func perform(_ operation: TenantsOperation, then answer: @escaping Answer) {

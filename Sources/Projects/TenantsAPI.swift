@@ -32,6 +32,8 @@ public struct TenantsAPI: Sendable {
         case shutdown(String)
         case health(String)
         case log(String, command: String)
+        /// Values of a row in the log.
+        case rows(String)
         case channels(String)
     }
 
@@ -41,8 +43,9 @@ public struct TenantsAPI: Sendable {
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
         guard let route = route(request) else { return Self.unknown }
         // Answers of the log come in several forms, which the question names.
-        if case .log = route {
-        } else {
+        switch route {
+        case .log, .rows: break
+        default:
             guard AcceptHeader(request.header("accept")).allowsJSON else { return .notAcceptable }
         }
         guard isAdmitted(request, route, at: now) else { return HTTPResponse(.forbidden) }
@@ -62,6 +65,7 @@ public struct TenantsAPI: Sendable {
         case (.shutdown(let name), _): return operation(.shutdown(name), on: name)
         case (.health(let name), _): return operation(.health(name), on: name)
         case (.channels(let name), _): return operation(.channels(name), on: name)
+        case (.rows(let name), let method): return forgetting(request, of: name, isGo: method == "DELETE")
         case (.log(let name, let command), _): return question(command, request, of: name)
         }
     }
@@ -83,6 +87,7 @@ public struct TenantsAPI: Sendable {
         case (["shutdown"], "POST"): return .shutdown(name)
         case (["health"], _): return isReading ? .health(name) : nil
         case (["channels"], _): return isReading ? .channels(name) : nil
+        case (["log", "rows"], let method) where isReading || method == "DELETE": return .rows(name)
         case (let rest, _) where isReading && rest.count == 2 && rest[0] == "log": return .log(name, command: rest[1])
         default: return nil
         }
@@ -153,6 +158,16 @@ public struct TenantsAPI: Sendable {
         }
     }
 
+    private func forgetting(_ request: HTTPRequest, of name: String, isGo: Bool) -> TenantsOutcome {
+        guard let record = record(name) else { return .response(Self.notFound) }
+        do throws(LogQuestion.Refusal) {
+            let question = try LogQuestion.forgetting(request.queryItems, isGo: isGo)
+            return isGo ? .erasure(question, record) : .question(question, record)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
     private func operation(_ operation: TenantsOperation, on name: String) -> TenantsOutcome {
         record(name) == nil ? .response(Self.notFound) : .operation(operation)
     }
@@ -203,6 +218,8 @@ public enum TenantsOutcome: Sendable {
     case operation(TenantsOperation)
     /// Somebody has to look into the log of that project first.
     case question(LogQuestion, ProjectRecord)
+    /// Values of a row have to be removed from that log first.
+    case erasure(LogQuestion, ProjectRecord)
 }
 
 /// What becomes of a deleted project's event log.

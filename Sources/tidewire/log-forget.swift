@@ -1,3 +1,4 @@
+import Bytes
 import Change
 import Console
 import EventLog
@@ -20,10 +21,16 @@ struct LogForgetCommand: Command {
         the values of its key, or by column=value; with column=value, every change is taken whose row had these values before \
         or after it. Where a change gave the row another key, its history under that one is not taken: forget that key, too.
 
-        The hub must not run meanwhile: it writes to one of the segments and deletes others, and has rows of the past in \
-        memory. Stop it, forget, start it. An interrupted forgetting is done to its end by the next one or by the hub's next \
-        start; until then 'tidewire log verify' says that there is one. Clients that come back to a place before a change that \
-        was forgotten are told that changes of its table may be missing (ChangesMissing), and fetch.
+        A HUB THAT RUNS is asked to do it, by --server: it begins another segment, so that all that was written lies in sealed \
+        ones, makes those anew in which there is something of the row, each whole, and goes on serving. Who reads just then in \
+        a segment that is replaced (a client that is coming back) reads it to its end as it was, and what the hub had read of \
+        the row before may be in its memory until it restarts. Without --server the hub must not run: it writes to one of the \
+        segments and deletes others. Stop it, forget, start it. --write-down does not wait for that: it says in the log's \
+        directory what is to be removed from sealed segments, and the hub's next start does it, or the next such request.
+
+        An interrupted forgetting is done to its end by the next one or by the hub's next start; until then 'tidewire log \
+        verify' says that there is one. Clients that come back to a place before a change that was forgotten are told that \
+        changes of its table may be missing (ChangesMissing), and fetch.
 
         Not looked at: the same values in other tables (the tables are listed), in other rows, in messages that the database \
         wrote into its WAL, in what clients told of themselves (presence), in the ledger (claims and filters of who was \
@@ -33,17 +40,20 @@ struct LogForgetCommand: Command {
         It is written down in the log's audit file first, without the key: see 'tidewire log audit'.
 
         JSON. One object: table, changes, segments, other_keys (changes that gave the row another key), already_forgotten, \
-        not_looked_at (a list of tables), done.
+        not_looked_at (a list of tables), newest_segment (changes that --write-down leaves, as the hub writes to their \
+        segment), done.
         """
     let operands = [
         Operand("TABLE", .one, "notes (which is public.notes), app.notes or \"Odd Schema\".\"t\"."),
         Operand("KEY", .any, "A value for each column of the key, or column=value."),
     ]
-    let options: [Option] = [.go, .auditFile, .withoutProgress, .json, .log, .project]
+    let options: [Option] = [.go, .writeDown, .auditFile, .withoutProgress, .json, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [
         Example("tidewire log forget users 4711", "How much does the log have of this user?"),
-        Example("tidewire log forget users 4711 --go", "Remove it:"),
+        Example("tidewire log forget users 4711 --go", "Remove it, while no hub runs:"),
+        Example(
+            "tidewire log forget users 4711 --go --server https://hub.example.com", "Have a hub that runs remove it:"),
         Example("tidewire log forget realtime.messages id=7f3c2b1e-0c5d-4f6e-8a52-000000000001 --go", "One message:"),
     ]
     let exitCodes = LogAccess.exitCodes
@@ -56,6 +66,8 @@ struct LogForgetCommand: Command {
         guard arguments.operands.count > 1 else {
             throw UsageError("KEY is missing: give the values of the row's key, or column=value")
         }
+        guard !arguments.has(.writeDown) || arguments.has(.go) else { throw UsageError("--write-down goes with --go") }
+        if let code = try arguments.forgetting(terminal) { return code }
         let path = try arguments.logDirectory(terminal)
         return try LogAccess.explained {
             let directory = try LogAccess.openDirectory(path)
@@ -66,6 +78,7 @@ struct LogForgetCommand: Command {
                 progress.clear()
                 return try show(plan, table, isDone: false, arguments, terminal)
             }
+            if arguments.has(.writeDown) { return try writeDown(table, arguments, directory, progress, terminal) }
             let erasure = try erasure(directory)
             if erasure.segmentsFinished > 0 {
                 terminal.complain(
@@ -82,6 +95,31 @@ struct LogForgetCommand: Command {
             progress.clear()
             return try show(plan, table, isDone: true, arguments, terminal)
         }
+    }
+
+    /// Of sealed segments, for the hub that has the log to do.
+    private func writeDown(
+        _ table: TableName, _ arguments: Arguments, _ directory: DiskDirectory, _ progress: Progress,
+        _ terminal: Terminal
+    ) throws -> ExitCode {
+        let newest = try EventLogErasure.newestSegment(directory)
+        let plan = try plan(table, arguments, directory, progress)
+        let patches = plan.patches.filter { $0.segment < newest }
+        if !patches.isEmpty {
+            let segments = Set(patches.map(\.segment)).count
+            try arguments.audit(
+                .forget, "\(table), \(plan.changes(before: newest)) changes in \(segments) segments",
+                ofLog: try arguments.logDirectory(terminal), terminal)
+        }
+        do throws(EventLogError) {
+            try EventLogErasure.writeDown(patches, in: directory)
+        } catch {
+            guard case .lockedElsewhere = error else { throw error }
+            throw CommandFailure(
+                .notFound, "\(error)", hint: "Another forgetting is written down or under way: wait until it is done.")
+        }
+        progress.clear()
+        return try show(plan, table, isDone: false, newest: newest, arguments, terminal)
     }
 
     private func plan(
@@ -108,17 +146,21 @@ struct LogForgetCommand: Command {
             guard case .lockedElsewhere = error else { throw error }
             throw CommandFailure(
                 .notFound, "\(error)",
-                hint: "Stop the hub first: it writes to one of the segments and has rows in memory.")
+                hint: "--server URL has the hub do it; or stop it first: it writes to one of the segments.")
         }
     }
 
     private func show(
-        _ plan: Forgetting, _ table: TableName, isDone: Bool, _ arguments: Arguments, _ terminal: Terminal
+        _ plan: Forgetting, _ table: TableName, isDone: Bool, newest: UInt64? = nil, _ arguments: Arguments,
+        _ terminal: Terminal
     ) throws -> ExitCode {
+        let text = ForgettingText(
+            plan, table, isDone ? .done : newest == nil ? .planned : .writtenDown,
+            left: newest.map { plan.changes - plan.changes(before: $0) } ?? 0)
         if arguments.has(.json) {
-            try terminal.print(plan.json(table, isDone: isDone && plan.changes > 0))
+            try terminal.print(text.json)
         } else {
-            for line in plan.lines(table, isDone: isDone) { try terminal.print(ScreenText.escaped(line)) }
+            for line in text.lines { try terminal.print(ScreenText.escaped(line)) }
         }
         return plan.changes > 0 ? .ok : .notFound
     }
@@ -126,47 +168,93 @@ struct LogForgetCommand: Command {
 
 extension Option {
     fileprivate static let go = Option.flag("go", "Do it. Without this it is only said what would be done.")
+    fileprivate static let writeDown = Option.flag(
+        "write-down", "Say what is to be removed from sealed segments, for the hub to do.")
 }
 
-extension Forgetting {
-    fileprivate func lines(_ table: TableName, isDone: Bool) -> [String] {
-        var lines: [String] = []
-        let names = tables.subtracting([table]).map(\.description).sorted()
+extension Arguments {
+    /// What a hub answers that is asked to forget, or how much it would be; nil where none is to be asked.
+    fileprivate func forgetting(_ terminal: Terminal) throws -> ExitCode? {
+        guard let hub = try AskedHub(self, terminal) else { return nil }
+        for option in [Option.log, .writeDown, .auditFile] where value(of: option) != nil {
+            throw UsageError("--\(option.name) is for files, and not asked of a hub")
+        }
+        var items = [("table", operands[0])] + operands.dropFirst().map { ("key", $0) }
+        if has(.json) { items.append(("json", "true")) }
+        let query = items.map { "\($0)=\(PercentText.encoded($1))" }.joined(separator: "&")
+        let answer = try has(.go) ? hub.delete("log/rows?\(query)") : hub.get("log/rows?\(query)")
+        return try hub.show(answer, terminal)
+    }
+}
+
+/// What a forgetting would be, or was.
+private struct ForgettingText {
+    enum Stage { case planned, writtenDown, done }
+
+    private let plan: Forgetting
+    private let table: TableName
+    private let stage: Stage
+    /// Changes in the segment that the hub writes to.
+    private let left: Int
+
+    init(_ plan: Forgetting, _ table: TableName, _ stage: Stage, left: Int) {
+        self.plan = plan
+        self.table = table
+        self.stage = stage
+        self.left = left
+    }
+
+    var lines: [String] {
+        let names = plan.tables.subtracting([table]).map(\.description).sorted()
         let also = names.isEmpty ? "" : " (also called \(names.joined(separator: ", ")))"
-        if changes == 0 {
+        var lines: [String] = []
+        if plan.changes == 0 {
             lines.append("the log has no change of this row of \(table)\(also)")
         } else {
-            let held = "\(Self.count(changes, "change")) of \(table)\(also) in \(Self.count(segments.count, "segment"))"
-            lines.append(isDone ? "forgot \(held)" : "would forget \(held); nothing was done: --go does it, for good")
+            let held =
+                "\(Self.count(plan.changes, "change")) of \(table)\(also) in \(Self.count(plan.segments.count, "segment"))"
+            switch stage {
+            case .planned: lines.append("would forget \(held); nothing was done: --go does it, for good")
+            case .writtenDown: lines.append("forgets \(held): written down for the hub to do")
+            case .done: lines.append("forgot \(held)")
+            }
         }
-        if forgotten > 0 { lines.append("\(Self.count(forgotten, "change")) of it may have been forgotten before") }
-        if changesOfKey > 0 {
+        if left > 0 {
             lines.append(
-                "\(Self.count(changesOfKey, "change")) gave the row another key: what it was under that one is not forgotten "
-                    + "by this ('tidewire row' shows the keys as long as they are there)")
+                "\(Self.count(left, "change")) of them not: the hub writes to their segment. Do it again later")
         }
-        let others = otherTables.map(\.description).sorted()
-        lines.append(
-            "not looked at: " + (others.isEmpty ? "" : "the tables \(others.joined(separator: ", ")); ")
-                + "the ledger, presence, messages of the WAL; bundles, exports and backups")
-        return lines
+        if plan.forgotten > 0 {
+            lines.append("\(Self.count(plan.forgotten, "change")) of it may have been forgotten before")
+        }
+        if plan.changesOfKey > 0 {
+            lines.append(
+                "\(Self.count(plan.changesOfKey, "change")) gave the row another key: what it was under that one is not "
+                    + "forgotten by this ('tidewire row' shows the keys as long as they are there)")
+        }
+        return lines + [notLookedAt]
+    }
+
+    private var others: [String] { plan.otherTables.map(\.description).sorted() }
+
+    private var notLookedAt: String {
+        "not looked at: " + (others.isEmpty ? "" : "the tables \(others.joined(separator: ", ")); ")
+            + "the ledger, presence, messages of the WAL; bundles, exports and backups"
     }
 
     private static func count(_ number: Int, _ name: String) -> String {
         number == 1 ? "1 \(name)" : "\(number) \(name)s"
     }
 
-    fileprivate func json(_ table: TableName, isDone: Bool) -> String {
+    var json: String {
         var line = JSONLine()
         line.add("table", table.description)
-        line.add("changes", changes)
-        line.add("segments", segments.count)
-        line.add("other_keys", changesOfKey)
-        line.add("already_forgotten", forgotten)
-        line.add(
-            "not_looked_at",
-            json: "[" + otherTables.map(\.description).sorted().map(JSONLine.quoted).joined(separator: ",") + "]")
-        line.add("done", isDone)
+        line.add("changes", plan.changes)
+        line.add("segments", plan.segments.count)
+        line.add("other_keys", plan.changesOfKey)
+        line.add("already_forgotten", plan.forgotten)
+        line.add("not_looked_at", json: "[" + others.map(JSONLine.quoted).joined(separator: ",") + "]")
+        line.add("newest_segment", left)
+        line.add("done", stage == .done && plan.changes > 0)
         return line.text
     }
 }

@@ -92,6 +92,53 @@ extension EndToEndPrograms {
             #expect(!left.contains { $0.hasPrefix("question-") }, "\(left)")
         }
 
+        @Test func `a hub that runs forgets a row, and goes on`() throws {
+            let hub = try Self.started()
+            let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            let id = try #require(try hub.ask("SELECT id FROM reminders WHERE message = 'three'").first?.first ?? nil)
+            // Somebody reads in the segment that will be another.
+            let history = HistoryLog(directory: try DiskDirectory(log), masking: .nothing)
+            var standing = try HistoryReader(history, HistoryQuery(from: .oldest))
+            _ = try #require(try standing.next())
+
+            let words = ["log", "forget", "reminders", id, "--server", url]
+            let asked = try Self.tidewire(words)
+            #expect(asked.code == 0 && asked.output.hasPrefix("would forget 2 changes of public.reminders"), "\(asked)")
+            #expect(try Self.tidewire(["row", "reminders", id, "--log", log]).output.contains("three"))
+            let stranger = ["OPERATOR_TOKEN": hub.token(UUID())]
+            #expect(try Self.tidewire(words + ["--go"], environment: stranger).code == 4)
+            let done = try Self.tidewire(words + ["--go"])
+            #expect(done.code == 0 && done.output.contains("2 changes of public.reminders"), "\(done)")
+            #expect(done.output.contains(": done\n"), "\(done)")
+
+            let row = try Self.tidewire(["row", "reminders", id, "--log", log])
+            #expect(row.output.contains("(forgotten on 2") && !row.output.contains("three"), "\(row)")
+            #expect(try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output.contains("two"))
+            let verdict = try Self.tidewire(["log", "verify", "--log", log])
+            #expect(verdict.code == 0 && verdict.output.contains("2 changes were forgotten"), "\(verdict)")
+            for name in try FileManager.default.contentsOfDirectory(atPath: log) {
+                let bytes = try Data(contentsOf: URL(fileURLWithPath: log + "/" + name))
+                #expect(bytes.firstRange(of: Data("three".utf8)) == nil, "\(name)")
+                #expect(!name.hasPrefix("erasure.plan") && name != "erasure.segment", "\(name)")
+            }
+            let audit = try Self.tidewire(["log", "audit", "--log", log, "--json"]).output
+            #expect(audit.contains(#""action":"forget""#) && audit.contains("operators' API"), "\(audit)")
+            #expect(!audit.contains(id))
+            // What comes now is written and read behind it, also by who stood in the old file.
+            _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(UUID())', 'four')")
+            try eventually("the log to have it") {
+                try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output.contains("four")
+            }
+            var offsets: [UInt64] = []
+            while let item = try standing.next() {
+                if case .change(let change) = item { offsets.append(change.offset) }
+            }
+            #expect(!offsets.isEmpty && zip(offsets, offsets.dropFirst()).allSatisfy { $0 + 1 == $1 }, "\(offsets)")
+            let again = try Self.tidewire(words + ["--go", "--json"])
+            #expect(again.code == 1 && again.output.contains(#""changes":0,"#), "\(again)")
+            #expect(again.output.contains(#""already_forgotten":2"#) && again.output.contains(#""done":false"#))
+        }
+
         @Test func `a question that may not be asked is refused`() throws {
             let hub = try Self.started()
             let url = "http://127.0.0.1:\(hub.port)"

@@ -94,6 +94,55 @@ import Testing
         #expect(try storage.names().filter { $0.hasSuffix(".index") }.isEmpty)
     }
 
+    /// Or a segment that was deleted would come back as its own copy, with a hole behind it.
+    @Test func `nothing is deleted while segments are replaced`() throws {
+        let storage = FaultyStorage()
+        var options = testOptions(segmentBytes: 20_000)
+        options.retentionBytes = 60_000
+        let writer = try EventLogWriter(directory: storage, options: options)
+        _ = try Self.fill(writer, 400)
+        let before = writer.segments.count
+        try { () throws in
+            let alone = try storage.lock("erasure.lock")
+            #expect(try writer.enforceRetention(now: 0).isEmpty && writer.segments.count == before)
+            #expect(throws: EventLogError.self) { try EventLogErasure.writeDown([Self.patch(1)], in: storage) }
+            withExtendedLifetime(alone) {}
+        }()
+        #expect(try !writer.enforceRetention(now: 0).isEmpty)
+    }
+
+    /// Nothing of an entry, in its place.
+    private static func patch(_ segment: UInt64) -> EntryPatch {
+        EntryPatch(segment: segment, entry: 128, at: 0, byteCount: 1, bytes: [7])
+    }
+
+    @Test func `what is written down is taken out beside the writer, and who reads the segment goes on`() throws {
+        let storage = FaultyStorage()
+        let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 20_000))
+        let expected = try Self.fill(writer, 400)
+        var standing = try EventLogReader(directory: storage, end: writer.end)
+        #expect(try standing.next())
+        let first = standing.seen
+        try EventLogErasure.writeDown([Self.patch(1)], in: storage)
+        // One at a time: what is written down is not lost.
+        #expect(throws: EventLogError.self) { try EventLogErasure.writeDown([Self.patch(2)], in: storage) }
+        #expect(try EventLogVerifier.hasUnfinishedErasure(storage))
+        #expect(try EventLogErasure.finishBesideWriter(storage, options: testOptions()) == 1)
+        #expect(try !EventLogVerifier.hasUnfinishedErasure(storage))
+        #expect(try EventLogErasure.finishBesideWriter(storage, options: testOptions()) == 0)
+        // The writer writes on, the reader reads on: each entry once, in its place.
+        try writer.put([1], lsn: 1_000_000)
+        try writer.flush()
+        var seen = [first]
+        while try standing.next() { seen.append(standing.seen) }
+        #expect(seen.dropLast() == expected[...])
+        // Who comes now finds it gone, with a checksum that is right, and nothing else changed.
+        let now = try readAll(storage)
+        #expect(now.count == expected.count + 1 && now[0] != expected[0])
+        #expect(Array(now.dropFirst().dropLast()) == Array(expected.dropFirst()))
+        #expect(try EventLogVerifier.verify(storage).allSatisfy { $0.problems.isEmpty })
+    }
+
     @Test func `a commit time that has not come yet does not keep its segment until then`() throws {
         var options = testOptions()
         options.retentionAge = .seconds(10)

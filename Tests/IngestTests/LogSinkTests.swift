@@ -1,5 +1,6 @@
 import Bytes
 import Change
+import Diagnostics
 import EventLog
 import Replication
 import Synchronization
@@ -28,6 +29,33 @@ import Testing
         // 200 hours in segments of 18 hours or a little more.
         #expect((8...12).contains(sink.segments.count), "\(sink.segments.count) segments")
         #expect(sink.position == LSN(120))
+    }
+
+    @Test func `whoever asks for it has all that was written in sealed segments`() throws {
+        let storage = FaultyStorage()
+        var options = EventLogOptions(source: 0)
+        options.preparesSegments = false
+        options.segmentBytes = 64 << 10
+        let upkeep = LogUpkeep()
+        let sink = try LogSink(
+            directory: storage, options: options, metrics: ProjectMetrics(), notes: nil, upkeep: upkeep,
+            opened: { _ in })
+        try sink.begin(systemIdentifier: 7, at: LSN(100))
+        #expect(!sink.hasNotes && sink.segments.count == 1)
+        let isSealed = SealedFlag()
+        let thread = try BackgroundThread("asks") {
+            isSealed.value.store(upkeep.seal(within: .seconds(180)), ordering: .sequentiallyConsistent)
+        }
+        #expect(eventually { sink.hasNotes })
+        try sink.flush()
+        thread.join()
+        let wasSealed = isSealed.value.load(ordering: .sequentiallyConsistent)
+        #expect(wasSealed)
+        #expect(sink.segments.count == 2 && !sink.hasNotes)
+        // In time or not at all; and a segment with nothing in it is none to be sealed.
+        #expect(!upkeep.seal(within: .milliseconds(1)))
+        try sink.flush()
+        #expect(sink.segments.count == 2 && !sink.hasNotes)
     }
 
     /// A log of twenty segments of an hour each.
@@ -210,4 +238,8 @@ private final class Hours: Sendable {
 
     var microseconds: Int64 { 1_700_000_000_000_000 + passed.load(ordering: .relaxed) * 3_600_000_000 }
     func advance(by hours: Int64) { passed.add(hours, ordering: .relaxed) }
+}
+
+private final class SealedFlag: Sendable {
+    let value = Atomic(false)
 }

@@ -20,6 +20,18 @@ import WebSocket
         #expect(try LogQuestion("bundle", []).form == .bundle)
     }
 
+    @Test func `what is to be forgotten is a table, a key, and nothing else`() throws {
+        let asked = try LogQuestion.forgetting(items("table=notes&key=--go&key=2&json"), isGo: false)
+        #expect(asked.words == ["--json", "--", "notes", "--go", "2"] && asked.form == .json && asked.isOfLog)
+        let done = try LogQuestion.forgetting(items("key=1&table=notes"), isGo: true)
+        #expect(done.with("--write-down").words == ["--write-down", "--go", "--", "notes", "1"])
+        for query in ["", "table=notes", "key=1", "table=a&table=b&key=1", "table=a&key=1&log=/etc", "table=a&key=\0"] {
+            #expect(throws: LogQuestion.Refusal.self, "\(query)") {
+                try LogQuestion.forgetting(items(query), isGo: true)
+            }
+        }
+    }
+
     @Test(arguments: [
         ("serve", ""), ("tail", "log=/etc"), ("tail", "config=/etc/passwd"), ("tail", "follow"),
         ("verify", "repair=true"),

@@ -43,7 +43,7 @@ public final class FaultyStorage: StorageDirectory {
         var faults = Faults()
         var writes = 0
         var syncs = 0
-        var isLocked = false
+        var locked: Set<String> = []
     }
 
     private enum NameChange {
@@ -71,13 +71,13 @@ public final class FaultyStorage: StorageDirectory {
     public var syncCount: Int { shared.withLock { $0.syncs } }
 
     /// The process died and the machine did not: everything it wrote is still seen. Locks are gone.
-    public func processDied() { shared.withLock { $0.isLocked = false } }
+    public func processDied() { shared.withLock { $0.locked = [] } }
 
     /// The machine died: unsynced pages, sizes and names are kept or lost as chance has it.
     public func powerCut(_ random: inout SeededRandom) {
         var generator = random
         shared.withLock { shared in
-            shared.isLocked = false
+            shared.locked = []
             shared.faults = Faults()
             let kept = Int.random(in: 0...shared.pending.count, using: &generator)
             for change in shared.pending.prefix(kept) { Self.apply(change, to: &shared.durable) }
@@ -218,16 +218,14 @@ public final class FaultyStorage: StorageDirectory {
 
     private final class Lock: StorageLock {
         let storage: FaultyStorage
-        init(_ storage: FaultyStorage) { self.storage = storage }
-        deinit { storage.processDied() }
+        let name: String
+        init(_ storage: FaultyStorage, _ name: String) { (self.storage, self.name) = (storage, name) }
+        deinit { storage.shared.withLock { _ = $0.locked.remove(name) } }
     }
 
     public func lock(_ name: String) throws(SystemError) -> LockAttempt {
-        let isMine = shared.withLock { shared -> Bool in
-            defer { shared.isLocked = true }
-            return !shared.isLocked
-        }
-        return isMine ? .taken(Lock(self)) : .heldElsewhere(processID: 42)
+        let isMine = shared.withLock { $0.locked.insert(name).inserted }
+        return isMine ? .taken(Lock(self, name)) : .heldElsewhere(processID: 42)
     }
 
     // MARK: - Faults

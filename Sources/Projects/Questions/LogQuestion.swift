@@ -87,6 +87,35 @@ public struct LogQuestion: Sendable, Equatable {
         words = try options + ["--"] + Self.given(wanted, operands, command)
     }
 
+    /// How much the log has of a row, or that its values are to be removed from it: `table`, and `key` for each of the key's
+    /// columns.
+    public static func forgetting(_ items: [HTTPQueryItem], isGo: Bool) throws(Refusal) -> LogQuestion {
+        var operands: [String: [String]] = [:]
+        var options = isGo ? ["--go"] : []
+        for item in items {
+            if item.value.contains("\0") { throw Refusal(reason: "\(item.name) has a zero byte") }
+            switch (item.name, item.value) {
+            case ("table", let value), ("key", let value): operands[item.name, default: []].append(value)
+            case ("json", ""), ("json", "true"): options.append("--json")
+            case ("json", "false"): break
+            default: throw Refusal(reason: "it is asked with table, key and json, and not with \(item.name.prefix(40))")
+            }
+        }
+        return LogQuestion(
+            "forget", options.contains("--json") ? .json : .table,
+            try options + ["--"] + given(["table", "key…"], operands, "forgetting"))
+    }
+
+    private init(_ command: String, _ form: Form, _ words: [String]) {
+        (self.command, self.form, self.words) = (command, form, words)
+    }
+
+    /// The same with another option.
+    func with(_ option: String) -> LogQuestion { LogQuestion(command, form, [option] + words) }
+
+    /// Whether it is below `tidewire log`.
+    var isOfLog: Bool { Self.ofLog.contains(command) || command == "forget" }
+
     private static func given(
         _ wanted: [String], _ operands: [String: [String]], _ command: String
     ) throws(Refusal) -> [String] {

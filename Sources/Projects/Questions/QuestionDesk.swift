@@ -8,7 +8,7 @@ final class QuestionDesk: Sendable {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
     private struct Waiting: Sendable {
-        let run: QuestionRun
+        let run: @Sendable () -> HTTPResponse
         let answer: Answer
     }
 
@@ -31,7 +31,7 @@ final class QuestionDesk: Sendable {
         self.threads.withLock { $0 = started }
     }
 
-    func ask(_ run: QuestionRun, then answer: @escaping Answer) {
+    func ask(_ run: @escaping @Sendable () -> HTTPResponse, then answer: @escaping Answer) {
         let isTaken = state.withLock { state in
             guard !state.isClosed, state.waiting.count < Limits.maximumWaitingLogQuestions else { return false }
             state.waiting.append(Waiting(run: run, answer: answer))
@@ -49,7 +49,7 @@ final class QuestionDesk: Sendable {
         while true {
             let (next, isClosed) = state.withLock { ($0.waiting.isEmpty ? nil : $0.waiting.removeFirst(), $0.isClosed) }
             if let next {
-                next.answer(isClosed ? TenantsAPI.failed("the hub is ending") : next.run.answer())
+                next.answer(isClosed ? TenantsAPI.failed("the hub is ending") : next.run())
             } else if isClosed {
                 return
             } else {

@@ -12,6 +12,10 @@ struct QuestionRun {
     let place: QuestionPlace
     let program: String
 
+    func with(_ option: String) -> QuestionRun {
+        QuestionRun(question: question.with(option), place: place, program: program)
+    }
+
     func answer() -> HTTPResponse {
         do throws(SystemError) {
             return try run()
@@ -22,7 +26,7 @@ struct QuestionRun {
     }
 
     private var words: [String] {
-        let start = LogQuestion.ofLog.contains(question.command) ? ["log", question.command] : [question.command]
+        let start = question.isOfLog ? ["log", question.command] : [question.command]
         return [program] + start + ["--config=/dev/null", "--log=\(place.log)"] + question.words
     }
 

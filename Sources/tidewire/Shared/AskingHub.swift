@@ -63,9 +63,26 @@ struct AskedHub {
     }
 
     func get(_ path: String) throws -> HubAnswer {
+        try answer { try request.get("tenants/\(PercentText.encoded(project))/\(path)", accepting: "*/*") }
+    }
+
+    func delete(_ path: String) throws -> HubAnswer {
+        try answer { try request.delete("tenants/\(PercentText.encoded(project))/\(path)", accepting: "*/*") }
+    }
+
+    /// What the hub's command printed and said, as its own.
+    func show(_ answer: HubAnswer, _ terminal: Terminal) throws -> ExitCode {
+        try terminal.write(answer.body)
+        try terminal.flush()
+        let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
+        for line in remarks.split(separator: "\n") { terminal.complain(ScreenText.escaped(String(line))) }
+        return answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) } ?? .ok
+    }
+
+    private func answer(_ ask: () throws -> HubAnswer) throws -> HubAnswer {
         let answer: HubAnswer
         do {
-            answer = try request.get("tenants/\(PercentText.encoded(project))/\(path)", accepting: "*/*")
+            answer = try ask()
         } catch let failure as HubFailure {
             throw CommandFailure(.unreachable, failure.description)
         }

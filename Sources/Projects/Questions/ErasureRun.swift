@@ -1,0 +1,42 @@
+import Diagnostics
+import Ingest
+import WebSocket
+
+/// Values of a row that are to be removed from a log: found and written down by a process of its own, as a question is
+/// answered, and removed by the hub, which has the log. Where no hub has it, that process does all of it.
+struct ErasureRun {
+    let run: QuestionRun
+    /// Of the project, where it runs.
+    let ingest: IngestService?
+
+    func answer() -> HTTPResponse {
+        guard let ingest else { return run.answer() }
+        var answer: HTTPResponse?
+        do {
+            let outcome = try ingest.erase(in: run.place.log) { answer = run.with("--write-down").answer() }
+            guard case .done = outcome, let answer else {
+                return .message(
+                    .serviceUnavailable,
+                    "the hub does not come to it: it waits for its database or disk, or a large transaction is under way"
+                )
+            }
+            return told(answer)
+        } catch {
+            Log.shared.error("values cannot be removed from the event log", [.reason("\(error)")])
+            return TenantsAPI.failed(
+                answer == nil ? "the values cannot be removed" : "it is written down, and done when the hub starts next"
+            )
+        }
+    }
+
+    /// What was written down is done by now.
+    private func told(_ answer: HTTPResponse) -> HTTPResponse {
+        guard answer.status == .ok else { return answer }
+        var told = answer
+        let text = String(decoding: answer.body, as: UTF8.self)
+        told.body = Array(
+            text.replacing(#""done":false}"#, with: #""done":\#(!text.contains(#""changes":0,"#))}"#)
+                .replacing(": written down for the hub to do", with: ": done").utf8)
+        return told
+    }
+}
