@@ -129,7 +129,8 @@ let floor6: [Target] = [
 let floor7: [Target] = [
     room("Console", "Settings", "System"),
     room(
-        "Bench", "Server", "Explaining", "Gateway", "Ingest", "Settings", "Embedded", "History", "Replication",
+        "Bench", "Server", "Explaining", "Replaying", "Calling", "Gateway", "Ingest", "Settings", "Embedded", "History",
+        "Replication",
         "EventLog",
         "Matching", "Policy", "WebSocket", "Net", "Change", "Postgres", "Crypto", "Diagnostics", "System",
         "CLinux", "Bytes", "TidewireClient", "Examples"),

@@ -8,7 +8,7 @@ final class IncidentDatabase {
     /// Of row 17.
     static let owner = "00000000-0000-4000-8000-000000000017"
 
-    private let cluster: PrivateCluster
+    let cluster: PrivateCluster
 
     init(_ place: Workplace) throws {
         cluster = try PrivateCluster(directory: place.path + "/postgres", options: PrivateCluster.Options())

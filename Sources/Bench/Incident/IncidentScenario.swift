@@ -14,7 +14,8 @@ struct IncidentScenario: Scenario {
         there, of whom some come and go all the time, as the ledger has it. Then it asks what 'tidewire row', 'tx', 'who', \
         'stats' and 'whatif' ask, by the same code, with the files in memory: every version of a row, the changes of a \
         transaction, who was there at a change, the counts by table and by minute, and what a compiled policy would change \
-        for one client. The baseline, in turns over the same files, is a bare \
+        for one client. And it replays the log's first changes, as fast as it goes, into tables of a database and into \
+        channels of a hub. The baseline, in turns over the same files, is a bare \
         pass from change to change, without a look at the rows.
         """
 
@@ -25,7 +26,12 @@ struct IncidentScenario: Scenario {
         try log.write { settings.progress("writing a log: \($0) of \(log.changes) changes") }
         let database = try IncidentDatabase(place)
         defer { database.close() }
-        var questions = Questions(log, database)
+        settings.progress("starting a hub to replay into")
+        let staging = try IncidentStaging(
+            HistoryLog(directory: log.directory, masking: .nothing), database, place,
+            changes: settings.isQuick ? 10_000 : 100_000)
+        defer { staging.close() }
+        var questions = Questions(log, database, staging)
         let rounds = settings.rounds(usually: 5)
         for round in 0..<rounds {
             settings.progress("asking, round \(round + 1) of \(rounds)")
@@ -47,10 +53,14 @@ private struct Questions {
     private var proposal = Samples()
     private var byTable = Samples()
     private var byMinute = Samples()
+    private var intoDatabase = Samples()
+    private var intoHub = Samples()
 
     private let database: IncidentDatabase
+    private let staging: IncidentStaging
 
-    init(_ log: IncidentLog, _ database: IncidentDatabase) {
+    init(_ log: IncidentLog, _ database: IncidentDatabase, _ staging: IncidentStaging) {
+        self.staging = staging
         self.log = log
         self.database = database
         history = HistoryLog(directory: log.directory, masking: .nothing)
@@ -67,6 +77,8 @@ private struct Questions {
         proposal.add(Double(log.changes) / (try timed { try whatIf() }))
         byTable.add(Double(log.changes) / (try timed { try count(by: .table) }))
         byMinute.add(Double(log.changes) / (try timed { try count(by: .minute) }))
+        intoDatabase.add(Double(staging.changes) / (try timed { try staging.intoDatabase() }))
+        intoHub.add(Double(staging.changes) / (try timed { try staging.intoHub() }))
     }
 
     var results: [BenchResult] {
@@ -74,6 +86,7 @@ private struct Questions {
             seconds("row, versions close together", gathered), seconds("row, versions all over", scattered),
             seconds("tx", transaction), seconds("who", audience), rate("stats by table", byTable),
             rate("stats by minute", byMinute), rate("whatif, a compiled policy", proposal, atLeast: 1_000_000),
+            replay("replay into a database", intoDatabase), replay("replay into a hub", intoHub),
         ]
     }
 
@@ -87,6 +100,12 @@ private struct Questions {
         BenchResult(
             scenario: "incident", caseName: name, metric: "counted", unit: "changes/s", values: values,
             baseline: .init("a bare pass", bare), target: .valueAtLeast(target))
+    }
+
+    private func replay(_ name: String, _ values: Samples) -> BenchResult {
+        BenchResult(
+            scenario: "incident", caseName: name, metric: "replayed", unit: "changes/s", values: values,
+            baseline: .init("a bare pass", bare))
     }
 
     // MARK: Each of them
