@@ -65,6 +65,30 @@ public enum TransactionCodec {
         writer.set(little: UInt32(version) | UInt32(forgottenFlag) << 8 | length << 16, at: 0)
     }
 
+    /// Room for a change whose images are written where they will stand; `endChange` makes one of it.
+    public static func beginChange(in writer: inout ByteWriter) {
+        for _ in 0..<changeHeadBytes { writer.append(UInt8(0)) }
+    }
+
+    /// What stands before a change's images.
+    public static let changeHeadBytes = 20
+
+    /// Makes a change of what was written since `beginChange`, which was at `start`: first the old image, of so many
+    /// bytes, then the new one.
+    public static func endChange(
+        _ operation: Operation, relation: UInt64, oldImage: OldImage, oldBytes: Int, options: UInt8, from start: Int,
+        in writer: inout ByteWriter
+    ) {
+        let length = writer.count - start - 4
+        precondition(length >= 16 + oldBytes, "a change has its head and its images")
+        writer.set(little: UInt32(truncatingIfNeeded: length), at: start)
+        writer.set(
+            little: UInt32(operation.rawValue) | UInt32(oldImage.rawValue) << 8 | UInt32(options) << 16, at: start + 4)
+        writer.set(little: UInt32(truncatingIfNeeded: relation), at: start + 8)
+        writer.set(little: UInt32(truncatingIfNeeded: relation >> 32), at: start + 12)
+        writer.set(little: UInt32(truncatingIfNeeded: oldBytes), at: start + 16)
+    }
+
     /// One change of a row. `old` and `new` are TupleData, already checked.
     @inlinable
     public static func append(

@@ -66,8 +66,10 @@ public struct Table {
             let padding = String(repeating: " ", count: max(0, widths[index] - ScreenText.width(cell)))
             return columns[index].alignment == .left ? cell + padding : padding + cell
         }
-        let line = padded.joined(separator: "  ")
-        return String(line.reversed().drop { $0 == " " }.reversed())
+        var line = padded.joined(separator: "  ")
+        // Not by characters: a row may be of any length.
+        while line.utf8.last == UInt8(ascii: " ") { line.unicodeScalars.removeLast() }
+        return line
     }
 }
 

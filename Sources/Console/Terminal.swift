@@ -67,7 +67,12 @@ public final class Terminal {
     }
 
     public func print(_ line: String) throws(OutputFailure) {
-        pending.append(contentsOf: line.utf8)
+        if line.utf8.count < Self.pendingLimit {
+            pending.append(contentsOf: line.utf8)
+        } else {
+            // SAFETY: any byte is a valid UInt8, and the line outlives the call.
+            try write(unsafe line.utf8.span.bytes)
+        }
         pending.append(UInt8(ascii: "\n"))
         if pending.count >= Self.pendingLimit { try flush() }
     }
@@ -88,6 +93,18 @@ public final class Terminal {
     public func write(_ bytes: [UInt8]) throws(OutputFailure) {
         pending.append(contentsOf: bytes)
         if pending.count >= Self.pendingLimit { try flush() }
+    }
+
+    /// The same of bytes that are somebody's, however many: a piece of them is copied at a time.
+    public func write(_ bytes: RawSpan) throws(OutputFailure) {
+        var start = 0
+        while start < bytes.byteCount {
+            let end = min(bytes.byteCount, start + Self.pendingLimit - pending.count)
+            // SAFETY: the bytes are copied inside the closure.
+            unsafe bytes.extracting(start..<end).withUnsafeBytes { unsafe pending.append(contentsOf: $0) }
+            start = end
+            if pending.count >= Self.pendingLimit { try flush() }
+        }
     }
 
     public func flush() throws(OutputFailure) {

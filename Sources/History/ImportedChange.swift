@@ -95,7 +95,7 @@ extension JSONScanner {
     }
 }
 
-/// A change line, read. Its images stand one behind the other in a buffer of the importer's.
+/// A change line, read. Its images stand one behind the other in the importer's buffer, most of them where they are to stay.
 struct ImportedChange {
     private let expectedOffset: UInt64
     private var offset: UInt64?
@@ -190,20 +190,24 @@ struct ImportedChange {
         }
     }
 
-    func append(_ buffer: RawSpan, to payload: inout ByteWriter) {
-        guard let operation else { preconditionFailure("a change is appended after its check") }
-        guard isForgotten else {
-            return TransactionCodec.append(
-                operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: buffer.extracting(old),
-                new: buffer.extracting(new), options: options, to: &payload)
+    /// Makes a change of the images, which stand in the payload behind a place for a change's head at `start`.
+    func finish(from start: Int, in payload: inout ByteWriter) {
+        guard let operation else { preconditionFailure("a change is finished after its check") }
+        let head = start + TransactionCodec.changeHeadBytes
+        // A large value is not copied once more.
+        if !isForgotten, old.isEmpty || old.lowerBound == head, new.isEmpty || new.lowerBound == head + old.count {
+            return TransactionCodec.endChange(
+                operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, oldBytes: old.count,
+                options: options, from: start, in: &payload)
         }
         let width = relation?.known.relation.columns.count ?? 0
-        let was = oldMark?.image(columns: width) ?? buffer.extracting(old).copied()
-        let now = newMark?.image(columns: width) ?? buffer.extracting(new).copied()
+        let was = oldMark?.image(columns: width) ?? payload.bytes.extracting(old).copied()
+        let now = newMark?.image(columns: width) ?? payload.bytes.extracting(new).copied()
+        payload.truncate(to: start)
         // SAFETY: any byte is a valid UInt8, and the arrays outlive the call.
         TransactionCodec.append(
             operation, relation: relation?.known.fingerprint ?? 0, oldImage: oldImage, old: unsafe was.span.bytes,
-            new: unsafe now.span.bytes, options: options, isForgotten: true, to: &payload)
+            new: unsafe now.span.bytes, options: options, isForgotten: isForgotten, to: &payload)
     }
 
     /// `{"on":"2026-11-26","old":"…","new":"…"}`

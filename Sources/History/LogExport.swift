@@ -272,19 +272,30 @@ public struct LogExport: ~Copyable {
         appendPlace(entry)
         line.append("}")
         try flush(write)
-        // A copy, because writing changes what the reader is a part of; parts are of a bounded size.
-        let payload = reader.payload.copied()
-        // SAFETY: any byte is a valid UInt8, and the array outlives the part.
-        var part = try TransactionPart(unsafe payload.span.bytes)
-        var offset = entry.offset
+        // Out of the export: what is written changes, while what it is made of is lent by the reader. Parts may be large.
+        var line = ByteWriter(capacity: 16)
+        swap(&line, &self.line)
+        defer { swap(&line, &self.line) }
+        let written = try Self.writeChanges(
+            of: reader.payload, from: entry.offset, relations, masking, to: &line, write)
+        lines += written
+    }
+
+    private static func writeChanges(
+        of payload: RawSpan, from first: UInt64, _ relations: [UInt64: ExportedRelation], _ masking: Masking,
+        to line: inout ByteWriter, _ write: (RawSpan) throws -> Void
+    ) throws -> Int {
+        var part = try TransactionPart(payload)
+        var count = 0
         while let change = try part.next() {
-            try appendChange(change, offset, relations[change.relation], masking, to: &line)
+            try appendChange(change, first + UInt64(count), relations[change.relation], masking, to: &line)
             line.append("\n")
-            lines += 1
+            count += 1
             try write(line.bytes)
             line.removeAll()
-            offset += 1
+            line.shrink(to: 4 << 20)
         }
+        return count
     }
 
     /// The relations of this part that were not written yet, in the order of their first use.
@@ -450,7 +461,7 @@ private func appendRow(_ row: borrowing Tuple, _ relation: ExportedRelation, to 
 private func appendValue(
     _ value: borrowing ColumnValue, at column: Int, _ masks: MaskedRelation?, to line: inout ByteWriter
 ) {
-    if let masks {
+    if let masks, masks.mayHide(value, at: column) {
         switch masks.shown(RowValue(value), at: column) {
         case .masked(let tag): return line.append(quoted: MaskMark.text(tag))
         // SAFETY: any byte is a valid UInt8, and the array outlives the call.
@@ -477,8 +488,7 @@ private func appendText(_ bytes: RawSpan, to line: inout ByteWriter) {
 }
 
 private func isUTF8(_ bytes: RawSpan) -> Bool {
-    // SAFETY: the buffer is used inside the closure only.
-    unsafe bytes.withUnsafeBytes { unsafe String(validating: $0, as: UTF8.self) != nil }
+    (try? UTF8Span(validating: Span<UInt8>(_bytes: bytes))) != nil
 }
 
 extension ByteWriter {

@@ -38,6 +38,8 @@ public final class LogImport {
     private var written: Set<UInt64> = []
     private var writtenIn: UInt64 = 0
     private var part: OpenPart?
+    /// Where the line stood that ended the part; it is appended with the next line, which takes the place of that one.
+    private var partEnd = 0
     private var payload = ByteWriter(capacity: 64 << 10)
     private var isEnded = false
     private var finalOffset: UInt64 = 0
@@ -54,6 +56,7 @@ public final class LogImport {
 
     /// One line without its line break.
     public func take(_ line: RawSpan) throws {
+        try appendWholePart()
         lines += 1
         do {
             guard !isEnded else { throw Refused("nothing comes after the end") }
@@ -255,34 +258,47 @@ public final class LogImport {
         part = OpenPart(
             offset: try fields.number("offset"), end: info.endLSN, place: place, changes: changes, left: changes,
             keys: [RowKey.transaction(xid: info.xid)])
-        try endPartIfWhole()
+        partEnd = lines
     }
 
     @_lifetime(scanner: copy scanner)
     private func change(_ scanner: inout JSONScanner) throws {
         guard var open = part else { throw Refused("a change outside of a transaction") }
         let offset = open.offset + UInt64(open.changes - open.left)
-        // The part is taken out of the property, so that it is not copied while it grows.
+        // Out of the properties: so the part is not copied while it grows, and what an object holds cannot be lent out.
         part = nil
+        var payload = ByteWriter(capacity: 16)
+        swap(&payload, &self.payload)
+        defer { swap(&payload, &self.payload) }
+        let start = payload.count
+        TransactionCodec.beginChange(in: &payload)
         var change = ImportedChange(offset: offset)
-        var row = ByteWriter(capacity: 1024)
-        try change.read(&scanner, relations, into: &row)
+        try change.read(&scanner, relations, into: &payload)
         try change.check()
-        change.append(row.bytes, to: &payload)
-        if change.isForgotten { TransactionCodec.noteForgotten(in: &payload) }
         if let relation = change.relation {
             if !open.relations.contains(relation.known.fingerprint) {
                 open.relations.append(relation.known.fingerprint)
             }
-            open.keys += change.keys(row.bytes, relation)
+            open.keys += change.keys(payload.bytes, relation)
         }
+        change.finish(from: start, in: &payload)
+        if change.isForgotten { TransactionCodec.noteForgotten(in: &payload) }
         open.left -= 1
         part = open
-        try endPartIfWhole()
+        partEnd = lines
     }
 
-    private func endPartIfWhole() throws {
+    /// With the line after its last one: a large line is not in memory any more then.
+    private func appendWholePart() throws {
         guard let part, part.left == 0 else { return }
+        do {
+            try append(part)
+        } catch let error as Refused {
+            throw ImportRefusal(line: partEnd, reason: error.reason)
+        }
+    }
+
+    private func append(_ part: OpenPart) throws {
         let writer = try open()
         self.part = nil
         // Out of the object and back: what an object holds cannot be lent out.

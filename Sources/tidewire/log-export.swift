@@ -45,7 +45,7 @@ struct LogExportCommand: Command {
             defer { progress.clear() }
             let offsets = export.offsets
             try export.run { line in
-                try terminal.write(line.copied())
+                try terminal.write(line)
             } noting: { offset in
                 let done = Progress.percent(offset - min(offset, offsets.lowerBound), of: UInt64(offsets.count))
                 progress.note("exported \(done), up to @\(offset)")

@@ -56,9 +56,7 @@ struct LogImportCommand: Command {
     private func take(_ source: LineSource, into log: LogImport, _ progress: Progress) throws {
         defer { progress.clear() }
         try source.forEachLine { line, bytesRead in
-            if Signals.wasInterrupted {
-                throw CommandFailure(.notFound, "interrupted; nothing of the import is left")
-            }
+            try LineSource.throwIfInterrupted()
             try log.take(line)
             progress.note("\(source.share(bytesRead)), the log is at @\(log.endOffset)")
         }
@@ -70,6 +68,7 @@ struct LogImportCommand: Command {
 private struct LineSource {
     private let descriptor: Int32
     private let name: String
+    private static let usualBytes = 4 << 20
     /// Nil of a pipe.
     private var size: UInt64?
 
@@ -108,10 +107,18 @@ private struct LineSource {
             let count = try read(into: &pending)
             if count == 0 { break }
             bytesRead += UInt64(count)
-            var start = 0
-            for at in searched..<pending.count where pending.bytes.byte(at) == UInt8(ascii: "\n") {
-                try take(pending.bytes.extracting(start..<at), bytesRead)
-                start = at + 1
+            var (start, at) = (0, searched)
+            while at < pending.count {
+                at += 1
+                guard pending.bytes.byte(at - 1) == UInt8(ascii: "\n") else { continue }
+                try take(pending.bytes.extracting(start..<at - 1), bytesRead)
+                let length = at - start
+                start = at
+                guard length > Self.usualBytes else { continue }
+                // What a long line took is needed no more when the next one is.
+                pending.dropFirst(start)
+                pending.shrink(to: Self.usualBytes)
+                (start, at) = (0, 0)
             }
             pending.dropFirst(start)
             searched = pending.count
@@ -122,7 +129,23 @@ private struct LineSource {
         if pending.count > 0 { try take(pending.bytes, bytesRead) }
     }
 
+    static func throwIfInterrupted() throws {
+        if Signals.wasInterrupted { throw CommandFailure(.notFound, "interrupted; nothing of the import is left") }
+    }
+
+    /// A pipe may have nothing for a long time.
+    private func awaitInput() throws {
+        while true {
+            try Self.throwIfInterrupted()
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            // SAFETY: poll reads and writes the one pollfd above and keeps no pointer to it.
+            let found = unsafe poll(&waiting, 1, 200)
+            if found > 0 || (found < 0 && errno != EINTR) { return }
+        }
+    }
+
     private func read(into buffer: inout ByteWriter) throws -> Int {
+        try awaitInput()
         do throws(SystemError) {
             // SAFETY: the kernel writes at most as many bytes as the buffer has, and says how many.
             return unsafe try buffer.append(upTo: 256 << 10) { room throws(SystemError) in

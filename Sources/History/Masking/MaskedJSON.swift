@@ -85,10 +85,19 @@ struct MaskedJSON: ~Copyable {
 
     /// Whether a text begins as JSON with names in it does, or with a text that may be that.
     static func mayBe(_ text: [UInt8]) -> Bool {
-        switch text.first(where: { ![0x20, 0x0a, 0x0d, 0x09].contains($0) }) {
-        case UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: "\""): true
-        default: false
+        // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+        mayBe(unsafe text.span.bytes)
+    }
+
+    static func mayBe(_ text: RawSpan) -> Bool {
+        for at in 0..<text.byteCount {
+            switch text.byte(at) {
+            case 0x20, 0x0a, 0x0d, 0x09: continue
+            case UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: "\""): return true
+            default: return false
+            }
         }
+        return false
     }
 
     /// Where the token itself begins: before it there may be space, a comma or a colon.

@@ -17,6 +17,15 @@ struct MaskedRelation: Sendable {
         columns = Set(relation.columns.indices.filter { masking.masks(relation.columns[$0].name, of: tables) })
     }
 
+    /// Whether a value has to be taken apart, or is hidden; others are shown as they are, and need not be copied for it.
+    func mayHide(_ value: borrowing ColumnValue, at column: Int) -> Bool {
+        switch copy value {
+        case .null, .unchanged: false
+        case .binary: columns.contains(column)
+        case .text(let text): columns.contains(column) || masking.mayLookInto(text, of: relation.columns[column])
+        }
+    }
+
     func shown(_ row: [RowValue]) -> [RowValue] { row.indices.map { shown(row[$0], at: $0) } }
 
     /// Of a hidden column that there is a value, and whether it is NULL; of others all but what is hidden inside.

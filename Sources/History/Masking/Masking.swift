@@ -76,6 +76,11 @@ public final class Masking: Sendable {
         return masked == bytes ? value : .text(masked)
     }
 
+    /// False only where `shown` gives the value itself.
+    func mayLookInto(_ text: RawSpan, of column: Column) -> Bool {
+        Self.holdsNames.contains(column.typeOID) || column.typeName == "hstore" || MaskedJSON.mayBe(text)
+    }
+
     /// json, jsonb, and arrays of them.
     private static let holdsNames: Set<UInt32> = [114, 3802, 199, 3807]
 

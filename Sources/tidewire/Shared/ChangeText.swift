@@ -99,9 +99,16 @@ struct ChangeText {
     func value(_ value: RowValue, _ column: Int, _ change: RecordedChange) -> String {
         if case .masked = value { return value.word }
         guard let relation = change.relation else { return value.word }
-        let text = value.json(relation.renderings[column]) ?? value.word
-        return shortened(ifLong: text)
+        let rendering = relation.renderings[column]
+        // Of a large value that is shortened no more is written out than may be shown.
+        if longest < .max, let beginning = value.beginning(Self.mostBytes, rendering) {
+            return shortened(beginning.json(rendering) ?? value.word)
+        }
+        return shortened(ifLong: value.json(rendering) ?? value.word)
     }
+
+    /// Many times what is shown at most, whatever its characters are.
+    private static let mostBytes = 64 << 10
 
     private func shortened(ifLong text: String) -> String {
         text.utf8.count > longest && text.count > longest ? shortened(text) : text
@@ -148,5 +155,20 @@ extension RowValue {
         case .binary: "(binary)"
         case .text: plainText ?? ""
         }
+    }
+}
+
+extension RowValue {
+    /// As many bytes of its beginning, up to the end of a character, where it is longer and its rendering begins as that of its
+    /// beginning; else nil.
+    fileprivate func beginning(_ most: Int, _ rendering: JSONRendering) -> RowValue? {
+        guard case .text(let bytes) = self, bytes.count > most else { return nil }
+        switch rendering {
+        case .scalar(.text), .scalar(.json): break
+        case .scalar, .array: return nil
+        }
+        var end = most
+        while end > 0, bytes[end] & 0xc0 == 0x80 { end -= 1 }
+        return .text(Array(bytes[..<end]))
     }
 }
