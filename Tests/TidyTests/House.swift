@@ -23,12 +23,29 @@ struct House: Sendable {
 
     let root: URL
 
+    /// Every file of Swift below Sources.
+    let sources: [File]
+
     init() {
-        root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
+        self.root = root
+        sources = Self.files("Sources", below: root).filter { $0.hasSuffix(".swift") }.map { path in
+            let lines = Self.text(path, below: root).utf8.split(separator: 0x0a, omittingEmptySubsequences: false)
+            return File(
+                path: path, room: String(path.split(separator: "/")[1]),
+                lines: lines.enumerated().map { index, line in
+                    let code = line.drop { $0 == UInt8(ascii: " ") }
+                    return Line(
+                        number: index + 1, text: String(Substring(line)),
+                        isCode: !code.isEmpty && !code.starts(with: "//".utf8))
+                })
+        }
     }
 
-    func text(_ path: String) -> String {
+    func text(_ path: String) -> String { Self.text(path, below: root) }
+
+    private static func text(_ path: String, below root: URL) -> String {
         (try? String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)) ?? ""
     }
 
@@ -45,7 +62,9 @@ struct House: Sendable {
     }
 
     /// Every file below, by its path from the root.
-    func files(_ path: String) -> [String] {
+    func files(_ path: String) -> [String] { Self.files(path, below: root) }
+
+    private static func files(_ path: String, below root: URL) -> [String] {
         let found = FileManager.default.subpaths(atPath: root.appendingPathComponent(path).path) ?? []
         return found.map { path + "/" + $0 }.filter { $0.contains(".") && !$0.contains("/.build") }.sorted()
     }
@@ -98,17 +117,6 @@ struct House: Sendable {
         ]
     }
 
-    var sources: [File] {
-        files("Sources").filter { $0.hasSuffix(".swift") }.map { path in
-            let lines = text(path).split(separator: "\n", omittingEmptySubsequences: false).enumerated().map {
-                index, line in
-                let trimmed = line.drop { $0 == " " }
-                return Line(number: index + 1, text: String(line), isCode: !trimmed.isEmpty && !trimmed.hasPrefix("//"))
-            }
-            return File(path: path, room: path.split(separator: "/").map(String.init)[1], lines: lines)
-        }
-    }
-
     /// The table of rooms in Sources/README.md: `| Room | what | may import | … |`.
     var table: [String: Set<String>]? {
         var table: [String: Set<String>] = [:]
@@ -120,4 +128,11 @@ struct House: Sendable {
         }
         return table.isEmpty ? nil : table
     }
+}
+
+extension String {
+    /// By bytes, which is many times faster than by characters: there is much to read.
+    func holds(_ part: String) -> Bool { strstr(self, part) != nil }
+
+    func holdsAny(_ parts: String...) -> Bool { parts.contains { holds($0) } }
 }
