@@ -10,30 +10,35 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Rooms are optimized, with all their assertions, when `deploy/test` builds everything by one build for release; tests are not:
-/// of them that would cost more than it saves.
+/// Through which all data goes. These are optimized, with all their assertions, when `deploy/test` builds everything by one build
+/// for release; the others and the tests are not: of them that would cost more than it saves.
+let dataPlane: Set<String> = [
+    "Bytes", "Change", "Channels", "Delivery", "EventLog", "Gateway", "Ingest", "Judging", "Matching", "Net", "Policy",
+    "Postgres", "Protocol", "Replication", "WebSocket",
+]
 let plain: [SwiftSetting] =
-    Context.environment["ROOMS_OPTIMIZED"] == nil ? [] : [.unsafeFlags(["-Onone"])]
+    Context.environment["DATA_PLANE_OPTIMIZED"] == nil ? [] : [.unsafeFlags(["-Onone"])]
 
 /// A room of the house: its name and the rooms below that it may see (the table in Sources/README.md).
 func room(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .target(
         name: name, dependencies: mayImport, exclude: pagesForPeople[name] ?? [],
-        swiftSettings: strict + [.strictMemorySafety()])
+        swiftSettings: strict + [.strictMemorySafety()] + (dataPlane.contains(name) ? [] : plain))
 }
 
 func program(_ name: String, _ mayImport: Target.Dependency...) -> Target {
-    .executableTarget(name: name, dependencies: mayImport, swiftSettings: strict + [.strictMemorySafety()])
+    .executableTarget(name: name, dependencies: mayImport, swiftSettings: strict + [.strictMemorySafety()] + plain)
 }
 
 /// What an app is given: a library that other packages can depend on. It sees none of the rooms.
-let apps: [SwiftSetting] = [
-    .swiftLanguageMode(.v6),
-    .enableUpcomingFeature("ExistentialAny"),
-    .enableUpcomingFeature("MemberImportVisibility"),
-    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
-    .treatAllWarnings(as: .error),
-]
+let apps: [SwiftSetting] =
+    [
+        .swiftLanguageMode(.v6),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+        .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        .treatAllWarnings(as: .error),
+    ] + plain
 
 /// Pages among the sources.
 let pagesForPeople = ["Policy": ["SECURITY.md"]]
@@ -157,7 +162,7 @@ let proofs: [Target] = [
             "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
         ],
         path: "Tests/TestSupport",
-        swiftSettings: strict),
+        swiftSettings: strict + plain),
     .target(
         name: "Simulator",
         dependencies: [
@@ -166,8 +171,9 @@ let proofs: [Target] = [
             "Diagnostics", "System", "Bytes",
         ],
         path: "Tests/Simulator", exclude: ["Mutants"],
-        swiftSettings: strict),
-    .executableTarget(name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict),
+        swiftSettings: strict + plain),
+    .executableTarget(
+        name: "simulate", dependencies: ["Simulator"], path: "Tests/simulate", swiftSettings: strict + plain),
     tests(of: "Simulator", "Simulator", "simulate", "Change"),
     tests(of: "TidewireClient", "TidewireClient", "TidewireClientTesting"),
     tests(of: "Tidy"),
@@ -231,11 +237,16 @@ let proofs: [Target] = [
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),
 ]
 
-/// Brings the entry point that libFuzzer's own `main` calls, so it exists only while `Tests/Tools/fuzz` builds it, and
-/// then with no more than what the fuzzers need.
+/// Who fuzzes: `libFuzzer` in a build of its own, with no more than what the fuzzers need (`Tests/Tools/fuzz`); or `seeded`, our
+/// own small driver beside everything else, where `deploy/test` builds it. Nobody otherwise.
+let whoFuzzes = Context.environment["TIDEWIRE_FUZZ"]
+
+/// Brings the entry points that a `main` elsewhere calls: libFuzzer's or our driver's.
 func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
     .executableTarget(
-        name: "Fuzz" + name, dependencies: mayImport + ["FuzzSupport"], path: "Tests/Fuzz/" + name,
+        name: "Fuzz" + name,
+        dependencies: mayImport + ["FuzzSupport"] + (whoFuzzes == "seeded" ? ["FuzzDriver"] : []),
+        path: "Tests/Fuzz/" + name,
         swiftSettings: strict + [.unsafeFlags(["-parse-as-library"])])
 }
 let fuzzers: [Target] = [
@@ -252,19 +263,21 @@ let fuzzers: [Target] = [
     fuzzer("Frames", "TestSupport", "WebSocket", "Bytes"),
 ]
 
+let driver: Target = .target(name: "FuzzDriver", path: "Tests/Fuzz/Driver", publicHeadersPath: ".")
+
 let house = cellar + floor1 + floor2 + floor3 + floor4 + floor5 + floor6 + floor7 + outside + proofs
 let fuzzed =
     cellar + floor1 + floor2 + floor3 + (floor4 + proofs).filter { ["Embedded", "TestSupport"].contains($0.name) }
     + fuzzers
-let isFuzzing = Context.environment["TIDEWIRE_FUZZ"] != nil
+let isForFuzzingAlone = whoFuzzes == "libFuzzer"
 
 let package = Package(
     name: "tidewire",
     platforms: [.macOS(.v15), .iOS(.v18)],
-    products: isFuzzing
+    products: isForFuzzingAlone
         ? []
         : ["tidewire", "tidewire-bench"].map { .executable(name: $0, targets: [$0]) }
             + ["TidewireClient", "TidewireClientTesting"].map { .library(name: $0, targets: [$0]) },
-    targets: isFuzzing ? fuzzed : house,
+    targets: isForFuzzingAlone ? fuzzed : house + (whoFuzzes == "seeded" ? fuzzers + [driver] : []),
     cLanguageStandard: .gnu2x
 )
