@@ -58,6 +58,9 @@ public enum RowKey {
     /// Every record of the catalog, and every mark of it.
     public static let catalog = KeyHash(seed: 6).value
 
+    /// Every mark of an operator.
+    public static let marks = KeyHash(seed: 7).value
+
     /// What is noted of transactions, as a number that segments keep: a segment of a lower one may have what it does not
     /// know of.
     public static let scheme: UInt32 = 1

@@ -95,6 +95,16 @@ public enum Limits {
 
     // MARK: Talking to PostgreSQL
 
+    /// How often a stream that an operator paused looks whether it may go on, and writes what waits for the log.
+    public static let pauseTick = Duration.milliseconds(100)
+    /// A pause that names no end, and the longest: PostgreSQL keeps all WAL meanwhile.
+    public static let usualPause = Duration.seconds(600)
+    public static let maximumPause = Duration.seconds(86_400)
+    /// Of a mark that an operator sets in the log.
+    public static let maximumMarkBytes = 1024
+    /// How long an operator who set one waits for the disk to have it.
+    public static let markPatience = Duration.seconds(5)
+
     public static let reconnectBackoffInitial = Duration.milliseconds(200)
     public static let reconnectBackoffMaximum = Duration.seconds(5)
     /// Who waits to try again looks this often whether somebody else has reached the database.

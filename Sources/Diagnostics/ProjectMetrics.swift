@@ -23,6 +23,8 @@ public final class ProjectMetrics: Sendable {
         case timeout
         /// We stopped reading because the disk did not take more.
         case diskStall = "disk_stall"
+        /// An operator wanted it.
+        case paused
         case protocolError = "protocol_error"
         case other
 

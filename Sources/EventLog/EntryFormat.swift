@@ -22,6 +22,8 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let ledger = EntryKind(rawValue: 7)
     /// All that the source's catalog said.
     public static let catalogRecord = EntryKind(rawValue: 8)
+    /// What an operator did or wrote, since the entry before.
+    public static let operatorMark = EntryKind(rawValue: 9)
 }
 
 /// Which kinds of entries a segment has. One that was sealed before that was noted does not say.

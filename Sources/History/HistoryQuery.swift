@@ -14,6 +14,8 @@ public struct HistoryQuery: Sendable {
     public var conditions: [RowCondition] = []
     /// Also who came and went.
     public var includesPresence = false
+    /// What operators did or wrote.
+    public var includesMarks = false
     /// Schemas that are wanted whatever their table was called, by fingerprint.
     var alsoWanted: Set<UInt64> = []
     /// Hashes of the rows that alone are wanted, and of rows that cannot be told; nil is all.

@@ -33,7 +33,8 @@ public struct HistoryReader: ~Copyable {
         let names = try TableNames(log)
         // Presence is of no table.
         let tables = query.includesPresence ? [] : query.tables
-        let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
+        let marks = tables.isEmpty || !query.includesMarks ? [] : [RowKey.marks]
+        let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) } + marks
         let reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
         self.log = log
         self.query = query
@@ -73,7 +74,7 @@ public struct HistoryReader: ~Copyable {
 
     func masked(_ item: HistoryItem) -> HistoryItem {
         switch item {
-        case .gap: return item
+        case .gap, .mark: return item
         case .presence(let presence): return .presence(presence.masked(by: log.masking))
         case .change(let change):
             guard let relation = change.relation else { return .change(change.maskingMessage(by: log.masking)) }
@@ -93,6 +94,7 @@ public struct HistoryReader: ~Copyable {
             case .gap: if let gap = try reader.gap(entry) { reader.found.append(.gap(gap)) }
             case .transaction: try reader.readChanges(entry)
             case .presence where reader.query.includesPresence: try reader.readPresence(entry)
+            case .operatorMark where reader.query.includesMarks: try reader.readMarks(entry)
             default: break
             }
         }
@@ -141,6 +143,12 @@ public struct HistoryReader: ~Copyable {
         found = try PresenceCodec.decode(reader.payload).filter {
             window.contains(offset: entry.offset, time: $0.time)
         }.map { .presence(RecordedPresence(offset: entry.offset, epoch: entry.epoch, mark: $0)) }
+    }
+
+    private mutating func readMarks(_ entry: EventLogEntry) throws {
+        found = try OperatorMarkCodec.decode(reader.payload).filter {
+            window.contains(offset: entry.offset, time: $0.time)
+        }.map { .mark(RecordedMark(offset: entry.offset, epoch: entry.epoch, mark: $0)) }
     }
 
     private mutating func readChanges(_ entry: EventLogEntry) throws {

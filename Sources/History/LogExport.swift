@@ -213,7 +213,8 @@ public struct LogExport: ~Copyable {
     /// left out.
     private func shownPayload(_ entry: EventLogEntry) throws -> [UInt8]? {
         let payload = reader.payload.copied()
-        guard !masking.isNothing, entry.kind != .catalogMark else { return payload }
+        // An operator's own words are for whoever reads the log.
+        if masking.isNothing || [.catalogMark, .operatorMark].contains(entry.kind) { return payload }
         if includesPolicies, entry.kind == .catalogRecord { return payload }
         guard entry.changeCount == 0 else {
             throw UnreadableEntry(offset: entry.offset, segment: entry.segment, reason: "its values cannot be masked")

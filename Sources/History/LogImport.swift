@@ -200,6 +200,7 @@ public final class LogImport {
             switch kind {
             case .ledger: unsafe LedgerCodec.keys(of: bytes.span.bytes)
             case .catalogRecord, .catalogMark: [RowKey.catalog]
+            case .operatorMark: [RowKey.marks]
             default: []
             }
         if keys == nil { try open().giveUpKeys() }

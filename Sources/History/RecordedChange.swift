@@ -108,11 +108,20 @@ public struct RecordedPresence: Sendable, Equatable {
     public var mark: PresenceMark
 }
 
+/// What an operator did or wrote.
+public struct RecordedMark: Sendable, Equatable {
+    /// The offset of the next change after it.
+    public var offset: UInt64
+    public var epoch: UInt64
+    public var mark: OperatorMark
+}
+
 /// What a window shows.
 public enum HistoryItem: Sendable {
     case change(RecordedChange)
     case gap(RecordedGap)
     case presence(RecordedPresence)
+    case mark(RecordedMark)
 }
 
 /// Entries whose content cannot be read though their checksums are right: of a later version, or of a fault of ours.

@@ -169,7 +169,7 @@ public struct RowHistory: ~Copyable {
         while let item = try reader.nextUnmasked() {
             switch item {
             case .gap(let gap): return .gap(gap)
-            case .presence: continue
+            case .presence, .mark: continue
             case .change(let change):
                 if let relation = change.relation, concerns(change, relation) {
                     return .version(version(change, relation))

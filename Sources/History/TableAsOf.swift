@@ -73,7 +73,7 @@ public struct TableAsOf: ~Copyable {
         while let item = try reader.nextUnmasked() {
             switch item {
             case .gap(let gap): gaps.append(gap)
-            case .presence: continue
+            case .presence, .mark: continue
             case .change(let change):
                 guard let relation = change.relation else { continue }
                 let identity = families.identity(of: relation, in: change.epoch)

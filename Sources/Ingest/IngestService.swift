@@ -44,6 +44,8 @@ public final class IngestService: Sendable {
     let upkeep: LogUpkeep
     private let messages: StreamCoverage
     public let status: ReplicationStatus
+    /// That nothing is read from the database for a while.
+    public let pause: StreamPause
 
     /// Opens the log, which throws when it is in use or damaged, and starts to follow the slot.
     public init(_ settings: Settings) throws {
@@ -69,6 +71,7 @@ public final class IngestService: Sendable {
         self.logEnd = logEnd
         self.followed = followed
         self.messages = settings.replication.messages
+        self.pause = settings.replication.pause
         self.status = status
         let handed = Handed(sink, lock)
         let run = LogScope.carried {
@@ -112,6 +115,15 @@ public final class IngestService: Sendable {
 
     /// And for what the catalog says.
     public func record(_ catalog: CatalogRecord) -> Bool { notes.catalogs.record([catalog]) }
+
+    /// And for what an operator does.
+    public func record(_ mark: OperatorMark) -> Bool { notes.marks.record([mark]) }
+
+    /// All that is in the log, and what waits for it, lies in sealed segments afterwards; false where that takes longer.
+    public func seal(within patience: Duration) -> Bool { upkeep.seal(within: patience) }
+
+    /// What operators did is in the log, on the disk.
+    public var hasWrittenMarks: Bool { notes.marks.isEmpty }
 
     /// Ends the stream, flushes and confirms what is whole, closes the log. Once.
     public func stop() {
@@ -160,6 +172,7 @@ public final class IngestService: Sendable {
             case .transaction: return finder.keys(ofTransaction: payload)
             case .ledger: return LedgerCodec.keys(of: payload)
             case .catalogRecord, .catalogMark: return [RowKey.catalog]
+            case .operatorMark: return [RowKey.marks]
             default: return []
             }
         }

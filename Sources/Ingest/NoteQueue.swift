@@ -67,14 +67,16 @@ final class WaitingNotes: Sendable {
     let presence: NoteQueue<PresenceMark>
     let ledger: NoteQueue<LedgerNote>
     let catalogs: NoteQueue<CatalogRecord>
+    let marks: NoteQueue<OperatorMark>
 
     init(_ metrics: ProjectMetrics) {
         presence = NoteQueue(dropped: metrics.presenceMarksDropped)
         ledger = NoteQueue(dropped: metrics.ledgerNotesDropped)
         catalogs = NoteQueue(dropped: metrics.ledgerNotesDropped)
+        marks = NoteQueue(dropped: metrics.ledgerNotesDropped)
     }
 
-    var isEmpty: Bool { presence.isEmpty && ledger.isEmpty && catalogs.isEmpty }
+    var isEmpty: Bool { presence.isEmpty && ledger.isEmpty && catalogs.isEmpty && marks.isEmpty }
 }
 
 /// What the ledger may take of the log: so much a second on average, and what was not used lately.

@@ -186,7 +186,9 @@ public final class ProjectDirector: Operators {
         case .delete(let name, let fate): delete(name, log: fate)
         case .reload(let name), .shutdown(let name): restart(name)
         case .health(let name): health(name)
-        case .channels(let name): channels(name)
+        case .channels(let name):
+            asked(name) { .json(.ok, ChannelCensus.take(of: $0.project, waiting: Limits.censusPatience).json) }
+        case .signal(let name, let signal): asked(name) { $0.carryOut(signal) }
         }
     }
 
@@ -333,13 +335,12 @@ public final class ProjectDirector: Operators {
         ).response
     }
 
-    private func channels(_ name: String) -> HTTPResponse {
+    private func asked(_ name: String, _ answer: (RunningProject) -> HTTPResponse) -> HTTPResponse {
         guard let project = project(name) else {
             return api.record(name) == nil
                 ? TenantsAPI.notFound : .message(.serviceUnavailable, "the project does not run")
         }
-        let census = ChannelCensus.take(of: project.project, waiting: Limits.censusPatience)
-        return .json(.ok, census.json)
+        return LogScope.of(name) { answer(project) }
     }
 
     // MARK: Ending

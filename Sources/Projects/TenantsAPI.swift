@@ -35,6 +35,7 @@ public struct TenantsAPI: Sendable {
         /// Values of a row in the log.
         case rows(String)
         case channels(String)
+        case signal(String, name: String)
     }
 
     /// What the request is refused with before its body is read; nil when it may go on.
@@ -67,6 +68,7 @@ public struct TenantsAPI: Sendable {
         case (.channels(let name), _): return operation(.channels(name), on: name)
         case (.rows(let name), let method): return forgetting(request, of: name, isGo: method == "DELETE")
         case (.log(let name, let command), _): return question(command, request, of: name)
+        case (.signal(let name, let signal), _): return self.signal(signal, body, to: name)
         }
     }
 
@@ -89,6 +91,7 @@ public struct TenantsAPI: Sendable {
         case (["channels"], _): return isReading ? .channels(name) : nil
         case (["log", "rows"], let method) where isReading || method == "DELETE": return .rows(name)
         case (let rest, _) where isReading && rest.count == 2 && rest[0] == "log": return .log(name, command: rest[1])
+        case (let rest, "POST") where rest.count == 2 && rest[0] == "signal": return .signal(name, name: rest[1])
         default: return nil
         }
     }
@@ -168,6 +171,14 @@ public struct TenantsAPI: Sendable {
         }
     }
 
+    private func signal(_ signal: String, _ body: [UInt8], to name: String) -> TenantsOutcome {
+        do throws(OperatorSignal.Refusal) {
+            return operation(.signal(name, try OperatorSignal(signal, body)), on: name)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
     private func operation(_ operation: TenantsOperation, on name: String) -> TenantsOutcome {
         record(name) == nil ? .response(Self.notFound) : .operation(operation)
     }
@@ -239,4 +250,6 @@ public enum TenantsOperation: Sendable, Equatable {
     case health(String)
     /// `ChannelCensus.json` is the answer.
     case channels(String)
+    /// `RunningProject.carryOut` has the answer.
+    case signal(String, OperatorSignal)
 }

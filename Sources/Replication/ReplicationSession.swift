@@ -232,7 +232,9 @@ struct ReplicationSession<Sink: TransactionSink> {
             covered(coveredPosition(pace, assembler.isInTransaction))
             // The next stream has more in it; nothing is lost in between.
             let position = max(sink.position, pace.idlePosition)
-            let isOver = pace.isPublicationBroken || settings.ownPublications.contains { $0.isWaiting(at: position) }
+            let isOver =
+                pace.isPublicationBroken || settings.ownPublications.contains { $0.isWaiting(at: position) }
+                || settings.pause.isOn
             if isOver, !assembler.isInTransaction { return try leave(&pace, status, false) }
             let ready = stream.wait(interrupt: interrupt, timeoutMilliseconds: pace.millisecondsToNextDuty())
             if ready.interrupt { return try leave(&pace, status, assembler.isInTransaction) }
@@ -271,8 +273,8 @@ struct ReplicationSession<Sink: TransactionSink> {
                     pace.hasWhole = sink.position > sink.durablePosition
                     if pace.flushIsDue(sink.pendingBytes) { try flush(&pace, status) }
                     try keepInTouch(&pace, status, assembler.isInTransaction)
-                    // A stream that never pauses must not keep us from stopping.
-                    if interrupt.isRung { return }
+                    // A stream that never ends to come must not keep us from stopping.
+                    if interrupt.isRung || settings.pause.isOn { return }
                 }
             }
             guard stream.hasMore else { break }

@@ -49,6 +49,10 @@ public final class Replicator<Sink: TransactionSink> {
                 // What has come whole must not wait for a database that may never return; and the database must not wait
                 // for a disk that refuses.
                 try sink.flush()
+                if settings.pause.isOn {
+                    try rest()
+                    continue
+                }
                 let session = ReplicationSession(
                     settings: settings, spoolDirectory: spoolDirectory, sink: sink, interrupt: interrupt,
                     status: status, lag: lag,
@@ -64,6 +68,43 @@ public final class Replicator<Sink: TransactionSink> {
                 ended(error, after: Clock.monotonicNanoseconds() - began)
             }
             streamingEnded()
+        }
+    }
+
+    /// As long as an operator wants it, or until the slot is in danger. What waits for the log goes there meanwhile.
+    ///
+    /// Without a connection for the stream: the server could not be stopped while somebody has one and does not read.
+    private func rest() throws {
+        status.troubled(.pause)
+        settings.metrics.reconnects[.paused].add()
+        let began = Clock.monotonicNanoseconds()
+        lag.clock.lost(sink.position, at: began)
+        var watch: SlotWatch?
+        var triedAt: UInt64 = 0
+        while settings.pause.isOn, !interrupt.isRung {
+            try sink.flush()
+            let now = Clock.monotonicNanoseconds()
+            if watch?.isAlive != true, now - triedAt > Limits.slotWatchInterval.wholeNanoseconds {
+                triedAt = now
+                watch = slotWatch()
+            }
+            watch?.look(sink.position, &lag.clock)
+            settings.metrics.slotLagSeconds.set(lag.clock.seconds(at: now))
+            if watch?.isAtRisk(afterSeconds: Int64((now - began) / 1_000_000_000)) == true {
+                Log.shared.error("the pause is over before its time: the slot is in danger", [.slot(settings.slot)])
+                _ = settings.pause.finish()
+            }
+            interrupt.sleep(milliseconds: Limits.pauseTick.wholeMilliseconds)
+        }
+    }
+
+    /// Nil where the database cannot be reached now.
+    private func slotWatch() -> SlotWatch? {
+        let catalog = try? Connection(
+            settings.target, applicationName: "tidewire catalog",
+            timeoutSeconds: Limits.connectTimeout.wholeSeconds, interrupt: interrupt)
+        return catalog.map {
+            SlotWatch(slot: settings.slot, catalog: $0, metrics: settings.metrics, status: status)
         }
     }
 

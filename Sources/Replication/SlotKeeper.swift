@@ -20,6 +20,8 @@ public struct ReplicationSettings: Sendable {
     public var messages: StreamCoverage
     /// Shared by all who connect to the database.
     public var reachability: Reachability
+    /// That nothing is read for a while.
+    public var pause = StreamPause()
     /// Of the project whose database it is: all who work for it count there.
     public var metrics = ProjectMetrics()
 

@@ -13,6 +13,7 @@ struct SlotWatch {
     private var nextAt = Clock.monotonicNanoseconds()
     private var outlook = SlotOutlook()
     private var saidIdleLimit = false
+    private var idleLimitSeconds: Int64?
 
     init(slot: String, catalog: Connection, metrics: ProjectMetrics, status: ReplicationStatus) {
         self.slot = slot
@@ -46,6 +47,13 @@ struct SlotWatch {
         if let notice { say(notice, sample) }
     }
 
+    var isAlive: Bool { catalog.isUsable }
+
+    /// Whether the server may soon let go of what nobody reads, and has not for so long.
+    func isAtRisk(afterSeconds seconds: Int64) -> Bool {
+        outlook.level >= .near || idleLimitSeconds.map { seconds > $0 / 2 } ?? false
+    }
+
     private func say(_ notice: SlotOutlook.Notice, _ sample: SlotOutlook.Sample) {
         var fields: [LogField] = [.slot(slot), .bytes(sample.kept)]
         if let limit = sample.limit { fields.append(.limit(limit)) }
@@ -62,6 +70,7 @@ struct SlotWatch {
 
     /// PostgreSQL 18, idle_replication_slot_timeout: it counts while no hub reads.
     private mutating func sayIdleLimit(_ seen: SlotStatus) {
+        idleLimitSeconds = seen.idleLimitSeconds
         guard let seconds = seen.idleLimitSeconds, !saidIdleLimit else { return }
         saidIdleLimit = true
         Log.shared.info(

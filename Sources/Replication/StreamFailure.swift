@@ -21,6 +21,9 @@ public struct StreamFailure: Error, Sendable {
 }
 
 extension StreamFailure {
+    static let pause = StreamFailure(
+        .paused, "paused by an operator", hint: "tidewire signal resume, or wait for its end")
+
     /// What to make of an error that ended a connection or kept one from being made.
     static func from(_ error: any Error, _ settings: ReplicationSettings) -> StreamFailure {
         switch error {

@@ -15,7 +15,7 @@ struct TailCommand: Command {
         first -n of it). With --follow it goes on with what is written from then on, until Ctrl-C.
 
         It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. Where changes were \
-        lost before they reached the log, a line says so in the middle.
+        lost before they reached the log, a line says so in the middle; and where an operator marked the log or paused the hub.
 
         \(SelectorHelp.text)
 
@@ -30,7 +30,8 @@ struct TailCommand: Command {
         table; for rows key, record, old_record, and for updates changed (null when the log cannot tell) and unchanged \
         (large values not sent, which record lacks); for op MESSAGE transactional, prefix, content (null where it is no \
         text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP reason, from_lsn, to_lsn; for op \
-        PRESENCE event (joined, left, updated), topic, private, key, ref, meta.
+        PRESENCE event (joined, left, updated), topic, private, key, ref, meta; for op MARK event (marked, paused, resumed, \
+        rotated), text.
         """
     let options: [Option] =
         [
@@ -54,6 +55,7 @@ struct TailCommand: Command {
         let zone = try arguments.zone()
         var query = try arguments.query(zone)
         query.includesPresence = arguments.has(.presence)
+        query.includesMarks = true
         let limit = try arguments.limit()
         let follows = arguments.has(.follow)
         if follows, query.to != nil { throw UsageError("--follow goes on without end, so it takes no --to") }
@@ -114,7 +116,7 @@ struct TailCommand: Command {
             if follows, printer.count < limit ?? .max { return try follow(&reader, &printer, until: limit) }
         }
         try printer.finish()
-        return printer.count + printer.gaps + printer.presences > 0 ? .ok : .notFound
+        return printer.isEmpty ? .notFound : .ok
     }
 
     /// How often it looks for something new. Looking costs two system calls.
@@ -148,10 +150,7 @@ struct ChangePrinter {
     private let text: ChangeText
     private var table: TableStream
     private(set) var count = 0
-    private(set) var gaps = 0
-    private(set) var presences = 0
-
-    private var isEmpty: Bool { count == 0 && gaps == 0 && presences == 0 }
+    private(set) var isEmpty = true
 
     init(_ terminal: Terminal, isJSON: Bool, zone: DisplayZone) {
         self.terminal = terminal
@@ -169,16 +168,17 @@ struct ChangePrinter {
 
     mutating func print(_ item: HistoryItem) throws {
         if isEmpty, !isJSON { try terminal.print(heading: table) }
+        isEmpty = false
         switch item {
         case .change(let change):
             count += 1
             try terminal.print(isJSON ? change.json : line(change))
         case .gap(let gap):
-            gaps += 1
             if isJSON { try terminal.print(gap.json) } else { try terminal.remark(text.line(gap)) }
         case .presence(let presence):
-            presences += 1
             try terminal.print(isJSON ? presence.json : table.line(text.line(presence)))
+        case .mark(let mark):
+            if isJSON { try terminal.print(mark.json) } else { try terminal.remark(text.line(mark)) }
         }
     }
 

@@ -16,7 +16,7 @@ final class HubForApps: Sendable {
     let target: ConnectionTarget
     let databaseURL: String
     let policyURL: String
-    private let slot: String
+    let slot: String
     let port: UInt16
     let dataDirectory = TemporaryDirectory.make("data")
     private let options: [String: String]

@@ -156,6 +156,70 @@ extension EndToEndPrograms {
             #expect(try Self.tidewire(["tail", "--server", "nowhere"]).code == 2)
         }
 
+        @Test func `what an operator signals stands between the changes`() throws {
+            let hub = try Self.started()
+            let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            func signal(_ words: String...) throws -> Answer {
+                try Self.tidewire(["signal"] + words + ["--server", url])
+            }
+            func tail(_ words: String..., log: String = log) throws -> [[String: Any]] {
+                let answer = try Self.tidewire(["tail", "--from", "oldest", "--json", "--log", log] + words)
+                return try answer.output.split(separator: "\n").map {
+                    try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+                }
+            }
+            func insert(_ message: String) throws {
+                _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(UUID())', '\(message)')")
+            }
+            let marked = try signal("mark", "api 4.12 deployed")
+            #expect(marked.code == 0 && marked.output == "marked before @3\n", "\(marked)")
+            try insert("behind it")
+            let paused = try signal("pause", "--for", "1h", "--because", "a migration")
+            #expect(paused.code == 0 && paused.output.hasPrefix("paused until 20"), "\(paused)")
+            try eventually("the stream to have ended") {
+                try hub.ask("SELECT 1 FROM pg_replication_slots WHERE slot_name = '\(hub.slot)' AND NOT active").count
+                    == 1
+            }
+            try insert("meanwhile")
+            // Written while nothing is read.
+            #expect(try signal("mark", "half way").code == 0)
+            #expect(try signal("rotate").code == 0)
+            let resumed = try signal("resume")
+            #expect(resumed.code == 0 && resumed.output.hasPrefix("the hub reads on"), "\(resumed)")
+            try eventually("the log to have it") { try tail().contains { "\($0)".contains("meanwhile") } }
+
+            let lines = try tail().map { line in
+                line["op"] as? String == "MARK"
+                    ? "\(line["event"] ?? "") \((line["text"] as? String ?? "").replacing(/until \S+Z/, with: "until then"))"
+                    : "\((line["record"] as? [String: Any])?["message"] ?? "")"
+            }
+            #expect(
+                lines.suffix(7) == [
+                    "marked api 4.12 deployed", "behind it", "paused until then: a migration", "marked half way",
+                    "rotated ", "resumed ", "meanwhile",
+                ], "\(lines)")
+            #expect(try tail("--table", "reminders").count == lines.count)
+            let segments = try Self.tidewire(["log", "info", "--json", "--log", log])
+            #expect(segments.output.split(separator: "\n").count >= 2, "\(segments)")
+            // An export has them, masked or not.
+            let (file, copy) = (
+                TemporaryDirectory.make("marks") + "/log.ndjson", TemporaryDirectory.make("marks") + "/log"
+            )
+            try Self.tidewire(["log", "export", "--log", log]).output.write(
+                toFile: file, atomically: true, encoding: .utf8)
+            let imported = try Self.tidewire(["log", "import", file, "--log", copy])
+            #expect(imported.code == 0, "\(imported)")
+            #expect(try tail(log: copy).count(where: { $0["op"] as? String == "MARK" }) == 5)
+
+            for words in [
+                ["mark", ""], ["mark", String(repeating: "x", count: 1025)], ["pause", "--for", "25h"], ["turn"], [],
+            ] { #expect(try Self.tidewire(["signal"] + words + ["--server", url]).code == 2, "\(words)") }
+            #expect(try Self.tidewire(["signal", "mark", "x"]).code == 2)
+            #expect(try signal("resume").code == 4)
+            let stranger = ["OPERATOR_TOKEN": hub.token(UUID())]
+            #expect(try Self.tidewire(["signal", "mark", "x", "--server", url], environment: stranger).code == 4)
+        }
+
         @Test func `who listens is listed`() throws {
             let hub = try Self.started()
             let url = "http://127.0.0.1:\(hub.port)"

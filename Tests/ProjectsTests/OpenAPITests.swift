@@ -65,12 +65,15 @@ import WebSocket
         let api = TenantsAPI(
             store, configured: nil, operators: OperatorGate([], withdrawn: nil, clients: nil), stageDefaults)
         let described = try Self.operations().filter { $0.path.hasPrefix("/api/tenants") }
-        #expect(described.count == 12)
+        #expect(described.count == 13)
         for path in Set(described.map(\.path)) {
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
                 let isKnown =
                     api.refusal(
-                        try request(method, path.replacing("{id}", with: "a").replacing("{command}", with: "tail")),
+                        try request(
+                            method,
+                            path.replacing("{id}", with: "a").replacing("{command}", with: "tail")
+                                .replacing("{signal}", with: "mark")),
                         at: stageTime)?.status
                     != .notFound
                 // What can be read can be asked for by its head alone.

@@ -14,6 +14,7 @@ let allCommands: [any Command] = [
     UserCommand(),
     SessionCommand(),
     SubscriptionsCommand(),
+    SignalCommand(),
     LogCommand(),
     BundleCommand(),
     OpenCommand(),

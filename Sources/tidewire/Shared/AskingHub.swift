@@ -62,13 +62,17 @@ struct AskedHub {
         }
     }
 
-    func get(_ path: String) throws -> HubAnswer {
-        try answer { try request.get("tenants/\(PercentText.encoded(project))/\(path)", accepting: "*/*") }
-    }
+    func get(_ path: String) throws -> HubAnswer { try answer { try request.get(place(path), accepting: "*/*") } }
 
     func delete(_ path: String) throws -> HubAnswer {
-        try answer { try request.delete("tenants/\(PercentText.encoded(project))/\(path)", accepting: "*/*") }
+        try answer { try request.delete(place(path), accepting: "*/*") }
     }
+
+    func post(_ path: String, _ json: [UInt8]) throws -> HubAnswer {
+        try answer { try request.post(place(path), json) }
+    }
+
+    private func place(_ path: String) -> String { "tenants/\(PercentText.encoded(project))/\(path)" }
 
     /// What the hub's command printed and said, as its own.
     func show(_ answer: HubAnswer, _ terminal: Terminal) throws -> ExitCode {

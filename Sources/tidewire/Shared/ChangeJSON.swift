@@ -113,12 +113,26 @@ extension RecordedPresence {
     }
 }
 
+extension RecordedMark {
+    var json: String {
+        var line = JSONLine()
+        line.add("offset", offset)
+        line.add("epoch", Hex.text(epoch))
+        line.add("time", TimeText.json(mark.time))
+        line.add("op", "MARK")
+        line.add("event", mark.action.name)
+        line.add("text", String(decoding: mark.text, as: UTF8.self))
+        return line.text
+    }
+}
+
 extension HistoryItem {
     var json: String {
         switch self {
         case .change(let change): change.json
         case .gap(let gap): gap.json
         case .presence(let presence): presence.json
+        case .mark(let mark): mark.json
         }
     }
 }

@@ -129,6 +129,12 @@ struct ChangeText {
         ]
     }
 
+    /// What an operator did there, in the middle of the lines.
+    func line(_ mark: RecordedMark) -> String {
+        let words = mark.mark.text.isEmpty ? "" : ": \(ScreenText.escaped(text(mark.mark.text)))"
+        return "──── \(mark.mark.action.name)\(words), \(zone.text(mark.mark.time)) ────"
+    }
+
     /// Where history breaks, in the middle of its lines.
     func line(_ gap: RecordedGap) -> String {
         "──── gap: \(gap.gap.reason.rawValue), \(gap.gap.from) → \(gap.gap.to), new epoch \(Hex.text(gap.epoch)), "

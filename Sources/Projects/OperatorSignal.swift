@@ -1,0 +1,117 @@
+import Bytes
+import Change
+import Diagnostics
+import Gateway
+import Ingest
+import Replication
+import System
+import WebSocket
+
+/// What an operator wants of a project that runs.
+public struct OperatorSignal: Sendable, Equatable {
+    enum Kind: String, CaseIterable {
+        /// A place in the log with a text.
+        case mark
+        /// The present segment ends, so that a backup or an erasure has all that is there now.
+        case rotate
+        /// Nothing is read from the database for a while …
+        case pause
+        /// … or no longer.
+        case resume
+    }
+
+    struct Refusal: Error {
+        let reason: String
+    }
+
+    let kind: Kind
+    /// The operator's own words.
+    let text: String
+    /// Of a pause.
+    let duration: Duration
+
+    /// - Parameter body: a JSON object with `text` and, for a pause, `seconds`; or nothing.
+    init(_ name: String, _ body: [UInt8]) throws(Refusal) {
+        guard let kind = Kind(rawValue: name) else {
+            throw Refusal(reason: "a signal is one of \(Kind.allCases.map(\.rawValue).joined(separator: ", "))")
+        }
+        self.kind = kind
+        let members = try Self.members(of: body)
+        guard let text = members["text"].map(\.string) ?? "", text.utf8.count <= Limits.maximumMarkBytes else {
+            throw Refusal(reason: "text is a string of at most \(Limits.maximumMarkBytes) bytes")
+        }
+        guard kind != .mark || !text.isEmpty else { throw Refusal(reason: "a mark has a text") }
+        let most = Limits.maximumPause.wholeSeconds
+        guard let seconds = members["seconds"].map(\.integer) ?? Limits.usualPause.wholeSeconds,
+            (1...most).contains(seconds), members["seconds"] == nil || kind == .pause
+        else { throw Refusal(reason: "seconds, of a pause, is a number from 1 to \(most)") }
+        self.text = text
+        duration = .seconds(seconds)
+    }
+
+    private static func members(of body: [UInt8]) throws(Refusal) -> JSONObject {
+        if body.isEmpty { return JSONObject() }
+        guard let members = (try? JSONValue.parse(body, maximumDepth: 2))?.object else {
+            throw Refusal(reason: "the body is no JSON object")
+        }
+        if let other = members.members.first(where: { !["text", "seconds"].contains($0.name) }) {
+            throw Refusal(reason: "\(String(other.name.prefix(40))) is nothing that a signal has")
+        }
+        return members
+    }
+}
+
+extension RunningProject {
+    /// Does it, and says when the log has it on the disk; or that it has not yet.
+    func carryOut(_ signal: OperatorSignal) -> HTTPResponse {
+        let (now, wall) = (Clock.monotonicNanoseconds(), Clock.unixMicroseconds())
+        var text = signal.text
+        var answer = JSONObject([("action", .string(signal.kind.rawValue)), ("time", .string(Self.moment(wall)))])
+        switch signal.kind {
+        case .mark: Log.shared.info("an operator marked the log", [.reason(text)])
+        case .rotate: Log.shared.info("an operator wants the segment to end", [.reason(text)])
+        case .pause:
+            let until = Self.moment(wall + Int64(signal.duration.wholeSeconds) * 1_000_000)
+            answer["until"] = .string(until)
+            text = "until \(until)" + (text.isEmpty ? "" : ": \(text)")
+            Log.shared.warning(
+                "an operator paused the stream: PostgreSQL keeps its WAL, and clients wait for changes",
+                [.duration(signal.duration), .reason(signal.text)])
+        case .resume:
+            guard ingest.pause.finish() else { return .message(.conflict, "the stream is not paused") }
+            Log.shared.info("an operator ended the pause", [.reason(text)])
+        }
+        let isTaken = ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
+        // Behind its mark.
+        if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
+        guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
+        let isWritten =
+            signal.kind == .rotate
+            ? ingest.seal(within: Limits.markPatience)
+            : isWritten(until: now + Limits.markPatience.wholeNanoseconds)
+        answer["written"] = .bool(isWritten)
+        answer["offset"] = ingest.nextOffset.map { .number(String($0)) } ?? .null
+        return .json(.ok, JSONValue.object(JSONObject([("data", .object(answer))])).bytes)
+    }
+
+    private static func moment(_ microseconds: Int64) -> String { TimeText.write(microseconds / 1_000_000) + "Z" }
+
+    private func isWritten(until deadline: UInt64) -> Bool {
+        while !ingest.hasWrittenMarks {
+            guard Clock.monotonicNanoseconds() < deadline else { return false }
+            BackgroundThread.rest(nanoseconds: 10_000_000)
+        }
+        return true
+    }
+}
+
+extension OperatorSignal.Kind {
+    fileprivate var action: OperatorMark.Action {
+        switch self {
+        case .mark: .marked
+        case .rotate: .rotated
+        case .pause: .paused
+        case .resume: .resumed
+        }
+    }
+}
