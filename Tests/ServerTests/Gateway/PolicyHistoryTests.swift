@@ -15,7 +15,7 @@ extension GatewayHistories {
     /// its row images each client may see, and that is what the client must have heard, no more and no less.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` makes more.
-    @Suite(.serialized, .postgres(before: 18)) struct PolicyHistoryTests {
+    @Suite(.serialized, .postgres(15), .postgres(before: 18)) struct PolicyHistoryTests {
         private static func number(_ name: String, or usual: Int) -> Int {
             ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual
         }
