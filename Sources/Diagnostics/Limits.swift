@@ -341,6 +341,10 @@ public enum Limits {
     public static let maximumWaitingLogQuestions = 16
     public static let questionTimeLimit = Duration.seconds(60)
     public static let maximumQuestionBytes = 4 << 20
+    /// What is more comes in parts, for whoever asks for it so: from a file, which is kept for a while; so many of these at once.
+    public static let maximumAnswerBytes = 256 << 20
+    public static let maximumKeptAnswers = 4
+    public static let answerLifetime = Duration.seconds(600)
     /// Channels that are listed to operators, of how many of their positions the age is looked up, and how long loops are waited for.
     public static let maximumCensusEntries = 1000
     public static let maximumCensusAges = 32

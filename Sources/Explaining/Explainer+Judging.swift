@@ -178,7 +178,7 @@ extension Explainer {
             Ruling.Members(held: held, table: snapshot.followed(held.membership.table), fill: .unavailable)
         }
         guard sets.allSatisfy({ $0.table != nil }) else { return nil }
-        var memberships = PastMemberships(sets, snapshot)
+        var memberships = PastMemberships(sets, snapshot, lost: log.lost)
         return (try? memberships.logged(by: log, at: change)) ?? nil
     }
 
@@ -226,7 +226,7 @@ extension Explainer {
             if case .filled = set.fill { set.table != nil } else { false }
         }
         guard isRead else { return nil }
-        var past = PastMemberships(sets, snapshot)
+        var past = PastMemberships(sets, snapshot, lost: log.lost)
         // All that its own transaction did counts for it.
         let isDone =
             (try? past.takeBack(

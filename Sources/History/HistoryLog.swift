@@ -9,10 +9,17 @@ import System
 public struct HistoryLog: Sendable {
     public let directory: any StorageDirectory
     public let masking: Masking
+    /// Of a bundle: what has marks in it instead of values, whoever reads it.
+    public let lost: Masking?
 
-    public init(directory: any StorageDirectory, masking: Masking) {
+    public init(directory: any StorageDirectory, masking: Masking, lost: Masking? = nil) {
         self.directory = directory
         self.masking = masking
+        self.lost = lost
+    }
+
+    public init(_ bundle: LogBundle, masking: Masking) {
+        self.init(directory: bundle.directory, masking: masking, lost: bundle.masking)
     }
 
     /// All segments, oldest first.

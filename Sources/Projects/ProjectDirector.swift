@@ -134,15 +134,19 @@ public final class ProjectDirector: Operators {
             perform(operation, then: later)
             return nil
         case .question(let question, let record):
-            return ask(question, of: record, then: later) { run in { run.answer() } }
+            return ask(.question(question), of: record, then: later) { run in { run.answer() } }
         case .erasure(let question, let record):
             let ingest = project(record.externalID)?.ingest
-            return ask(question, of: record, then: later) { run in { ErasureRun(run: run, ingest: ingest).answer() } }
+            return ask(.question(question), of: record, then: later) { run in
+                { ErasureRun(run: run, ingest: ingest).answer() }
+            }
+        case .part(let part, let record):
+            return ask(.part(part), of: record, then: later) { run in { run.answer() } }
         }
     }
 
     private func ask(
-        _ question: LogQuestion, of record: ProjectRecord, then later: @escaping Answer,
+        _ what: QuestionRun.What, of record: ProjectRecord, then later: @escaping Answer,
         _ work: (QuestionRun) -> @Sendable () -> HTTPResponse
     ) -> HTTPResponse? {
         guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
@@ -150,8 +154,8 @@ public final class ProjectDirector: Operators {
         }
         // What is not stored is of the settings.
         let stored = store.record(named: record.externalID)
-        let run = QuestionRun(question: question, place: planner.questionPlace(stored), program: program)
-        desk.ask(work(run), then: later)
+        let run = QuestionRun(what: what, place: planner.questionPlace(stored), program: program)
+        desk.ask(beside: run.place.log, work(run), then: later)
         return nil
     }
 

@@ -155,6 +155,7 @@ public struct TenantsAPI: Sendable {
     private func question(_ command: String, _ request: HTTPRequest, of name: String) -> TenantsOutcome {
         guard let record = record(name) else { return .response(Self.notFound) }
         do throws(LogQuestion.Refusal) {
+            if command == "part" { return .part(try AnswerPart(request.queryItems), record) }
             return .question(try LogQuestion(command, request.queryItems), record)
         } catch {
             return .response(.message(.badRequest, error.reason))
@@ -231,6 +232,8 @@ public enum TenantsOutcome: Sendable {
     case question(LogQuestion, ProjectRecord)
     /// Values of a row have to be removed from that log first.
     case erasure(LogQuestion, ProjectRecord)
+    /// More of an answer that was given.
+    case part(AnswerPart, ProjectRecord)
 }
 
 /// What becomes of a deleted project's event log.

@@ -66,4 +66,15 @@ extension StorageFile {
         bytes.removeLast(bytes.count - (try answer.get()))
         return bytes
     }
+
+    /// So many bytes from there, or as many as there are.
+    public func bytes(at position: UInt64, count: Int) throws(SystemError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        // SAFETY: the file is read into the buffer alone, which lives for the call.
+        let answer = unsafe bytes.withUnsafeMutableBytes { buffer in
+            Result { () throws(SystemError) in unsafe try read(into: buffer, at: position) }
+        }
+        bytes.removeLast(count - (try answer.get()))
+        return bytes
+    }
 }

@@ -18,8 +18,10 @@ struct LogAuditCommand: Command {
 
         JSON. One object a line: time, action (unmask, replay or forget), user, behalf (null where nobody is known), command, what; for a \
         damaged line line and damaged (true).
+
+        --replayed writes a line, before it shows them: 'tidewire replay --server' asks the hub for it.
         """
-    let options: [Option] = [.auditFile, .output, .json, .zone, .log, .project] + Option.asking
+    let options: [Option] = [.replayed, .auditFile, .output, .json, .zone, .log, .project] + Option.asking
     let optionGroups: [OptionGroup] = [.dataDirectory]
     let examples = [Example("tidewire log audit", "Who looked?")]
     let exitCodes: [ExitCode] = [.notFound, .unreachable, .damaged]
@@ -28,6 +30,10 @@ struct LogAuditCommand: Command {
         if let code = try arguments.answer("audit", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let path = try arguments.value(of: .auditFile) ?? AuditTrail.path(besideLog: arguments.logDirectory(terminal))
+        if let what = arguments.value(of: .replayed) {
+            guard what.utf8.count <= 4096 else { throw UsageError("--replayed: more than 4096 bytes") }
+            try arguments.audit(.replay, what, ofLog: arguments.logDirectory(terminal), terminal)
+        }
         let lines: [AuditLine]
         do throws(SystemError) {
             lines = try AuditTrail(file: path).lines()
@@ -51,6 +57,11 @@ struct LogAuditCommand: Command {
         }
         return lines.contains { if case .damaged = $0 { true } else { false } } ? .damaged : .ok
     }
+}
+
+extension Option {
+    fileprivate static let replayed = Option.value(
+        "replayed", "WHAT", "Write down first that this is about to be replayed elsewhere.")
 }
 
 extension AuditLine {

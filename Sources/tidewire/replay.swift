@@ -60,6 +60,8 @@ struct ReplayCommand: Command {
         --pause-on before those with such a row: Enter goes on, c goes on without asking at each step, q stops. Ctrl-C stops \
         before the next change and undoes the transaction at hand; the last line says with which --from it goes on.
 
+        \(AskingHelp.window) The replay is written down there.
+
         JSON. One object a line. kind "table": schema, table, target_schema, target_table, inserts, updates, deletes, \
         truncates, masked (names); kind "plan": from, to (offsets, null for an empty window), transactions, changes, \
         seconds (null where the speed is max), messages and message_rows (left out), gaps, obstacles (texts), go; then with \
@@ -71,7 +73,7 @@ struct ReplayCommand: Command {
             .target, .channel, .isPrivate, .go, .from, .to, .table, .operation, .condition, .speed, .step, .pauseOn,
             .map, .tag, .onConflict,
             .triggers, .allowTarget, .withoutProgress, .json, .zone, .log, .project,
-        ] + Option.masking + [.maskKey, .certificates]
+        ] + Option.masking + [.maskKey] + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL), Setting(\.replayTargets),
@@ -96,14 +98,16 @@ struct ReplayCommand: Command {
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
-        let request = try arguments.replayRequest(zone)
+        var request = try arguments.replayRequest(zone)
+        // What a hub gives is the window.
+        if arguments.value(of: .server) != nil { (request.query.from, request.query.to) = (nil, nil) }
         let settings = try arguments.playerSettings()
         guard let text = arguments.value(of: .target) else {
             throw UsageError("where to? give --target postgresql://… of a staging database, or http://… of a hub")
         }
         let place = try ReplayPlace(text)
         return try LogAccess.explained {
-            let log = try arguments.historyLog(terminal)
+            let log = try arguments.log(asking: [.from, .to], terminal)
             let names = try NameCheck(log)
             try names.check(request.query)
             try names.check(HistoryQuery(request.query, with: settings.pause))
@@ -121,9 +125,7 @@ struct ReplayCommand: Command {
             guard obstacles.isEmpty, plan.transactions > 0 else { return .notFound }
             guard arguments.has(.go) else { return .ok }
             try terminal.flush()
-            try arguments.audit(
-                .replay, text.audited(into: place.shown, tag: request.tag), ofLog: arguments.logDirectory(terminal),
-                terminal)
+            try arguments.auditReplay(text.audited(into: place.shown, tag: request.tag), terminal)
             let report = try play(request, plan, log, target, settings, text, progress, terminal)
             try text.print(report)
             return report.end == .whole && report.skipped == 0 ? .ok : .notFound

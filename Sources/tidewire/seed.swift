@@ -33,6 +33,9 @@ struct SeedCommand: Command {
 
         With -o the script is in FILE once it is whole, and what was there before is there until then.
 
+        \(AskingHelp.text) What it masks has another stand-in in each script: where keys are masked, 'tidewire bundle --server' once, and \
+        seed and replay of that file with the same --mask-key.
+
         \(MaskHelp.text)
 
         WHAT STANDS IN for a masked value is one that its column takes: \(StandIn.description); other types, and those of the \
@@ -41,7 +44,7 @@ struct SeedCommand: Command {
     let options: [Option] =
         [.table, .to, .file, .triggers, .mostRows, .withoutProgress, .zone, .log, .project] + Option.masking + [
             .maskKey
-        ]
+        ] + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.databaseURL)])
     ]
@@ -55,6 +58,11 @@ struct SeedCommand: Command {
     let exitCodes = LogAccess.exitCodes
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer(
+            "seed", options: allOptions, to: arguments.value(of: .file), terminal)
+        {
+            return code
+        }
         let query = try arguments.query(try arguments.zone())
         var settings = SeedScript.Settings()
         settings.mostRows = try arguments.mostRows()

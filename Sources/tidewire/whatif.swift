@@ -27,6 +27,9 @@ struct WhatIfCommand: Command {
         the catalog is read, a second or so; where policies are left to PostgreSQL to decide, until the log is read: give \
         --to and --from then, or a copy. The SQL can end no transaction.
 
+        \(AskingHelp.window) --to does not make it smaller here: memberships are taken back by what came since. What a policy \
+        reads of masked columns nobody knows here: such rows count as shown to nobody, and a line says so.
+
         BY WHAT. Gains and losses are told apart by the policies that show the rows: of a gain, which of the proposed ones show \
         it and what keeps it now; of a loss, which show it now and what will keep it. (no policy) says that none shows it, \
         a name under KEPT BY is a restrictive policy that does not hold. Where several show the same row, all are named.
@@ -35,14 +38,14 @@ struct WhatIfCommand: Command {
         told_now, told_then, gains, losses; kind "policy": change (gain or loss), role, schema, table, shown_by, kept_by (names), \
         shown_how, kept_how (policies, no_policy, no_row_security, no_select, not_published, refused, unknown), clients, rows; \
         kind "gain" and "loss", examples: user, role, offset, schema, table, op, key, shown_by, kept_by; last kind "total": from, to (offsets), gains, losses, asked and not_asked (rows that PostgreSQL judged, or should have), \
-        memberships_of_now. Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
+        memberships_of_now, masked (columns that policies read and a bundle has no values of), claims_not_kept (names). Ends with status 0 when nobody gains or loses anything, and 1 when somebody does.
         """
     let options: [Option] =
         [
             .proposal, .place, .user, .claims, .role, .subject, .holderLimit, .examples, .from, .to, .withoutProgress,
             .output, .json,
             .zone, .log, .project,
-        ] + Option.masking
+        ] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.dataDirectory), Setting(\.maskRules), Setting(\.publication), Setting(\.deletesAreStrict),
@@ -73,9 +76,12 @@ struct WhatIfCommand: Command {
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
-            let log = try arguments.historyLog(terminal)
-            let holders = try arguments.holders(in: log, atMost: limit, terminal)
-            let query = try arguments.query(zone)
+            // Memberships are taken back by all that came since: the whole rest of the log is needed.
+            let log = try arguments.log(asking: [.from], terminal)
+            let (holders, unkept) = try arguments.holders(in: log, atMost: limit, terminal)
+            var query = try arguments.query(zone)
+            // What a hub gave begins there.
+            if arguments.value(of: .server) != nil { query.from = nil }
             let window = try log.window(from: query.from, to: query.to)
             var settings = WhatIf.Settings(
                 target: ConnectionTarget(place), publication: configuration.publication,
@@ -88,7 +94,7 @@ struct WhatIfCommand: Command {
                 }
             }
             progress.clear()
-            let printer = WhatIfPrinter(report, log, zone, terminal)
+            let printer = WhatIfPrinter(report, unkept, log, zone, terminal)
             if arguments.has(.json) {
                 for line in try printer.json { try terminal.print(line) }
             } else {
@@ -141,17 +147,18 @@ extension Arguments {
         return Int(number)
     }
 
-    /// Whoever is named, or else those whom the ledger knows.
+    /// Whoever is named, or else those whom the ledger knows; and the names of claims of theirs that are not known.
     fileprivate func holders(
         in log: HistoryLog, atMost limit: Int, _ terminal: Terminal
-    ) throws -> [ExplainedHolder] {
+    ) throws -> (holders: [ExplainedHolder], unkept: Set<String>) {
         let (claims, role, subject) = (value(of: .claims), value(of: .role), value(of: .subject))
         guard claims == nil, role == nil else {
-            return [try holder(claims: claims, role: role, subject: subject, terminal)]
+            return ([try holder(claims: claims, role: role, subject: subject, terminal)], [])
         }
         guard subject == nil else { throw UsageError("--sub needs --role, or --claims") }
         var seen: Set<[UInt8]> = []
         var holders: [ExplainedHolder] = []
+        var unkept: Set<String> = []
         for attendance in try AttendanceBook(log).all.reversed() where holders.count < limit {
             let recorded = attendance.holder(at: .max)
             guard value(of: .user).map({ Array($0.utf8) == recorded.note.subject }) ?? true else { continue }
@@ -159,8 +166,9 @@ extension Arguments {
                 let holder = try? ExplainedHolder(recorded)
             else { continue }
             holders.append(holder)
+            unkept.formUnion(ExplainedHolder.unknownClaims(of: recorded))
         }
-        guard holders.isEmpty else { return holders }
+        guard holders.isEmpty else { return (holders, unkept) }
         throw CommandFailure(
             .notFound, "for whom? the ledger of this log knows nobody",
             hint: "Give --claims, or --role and --sub. The hub writes the ledger where the setting ledger is not off.")
@@ -170,13 +178,15 @@ extension Arguments {
 /// A report as it is printed.
 private struct WhatIfPrinter {
     private let report: WhatIfReport
+    private let unkept: Set<String>
     private let log: HistoryLog
     private let zone: DisplayZone
     private let terminal: Terminal
 
-    init(_ report: WhatIfReport, _ log: HistoryLog, _ zone: DisplayZone, _ terminal: Terminal) {
+    init(_ report: WhatIfReport, _ unkept: Set<String>, _ log: HistoryLog, _ zone: DisplayZone, _ terminal: Terminal) {
         self.terminal = terminal
         self.report = report
+        self.unkept = unkept
         self.log = log
         self.zone = zone
     }
@@ -187,10 +197,10 @@ private struct WhatIfPrinter {
         for line in catalog { try terminal.remark(line) }
         guard terminal.form == .table else {
             for line in policiesOfHolders.lines(on: terminal) { try terminal.print(line) }
-            for line in sums { try terminal.remark(line) }
+            for line in sums { try terminal.remark(ScreenText.escaped(line)) }
             return
         }
-        for line in try tables + examples + [""] + sums { try terminal.print(line) }
+        for line in try tables + examples + [""] + sums.map(ScreenText.escaped) { try terminal.print(line) }
     }
 
     private var tables: [String] {
@@ -293,6 +303,17 @@ private struct WhatIfPrinter {
             lines.append(
                 "\(report.unasked) rows were left out: more than may be asked about. A smaller window says more.")
         }
+        if !report.lost.isEmpty {
+            lines.append(
+                "Masked in the bundle, so that rows which policies judge by it count as shown to nobody: "
+                    + "\(report.lost.sorted().joined(separator: ", ")). --unmask, where it is made, leaves it readable."
+            )
+        }
+        if !unkept.isEmpty {
+            lines.append(
+                "Policies were asked without claims that are not kept (setting: ledger_claims) or masked: "
+                    + unkept.sorted().joined(separator: ", "))
+        }
         if report.membershipsAreOfNow {
             lines.append("Some memberships are as they are now: the log does not say what they were.")
         }
@@ -366,6 +387,10 @@ private struct WhatIfPrinter {
         return line.text
     }
 
+    private static func list(_ names: [String]) -> String {
+        "[" + names.map(JSONLine.quoted).joined(separator: ",") + "]"
+    }
+
     private var total: String {
         var line = JSONLine()
         line.add("kind", "total")
@@ -376,6 +401,8 @@ private struct WhatIfPrinter {
         line.add("asked", report.asked)
         line.add("not_asked", report.unasked)
         line.add("memberships_of_now", report.membershipsAreOfNow)
+        line.add("masked", json: Self.list(report.lost.sorted()))
+        line.add("claims_not_kept", json: Self.list(unkept.sorted()))
         return line.text
     }
 }

@@ -1,3 +1,4 @@
+import Embedded
 import Foundation
 import History
 import Ingest
@@ -137,6 +138,64 @@ extension EndToEndPrograms {
             let again = try Self.tidewire(words + ["--go", "--json"])
             #expect(again.code == 1 && again.output.contains(#""changes":0,"#), "\(again)")
             #expect(again.output.contains(#""already_forgotten":2"#) && again.output.contains(#""done":false"#))
+        }
+
+        /// A window that is worked on elsewhere, and an answer that is larger than one response.
+        @Test func `what would have been, and what is played again, is asked of a hub too`() throws {
+            let hub = try Self.started()
+            let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
+            let secret = "planted-\(UUID())"
+            _ = try hub.ask(
+                "INSERT INTO reminders (owner_id, message) SELECT gen_random_uuid(), '\(secret)-' || n || repeat('x', 300) "
+                    + "FROM generate_series(1, 20000) n")
+            try eventually("the log to have it") {
+                try Self.tidewire(["stats", "--log", log]).output.contains("20003")
+            }
+            let tail = ["tail", "--from", "oldest", "--json"]
+            let (ofFiles, ofHub) = (
+                try Self.tidewire(tail + ["--log", log]), try Self.tidewire(tail + ["--server", url])
+            )
+            #expect(ofHub == ofFiles && ofHub.output.utf8.count > 8 << 20, "\(ofHub.output.utf8.count)")
+            let masked = ["--mask", "message"]
+            let proposal = TemporaryDirectory.make("whatif") + "/new.sql"
+            try "REVOKE SELECT ON reminders FROM authenticated".write(
+                toFile: proposal, atomically: true, encoding: .utf8)
+            let whatIf = [
+                "whatif", "--policy", proposal, "--on", hub.databaseURL, "--role", "authenticated", "--sub",
+                "\(UUID())",
+            ]
+            let answers = try ["--log \(log)", "--server \(url)"].map { place in
+                try Self.tidewire(whatIf + masked + place.split(separator: " ").map(String.init))
+            }
+            #expect(answers[0] == answers[1] && answers[0].output.contains("Of the changes @0"), "\(answers)")
+            let seeds = try ["--log \(log)", "--server \(url)"].map { place in
+                try Self.tidewire(["seed"] + masked + place.split(separator: " ").map(String.init))
+            }
+            #expect(seeds[0].code == 0 && seeds[0].output.utf8.count == seeds[1].output.utf8.count)
+            let script = TemporaryDirectory.make("seed") + "/seed.sql"
+            #expect(try Self.tidewire(["seed", "--server", url, "--triggers", "--file", script] + masked).code == 0)
+            #expect(try String(contentsOfFile: script, encoding: .utf8).contains("INSERT INTO"))
+            let staging = try TestDatabase()
+            for file in SQLFile.foundation + SQLFile.scenarios { try file.apply(staging.connection) }
+            let place = "127.0.0.1:\(staging.cluster.port)/\(staging.name)"
+            let replay = [
+                "replay", "--target", staging.url, "--allow-target", place, "--speed", "max", "--server", url,
+            ]
+            let plan = try Self.tidewire(replay + masked + ["--from", "oldest"])
+            #expect(plan.code == 0 && plan.output.contains("Nothing was written"), "\(plan)")
+            let done = try Self.tidewire(replay + masked + ["--from", "oldest", "--go", "--tag", "incident-7"])
+            #expect(done.code == 0, "\(done)")
+            #expect(try staging.value("SELECT count(*) FROM reminders") == "20002")
+            #expect(
+                try staging.value("SELECT count(*) FROM reminders WHERE message LIKE '%\(secret)%'") == "0")
+            for answer in answers + seeds + [plan, done] { #expect(!answer.output.contains(secret)) }
+            let audit = try Self.tidewire(["log", "audit", "--log", log]).output
+            #expect(
+                audit.contains("replay") && audit.contains("incident-7") && audit.contains("operators' API"), "\(audit)"
+            )
+            #expect(try Self.tidewire(replay + ["--mask-key", proposal]).code == 2)
+            let left = try FileManager.default.contentsOfDirectory(atPath: hub.dataDirectory)
+            #expect(!left.contains { $0.hasPrefix("question-") }, "\(left)")
         }
 
         @Test func `a question that may not be asked is refused`() throws {

@@ -18,6 +18,10 @@ import WebSocket
         #expect(question.form == .json && question.form.contentType.hasPrefix("application/x-ndjson"))
         #expect(try LogQuestion("tail", items("output=csv")).form == .csv)
         #expect(try LogQuestion("bundle", []).form == .bundle)
+        #expect(try LogQuestion("seed", items("to=-1h")).words == ["--to=-1h", "--"])
+        let inParts = try LogQuestion("tail", items("parts=true"))
+        #expect(inParts.isInParts && inParts.words == ["--"])
+        #expect(try !LogQuestion("tail", items("parts=false")).isInParts)
     }
 
     @Test func `what is to be forgotten is a table, a key, and nothing else`() throws {
@@ -38,7 +42,7 @@ import WebSocket
         ("tail", "audit-file=x"), ("tail", "mask-rules=x"), ("tail", "mask-key=x"), ("row", "table=notes"),
         ("row", "key=1"),
         ("tx", ""), ("tx", "xid=1&xid=2"), ("tail", "json=perhaps"), ("tail", "from=\0"), ("../tail", ""),
-        ("bundle", "file=x"),
+        ("bundle", "file=x"), ("seed", "mask-key=x"), ("tail", "parts=perhaps"), ("part", ""),
     ])
     func `what names files, writes or is none is refused`(command: String, query: String) {
         #expect(throws: LogQuestion.Refusal.self) { try LogQuestion(command, items(query)) }

@@ -65,7 +65,7 @@ import WebSocket
         let api = TenantsAPI(
             store, configured: nil, operators: OperatorGate([], withdrawn: nil, clients: nil), stageDefaults)
         let described = try Self.operations().filter { $0.path.hasPrefix("/api/tenants") }
-        #expect(described.count == 13)
+        #expect(described.count == 16)
         for path in Set(described.map(\.path)) {
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
                 let isKnown =

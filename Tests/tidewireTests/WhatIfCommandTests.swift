@@ -76,6 +76,32 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(result.output.contains("nobody of 1 client would gain or lose any"))
     }
 
+    /// Marks are no values: whatever policies read of them is not known, and that is said.
+    @Test func `of a bundle what is masked counts as shown to nobody, unless it was left readable`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let place = TemporaryDirectory.make("whatif")
+        func answer(_ name: String, _ words: [String]) async -> Run {
+            let made = await tidewireTests.run(
+                ["bundle", "\(place)/\(name)", "--log", stage.log.path] + words, commands: commands + [BundleCommand()])
+            #expect(made.exitCode == .ok, "\(made.errors)")
+            return await tidewireTests.run(
+                [
+                    "whatif", "--policy", "new.sql", "--on", stage.database.url, "--log", "\(place)/\(name)",
+                    "--claims",
+                    "claims",
+                ], commands: commands,
+                files: ["new.sql": "ALTER POLICY own ON fullrep USING (email <> 'nobody@x')", "claims": Self.other])
+        }
+        let masked = await answer("masked", [])
+        #expect(masked.output.contains("would gain or lose any"), "\(masked)")
+        #expect(masked.output.contains("count as shown to nobody: public.fullrep.email."), "\(masked)")
+        let open = await answer("open", ["--unmask", "email"])
+        let here = await Self.run(
+            stage, sql: "ALTER POLICY own ON fullrep USING (email <> 'nobody@x')", claims: Self.other)
+        #expect(open.output == here.output && open.output.contains("Gains, for example"), "\(open) \(here)")
+    }
+
     @Test func `what cannot be done is said`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }

@@ -52,9 +52,9 @@ struct PastMemberships: ~Copyable {
     /// Sets that could not be taken back: they stay as they are now.
     private var frozen: Set<Int> = []
 
-    init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot) {
+    init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot, lost: Masking?) {
         self.sets = sets
-        schemas = WindowSchemas(snapshot, alsoRelated: true)
+        schemas = WindowSchemas(snapshot, alsoRelated: true, lost: lost)
         // Not into the stored ones at once: what is declared must be whole.
         var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
         var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)

@@ -1,4 +1,5 @@
 import Catalog
+import History
 import Judging
 import Policy
 import Postgres
@@ -147,6 +148,19 @@ struct Ruling {
 
     /// So many policies are told apart at most.
     var partCount: Int { pairs.reduce(0) { max($0, $1.parts.count) } }
+
+    /// What policies read and is masked.
+    func columns(maskedBy masking: Masking) -> Set<String> {
+        var found: Set<String> = []
+        for pair in pairs {
+            let table = TableName(schema: pair.table.schema, name: pair.table.name)
+            for column in pair.policy?.row.columns ?? [] where column.isNeeded && masking.masks(column.name, of: table)
+            {
+                found.insert("\(table).\(column.name)")
+            }
+        }
+        return found
+    }
 
     /// Policies are not told apart.
     mutating func dropParts() { for pair in pairs.indices { pairs[pair].parts = [] } }

@@ -50,7 +50,7 @@ struct RulingPass: ~Copyable {
     /// - Parameter judge: nil where nothing can be asked any more.
     init(
         _ ruling: Ruling, _ holders: [ExplainedHolder], _ judge: TrialJudge?, into told: ToldChanges,
-        deletesAreStrict: Bool, asksAtMost: Int
+        deletesAreStrict: Bool, asksAtMost: Int, lost: Masking?
     ) {
         self.ruling = ruling
         self.holders = holders
@@ -61,8 +61,8 @@ struct RulingPass: ~Copyable {
         asksOfPartsLeft = asksAtMost
         targets = Self.targets(of: ruling.pairs)
         settings = .ofPolicies(ruling.view.snapshot)
-        memberships = PastMemberships(ruling.sets, ruling.view.snapshot)
-        schemas = WindowSchemas(ruling.view.snapshot)
+        memberships = PastMemberships(ruling.sets, ruling.view.snapshot, lost: lost)
+        schemas = WindowSchemas(ruling.view.snapshot, lost: lost)
         handles = Array(repeating: nil, count: targets.count)
         for table in ruling.view.snapshot.tables {
             index.declare(table: table.oid, columns: table.columns.map(\.name))

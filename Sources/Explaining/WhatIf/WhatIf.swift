@@ -103,11 +103,13 @@ public struct WhatIf {
     ) throws {
         var pass = RulingPass(
             ruling, holders, ruling.mayAsk ? TrialJudge(proposal.session) : nil, into: told,
-            deletesAreStrict: settings.deletesAreStrict, asksAtMost: settings.asksAtMost)
+            deletesAreStrict: settings.deletesAreStrict, asksAtMost: settings.asksAtMost,
+            lost: log.lost)
         try pass.run(log, window, progress: progress)
         report.asked += told.asked
         report.unasked += told.unasked
         if !pass.isExact { report.membershipsAreOfNow = true }
+        if let lost = log.lost { report.lost.formUnion(ruling.columns(maskedBy: lost)) }
     }
 
     /// As far as the log goes.
@@ -267,6 +269,8 @@ public struct WhatIfReport: Sendable {
     public internal(set) var unasked = 0
     /// Some memberships could not be taken back to the window.
     public internal(set) var membershipsAreOfNow = false
+    /// Columns that policies read, and of which a bundle has no values.
+    public internal(set) var lost: Set<String> = []
 
     init(_ holders: [ExplainedHolder], _ differences: CatalogDifferences, _ offsets: Range<UInt64>) {
         self.holders = holders

@@ -9,7 +9,7 @@ struct WindowSchemas {
     struct Schema {
         /// With the number that the catalog has for the table; none where it has no such table.
         var relation: Relation
-        /// Columns that the table has not, or not with that type.
+        /// Columns that the table has not, or not with that type, and those that a bundle has masked: nothing is known of them.
         var foreign: Set<Int>
     }
 
@@ -19,10 +19,12 @@ struct WindowSchemas {
     }
 
     private let tables: [TableName: CatalogTable]
+    private let lost: Masking?
     private var schemas: [UInt64: Schema] = [:]
 
-    /// `alsoRelated`: tables too that only policies read.
-    init(_ snapshot: CatalogSnapshot, alsoRelated: Bool = false) {
+    /// `alsoRelated`: tables too that only policies read. `lost`: what a bundle has masked.
+    init(_ snapshot: CatalogSnapshot, alsoRelated: Bool = false, lost: Masking?) {
+        self.lost = lost
         let all = alsoRelated ? snapshot.tables + snapshot.tablesOfPolicies : snapshot.tables
         tables = Dictionary(
             all.map { (TableName(schema: $0.schema, name: $0.name), $0) }, uniquingKeysWith: { first, _ in first })
@@ -32,10 +34,12 @@ struct WindowSchemas {
         let fingerprint = RelationCodec.fingerprint(of: stored)
         guard schemas[fingerprint] == nil else { return }
         var relation = try RelationCodec.decode(stored)
-        let table = tables[TableName(schema: relation.schema, name: relation.name)]
+        let name = TableName(schema: relation.schema, name: relation.name)
+        let table = tables[name]
         relation.oid = table?.oid ?? 0
         let foreign = relation.columns.indices.filter { place in
             !(table?.columns.contains { $0.isSame(as: relation.columns[place]) } ?? false)
+                || lost?.masks(relation.columns[place].name, of: name) ?? false
         }
         schemas[fingerprint] = Schema(relation: relation, foreign: Set(foreign))
     }
@@ -51,8 +55,11 @@ struct WindowSchemas {
     func value(
         of column: CatalogColumn, in change: borrowing Change, _ image: Image
     ) throws(ByteError) -> ColumnText {
-        let relation = try schema(change.relation).relation
-        guard let place = relation.columns.firstIndex(where: column.isSame) else { return .absent }
+        let schema = try schema(change.relation)
+        let relation = schema.relation
+        guard let place = relation.columns.firstIndex(where: column.isSame), !schema.foreign.contains(place) else {
+            return .absent
+        }
         if image == .new, let new = change.new, let found = try Self.value(at: place, of: new) { return found }
         guard let old = change.old, change.oldImage == .full || relation.columns[place].isIdentity else {
             return .absent

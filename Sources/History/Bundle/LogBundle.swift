@@ -37,6 +37,18 @@ public final class LogBundle: Sendable {
         return try file.bytes(at: member.position, count: Int(member.size))
     }
 
+    /// What was masked when it was made, for good; what it does not say of it counts as masked.
+    public var masking: Masking {
+        let text = { [self] (name: String) in String(decoding: (try? contents(of: name)) ?? [], as: UTF8.self) }
+        let manifest = BundleManifest((try? contents(of: Self.manifestName)) ?? [])
+        let columns = { (name: String) in
+            (manifest[name] ?? "").split(separator: ", ").compactMap { ColumnMask(String($0)) }
+        }
+        return Masking(
+            (try? MaskRules(file: text(Self.rulesName))) ?? .usual, hiding: columns("also_masked"),
+            showing: columns("unmasked"))
+    }
+
     /// The log in it.
     public var directory: any StorageDirectory {
         let files = members.filter { $0.name.hasPrefix(Self.logFolder) }.map { member in

@@ -82,16 +82,3 @@ enum TapeArchive {
         UInt64(String(decoding: digits.prefix { (0x30...0x37).contains($0) }, as: UTF8.self), radix: 8)
     }
 }
-
-extension StorageFile {
-    /// So many bytes from there, or as many as there are.
-    func bytes(at position: UInt64, count: Int) throws(SystemError) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: count)
-        // SAFETY: the file is read into the buffer alone, which lives for the call.
-        let answer = unsafe bytes.withUnsafeMutableBytes { buffer in
-            Result { () throws(SystemError) in unsafe try read(into: buffer, at: position) }
-        }
-        bytes.removeLast(count - (try answer.get()))
-        return bytes
-    }
-}

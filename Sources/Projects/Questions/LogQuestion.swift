@@ -26,12 +26,14 @@ public struct LogQuestion: Sendable, Equatable {
     public let form: Form
     /// The command's words, without what says where the log is.
     let words: [String]
+    /// What is too large for one response is kept, and fetched in parts.
+    public let isInParts: Bool
 
     /// Commands that may be asked, with their operands in their order; one that ends in `…` may come more than once.
     public static let operands: [String: [String]] = [
         "tail": [], "row": ["table", "key…"], "tx": ["xid"], "asof": ["table"], "stats": [], "event": ["offset"],
         "who": ["offset"], "user": ["sub"], "session": ["session"], "why": [], "info": [], "verify": [], "audit": [],
-        "bundle": [],
+        "bundle": [], "seed": [],
     ]
 
     /// Those below `tidewire log`.
@@ -42,11 +44,11 @@ public struct LogQuestion: Sendable, Equatable {
         "from", "to", "table", "op", "where", "presence", "limit", "output", "json", "tz", "mask", "unmask", "by",
         "top",
         "user", "recorded", "now", "offset", "key", "role", "sub", "filter", "event", "unchecked", "note", "policies",
-        "deliveries",
+        "deliveries", "replayed", "triggers",
     ]
 
     private static let flags: Set<String> = [
-        "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries",
+        "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries", "triggers",
     ]
 
     /// Why a question is none.
@@ -63,10 +65,18 @@ public struct LogQuestion: Sendable, Equatable {
         var operands: [String: [String]] = [:]
         var options: [String] = []
         var form = command == "bundle" ? Form.bundle : .table
+        var isInParts = false
         for item in items {
             if item.value.contains("\0") { throw Refusal(reason: "\(item.name) has a zero byte") }
             if wanted.contains(where: { $0 == item.name || $0 == item.name + "…" }) {
                 operands[item.name, default: []].append(item.value)
+                continue
+            }
+            if item.name == "parts" {
+                guard ["", "true", "false"].contains(item.value) else {
+                    throw Refusal(reason: "parts is true or false")
+                }
+                isInParts = item.value != "false"
                 continue
             }
             guard Self.options.contains(item.name) else {
@@ -84,6 +94,7 @@ public struct LogQuestion: Sendable, Equatable {
             options.append("--\(item.name)=\(item.value)")
         }
         self.form = form
+        self.isInParts = isInParts
         words = try options + ["--"] + Self.given(wanted, operands, command)
     }
 
@@ -107,7 +118,7 @@ public struct LogQuestion: Sendable, Equatable {
     }
 
     private init(_ command: String, _ form: Form, _ words: [String]) {
-        (self.command, self.form, self.words) = (command, form, words)
+        (self.command, self.form, self.words, isInParts) = (command, form, words, false)
     }
 
     /// The same with another option.

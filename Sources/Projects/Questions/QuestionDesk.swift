@@ -15,6 +15,8 @@ final class QuestionDesk: Sendable {
     private struct State {
         var waiting: [Waiting] = []
         var isClosed = false
+        /// Logs beside which answers may be kept.
+        var logs: Set<String> = []
     }
 
     private let state = Mutex(State())
@@ -31,10 +33,12 @@ final class QuestionDesk: Sendable {
         self.threads.withLock { $0 = started }
     }
 
-    func ask(_ run: @escaping @Sendable () -> HTTPResponse, then answer: @escaping Answer) {
+    /// `log`: what is asked about; answers may be kept beside it.
+    func ask(beside log: String, _ run: @escaping @Sendable () -> HTTPResponse, then answer: @escaping Answer) {
         let isTaken = state.withLock { state in
             guard !state.isClosed, state.waiting.count < Limits.maximumWaitingLogQuestions else { return false }
             state.waiting.append(Waiting(run: run, answer: answer))
+            state.logs.insert(log)
             return true
         }
         if isTaken {
@@ -53,8 +57,20 @@ final class QuestionDesk: Sendable {
             } else if isClosed {
                 return
             } else {
-                seen = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + 3_600_000_000_000)
+                let isKept = state.withLock { !$0.logs.isEmpty }
+                let rest = isKept ? Limits.answerLifetime.wholeNanoseconds : 3_600_000_000_000
+                let before = seen
+                seen = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + rest)
+                if isKept, seen == before { sweep() }
             }
+        }
+    }
+
+    /// Nobody has asked for a while: what was not fetched goes.
+    private func sweep() {
+        for log in state.withLock({ $0.logs }) {
+            let isLeft = (try? AnswerSpool(besideLog: log))?.sweep(at: Clock.unixMicroseconds() / 1_000_000) ?? false
+            if !isLeft { state.withLock { _ = $0.logs.remove(log) } }
         }
     }
 

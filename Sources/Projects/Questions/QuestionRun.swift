@@ -8,42 +8,90 @@ import WebSocket
 /// One question to a log, answered by a process of its own: this very program, as it would be called at a terminal. What goes
 /// wrong with it, and whatever it takes, is not the hub's.
 struct QuestionRun {
-    let question: LogQuestion
+    enum What: Sendable {
+        case question(LogQuestion)
+        /// More of an answer that was given.
+        case part(AnswerPart)
+    }
+
+    let what: What
     let place: QuestionPlace
     let program: String
 
     func with(_ option: String) -> QuestionRun {
-        QuestionRun(question: question.with(option), place: place, program: program)
+        guard case .question(let question) = what else { return self }
+        return QuestionRun(what: .question(question.with(option)), place: place, program: program)
     }
 
     func answer() -> HTTPResponse {
         do throws(SystemError) {
-            return try run()
+            let spool = try AnswerSpool(besideLog: place.log)
+            let now = Clock.unixMicroseconds() / 1_000_000
+            _ = spool.sweep(at: now)
+            switch what {
+            case .part(let part): return spool.part(part)
+            case .question(let question):
+                if question.isInParts, let obstacle = try spool.obstacle() {
+                    return .message(.serviceUnavailable, obstacle)
+                }
+                return try run(question, spool, AnswerSpool.name(at: now))
+            }
         } catch {
             Log.shared.error("a question to the event log cannot be asked", [.reason("\(error)")])
             return TenantsAPI.failed("the question cannot be asked")
         }
     }
 
-    private var words: [String] {
+    private func words(_ question: LogQuestion) -> [String] {
         let start = question.isOfLog ? ["log", question.command] : [question.command]
         return [program] + start + ["--config=/dev/null", "--log=\(place.log)"] + question.words
     }
 
-    private func run() throws(SystemError) -> HTTPResponse {
-        guard question.form == .bundle else { return try run(words) { $0 } }
-        // Beside the log, where there is room for it, and under a name that is nobody's.
-        let directory = try DiskDirectory(Directories.parent(of: place.log))
-        let name = "question-\(UUIDText.random()).bundle"
-        defer { try? directory.remove(name) }
-        return try run(words + ["\(directory.path)/\(name)"]) { _ in
-            let file = try? directory.open(name, for: .reading)
-            return (try? file?.contents(atMost: UInt64(Limits.maximumQuestionBytes) + 1)) ?? []
+    /// An answer that is kept has that name.
+    private func run(_ question: LogQuestion, _ spool: AnswerSpool, _ name: String) throws(SystemError) -> HTTPResponse
+    {
+        // A bundle is a file of the process', beside the log, where there is room for it.
+        let isFile = question.form == .bundle
+        let output = AnswerOutput(
+            spool, name, most: question.isInParts && !isFile ? Limits.maximumAnswerBytes : Limits.maximumQuestionBytes)
+        var isKept = false
+        defer { if !isKept { spool.remove(name) } }
+        let end = try run(words(question) + (isFile ? ["\(spool.directory.path)/\(name)"] : []), output)
+        guard case .answered(let code, let said) = end else { return refusal(end) }
+        // The question was wrong: `tidewire: what is wrong`.
+        if code == 2 { return .message(.badRequest, Self.plain(said)) }
+        let file = try? spool.directory.open(name, for: .reading)
+        let size = isFile ? try file?.size() ?? 0 : UInt64(output.count)
+        let limit = question.isInParts ? Limits.maximumAnswerBytes : Limits.maximumQuestionBytes
+        guard size <= UInt64(limit) else { return refusal(.tooMuch(limit)) }
+        let first = min(size, UInt64(Limits.maximumQuestionBytes))
+        let body = isFile ? try file?.bytes(at: 0, count: Int(first)) ?? [] : output.beginning
+        var response = HTTPResponse(.ok, contentType: question.form.contentType, body: body)
+        response.headers.append(HTTPHeader("tidewire-exit-code", "\(code)"))
+        response.headers.append(HTTPHeader("cache-control", "no-store"))
+        if !said.isEmpty {
+            response.headers.append(HTTPHeader("tidewire-remarks", PercentText.encoded(String(said.prefix(4000)))))
         }
+        if size > first {
+            isKept = true
+            response.headers.append(HTTPHeader(AnswerSpool.partHeader, name))
+            response.headers.append(HTTPHeader(AnswerSpool.sizeHeader, "\(size)"))
+        }
+        return response
     }
 
-    /// - Parameter body: the answer's, made of what the process printed.
-    private func run(_ words: [String], _ body: ([UInt8]) -> [UInt8]) throws(SystemError) -> HTTPResponse {
+    // MARK: The process
+
+    /// What came of it.
+    private enum End {
+        case answered(Int32, said: String)
+        case tooMuch(Int)
+        case late
+        /// By a signal.
+        case broken
+    }
+
+    private func run(_ words: [String], _ printed: AnswerOutput) throws(SystemError) -> End {
         let (input, output, errors) = (try Pipe(), try Pipe(), try Pipe())
         ByteStream.close(input.writing)
         let process: ChildProcess
@@ -58,15 +106,18 @@ struct QuestionRun {
         }
         defer { for end in [output.reading, errors.reading] { ByteStream.close(end) } }
         let deadline = Clock.monotonicNanoseconds() + Limits.questionTimeLimit.wholeNanoseconds
-        guard let printed = gather(output.reading, until: deadline) else { return end(process, deadline) }
+        guard try gather(output.reading, until: deadline, into: printed) else { return end(process, deadline, printed) }
         // What it says beside its answer fits into a pipe; one that waits for more room than that is ended here.
-        guard let ending = process.wait(milliseconds: left(until: deadline)) else { return end(process, deadline) }
-        let said = gather(errors.reading, until: deadline) ?? []
-        guard case .exited(let code) = ending else {
-            Log.shared.error("a question to the event log ended by a signal", [.reason(question.command)])
-            return TenantsAPI.failed("the question ended without an answer")
+        guard let ending = process.wait(milliseconds: left(until: deadline)) else {
+            return end(process, deadline, printed)
         }
-        return answer(code, body(printed), String(decoding: said, as: UTF8.self))
+        let said = AnswerOutput(most: Limits.maximumQuestionBytes)
+        _ = try gather(errors.reading, until: deadline, into: said)
+        guard case .exited(let code) = ending else {
+            Log.shared.error("a question to the event log ended by a signal", [.reason(words[1])])
+            return .broken
+        }
+        return .answered(code, said: String(decoding: said.beginning, as: UTF8.self))
     }
 
     private func left(until deadline: UInt64) -> Int {
@@ -74,52 +125,76 @@ struct QuestionRun {
         return now < deadline ? max(1, Int((deadline - now) / 1_000_000)) : 0
     }
 
-    /// Nil where it is too much, or the time is up first.
-    private func gather(_ descriptor: Int32, until deadline: UInt64) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        while bytes.count <= Limits.maximumQuestionBytes {
+    /// False where it is too much, or the time is up first.
+    private func gather(
+        _ descriptor: Int32, until deadline: UInt64, into output: AnswerOutput
+    ) throws(SystemError) -> Bool {
+        while output.count <= output.most {
             let milliseconds = left(until: deadline)
             guard milliseconds > 0, Poll.wait(for: descriptor, timeoutMilliseconds: Int32(clamping: milliseconds))
             else {
-                return nil
+                return false
             }
             let more = ByteStream.read(descriptor)
-            if more.isEmpty { return bytes }
-            bytes += more
+            if more.isEmpty { return true }
+            try output.append(more)
         }
-        return nil
+        return false
     }
 
-    private func end(_ process: ChildProcess, _ deadline: UInt64) -> HTTPResponse {
+    private func end(_ process: ChildProcess, _ deadline: UInt64, _ output: AnswerOutput) -> End {
         process.signal(SIGKILL)
         process.wait(milliseconds: 5000)
-        guard left(until: deadline) > 0 else {
-            return .message(
+        return left(until: deadline) > 0 ? .tooMuch(output.most) : .late
+    }
+
+    private func refusal(_ end: End) -> HTTPResponse {
+        switch end {
+        case .tooMuch(let most):
+            .message(
+                .contentTooLarge,
+                "the answer is larger than \(most >> 20) MiB: ask for less"
+                    + (most < Limits.maximumAnswerBytes ? ", in parts (parts=true)," : "") + " or at the hub's machine")
+        case .late:
+            .message(
                 .serviceUnavailable,
                 "no answer within \(Limits.questionTimeLimit.wholeSeconds) s: ask for a smaller window, or at the hub's machine"
             )
+        case .broken, .answered: TenantsAPI.failed("the question ended without an answer")
         }
-        return .message(
-            .contentTooLarge,
-            "the answer is larger than \(Limits.maximumQuestionBytes >> 20) MiB: ask for less, or at the hub's machine")
-    }
-
-    private func answer(_ code: Int32, _ body: [UInt8], _ said: String) -> HTTPResponse {
-        // The question was wrong: `tidewire: what is wrong`.
-        if code == 2 { return .message(.badRequest, Self.plain(said)) }
-        if body.count > Limits.maximumQuestionBytes {
-            return .message(.contentTooLarge, "the bundle is too large: ask for less")
-        }
-        var response = HTTPResponse(.ok, contentType: question.form.contentType, body: body)
-        response.headers.append(HTTPHeader("tidewire-exit-code", "\(code)"))
-        response.headers.append(HTTPHeader("cache-control", "no-store"))
-        if !said.isEmpty {
-            response.headers.append(HTTPHeader("tidewire-remarks", PercentText.encoded(String(said.prefix(4000)))))
-        }
-        return response
     }
 
     private static func plain(_ said: String) -> String {
         said.split(separator: "\n").prefix(2).joined(separator: " ").replacing("tidewire: ", with: "")
+    }
+}
+
+/// What a process prints: as much as one response takes, and the whole in a file where there is more.
+private final class AnswerOutput {
+    private let spool: AnswerSpool?
+    private let name: String
+    private var file: (any StorageFile)?
+    private(set) var beginning: [UInt8] = []
+    private(set) var count = 0
+    let most: Int
+
+    init(_ spool: AnswerSpool? = nil, _ name: String = "", most: Int) {
+        (self.spool, self.name, self.most) = (spool, name, most)
+    }
+
+    func append(_ bytes: [UInt8]) throws(SystemError) {
+        let room = Limits.maximumQuestionBytes - beginning.count
+        if let spool, bytes.count > room, file == nil, most > Limits.maximumQuestionBytes {
+            let (file, held) = (try spool.directory.open(name, for: .creating), beginning)
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            try file.write(unsafe held.span.bytes, at: 0)
+            self.file = file
+        }
+        if let file {
+            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
+            try file.write(unsafe bytes.span.bytes, at: UInt64(count))
+        }
+        beginning += bytes.prefix(room)
+        count += bytes.count
     }
 }

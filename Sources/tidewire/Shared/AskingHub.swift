@@ -3,6 +3,8 @@ import Calling
 import Console
 import Crypto
 import Diagnostics
+import EventLog
+import History
 import Projects
 import Settings
 import System
@@ -24,7 +26,13 @@ extension Option {
 enum AskingHelp {
     static let text = """
         --server URL asks a hub instead of files. Its answer is masked by the rules of its machine; what is unmasked is written \
-        down there. It gives at most 4 MiB, within a minute.
+        down there. It gives at most 256 MiB, within a minute.
+        """
+
+    /// For commands that do their work where they are called.
+    static let window = """
+        --server URL fetches the window from a hub, as a bundle, masked by the rules of its machine, and works on that here; what \
+        --unmask shows is written down there. A bundle has at most 256 MiB and takes a minute at most: --from and --to keep it small.
         """
 }
 
@@ -60,6 +68,23 @@ struct AskedHub {
         } catch {
             throw UsageError("--\(Option.certificates.name) \(error)")
         }
+    }
+
+    /// The answer to a question, which may come in parts: the first one as a whole, and the bytes of all of them in their order.
+    func ask(_ question: String, _ take: ([UInt8]) throws -> Void) throws -> HubAnswer {
+        let answer = try get("log/\(question)&parts=true")
+        try take(answer.body)
+        guard let name = answer.header("tidewire-answer"),
+            let size = answer.header("tidewire-answer-bytes").flatMap({ Int($0) })
+        else { return answer }
+        var taken = answer.body.count
+        while taken < size {
+            let part = try get("log/part?name=\(PercentText.encoded(name))&from=\(taken)")
+            guard !part.body.isEmpty else { throw CommandFailure(.unreachable, "\(address) gives half an answer") }
+            try take(part.body)
+            taken += part.body.count
+        }
+        return answer
     }
 
     func get(_ path: String) throws -> HubAnswer { try answer { try request.get(place(path), accepting: "*/*") } }
@@ -114,16 +139,28 @@ struct AskedHub {
 
 extension Arguments {
     /// What a hub answers, where one is to be asked; its words and its exit code are the command's.
-    func answer(_ command: String, options: [Option], _ terminal: Terminal) throws -> ExitCode? {
+    func answer(
+        _ command: String, options: [Option], to file: String? = nil, _ terminal: Terminal
+    ) throws -> ExitCode? {
         guard let hub = try AskedHub(self, terminal) else { return nil }
         guard value(of: .log) == nil else { throw UsageError("--server asks a hub, and --log reads files") }
-        let answer = try hub.get("log/\(command)?\(try query(command, options, terminal.form))")
+        let question = "\(command)?\(try query(command, options, terminal.form))"
+        let answer: HubAnswer
         if command == "bundle" {
-            try write(answer.body, terminal)
+            answer = try bundle(hub, question, terminal)
+        } else if let file {
+            let found = try Self.fetch(hub, question, to: file)
+            answer = found.answer
+            if found.size > 0 { try terminal.print("\(file): \(found.size) bytes") }
         } else {
-            try terminal.write(answer.body)
+            answer = try hub.ask(question) { try terminal.write($0) }
         }
         try terminal.flush()
+        return Self.exitCode(answer, terminal)
+    }
+
+    /// What the command said beside its answer, and how it ended there.
+    fileprivate static func exitCode(_ answer: HubAnswer, _ terminal: Terminal) -> ExitCode {
         let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
         for line in remarks.split(separator: "\n") { terminal.complain(ScreenText.escaped(String(line))) }
         return answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) } ?? .ok
@@ -136,8 +173,8 @@ extension Arguments {
             guard let name = place < names.count ? names[place] : names.last else { continue }
             items.append((name.hasSuffix("…") ? String(name.dropLast()) : name, operand))
         }
-        // How the answer is to look was taken already.
-        let local = Set(Option.asking.map(\.name) + ["project", "quiet", "output", "json"])
+        // How the answer is to look, and where it goes, was taken already.
+        let local = Set(Option.asking.map(\.name) + ["project", "quiet", "output", "json", "file"])
         if has(.json) { items.append(("json", "true")) }
         if form == .csv || form == .markdown { items.append(("output", form == .csv ? "csv" : "md")) }
         for option in options where !local.contains(option.name) {
@@ -151,21 +188,79 @@ extension Arguments {
         return items.map { "\($0)=\(PercentText.encoded($1))" }.joined(separator: "&")
     }
 
-    private func write(_ bytes: [UInt8], _ terminal: Terminal) throws {
+    private func bundle(_ hub: AskedHub, _ question: String, _ terminal: Terminal) throws -> HubAnswer {
         let path = operands[0]
         guard !path.isEmpty, !path.hasSuffix("/"), !Directories.isThere(path) else {
             throw UsageError("FILE \(path): expected a name that is free")
         }
-        do throws(SystemError) {
-            let name = path.split(separator: "/").last.map(String.init) ?? path
-            let directory = try DiskDirectory(Directories.parent(of: try Directories.absolute(path)))
-            let file = try directory.open(name, for: .creating)
-            // SAFETY: any byte is a valid UInt8, and the array outlives the call.
-            try file.write(unsafe bytes.span.bytes, at: 0)
-            try file.sync()
-        } catch {
-            throw CommandFailure(.notFound, "the bundle cannot be written: \(error)")
+        let (answer, size) = try Self.fetch(hub, question, to: path)
+        if size > 0 { try terminal.print("\(path): \(size) bytes; 'tidewire open \(path)' says more") }
+        return answer
+    }
+
+    /// Writes what a hub gives where it is whole, and nothing where that is nothing.
+    fileprivate static func fetch(
+        _ hub: AskedHub, _ question: String, to path: String
+    ) throws -> (answer: HubAnswer, size: Int) {
+        var (file, size): (NewFile?, Int) = (nil, 0)
+        let answer = try hub.ask(question) { bytes in
+            if bytes.isEmpty { return }
+            let open = try file ?? NewFile(path)
+            file = open
+            try open.write(bytes)
+            size += bytes.count
         }
-        try terminal.print("\(path): \(bytes.count) bytes; 'tidewire open \(path)' says more")
+        try file?.keep()
+        return (answer, size)
+    }
+}
+
+/// For commands that do their work here: a window of a hub's log, fetched as a bundle.
+extension Arguments {
+    /// The log that is worked on: files, or what a hub gives of its own. `window` are the options that say what is wanted of it.
+    func log(asking window: [Option], _ terminal: Terminal) throws -> HistoryLog {
+        guard let hub = try AskedHub(self, terminal) else { return try historyLog(terminal) }
+        guard value(of: .log) == nil else { throw UsageError("--server asks a hub, and --log reads files") }
+        guard value(of: .maskKey) == nil else {
+            throw UsageError(
+                "--mask-key: a hub masks what it gives away with a key of its own; 'tidewire bundle --server' once, and "
+                    + "--log with that file for each, masks alike")
+        }
+        let place = terminal.surroundings.environment["TMPDIR"].flatMap { $0.isEmpty ? nil : $0 } ?? "/tmp"
+        let directory = "\(place)/tidewire-\(UUIDText.random())"
+        do {
+            try Directories.make(directory)
+            // Once it is open nobody needs its name.
+            defer { try? Directories.removeAll(directory) }
+            let progress = Progress(terminal, isQuiet: has(.withoutProgress))
+            progress.note("fetching the log from the hub")
+            defer { progress.clear() }
+            let question = "bundle?" + (try query("bundle", window + [.mask, .unmask], .table))
+            let (answer, size) = try Self.fetch(hub, question, to: directory + "/log.bundle")
+            guard size > 0 else { throw Self.refusal(answer) }
+            return HistoryLog(try LogAccess.bundle(directory + "/log.bundle"), masking: try masking(terminal))
+        } catch let error as SystemError {
+            throw CommandFailure(.notFound, "there is no place for what the hub gives: \(error)")
+        }
+    }
+
+    private static func refusal(_ answer: HubAnswer) -> CommandFailure {
+        let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
+        let code = answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) }
+        let words = remarks.split(separator: "\n").first.map { $0.replacing("tidewire: ", with: "") }
+        return CommandFailure(code ?? .notFound, "the hub has no such window: \(words ?? "it does not say why")")
+    }
+
+    /// Writes down what is about to be replayed: where the log is.
+    func auditReplay(_ what: String, _ terminal: Terminal) throws {
+        guard let hub = try AskedHub(self, terminal) else {
+            return try audit(.replay, what, ofLog: logDirectory(terminal), terminal)
+        }
+        let answer = try hub.get("log/audit?replayed=\(PercentText.encoded(what))&json=true")
+        guard answer.header("tidewire-exit-code").map({ $0 == "0" || $0 == "5" }) ?? false else {
+            throw CommandFailure(
+                .notFound, "nothing was replayed, because the hub cannot write that down",
+                hint: PercentText.decoded(answer.header("tidewire-remarks") ?? ""))
+        }
     }
 }

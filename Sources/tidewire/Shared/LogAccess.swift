@@ -50,10 +50,11 @@ extension Arguments {
     /// to be shown of that is written down first.
     func historyLog(_ terminal: Terminal) throws -> HistoryLog {
         let path = try logDirectory(terminal)
-        let directory = try LogAccess.open(path)
+        let bundle = try LogAccess.bundle(at: path)
+        let directory = try bundle?.directory ?? LogAccess.openDirectory(path)
         let masking = try masking(terminal)
         if !masking.shown.isEmpty { try audit(masking.shown, ofLog: path, terminal) }
-        return HistoryLog(directory: directory, masking: masking)
+        return HistoryLog(directory: directory, masking: masking, lost: bundle?.masking)
     }
 }
 
@@ -62,8 +63,13 @@ enum LogAccess {
 
     /// A log's directory, or the one in a bundle.
     static func open(_ path: String) throws -> any StorageDirectory {
-        guard Directories.isThere(path), !Directories.isDirectory(path) else { return try openDirectory(path) }
-        return try bundle(path).directory
+        try bundle(at: path)?.directory ?? openDirectory(path)
+    }
+
+    /// Nil where it is no file.
+    static func bundle(at path: String) throws -> LogBundle? {
+        guard Directories.isThere(path), !Directories.isDirectory(path) else { return nil }
+        return try bundle(path)
     }
 
     static func bundle(_ path: String) throws -> LogBundle {

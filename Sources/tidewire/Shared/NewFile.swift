@@ -43,6 +43,11 @@ final class NewFile {
         if pending.count >= Self.together { try flush() }
     }
 
+    func write(_ bytes: [UInt8]) throws {
+        pending.append(bytes)
+        if pending.count >= Self.together { try flush() }
+    }
+
     /// It is whole: it gets its name.
     func keep() throws {
         try flush()

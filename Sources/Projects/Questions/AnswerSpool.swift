@@ -1,0 +1,95 @@
+import Diagnostics
+import Settings
+import System
+import WebSocket
+
+/// A part of an answer that is too large for one response.
+public struct AnswerPart: Sendable, Equatable {
+    public let name: String
+    /// How many of the answer's bytes come before it.
+    public let start: UInt64
+
+    public init(_ items: [HTTPQueryItem]) throws(LogQuestion.Refusal) {
+        var (name, start): (String?, UInt64?) = (nil, 0)
+        for item in items {
+            switch item.name {
+            case "name": name = item.value
+            case "from": start = UInt64(item.value)
+            default: throw LogQuestion.Refusal(reason: "a part is asked with name and from")
+            }
+        }
+        guard let name, AnswerSpool.isName(name), let start else {
+            throw LogQuestion.Refusal(reason: "a part is asked with the name of its answer, and from where on")
+        }
+        (self.name, self.start) = (name, start)
+    }
+}
+
+/// Answers that are too large for one response: files beside the log that they come from. Each is there until its end has been
+/// fetched, or for a while.
+struct AnswerSpool {
+    static let partHeader = "tidewire-answer"
+    static let sizeHeader = "tidewire-answer-bytes"
+    private static let start = "question-"
+
+    let directory: DiskDirectory
+
+    init(besideLog path: String) throws(SystemError) { directory = try DiskDirectory(Directories.parent(of: path)) }
+
+    static func name(at now: Int64) -> String { "\(start)\(now)-\(UUIDText.random())" }
+
+    static func isName(_ text: String) -> Bool {
+        text.hasPrefix(start) && text.utf8.count < 100
+            && text.utf8.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || 48...57 ~= $0 || $0 == 45 }
+    }
+
+    /// In words why no further answer is kept; nil where it may be.
+    func obstacle() throws(SystemError) -> String? {
+        guard try names().count < Limits.maximumKeptAnswers else {
+            return "other large answers are being fetched: try again in some minutes, or ask for less"
+        }
+        guard try directory.freeBytes() > 2 * UInt64(Limits.maximumAnswerBytes) else {
+            return "there is too little room on the hub's disk for an answer of that size: ask for less"
+        }
+        return nil
+    }
+
+    private func names() throws(SystemError) -> [String] { try directory.names().filter { $0.hasPrefix(Self.start) } }
+
+    // MARK: Parts
+
+    func part(_ part: AnswerPart) -> HTTPResponse {
+        guard let file = try? directory.open(part.name, for: .reading), let size = try? file.size() else {
+            return .message(.notFound, "that answer is not kept any more: ask again")
+        }
+        guard part.start < size else { return .message(.badRequest, "the answer has \(size) bytes") }
+        let count = Int(min(size - part.start, UInt64(Limits.maximumQuestionBytes)))
+        guard let bytes = try? file.bytes(at: part.start, count: count), bytes.count == count else {
+            return TenantsAPI.failed("the answer cannot be read")
+        }
+        if part.start + UInt64(count) == size { remove(part.name) }
+        var response = HTTPResponse(.ok, contentType: "application/octet-stream", body: bytes)
+        response.headers.append(HTTPHeader("cache-control", "no-store"))
+        return response
+    }
+
+    // MARK: Their end
+
+    func remove(_ name: String) { try? directory.remove(name) }
+
+    /// What nobody has fetched, and what a process left that was ended over it. Whether anything is left that may go later.
+    func sweep(at now: Int64) -> Bool {
+        var isLeft = false
+        for name in (try? names()) ?? [] {
+            let made = Int64(name.dropFirst(Self.start.count).prefix { $0 != "-" }) ?? 0
+            if now - made < Limits.answerLifetime.wholeSeconds, made <= now + 60 {
+                isLeft = true
+            } else if Directories.isDirectory("\(directory.path)/\(name)") {
+                try? Directories.removeAll("\(directory.path)/\(name)")
+            } else {
+                remove(name)
+            }
+        }
+        return isLeft
+    }
+}
