@@ -46,6 +46,8 @@ final class Channel {
 
     let id: ChannelID
     let session: Session
+    /// Up to where it was sent everything when its socket stopped to take more.
+    var sentAtEnd: UInt64?
     /// Among the loop's channels.
     var place: UInt32 = 0
     /// What it was joined with, until that is answered.

@@ -129,6 +129,11 @@ final class ClientLoop: SocketApplication {
         }
     }
 
+    func stopsTaking(_ connection: ConnectionID) {
+        guard let session = session(connection) else { return }
+        session.project?.keepWhereItStands(session)
+    }
+
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
         guard let session = session(connection) else { return }
         sessions[Int(connection.seat)] = nil

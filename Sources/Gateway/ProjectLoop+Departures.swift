@@ -188,11 +188,19 @@ extension ProjectLoop {
 
     /// Up to where everything was sent to its client; nil where that was nothing yet.
     func sent(_ channel: Channel) -> UInt64? {
+        if let sent = channel.sentAtEnd { return sent }
         guard channel.isOpen else { return channel.recovery.offset }
         switch reach(channel) {
         case .offset(let offset): return offset
         case .socket: return (channel.follower ?? live).pipeline.frontier
         case nil: return stood(channel).map { max($0, channel.since ?? 0) }
+        }
+    }
+
+    /// Its socket takes no more, and is closed later: what is found for it until then was not sent.
+    func keepWhereItStands(_ session: Session) {
+        for channel in session.channels.compactMap({ $0.flatMap { channels[$0] } }) {
+            channel.sentAtEnd = sent(channel)
         }
     }
 

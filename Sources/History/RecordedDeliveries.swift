@@ -91,12 +91,14 @@ public struct DeliveryRecord: Sendable {
     public var count: Int { times.count }
 
     public func finding(_ attendance: Attendance, of book: AttendanceBook) -> Finding {
+        // What was found for it when its socket took no more went nowhere.
+        if case .left(let before, _, _, _) = attendance.end, offset >= before { return .none }
         if let time = times[Key(session: attendance.session, channel: attendance.channel)] { return .sent(at: time) }
         guard attendance.joined.note.isRecorded else { return .none }
         guard !book.lacksDeliveries(of: offset, to: attendance) else { return .unknown }
         switch attendance.end {
         case .none: return book.hasReached(offset, attendance) ? .notSent : .unknown
-        case .left(let before, _, _, _): return offset < before ? .notSent : .none
+        case .left: return .notSent
         case .cut(let sentBefore, _, _): return offset < sentBefore ? .notSent : .unknown
         }
     }

@@ -47,6 +47,10 @@ public protocol SocketApplication: AnyObject {
     /// again together with more.
     func received(_ connection: ConnectionID, _ bytes: inout MutableRawSpan) -> Int
 
+    /// The peer is through with it, or gone: what is sent from now on is dropped. `closed` follows when what was sent before has
+    /// gone out, or cannot.
+    func stopsTaking(_ connection: ConnectionID)
+
     /// Exactly once for every `opened`, and the last call about it.
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd)
 
@@ -79,4 +83,8 @@ public protocol SocketApplication: AnyObject {
 
     /// What it began was not finished in time. Likewise.
     func tookTooLong(_ connection: ConnectionID)
+}
+
+extension SocketApplication {
+    public func stopsTaking(_ connection: ConnectionID) {}
 }

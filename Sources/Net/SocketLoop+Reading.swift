@@ -24,8 +24,15 @@ extension SocketLoop {
     }
 
     func endBroken(_ seat: Int) {
+        tellStopsTaking(seat)
         let code = StreamSocket.pendingFailure(of: table[seat].descriptor)
         end(seat, code == 0 ? .byPeer : .failed(code: code), byReset: true)
+    }
+
+    /// Between two turns of the application: what it has sent is with the kernel, or queued.
+    private func tellStopsTaking(_ seat: Int) {
+        guard table[seat].stage == .open, table[seat].flags.contains(.wasOpened) else { return }
+        application.stopsTaking(table.id(of: seat))
     }
 
     // MARK: Reading
@@ -79,6 +86,7 @@ extension SocketLoop {
             peerFinished(seat)
             return nil
         case .failed(let code):
+            tellStopsTaking(seat)
             end(seat, table[seat].session == 0 ? .failed(code: code) : .tlsFailed, byReset: true)
             return nil
         }
@@ -165,6 +173,7 @@ extension SocketLoop {
     /// What it asked for before it finished is still sent.
     private func peerFinished(_ seat: Int) {
         table[seat].flags.insert(.peerFinished)
+        tellStopsTaking(seat)
         startClosing(seat, .byPeer, within: Limits.farewellLimit.nanoseconds)
     }
 

@@ -29,6 +29,25 @@ import Testing
         #expect(stage.diary.waitForEnd() == .closedHere)
     }
 
+    @Test(arguments: backends)
+    func `who takes no more is known before anything is dropped`(backend: SocketSettings.Backend) throws {
+        let stage = try Stage(
+            { $0.backend = backend },
+            script: { scripted in
+                scripted.onStopsTaking = { loop, id in
+                    let late = Array("late".utf8)
+                    loop.send(late.span.bytes, to: id)
+                }
+            })
+        let client = try stage.connect()
+        try client.send("early")
+        #expect(try client.receive(5) == Array("early".utf8))
+        // What is sent within the notice still goes out; and it comes once, before the end.
+        client.finishSending()
+        #expect(try client.receiveAll() == Array("late".utf8))
+        #expect(stage.diary.waitForEnd() == .byPeer)
+    }
+
     @Test func `a peer that takes nothing is closed by force when the time is up`() throws {
         let stage = try Stage({ $0.sendBuffer = 8192 })
         let client = try stage.connect(receiveBuffer: 4096)

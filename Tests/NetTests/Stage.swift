@@ -73,6 +73,7 @@ final class Scripted: SocketApplication, @unchecked Sendable {
     var onOpened: (@Sendable (SocketLoop, ConnectionID) -> Void)?
     var onFellBehind: (@Sendable (SocketLoop, ConnectionID) -> Void)?
     var onIdle: (@Sendable (SocketLoop, ConnectionID) -> Void)?
+    var onStopsTaking: (@Sendable (SocketLoop, ConnectionID) -> Void)?
 
     init(_ diary: Diary) { self.diary = diary }
 
@@ -88,6 +89,8 @@ final class Scripted: SocketApplication, @unchecked Sendable {
         loop.send(bytes.bytes, to: connection)
         return bytes.byteCount
     }
+
+    func stopsTaking(_ connection: ConnectionID) { onStopsTaking?(loop, connection) }
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) { diary.write(.closed(connection, end)) }
     func rung() {}
