@@ -239,7 +239,7 @@ let proofs: [Target] = [
 
 /// Who fuzzes: `libFuzzer` in a build of its own, with no more than what the fuzzers need (`Tests/Tools/fuzz`); or `seeded`, our
 /// own small driver beside everything else, where `deploy/test` builds it. Nobody otherwise.
-let whoFuzzes = Context.environment["TIDEWIRE_FUZZ"]
+let whoFuzzes = Context.environment["FUZZED_BY"]
 
 /// Brings the entry points that a `main` elsewhere calls: libFuzzer's or our driver's.
 func fuzzer(_ name: String, _ mayImport: Target.Dependency...) -> Target {
