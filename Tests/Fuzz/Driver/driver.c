@@ -120,7 +120,7 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-int main(int count, char **arguments) {
+static int drive(int count, char **arguments) {
     double seconds = 10;
     unsigned timeout = 10;
     const char *path = NULL, *prefix = "";
@@ -163,3 +163,17 @@ int main(int count, char **arguments) {
     printf("stat::number_of_executed_units: %lu\nstat::average_exec_per_sec:     %.0f\n", units, (double)units / last);
     return 0;
 }
+
+// A program's entry is called after its module where a manifest of Swift's builds it.
+#define ENTRY(target) \
+    int Fuzz##target##_main(int count, char **arguments) { return drive(count, arguments); }
+ENTRY(Filter)
+ENTRY(Frames)
+ENTRY(HTTP)
+ENTRY(JSON)
+ENTRY(Message)
+ENTRY(PgOutput)
+ENTRY(Policy)
+ENTRY(Segment)
+ENTRY(Stored)
+ENTRY(Token)
