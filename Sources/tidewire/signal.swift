@@ -81,7 +81,7 @@ struct SignalPauseCommand: Command {
         For a migration or a restore that the hub is to keep out of. Clients stay connected; broadcasts and presence go on. \
         Changes that are committed meanwhile stay in the database's WAL, all of it, until the pause ends: see that there is \
         room (tidewire slot status), and that max_slot_wal_keep_size allows it, or they are lost, which the log then says. \
-        It ends by itself, by 'tidewire signal resume', or with a restart of the hub. /ready is not ready meanwhile.
+        It ends by itself, by 'tidewire signal resume', with a restart of the hub, or where the slot comes near its limits. /ready is not ready meanwhile.
 
         Again while it is paused: from now on for that long.
 
