@@ -33,8 +33,7 @@ public struct HistoryReader: ~Copyable {
         let names = try TableNames(log)
         // Presence is of no table.
         let tables = query.includesPresence ? [] : query.tables
-        let marks = tables.isEmpty || !query.includesMarks ? [] : [RowKey.marks]
-        let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) } + marks
+        let keys = keys ?? tables.map { RowKey.table(schema: $0.schema, name: $0.name) }
         let reader = try EventLogReader(directory: log.directory, from: window.start, matchingAnyOf: keys)
         self.log = log
         self.query = query

@@ -20,7 +20,7 @@ extension Option {
     fileprivate static let because = Option.value(
         "because", "TEXT", "Why: it stands in the log beside it, for whoever asks later.")
     fileprivate static let pauseLength = Option.value(
-        "for", "DURATION", "How long at most, such as 90s or 1h; 10m unless said otherwise, a day at most.")
+        "for", "DURATION", "How long at most, such as 90s or 1h; 10min unless said otherwise, a day at most.")
     fileprivate static let signal: [Option] = Option.asking + [.project, .json]
 }
 
@@ -90,7 +90,7 @@ struct SignalPauseCommand: Command {
     let options: [Option] = Option.signal + [.pauseLength, .because]
     let examples = [
         Example(
-            "tidewire signal pause --for 30m --because \"migration 42\" --server https://hub.example.com",
+            "tidewire signal pause --for 30min --because \"migration 42\" --server https://hub.example.com",
             "Before a migration that rewrites a large table:")
     ]
     let exitCodes: [ExitCode] = [.notFound, .unreachable]

@@ -15,7 +15,7 @@ struct TailCommand: Command {
         first -n of it). With --follow it goes on with what is written from then on, until Ctrl-C.
 
         It reads the event log's files and needs neither hub nor database; a hub may run meanwhile. Where changes were \
-        lost before they reached the log, a line says so in the middle; and where an operator marked the log or paused the hub.
+        lost before they reached the log, a line says so in the middle; and where an operator marked the log or paused the hub, unless only certain changes are asked for.
 
         \(SelectorHelp.text)
 
@@ -55,7 +55,8 @@ struct TailCommand: Command {
         let zone = try arguments.zone()
         var query = try arguments.query(zone)
         query.includesPresence = arguments.has(.presence)
-        query.includesMarks = true
+        // Whoever asks for certain changes asks for nothing else.
+        query.includesMarks = query.tables.isEmpty && query.operations.isEmpty && query.conditions.isEmpty
         let limit = try arguments.limit()
         let follows = arguments.has(.follow)
         if follows, query.to != nil { throw UsageError("--follow goes on without end, so it takes no --to") }
