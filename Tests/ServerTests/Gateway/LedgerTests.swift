@@ -45,7 +45,7 @@ import Testing
         try AttendanceBook(HistoryLog(directory: DiskDirectory(stage.dataDirectory + "/log"), masking: .nothing))
     }
 
-    @Test(arguments: seeds(4), ["ranges", "full"])
+    @Test(arguments: seeds(2), ["ranges", "full"])
     func `who is said to have been sent a change got it, and nobody else`(_ seed: Seed, _ scope: String) throws {
         var random = SeededRandom(seed: seed)
         let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes", [(Setting(\.ledger), scope)])
