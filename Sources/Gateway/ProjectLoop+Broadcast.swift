@@ -132,7 +132,9 @@ extension ProjectLoop {
             count += desk.deliver(
                 broadcast, to: topics.members(of: topic), of: full, except: speaker, isOfDatabase: origin != nil,
                 on: loop)
-            if let origin { recordSent(message: origin.offset, to: Self.unreplayed(among: topics.members(of: topic))) }
+            if let origin, recordsEach {
+                recordSent(message: origin.offset, to: Self.unreplayed(among: topics.members(of: topic)))
+            }
         }
         if let origin { count += deliverToReplayed(broadcast, topic, full, origin) }
         project.rates.events.take(count, at: loop.now)

@@ -19,7 +19,7 @@ extension ProjectLoop {
         let since = channel.since ?? channel.recovery.offset ?? live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
-            note.isRecorded = isRecorded(channel)
+            note.isRecorded = recordsEach
             note.bindings = channel.bindingsForLedger
             if case .from(let position) = channel.recovery { note.reason = Array("went on from \(position)".utf8) }
             addHearing(of: channel, to: &note)
@@ -51,7 +51,7 @@ extension ProjectLoop {
 
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
-            note.isRecorded = isRecorded(channel)
+            note.isRecorded = recordsEach
             note.offset = channel.inLedgerSince ?? live.pipeline.frontier
             addHearing(of: channel, to: &note)
             note.bindings = channel.bindingsForLedger
@@ -113,7 +113,7 @@ extension ProjectLoop {
         guard end > begin || feed.share.told > 0 else { return }
         note(.answered, channel) { note in
             (note.offset, note.received) = (begin, end)
-            note.isRecorded = isRecorded(channel)
+            note.isRecorded = recordsEach
             note.bindings = channel.bindingsForLedger
             let more = feed.share.isFull ? ", all that it asked for at once" : ""
             let lost = feed.isAnswered ? "" : "; its socket ended"

@@ -11,18 +11,19 @@ import System
 extension ProjectLoop {
     /// Under which it is recorded what is sent to the channel; nobody else has it before the channel has ended.
     func seat(of channel: Channel) -> UInt32 {
-        guard isRecorded(channel) else { return Recipient.unrecorded }
+        guard recordsEach else { return Recipient.unrecorded }
         if let known = channel.ledgerSeat { return known }
         let seat = sentRecord.seat(session: ledgerNumber(of: channel.session), channel: channel.id.incarnation)
         channel.ledgerSeat = seat
         return seat
     }
 
-    func isRecorded(_ channel: Channel) -> Bool { project.ledger?.keeps(.delivered) == true }
+    /// Each delivery is recorded.
+    var recordsEach: Bool { project.ledger?.keeps(.delivered) == true }
 
     /// A message that the log has was sent to these channels.
     func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
-        guard project.ledger?.keeps(.delivered) == true else { return }
+        guard recordsEach else { return }
         let seats = members.compactMap { channels[$0].map(seat(of:)) }
         guard !seats.isEmpty else { return }
         sentRecord.beginTurn(at: loop.time.unixMicroseconds(), changes: 1)

@@ -72,6 +72,11 @@ final class ProjectLoop {
     /// Of this turn, for the other loops.
     var presenceChanges: [PresenceChange] = []
     var ledgerNumbers: LedgerNumbers
+    /// Up to where changes were judged when the turn before began; and where, when a version of the catalog was first seen whose
+    /// letter has yet to come.
+    private var judgedBefore = UInt64.max
+    private var seenVersion: UInt64 = 0
+    private var newerSince: UInt64?
     /// What was sent to whom, where that is recorded, until the log gets it …
     var sentRecord = DeliveryBlockWriter()
     var isSentRecordTimed = false
@@ -142,8 +147,19 @@ final class ProjectLoop {
         // Before it goes on reading its channels are bound anew. What was read and waits for answers may be judged by either.
         let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
         project.catalog.adopt(
-            snapshot.version, from: min(live.pipeline.judgedUpTo, place), to: place, by: clients.number,
-            of: project.mailboxes.count)
+            snapshot.version, from: min(live.pipeline.judgedUpTo, place, newerSince ?? judgedBefore), to: place,
+            by: clients.number, of: project.mailboxes.count)
+        (seenVersion, newerSince) = (snapshot.version, nil)
+    }
+
+    /// Who joins is bound by the newest version, also before its letter has come, and then the others with him.
+    private func noteNewerCatalog() {
+        let version = project.catalog.snapshot?.version ?? 0
+        if version != seenVersion {
+            seenVersion = version
+            newerSince = min(newerSince ?? judgedBefore, judgedBefore)
+        }
+        judgedBefore = live.pipeline.isOpen ? live.pipeline.judgedUpTo : .max
     }
 
     private func takeLimits() {
@@ -156,6 +172,7 @@ final class ProjectLoop {
     // MARK: Turns
 
     func turn() -> Bool {
+        noteNewerCatalog()
         closeExpired()
         continueReview()
         defer {
